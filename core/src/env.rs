@@ -1,0 +1,55 @@
+//! The world around a session: variables, folders, names, clock, output. Taken once, at its start.
+//!
+//! Core asks nothing else: no `std::env`, no `current_dir`, no clock of its own. A test makes the world it needs.
+
+use crate::fs::Files;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// What a session knows of the world around it.
+#[derive(Clone)]
+pub struct Env {
+    /// Environment variables.
+    pub variables: BTreeMap<String, String>,
+    /// Current folder of the process, absolute.
+    pub current_dir: PathBuf,
+    /// Name of the host.
+    pub host: String,
+    /// Name of the user, from `$USER` or else from the user database.
+    pub user: String,
+    /// Numeric id of the user.
+    pub uid: u32,
+    /// Folder of the installation: `lib/libscr.so` lies below it. `None` where it is not known.
+    pub install_dir: Option<PathBuf>,
+    /// The file layer.
+    pub files: Arc<dyn Files>,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Where lines for the user go.
+    pub output: Arc<dyn Output>,
+}
+
+/// Wall clock and stopwatch.
+pub trait Clock: Send + Sync {
+    /// The time of day.
+    fn now(&self) -> SystemTime;
+    /// Time since some fixed moment; never goes back.
+    fn elapsed(&self) -> Duration;
+}
+
+/// Where lines for the user go. A line comes without its line end.
+pub trait Output: Send + Sync {
+    /// What is told in passing: standard output.
+    fn info(&self, line: &str);
+    /// What went wrong: standard error.
+    fn error(&self, line: &str);
+}
+
+impl Env {
+    /// A variable that is set and not empty.
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+}

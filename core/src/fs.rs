@@ -1,0 +1,157 @@
+//! The file layer: every file operation of the runtime goes through [`Files`].
+//!
+//! So a test can make any single operation fail, or stop the world after it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Dir,
+    /// A symbolic link, not followed.
+    Link,
+    /// Anything else.
+    Other,
+}
+
+/// What is known of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub kind: Kind,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Permission bits with the type of the file, as `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Access, change and modification time: seconds and nanoseconds since the epoch.
+    pub atime: (i64, u32),
+    /// As above.
+    pub ctime: (i64, u32),
+    /// As above.
+    pub mtime: (i64, u32),
+    /// Device and inode, which together tell whether two paths are one file.
+    pub identity: (u64, u64),
+}
+
+/// How to open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// To read what is there.
+    Read,
+    /// To read and write what is there.
+    Update,
+    /// To write a file that must not be there yet, with these permission bits. Readable too.
+    Create(u32),
+    /// To write an empty file, emptied if it was there, with these permission bits if it was not. Readable too.
+    Replace(u32),
+    /// To append to a file that may be there, with these permission bits if it was not.
+    Append(u32),
+    /// To read and write a file that is made if it is not there, with these permission bits. Not emptied.
+    Ensure(u32),
+}
+
+/// An open file. Reading and writing at a place may be done from several threads at once.
+pub trait File: Send + Sync {
+    /// Reads at `offset` into `buffer`; gives how many bytes came, less than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Writes all of `bytes` at the end, in one call of the system.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes the file this long.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// What is known of the file.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn status(&self) -> io::Result<Status>;
+    /// Returns once the bytes and the length are on stable storage.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn sync(&self) -> io::Result<()>;
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+    /// Waits for the exclusive lock (flock), held until the file is closed.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn lock(&self) -> io::Result<()>;
+}
+
+/// The file system.
+pub trait Files: Send + Sync {
+    /// Opens a file. Never follows a symbolic link in the last part of the path when it creates.
+    ///
+    /// # Errors
+    /// What the system reports, as for all that follows.
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
+    /// What is known of a path; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn status(&self, path: &Path) -> io::Result<Status>;
+    /// Makes one folder with these permission bits.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// The names in a folder, sorted.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Removes a file or a symbolic link.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Renames, replacing what was at `to`.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Makes a second name for a file; fails where `to` is there already.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Returns once the names in a folder are on stable storage.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Bytes that this user may still write to the file system of a path.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+}

@@ -1,0 +1,47 @@
+//! The one error that crosses the plugin boundary.
+
+use std::fmt;
+
+/// Whose fault an error is, so that the host knows what to do about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PluginErrorKind {
+    /// The options, or the shape of the set, do not allow what was asked.
+    Refused,
+    /// Reading or writing failed.
+    Io,
+    /// What was read is not what this plugin wrote.
+    Corrupt,
+    /// More is lost than the plugin can bring back.
+    TooManyLost,
+    /// Another member of the set gave up, so this one stopped as well.
+    Aborted,
+    /// The host, or the user, asked to stop.
+    Cancelled,
+    /// The plugin panicked or broke the rules of the boundary.
+    Fault,
+}
+
+/// An error of a plugin, or of the host on a plugin's behalf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginError {
+    /// Whose fault it is.
+    pub kind: PluginErrorKind,
+    /// One line: what, where, why, and what to do now.
+    pub text: String,
+}
+
+impl PluginError {
+    /// An error of the given kind with its one line of text.
+    pub fn new(kind: PluginErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+}
+
+impl fmt::Display for PluginError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for PluginError {}

@@ -1,0 +1,17 @@
+//! What the scr runtime and its plugins both see.
+//!
+//! A plugin author implements [`Scheme`] (how a set of processes protects its files against loss) or
+//! [`Transport`] (how files are copied to the parallel file system) in ordinary Rust, and exports it
+//! with one macro. The runtime owns processes, metadata and file creation; a plugin moves and computes bytes.
+
+mod bytes;
+mod error;
+pub mod kvtree;
+mod scheme;
+mod transport;
+
+pub use bytes::Bytes;
+pub use error::{PluginError, PluginErrorKind};
+pub use kvtree::KvTree;
+pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+pub use transport::{CopyItem, CopyJob, CopyState, Transport};
