@@ -1,0 +1,286 @@
+//! The filemap: a journal of one rank's part of one dataset in cache.
+//!
+//! It is only ever appended to, one record at a time, each in one write and with its own checksum. A file
+//! never exists in cache without its record before it. What was cut short by a crash is ignored; what is
+//! damaged is noticed. See the developer documentation on the cache for the records and the crash argument.
+
+use super::record::RankRecord;
+use crate::fs::{File, Files, How};
+use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// What a filemap says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Filemap {
+    /// How far the part has come.
+    pub(crate) state: State,
+    /// The rank's record: complete from `Prepared` on; before, without sizes and checksums.
+    pub(crate) record: Option<RankRecord>,
+    /// Records of other ranks of the set, kept for them.
+    pub(crate) neighbours: Vec<RankRecord>,
+    /// Whether a record was damaged, other than cut short at the end.
+    pub(crate) damaged: bool,
+}
+
+/// How far a part of a dataset has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum State {
+    /// Nothing can be said.
+    #[default]
+    Unknown,
+    /// It is being brought back from elsewhere and is not to be counted on.
+    Arriving,
+    /// The application may be writing it.
+    Open,
+    /// This rank's part is valid and protected.
+    Prepared,
+    /// Every rank's part is.
+    Complete,
+    /// It was complete, and the application could not restart from it.
+    Refused,
+}
+
+/// One record of the journal.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry<'a> {
+    /// The application may write files from now on.
+    Open(&'a RankRecord),
+    /// The part is being brought back; the record says what it will be.
+    Arriving(&'a RankRecord),
+    /// A file may exist from now on: its name below the prefix.
+    File(&'a [u8]),
+    /// The part is valid and protected, and these are the records kept for neighbours.
+    Prepared(&'a RankRecord, &'a [RankRecord]),
+    /// Every part is.
+    Complete,
+    /// The application could not restart from it.
+    Refused,
+}
+
+/// A filemap that is being written.
+pub(crate) struct Journal {
+    file: Box<dyn File>,
+}
+
+impl Journal {
+    /// Begins a filemap with its first entry. It must not be there yet.
+    pub(crate) fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
+        let file = files.open(path, How::Create(0o600))?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(frame(first));
+        file.append(&bytes)?;
+        Ok(Self { file })
+    }
+
+    /// Goes on with a filemap that is there.
+    pub(crate) fn reopen(files: &dyn Files, path: &Path) -> io::Result<Self> {
+        Ok(Self { file: files.open(path, How::Update)? })
+    }
+
+    /// Appends an entry.
+    pub(crate) fn append(&self, entry: &Entry<'_>) -> io::Result<()> {
+        self.file.append(&frame(entry))
+    }
+}
+
+impl Filemap {
+    /// Reads what the bytes of a filemap say. Never fails: what cannot be read is `Unknown` or `damaged`.
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
+        let mut map = Self::default();
+        let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
+            map.damaged = true;
+            return map;
+        };
+        while !rest.is_empty() {
+            match next_frame(rest) {
+                Frame::Whole(payload, after) => {
+                    let taken = KvTree::unpack(payload).ok().and_then(|tree| map.take_in(&tree));
+                    if taken.is_none() {
+                        map.damaged = true;
+                        break;
+                    }
+                    rest = after;
+                }
+                Frame::CutShort => break,
+                Frame::Damaged => {
+                    map.damaged = true;
+                    break;
+                }
+            }
+        }
+        map
+    }
+
+    fn take_in(&mut self, tree: &KvTree) -> Option<()> {
+        let (kind, body) = tree.iter().next()?;
+        match kind {
+            b"OPEN" => self.begin(State::Open, body)?,
+            b"ARRIVING" => self.begin(State::Arriving, body)?,
+            // The names are for what a crash leaves behind; sizes and checksums come with `PREPARED`.
+            b"FILE" => (),
+            b"PREPARED" => {
+                self.record = Some(RankRecord::from_tree(body.get("RECORD")?).ok()?);
+                self.neighbours = neighbours(body)?;
+                self.state = State::Prepared;
+            }
+            b"COMPLETE" if self.state >= State::Prepared => self.state = State::Complete,
+            b"REFUSED" if self.state >= State::Prepared => self.state = State::Refused,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn begin(&mut self, state: State, body: &KvTree) -> Option<()> {
+        self.record = Some(RankRecord::from_tree(body).ok()?);
+        self.state = state;
+        Some(())
+    }
+}
+
+fn neighbours(body: &KvTree) -> Option<Vec<RankRecord>> {
+    let Some(kept) = body.get("NEIGHBOUR") else { return Some(Vec::new()) };
+    kept.iter().map(|(_, tree)| RankRecord::from_tree(tree).ok()).collect()
+}
+
+/// A record as it stands in the file: length, checksum, packed tree.
+fn frame(entry: &Entry<'_>) -> Vec<u8> {
+    let payload = tree(entry).pack();
+    let length = u32::try_from(payload.len()).expect("a record names the files of one rank");
+    let mut bytes = Vec::with_capacity(payload.len() + HEAD);
+    bytes.extend(length.to_be_bytes());
+    bytes.extend(crc32fast::hash(&payload).to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+fn tree(entry: &Entry<'_>) -> KvTree {
+    let mut tree = KvTree::new();
+    match entry {
+        Entry::Open(record) => tree.put("OPEN", record.to_tree()),
+        Entry::Arriving(record) => tree.put("ARRIVING", record.to_tree()),
+        Entry::File(name) => tree.set_bytes("FILE", name),
+        Entry::Prepared(record, neighbours) => {
+            let body = tree.child("PREPARED");
+            body.put("RECORD", record.to_tree());
+            for neighbour in *neighbours {
+                body.child("NEIGHBOUR").put(neighbour.rank.to_string(), neighbour.to_tree());
+            }
+        }
+        Entry::Complete => _ = tree.child("COMPLETE"),
+        Entry::Refused => _ = tree.child("REFUSED"),
+    }
+    tree
+}
+
+enum Frame<'a> {
+    Whole(&'a [u8], &'a [u8]),
+    CutShort,
+    Damaged,
+}
+
+fn next_frame(bytes: &[u8]) -> Frame<'_> {
+    let Some((head, rest)) = bytes.split_at_checked(HEAD) else { return Frame::CutShort };
+    let number = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let Some((payload, after)) = rest.split_at_checked(number(0) as usize) else { return Frame::CutShort };
+    if crc32fast::hash(payload) == number(4) {
+        Frame::Whole(payload, after)
+    } else {
+        Frame::Damaged
+    }
+}
+
+/// First bytes of a filemap; the last of them is the version of the format.
+const MAGIC: &[u8] = b"scrfmap\x01";
+/// Length and checksum before each record.
+const HEAD: usize = 8;
+
+/// For people: the filemap as the tree of the developer's manual.
+pub(crate) fn as_tree(map: &Filemap) -> KvTree {
+    let mut tree = KvTree::new();
+    tree.set("STATE", format!("{:?}", map.state).to_uppercase());
+    if let Some(record) = &map.record {
+        tree.put("RECORD", record.to_tree());
+    }
+    let kept: BTreeMap<_, _> = map.neighbours.iter().map(|record| (record.rank, record)).collect();
+    for (rank, record) in kept {
+        tree.child("NEIGHBOUR").put(rank.to_string(), record.to_tree());
+    }
+    tree
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::sample;
+    use super::*;
+
+    fn journal(entries: &[Entry<'_>]) -> Vec<u8> {
+        entries.iter().fold(MAGIC.to_vec(), |mut bytes, entry| {
+            bytes.extend(frame(entry));
+            bytes
+        })
+    }
+
+    #[test]
+    fn a_journal_says_how_far_its_part_has_come() {
+        let (own, other) = (sample(1), sample(0));
+        let kept = [other];
+        let mut open = own.clone();
+        open.files.clear();
+        open.redundancy = None;
+        let entries =
+            [Entry::Open(&open), Entry::File(b"ckpt.7/rank_0"), Entry::Prepared(&own, &kept), Entry::Complete];
+        let state = |count: usize| Filemap::parse(&journal(&entries[..count])).state;
+        assert_eq!(state(1), State::Open);
+        assert_eq!(state(2), State::Open);
+        assert_eq!(state(3), State::Prepared);
+        assert_eq!(state(4), State::Complete);
+        let whole = Filemap::parse(&journal(&entries));
+        assert_eq!(whole.record.as_ref(), Some(&own));
+        assert_eq!(whole.neighbours, kept);
+        assert!(!whole.damaged);
+    }
+
+    #[test]
+    fn a_torn_tail_is_ignored_wherever_it_is_torn() {
+        let own = sample(1);
+        let whole = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[]), Entry::Complete]);
+        let prepared = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[])]).len();
+        let open = journal(&[Entry::Open(&own)]).len();
+        for cut in MAGIC.len()..=whole.len() {
+            let map = Filemap::parse(&whole[..cut]);
+            assert!(!map.damaged, "cut at {cut}");
+            let expected = match cut {
+                _ if cut == whole.len() => State::Complete,
+                _ if cut >= prepared => State::Prepared,
+                _ if cut >= open => State::Open,
+                _ => State::Unknown,
+            };
+            assert_eq!(map.state, expected, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_is_taken_for_another_truth() {
+        let own = sample(1);
+        let whole = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[]), Entry::Complete]);
+        let truth = Filemap::parse(&whole);
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let map = Filemap::parse(&bytes);
+            assert!(map.state < truth.state, "bit {bit} went unnoticed");
+            if map.state >= State::Prepared {
+                assert_eq!(map.record, truth.record, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_is_damage() {
+        assert!(Filemap::parse(&journal(&[Entry::Complete])).damaged);
+        assert!(Filemap::parse(b"").damaged);
+        assert!(Filemap::parse(b"not ours at all").damaged);
+    }
+}

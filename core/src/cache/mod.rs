@@ -1,0 +1,5 @@
+//! Datasets in cache: where they lie, what is recorded of them, how they leave.
+
+pub(crate) mod filemap;
+pub(crate) mod part;
+pub(crate) mod record;

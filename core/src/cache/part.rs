@@ -1,0 +1,173 @@
+//! Where one rank's part of a dataset lies in cache, and how it is removed.
+//!
+//! ```text
+//! <base>/<user>/scr.<allocation>/scr.dataset.<id>/
+//!     r<rank>/<file>            the application's files; each rank its own folder, as only base names are kept
+//!     .scr/filemap_<rank>       the journal
+//!     .scr/redundancy_<rank>    what the scheme keeps
+//! ```
+
+use super::record::FileRecord;
+use crate::comm::Rank;
+use crate::fs::Files;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// One rank's part of one dataset in one cache directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartDir {
+    dataset: PathBuf,
+    rank: Rank,
+}
+
+impl PartDir {
+    /// The part of `rank` of dataset `id` in the cache directory `cache`.
+    pub(crate) fn new(cache: &Path, id: u64, rank: Rank) -> Self {
+        Self { dataset: cache.join(dataset_name(id)), rank }
+    }
+
+    /// The dataset's folder.
+    pub(crate) fn dataset(&self) -> &Path {
+        &self.dataset
+    }
+
+    /// The folder of the rank's files.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.dataset.join(format!("r{}", self.rank))
+    }
+
+    /// Where a file of this name below the prefix lies.
+    pub(crate) fn file(&self, name: &[u8]) -> PathBuf {
+        self.data().join(OsStr::from_bytes(super::record::base_name(name)))
+    }
+
+    /// The journal.
+    pub(crate) fn filemap(&self) -> PathBuf {
+        self.hidden().join(format!("{FILEMAP}{}", self.rank))
+    }
+
+    /// The redundancy file.
+    pub(crate) fn redundancy(&self) -> PathBuf {
+        self.hidden().join(format!("redundancy_{}", self.rank))
+    }
+
+    fn hidden(&self) -> PathBuf {
+        self.dataset.join(HIDDEN)
+    }
+
+    fn gone(&self) -> PathBuf {
+        self.hidden().join(format!("{FILEMAP}{}{GONE}", self.rank))
+    }
+
+    /// Makes the folders. Ranks of a node do this at the same time: whoever is first makes what they share.
+    pub(crate) fn make(&self, files: &dyn Files) -> io::Result<()> {
+        for dir in [self.dataset.clone(), self.hidden(), self.data()] {
+            ignore(io::ErrorKind::AlreadyExists, files.make_dir(&dir, 0o700))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the part, so that a crash at any moment leaves either a part or something the next start
+    /// clears away. Folders that others still use stay.
+    pub(crate) fn remove(&self, files: &dyn Files) -> io::Result<()> {
+        let gone = self.gone();
+        ignore(io::ErrorKind::NotFound, files.rename(&self.filemap(), &gone))?;
+        self.remove_contents(files)?;
+        ignore(io::ErrorKind::NotFound, files.remove_file(&gone))?;
+        remove_dir_if_empty(files, &self.hidden())?;
+        remove_dir_if_empty(files, &self.dataset)
+    }
+
+    /// Removes everything but the filemap.
+    pub(crate) fn remove_contents(&self, files: &dyn Files) -> io::Result<()> {
+        let data = self.data();
+        for name in absent_is(files.list(&data), Vec::new())? {
+            // The application may have made folders of its own here.
+            crate::fs::remove_tree(files, &data.join(name))?;
+        }
+        remove_dir_if_empty(files, &data)?;
+        ignore(io::ErrorKind::NotFound, files.remove_file(&self.redundancy()))
+    }
+
+    /// Whether every file is there with the length that its record gives, and the redundancy file as well.
+    pub(crate) fn is_whole(&self, files: &dyn Files, records: &[FileRecord], redundancy: Option<u64>) -> bool {
+        let has = |path: &Path, bytes: u64| {
+            files.status(path).is_ok_and(|status| status.kind == crate::fs::Kind::File && status.len == bytes)
+        };
+        records.iter().all(|record| has(&self.file(&record.name), record.bytes))
+            && redundancy.is_none_or(|bytes| has(&self.redundancy(), bytes))
+    }
+}
+
+/// What lies in a cache directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Parts that have a filemap: dataset and rank.
+    pub(crate) parts: Vec<(u64, Rank)>,
+    /// Every dataset id that is in use here.
+    pub(crate) ids: Vec<u64>,
+}
+
+/// Looks through a cache directory, and clears away what removals that were cut short have left.
+pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> io::Result<Found> {
+    let mut found = Found::default();
+    for name in absent_is(files.list(cache), Vec::new())? {
+        let Some(id) = dataset_id(&name) else { continue };
+        found.ids.push(id);
+        let before = found.parts.len();
+        for entry in absent_is(files.list(&cache.join(&name).join(HIDDEN)), Vec::new())? {
+            match filemap_rank(&entry) {
+                Some((rank, false)) => found.parts.push((id, rank)),
+                Some((rank, true)) => PartDir::new(cache, id, rank).remove(files)?,
+                None => (),
+            }
+        }
+        if found.parts.len() == before {
+            crate::fs::remove_tree(files, &cache.join(&name))?;
+        }
+    }
+    Ok(found)
+}
+
+fn dataset_name(id: u64) -> String {
+    format!("{DATASET}{id}")
+}
+
+fn dataset_id(name: &Path) -> Option<u64> {
+    name.to_str()?.strip_prefix(DATASET)?.parse().ok()
+}
+
+/// The rank whose filemap this is, and whether it is on its way out.
+fn filemap_rank(name: &Path) -> Option<(Rank, bool)> {
+    let rest = name.to_str()?.strip_prefix(FILEMAP)?;
+    let (number, gone) = rest.strip_suffix(GONE).map_or((rest, false), |number| (number, true));
+    Some((Rank(number.parse().ok()?), gone))
+}
+
+fn remove_dir_if_empty(files: &dyn Files, path: &Path) -> io::Result<()> {
+    match files.remove_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        other => ignore(io::ErrorKind::NotFound, other),
+    }
+}
+
+fn ignore(kind: io::ErrorKind, result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == kind => Ok(()),
+        other => other,
+    }
+}
+
+fn absent_is<T>(result: io::Result<T>, value: T) -> io::Result<T> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(value),
+        other => other,
+    }
+}
+
+const DATASET: &str = "scr.dataset.";
+const HIDDEN: &str = ".scr";
+const FILEMAP: &str = "filemap_";
+const GONE: &str = ".gone";

@@ -1,0 +1,284 @@
+//! What there is to know of one rank's part of one dataset: everything that rank needs to come back.
+//!
+//! The record stands in the rank's own filemap and, since that may be lost with its node, in the filemaps
+//! of as many neighbours as the scheme survives losses.
+
+use crate::comm::Rank;
+use crate::prefix::DatasetDescriptor;
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+
+/// One rank's part of one dataset.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RankRecord {
+    /// What the whole dataset is.
+    pub(crate) dataset: DatasetDescriptor,
+    /// The prefix directory it belongs to, absolute.
+    pub(crate) prefix: Vec<u8>,
+    /// The rank that wrote this part.
+    pub(crate) rank: Rank,
+    /// Number of ranks that wrote the dataset.
+    pub(crate) ranks: u32,
+    /// How it is stored and protected.
+    pub(crate) protection: Protection,
+    /// The ranks of its redundancy set, in order.
+    pub(crate) members: Vec<Rank>,
+    /// Its files, in the order in which they were routed.
+    pub(crate) files: Vec<FileRecord>,
+    /// Its redundancy file, where the scheme keeps one.
+    pub(crate) redundancy: Option<RedundancyRecord>,
+}
+
+/// How a dataset is stored and protected, as it was when it was written.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Protection {
+    /// The scheme's name, as in `TYPE=`.
+    pub(crate) scheme: String,
+    /// On-disk format of the redundancy.
+    pub(crate) format: u32,
+    /// Version of the plugin that wrote it.
+    pub(crate) version: String,
+    /// The scheme's options, complete.
+    pub(crate) options: KvTree,
+    /// The store's name: its base as it was configured, before variables are expanded.
+    pub(crate) store: String,
+    /// Whether the files lie in the prefix directory instead of in cache.
+    pub(crate) bypass: bool,
+}
+
+/// One file of a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileRecord {
+    /// Path below the prefix directory.
+    pub(crate) name: Vec<u8>,
+    /// Length.
+    pub(crate) bytes: u64,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Time of the last change: seconds and nanoseconds since the epoch.
+    pub(crate) mtime: (i64, u32),
+    /// Checksum, where one was taken.
+    pub(crate) crc: Option<u32>,
+}
+
+/// A rank's redundancy file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RedundancyRecord {
+    /// Length.
+    pub(crate) bytes: u64,
+    /// Checksum.
+    pub(crate) crc: u32,
+}
+
+impl RankRecord {
+    /// The sum of the lengths of the rank's files.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// As a tree, to be kept or sent.
+    pub(crate) fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.put("DSETDESC", self.dataset.to_tree());
+        tree.set_bytes("PREFIX", &self.prefix);
+        tree.set("RANK", self.rank);
+        tree.set("RANKS", self.ranks);
+        tree.put("PROTECTION", self.protection.to_tree());
+        let members = tree.child("SET");
+        for (place, member) in self.members.iter().enumerate() {
+            members.set(place.to_string(), member);
+        }
+        let files = tree.child("FILE");
+        for file in &self.files {
+            files.put(&file.name, file.to_tree());
+        }
+        if let Some(redundancy) = self.redundancy {
+            let entry = tree.child("REDUNDANCY");
+            entry.set("SIZE", redundancy.bytes);
+            entry.set("CRC", format_crc(redundancy.crc));
+        }
+        tree
+    }
+
+    /// From a tree.
+    ///
+    /// # Errors
+    /// Names the field that is missing or malformed.
+    pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let part = |key: &str| tree.get(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
+        let prefix = tree.value("PREFIX").ok_or_else(|| FieldError::Missing { key: "PREFIX".to_owned() })?;
+        let set = part("SET")?;
+        let members = (0..set.len()).map(|place| set.require(place.to_string()).map(Rank));
+        let record = Self {
+            dataset: DatasetDescriptor::from_tree(part("DSETDESC")?)?,
+            prefix: prefix.to_vec(),
+            rank: Rank(tree.require("RANK")?),
+            ranks: tree.require("RANKS")?,
+            protection: Protection::from_tree(part("PROTECTION")?)?,
+            members: members.collect::<Result<_, _>>()?,
+            files: files(tree)?,
+            redundancy: redundancy(tree)?,
+        };
+        record.check()?;
+        Ok(record)
+    }
+
+    /// What must hold between the fields, so that nothing that uses them needs to ask again.
+    fn check(&self) -> Result<(), FieldError> {
+        let wrong = |key: &str, found: String, expected| FieldError::Malformed { key: key.to_owned(), found, expected };
+        let total = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
+        if total.is_none() {
+            return Err(wrong("FILE", "more bytes than can be".to_owned(), "a set of files"));
+        }
+        if self.rank.0 >= self.ranks {
+            return Err(wrong("RANK", self.rank.to_string(), "a rank of that run"));
+        }
+        let mut sorted = self.members.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let inside = sorted.iter().all(|member| member.0 < self.ranks);
+        // Before it is protected, a part has no set yet.
+        let listed = self.members.is_empty() || self.members.contains(&self.rank);
+        if !inside || !listed || sorted.len() != self.members.len() {
+            return Err(wrong("SET", format!("{:?}", self.members), "a list of different ranks with this one"));
+        }
+        Ok(())
+    }
+}
+
+impl Protection {
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("TYPE", &self.scheme);
+        tree.set("FORMAT", self.format);
+        tree.set("VERSION", &self.version);
+        tree.put("OPTIONS", self.options.clone());
+        tree.set("STORE", &self.store);
+        tree.set("BYPASS", u8::from(self.bypass));
+        tree
+    }
+
+    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        Ok(Self {
+            scheme: tree.require("TYPE")?,
+            format: tree.require("FORMAT")?,
+            version: tree.require("VERSION")?,
+            options: tree.get("OPTIONS").cloned().unwrap_or_default(),
+            store: tree.require("STORE")?,
+            bypass: tree.require::<u8>("BYPASS")? != 0,
+        })
+    }
+}
+
+impl FileRecord {
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("SIZE", self.bytes);
+        tree.set("MODE", self.mode);
+        tree.set("MTIME_SECS", self.mtime.0);
+        tree.set("MTIME_NSECS", self.mtime.1);
+        if let Some(crc) = self.crc {
+            tree.set("CRC", format_crc(crc));
+        }
+        tree
+    }
+
+    fn from_tree(name: &[u8], tree: &KvTree) -> Result<Self, FieldError> {
+        Ok(Self {
+            name: name.to_vec(),
+            bytes: tree.require("SIZE")?,
+            mode: tree.require("MODE")?,
+            mtime: (tree.require("MTIME_SECS")?, tree.require("MTIME_NSECS")?),
+            crc: crc(tree)?,
+        })
+    }
+
+    /// The last part of its name: what it is called in cache.
+    pub(crate) fn base(&self) -> &[u8] {
+        base_name(&self.name)
+    }
+}
+
+/// What follows the last slash.
+pub(crate) fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
+
+fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
+    let Some(files) = tree.get("FILE") else { return Ok(Vec::new()) };
+    files.iter().map(|(name, file)| FileRecord::from_tree(name, file)).collect()
+}
+
+fn redundancy(tree: &KvTree) -> Result<Option<RedundancyRecord>, FieldError> {
+    let Some(entry) = tree.get("REDUNDANCY") else { return Ok(None) };
+    let crc = crc(entry)?.ok_or_else(|| FieldError::Missing { key: "REDUNDANCY/CRC".to_owned() })?;
+    Ok(Some(RedundancyRecord { bytes: entry.require("SIZE")?, crc }))
+}
+
+/// A checksum as C SCR writes it.
+fn format_crc(crc: u32) -> String {
+    format!("{crc:#x}")
+}
+
+fn crc(tree: &KvTree) -> Result<Option<u32>, FieldError> {
+    let Some(text) = tree.parse::<String>("CRC")? else { return Ok(None) };
+    let digits = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    digits.map(Some).ok_or(FieldError::Malformed { key: "CRC".to_owned(), found: text, expected: "a checksum" })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn sample(rank: u32) -> RankRecord {
+        RankRecord {
+            dataset: DatasetDescriptor { id: 7, name: b"ckpt.7".to_vec(), ..DatasetDescriptor::default() },
+            prefix: b"/pfs/user1/run".to_vec(),
+            rank: Rank(rank),
+            ranks: 4,
+            protection: Protection {
+                scheme: "XOR".to_owned(),
+                format: 1,
+                version: "1.0.0".to_owned(),
+                options: KvTree::new(),
+                store: "/dev/shm/$NODE".to_owned(),
+                bypass: false,
+            },
+            members: (0..4).map(Rank).collect(),
+            files: vec![FileRecord {
+                name: b"ckpt.7/rank_0".to_vec(),
+                bytes: 12,
+                mode: 0o100_640,
+                mtime: (17, 5),
+                crc: Some(0xdead_beef),
+            }],
+            redundancy: Some(RedundancyRecord { bytes: 99, crc: 1 }),
+        }
+    }
+
+    #[test]
+    fn a_record_comes_back_from_its_tree() {
+        let record = sample(2);
+        assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
+    }
+
+    #[test]
+    fn a_record_that_contradicts_itself_is_refused() {
+        let broken = |change: fn(&mut RankRecord)| {
+            let mut record = sample(1);
+            change(&mut record);
+            RankRecord::from_tree(&record.to_tree()).expect_err("it must be refused").to_string()
+        };
+        assert!(broken(|record| record.ranks = 1).contains("RANK"));
+        assert!(broken(|record| record.members = vec![Rank(0), Rank(2)]).contains("SET"));
+        assert!(broken(|record| record.members = vec![Rank(1), Rank(1)]).contains("SET"));
+        assert!(broken(|record| record.members = vec![Rank(1), Rank(9)]).contains("SET"));
+        assert!(broken(|record| {
+            let mut second = record.files[0].clone();
+            second.name = b"other".to_vec();
+            second.bytes = u64::MAX;
+            record.files.push(second);
+        })
+        .contains("FILE"));
+    }
+}

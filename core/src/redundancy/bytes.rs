@@ -1,0 +1,144 @@
+//! A member's files, end to end, as the one logical file that a scheme sees.
+//!
+//! What a scheme reads or writes passes through here, so this is where the checksums come from: the bytes
+//! are in the processor's cache when they are summed, and no file is read twice.
+
+use super::checksum::Checksum;
+use crate::fs::File;
+use scr_plugin_api::{Bytes, PluginError, PluginErrorKind};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Files that are one run of bytes.
+pub(crate) struct LogicalFile {
+    parts: Vec<Part>,
+    len: u64,
+    summed: bool,
+}
+
+/// One of the files.
+struct Part {
+    path: PathBuf,
+    file: Box<dyn File>,
+    start: u64,
+    len: u64,
+    sum: Mutex<Checksum>,
+}
+
+impl LogicalFile {
+    /// The given open files, each with its path and length, in order. With `summed` a checksum is kept of
+    /// each.
+    pub(crate) fn new(files: Vec<(PathBuf, Box<dyn File>, u64)>, summed: bool) -> Self {
+        let mut len = 0_u64;
+        let parts = files
+            .into_iter()
+            .map(|(path, file, bytes)| {
+                let start = len;
+                len += bytes;
+                Part { path, file, start, len: bytes, sum: Mutex::default() }
+            })
+            .collect();
+        Self { parts, len, summed }
+    }
+
+    /// The checksum of each file, in order; reads what has not passed by. `None` where none are kept.
+    pub(crate) fn checksums(&self) -> Result<Vec<Option<u32>>, PluginError> {
+        if !self.summed {
+            return Ok(vec![None; self.parts.len()]);
+        }
+        self.parts.iter().map(|part| part.finish().map(Some)).collect()
+    }
+
+    /// The parts that overlap `len` bytes at `offset`, each with the place in it and the range of the buffer.
+    fn overlapping(&self, offset: u64, len: usize) -> impl Iterator<Item = (&Part, u64, std::ops::Range<usize>)> {
+        let end = offset.saturating_add(len as u64);
+        let first = self.parts.partition_point(|part| part.start + part.len <= offset);
+        self.parts[first..].iter().take_while(move |part| part.start < end).filter(|part| part.len > 0).map(
+            move |part| {
+                let from = offset.max(part.start);
+                let to = end.min(part.start + part.len);
+                (part, from - part.start, (from - offset) as usize..(to - offset) as usize)
+            },
+        )
+    }
+}
+
+impl Bytes for LogicalFile {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
+        let inside = self.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        buffer[inside..].fill(0);
+        for (part, at, range) in self.overlapping(offset, buffer.len()) {
+            part.read(at, &mut buffer[range.clone()])?;
+            if self.summed {
+                part.sum().take_in(at, &buffer[range]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
+        let inside = self.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        if buffer[inside..].iter().any(|&byte| byte != 0) {
+            let end = offset.saturating_add(buffer.len() as u64);
+            let text = format!("the scheme wrote up to byte {end} of {}", self.len);
+            return Err(PluginError::new(PluginErrorKind::Fault, text));
+        }
+        for (part, at, range) in self.overlapping(offset, buffer.len()) {
+            part.file.write_at(at, &buffer[range.clone()]).map_err(|error| part.error("write", at, &error))?;
+            if self.summed {
+                part.sum().take_in(at, &buffer[range]);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn sum(&self) -> MutexGuard<'_, Checksum> {
+        self.sum.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            match self.file.read_at(at, &mut buffer[done..]) {
+                Ok(0) => {
+                    let text = format!("{} ends at byte {at} where {} were recorded", self.path.display(), self.len);
+                    return Err(PluginError::new(PluginErrorKind::Corrupt, text));
+                }
+                Ok(count) => done += count,
+                Err(error) => return Err(self.error("read", at, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The checksum of the whole file, reading what has not passed by.
+    fn finish(&self) -> Result<u32, PluginError> {
+        let gaps = self.sum().gaps(0..self.len);
+        let mut buffer = vec![0; BLOCK.min(self.len as usize)];
+        for gap in gaps {
+            let mut at = gap.start;
+            while at < gap.end {
+                let count = (gap.end - at).min(BLOCK as u64) as usize;
+                self.read(at, &mut buffer[..count])?;
+                self.sum().take_in(at, &buffer[..count]);
+                at += count as u64;
+            }
+        }
+        Ok(self.sum().whole(self.len).expect("the gaps have just been filled"))
+    }
+
+    fn error(&self, verb: &str, offset: u64, error: &std::io::Error) -> PluginError {
+        let text = format!("cannot {verb} {} at byte {offset}: {error}", self.path.display());
+        PluginError::new(PluginErrorKind::Io, text)
+    }
+}
+
+/// Small enough to stay in the cache between reading and summing.
+const BLOCK: usize = 256 * 1024;

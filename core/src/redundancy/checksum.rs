@@ -1,0 +1,123 @@
+//! The CRC32 of a file whose pieces are read or written in any order.
+//!
+//! Nothing is read only to be checked: the pieces that pass by anyway are joined, and only what never
+//! passed by is left to be read at the end.
+
+use crc32fast::Hasher;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Joins the checksums of pieces into that of the whole.
+#[derive(Debug, Default)]
+pub(crate) struct Checksum {
+    /// Disjoint pieces by their start; neighbours are joined as soon as they touch.
+    pieces: BTreeMap<u64, Piece>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    end: u64,
+    hasher: Hasher,
+}
+
+impl Checksum {
+    /// Takes in the bytes at `offset`. Bytes that passed by before are not counted again.
+    pub(crate) fn take_in(&mut self, offset: u64, bytes: &[u8]) {
+        let end = offset + bytes.len() as u64;
+        for gap in self.gaps(offset..end) {
+            let piece = &bytes[(gap.start - offset) as usize..(gap.end - offset) as usize];
+            // The common case, one piece after the other, goes on with the same hasher.
+            if let Some((_, last)) = self.pieces.range_mut(..gap.start).next_back() {
+                if last.end == gap.start {
+                    last.hasher.update(piece);
+                    last.end = gap.end;
+                    self.join_at(gap.end);
+                    continue;
+                }
+            }
+            let mut hasher = Hasher::new();
+            hasher.update(piece);
+            self.pieces.insert(gap.start, Piece { end: gap.end, hasher });
+            self.join_at(gap.end);
+        }
+    }
+
+    /// The parts of `range` that have not passed by yet, in order.
+    pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        let before = self.pieces.range(..=range.start).next_back();
+        for (&start, piece) in before.into_iter().chain(self.pieces.range(range.start + 1..)) {
+            if at >= range.end || start >= range.end {
+                break;
+            }
+            if start > at {
+                gaps.push(at..start);
+            }
+            at = at.max(piece.end);
+        }
+        if at < range.end {
+            gaps.push(at..range.end);
+        }
+        gaps
+    }
+
+    /// The checksum of the `len` bytes from 0, once there is no gap left.
+    pub(crate) fn whole(&self, len: u64) -> Option<u32> {
+        if len == 0 {
+            return Some(0);
+        }
+        let first = self.pieces.get(&0)?;
+        (first.end == len).then(|| first.hasher.clone().finalize())
+    }
+
+    /// Joins the piece that ends at `place` with the one that starts there.
+    fn join_at(&mut self, place: u64) {
+        let Some(next) = self.pieces.remove(&place) else { return };
+        let (_, last) =
+            self.pieces.range_mut(..place).next_back().expect("the caller has just put a piece that ends here");
+        last.hasher.combine(&next.hasher);
+        last.end = next.end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(count: usize) -> Vec<u8> {
+        (0..count).map(|i| (i * 7 + i / 251) as u8).collect()
+    }
+
+    #[test]
+    fn pieces_in_any_order_give_the_checksum_of_the_whole() {
+        let all = bytes(1000);
+        let mut sum = Checksum::default();
+        for start in [600, 0, 300, 900, 100] {
+            let end = (start + 300).min(1000);
+            sum.take_in(start as u64, &all[start..end]);
+        }
+        assert_eq!(sum.whole(1000), Some(crc32fast::hash(&all)));
+    }
+
+    #[test]
+    fn what_did_not_pass_by_is_a_gap() {
+        let all = bytes(100);
+        let mut sum = Checksum::default();
+        sum.take_in(10, &all[10..20]);
+        sum.take_in(50, &all[50..60]);
+        assert_eq!(sum.gaps(0..100), vec![0..10, 20..50, 60..100]);
+        assert_eq!(sum.gaps(12..18), vec![]);
+        assert_eq!(sum.gaps(15..55), vec![20..50]);
+        assert_eq!(sum.whole(100), None);
+        for gap in sum.gaps(0..100) {
+            sum.take_in(gap.start, &all[gap.start as usize..gap.end as usize]);
+        }
+        assert_eq!(sum.whole(100), Some(crc32fast::hash(&all)));
+    }
+
+    #[test]
+    fn an_empty_file_has_the_checksum_of_nothing() {
+        assert_eq!(Checksum::default().whole(0), Some(crc32fast::hash(b"")));
+    }
+}
