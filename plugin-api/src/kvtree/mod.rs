@@ -3,12 +3,31 @@
 //! A tree is an ordered list of keys, each with a tree below it. A value is a key that has nothing below
 //! it: `FILES = 2` is the key `FILES` with the single key `2` below. Keys are any bytes without NUL, since
 //! paths are.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`KvTree`] | the tree in memory |
+//! | `packed` | the packed form, for messages and inside files |
+//! | `file` | the file form: header, packed tree, CRC32 |
+//! | `text` | the print for people |
+
+mod file;
+mod packed;
+#[cfg(test)]
+mod strategy;
+mod text;
+
+pub use file::FileFormError;
+pub use packed::{UnpackError, MAX_DEPTH};
 
 use indexmap::IndexMap;
 use std::fmt::Display;
 use std::str::FromStr;
 
 /// An ordered tree of byte strings.
+///
+/// A key ends at its first NUL byte, as it does in the packed form; what follows is cut off. Two trees are equal
+/// where they hold the same keys, in whichever order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KvTree {
     children: IndexMap<Vec<u8>, KvTree>,
@@ -59,7 +78,7 @@ impl KvTree {
 
     /// The tree below `key`, put there empty if it was not.
     pub fn child(&mut self, key: impl AsRef<[u8]>) -> &mut KvTree {
-        self.children.entry(key.as_ref().to_vec()).or_default()
+        self.children.entry(until_nul(key.as_ref()).to_vec()).or_default()
     }
 
     /// The tree below `key` and `value`, put there empty if it was not: `DSET/<id>`, `FILE/<name>`.
@@ -79,7 +98,7 @@ impl KvTree {
 
     /// Puts `tree` below `key`, instead of what was there.
     pub fn put(&mut self, key: impl AsRef<[u8]>, tree: KvTree) {
-        self.children.insert(key.as_ref().to_vec(), tree);
+        self.children.insert(until_nul(key.as_ref()).to_vec(), tree);
     }
 
     /// Makes `value` the one value of `key`.
@@ -152,5 +171,53 @@ impl KvTree {
     /// The keys at this level that are a `T`, in order.
     pub fn keys_as<'a, T: FromStr + 'a>(&'a self) -> impl Iterator<Item = T> + 'a {
         self.keys().filter_map(|key| std::str::from_utf8(key).ok()?.parse().ok())
+    }
+}
+
+/// What the packed form can hold of a key.
+fn until_nul(key: &[u8]) -> &[u8] {
+    key.split(|&byte| byte == 0).next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_the_key_below_and_setting_it_again_replaces_it() {
+        let mut tree = KvTree::new();
+        tree.set("FILES", 1);
+        tree.set("FILES", 2);
+        assert_eq!(tree.text("FILES"), Some("2"));
+        assert_eq!(tree.get("FILES").map(KvTree::len), Some(1));
+    }
+
+    #[test]
+    fn a_field_that_is_missing_or_no_number_is_named_in_the_error() {
+        let mut tree = KvTree::new();
+        assert_eq!(tree.require::<u64>("SIZE").unwrap_err().to_string(), "the field SIZE is missing");
+        tree.set("SIZE", "big");
+        let error = tree.require::<u64>("SIZE").unwrap_err().to_string();
+        assert_eq!(error, "the field SIZE holds `big', which is not u64");
+    }
+
+    #[test]
+    fn merging_adds_level_by_level_and_keeps_what_was_there() {
+        let mut tree = KvTree::new();
+        tree.entry("RANK", 0).set("FILES", 1);
+        let mut other = KvTree::new();
+        other.entry("RANK", 0).set("SIZE", 5);
+        other.entry("RANK", 1).set("FILES", 2);
+        tree.merge(other);
+        assert_eq!(tree.find("RANK", 0).and_then(|rank| rank.text("FILES")), Some("1"));
+        assert_eq!(tree.find("RANK", 0).and_then(|rank| rank.text("SIZE")), Some("5"));
+        assert_eq!(tree.get("RANK").map(|ranks| ranks.keys_as::<u32>().collect()), Some(vec![0, 1]));
+    }
+
+    #[test]
+    fn a_key_ends_at_its_first_nul() {
+        let mut tree = KvTree::new();
+        tree.set_bytes("NAME", b"ckpt\0.1");
+        assert_eq!(tree.value("NAME"), Some(&b"ckpt"[..]));
     }
 }

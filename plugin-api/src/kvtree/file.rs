@@ -1,0 +1,298 @@
+//! The file form of a tree: a header of 20 bytes, the packed tree, and a CRC32 of all that stands before it.
+//!
+//! | bytes | field | value |
+//! |---|---|---|
+//! | 0-3 | magic number | `95 1f c3 f5` |
+//! | 4-5 | file type | 1, a tree |
+//! | 6-7 | file version | 1 |
+//! | 8-15 | file size | bytes from the first of the header to the last of the CRC32 |
+//! | 16-19 | flags | bit 0: a CRC32 follows the tree |
+//! | 20- | packed tree | see `packed` |
+//! | last 4 | CRC32 | polynomial, start and end as zlib has them |
+//!
+//! Numbers have their most significant byte first (developer's manual, section 3.4.2; C SCR's files agree).
+
+use super::{KvTree, UnpackError};
+
+const MAGIC: u32 = 0x951f_c3f5;
+const TYPE_TREE: u16 = 1;
+const VERSION: u16 = 1;
+const FLAG_CRC: u32 = 1;
+const HEADER_LEN: usize = 20;
+const CRC_LEN: usize = 4;
+
+/// Why bytes are not the file form of a tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileFormError {
+    /// Not even a header.
+    #[error("the file has {found} bytes, and its header alone takes {least}")]
+    TooShort {
+        /// Bytes that are there.
+        found: usize,
+        /// Bytes of the header.
+        least: usize,
+    },
+    /// Some other kind of file.
+    #[error("the file begins with {found:#010x} where an SCR file begins with {expected:#010x}")]
+    Magic {
+        /// What is there.
+        found: u32,
+        /// What should be there.
+        expected: u32,
+    },
+    /// An SCR file that holds no tree.
+    #[error("the file is of type {found}, and a tree is of type {expected}")]
+    Type {
+        /// What is there.
+        found: u16,
+        /// What should be there.
+        expected: u16,
+    },
+    /// Written by a release to come.
+    #[error("the file has format version {found}, and this release reads version {expected}")]
+    Version {
+        /// What is there.
+        found: u16,
+        /// What should be there.
+        expected: u16,
+    },
+    /// The length is not what the header says.
+    #[error("the file has {found} bytes, and its header says {expected}")]
+    Size {
+        /// Bytes that are there.
+        found: u64,
+        /// What the header says.
+        expected: u64,
+    },
+    /// Flags that this release does not know.
+    #[error("the file has flags {found:#x}, and this release knows {known:#x}")]
+    Flags {
+        /// What is there.
+        found: u32,
+        /// What is known.
+        known: u32,
+    },
+    /// The checksum is wrong.
+    #[error("the file's bytes have CRC32 {found:#010x}, and {expected:#010x} was stored with them")]
+    Crc {
+        /// Of the bytes.
+        found: u32,
+        /// As stored.
+        expected: u32,
+    },
+    /// What stands between header and checksum is no tree.
+    #[error("the file's header is right, but what follows is not a tree")]
+    Tree(#[from] UnpackError),
+}
+
+impl KvTree {
+    /// The file form, with a CRC32.
+    pub fn to_file_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&MAGIC.to_be_bytes());
+        bytes.extend_from_slice(&TYPE_TREE.to_be_bytes());
+        bytes.extend_from_slice(&VERSION.to_be_bytes());
+        bytes.extend_from_slice(&0_u64.to_be_bytes());
+        bytes.extend_from_slice(&FLAG_CRC.to_be_bytes());
+        self.pack_into(&mut bytes);
+        let size = (bytes.len() + CRC_LEN) as u64;
+        for (place, byte) in bytes.iter_mut().skip(8).zip(size.to_be_bytes()) {
+            *place = byte;
+        }
+        let crc = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&crc.to_be_bytes());
+        bytes
+    }
+
+    /// The tree whose file form `bytes` is, down to the last byte.
+    ///
+    /// # Errors
+    /// [`FileFormError`]; where the file has a CRC32, any flipped bit is found.
+    pub fn from_file_bytes(bytes: &[u8]) -> Result<KvTree, FileFormError> {
+        let (tree, used) = Self::from_file_prefix(bytes)?;
+        if used != bytes.len() {
+            return Err(FileFormError::Size { found: bytes.len() as u64, expected: used as u64 });
+        }
+        Ok(tree)
+    }
+
+    /// The tree whose file form `bytes` begins with, and how many bytes it takes.
+    ///
+    /// For files that hold more than a tree, and for those that are written in place: a writer that dies between
+    /// writing and shortening leaves bytes of the old tree behind the new one.
+    ///
+    /// # Errors
+    /// As for [`from_file_bytes`](Self::from_file_bytes), except that anything may follow.
+    pub fn from_file_prefix(bytes: &[u8]) -> Result<(KvTree, usize), FileFormError> {
+        let header = Header::read(bytes)?;
+        let file = usize::try_from(header.size).ok().and_then(|size| bytes.get(..size));
+        let Some(file) = file else {
+            return Err(FileFormError::Size { found: bytes.len() as u64, expected: header.size });
+        };
+        let too_short = FileFormError::TooShort { found: file.len(), least: HEADER_LEN + header.crc_len() };
+        let end = file.len().checked_sub(header.crc_len()).filter(|&end| end >= HEADER_LEN);
+        let (checked, stored) = file.split_at(end.ok_or(too_short)?);
+        if let Ok(stored) = stored.try_into() {
+            let (found, expected) = (crc32fast::hash(checked), u32::from_be_bytes(stored));
+            if found != expected {
+                return Err(FileFormError::Crc { found, expected });
+            }
+        }
+        if header.flags & !FLAG_CRC != 0 {
+            return Err(FileFormError::Flags { found: header.flags, known: FLAG_CRC });
+        }
+        let tree = Self::unpack(checked.get(HEADER_LEN..).unwrap_or_default())?;
+        Ok((tree, file.len()))
+    }
+}
+
+/// What the header says beyond what must stand there.
+struct Header {
+    size: u64,
+    flags: u32,
+}
+
+impl Header {
+    fn read(bytes: &[u8]) -> Result<Header, FileFormError> {
+        let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Err(FileFormError::TooShort { found: bytes.len(), least: HEADER_LEN });
+        };
+        let [m0, m1, m2, m3, t0, t1, v0, v1, size @ .., f0, f1, f2, f3] = *header;
+        let magic = u32::from_be_bytes([m0, m1, m2, m3]);
+        if magic != MAGIC {
+            return Err(FileFormError::Magic { found: magic, expected: MAGIC });
+        }
+        let file_type = u16::from_be_bytes([t0, t1]);
+        if file_type != TYPE_TREE {
+            return Err(FileFormError::Type { found: file_type, expected: TYPE_TREE });
+        }
+        let version = u16::from_be_bytes([v0, v1]);
+        if version != VERSION {
+            return Err(FileFormError::Version { found: version, expected: VERSION });
+        }
+        Ok(Header { size: u64::from_be_bytes(size), flags: u32::from_be_bytes([f0, f1, f2, f3]) })
+    }
+
+    fn crc_len(&self) -> usize {
+        if self.flags & FLAG_CRC == 0 {
+            0
+        } else {
+            CRC_LEN
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kvtree::strategy;
+    use proptest::prelude::*;
+    use std::error::Error;
+
+    /// A file with `change` made to it and its CRC32 put right again.
+    fn resealed(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut tree = KvTree::new();
+        tree.set("NODES", 4);
+        let mut bytes = tree.to_file_bytes();
+        bytes.truncate(bytes.len() - CRC_LEN);
+        change(&mut bytes);
+        let crc = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&crc.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn every_kind_of_damage_has_its_own_error() {
+        let good = resealed(|_| ());
+        assert!(KvTree::from_file_bytes(&good).is_ok());
+        let told = |bytes: &[u8]| KvTree::from_file_bytes(bytes).unwrap_err().to_string();
+        assert_eq!(told(&[]), "the file has 0 bytes, and its header alone takes 20");
+        assert_eq!(told(&good[..19]), "the file has 19 bytes, and its header alone takes 20");
+        assert_eq!(
+            told(&resealed(|bytes| bytes[0] = b'#')),
+            "the file begins with 0x231fc3f5 where an SCR file begins with 0x951fc3f5"
+        );
+        assert_eq!(told(&resealed(|bytes| bytes[5] = 2)), "the file is of type 2, and a tree is of type 1");
+        assert_eq!(
+            told(&resealed(|bytes| bytes[7] = 3)),
+            "the file has format version 3, and this release reads version 1"
+        );
+        assert_eq!(told(&good[..43]), "the file has 43 bytes, and its header says 44");
+        assert_eq!(told(&[&good[..], b"!"].concat()), "the file has 45 bytes, and its header says 44");
+        assert_eq!(
+            told(&resealed(|bytes| bytes[19] = 3)),
+            "the file has flags 0x3, and this release knows 0x1"
+        );
+        assert!(
+            told(&[&good[..43], b"!"].concat()).starts_with("the file's bytes have CRC32 0xcb4f2fc1, and")
+        );
+    }
+
+    #[test]
+    fn a_header_that_announces_nothing_or_everything_is_refused() {
+        for size in [0, 19, 20, 23, u64::MAX] {
+            let bytes = resealed(|bytes| bytes[8..16].copy_from_slice(&size.to_be_bytes()));
+            assert!(KvTree::from_file_bytes(&bytes).is_err(), "{size}");
+        }
+    }
+
+    #[test]
+    fn a_tree_that_is_none_under_a_right_checksum_names_the_cause() {
+        let bytes = resealed(|bytes| bytes[23] = 9);
+        let error = KvTree::from_file_bytes(&bytes).unwrap_err();
+        assert_eq!(error.to_string(), "the file's header is right, but what follows is not a tree");
+        assert!(error.source().is_some_and(|cause| cause.to_string().contains("announces 9 keys")));
+    }
+
+    #[test]
+    fn a_file_without_a_checksum_is_read() {
+        let mut bytes = resealed(|_| ());
+        bytes.truncate(bytes.len() - CRC_LEN);
+        bytes[15] -= 4;
+        bytes[19] = 0;
+        assert_eq!(KvTree::from_file_bytes(&bytes).unwrap().text("NODES"), Some("4"));
+    }
+
+    #[test]
+    fn what_an_older_longer_tree_left_behind_is_passed_over_where_that_is_asked_for() {
+        let bytes = [resealed(|_| ()), b"left over".to_vec()].concat();
+        let (tree, used) = KvTree::from_file_prefix(&bytes).unwrap();
+        assert_eq!((tree.text("NODES"), used), (Some("4"), 44));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_comes_back(tree in strategy::tree()) {
+            let bytes = tree.to_file_bytes();
+            let read = KvTree::from_file_bytes(&bytes).unwrap();
+            prop_assert_eq!(read.to_file_bytes(), bytes);
+            prop_assert_eq!(read, tree);
+        }
+
+        #[test]
+        fn any_bytes_give_a_value_or_an_error(bytes: Vec<u8>) {
+            prop_assert!(KvTree::from_file_bytes(&bytes).is_err());
+        }
+
+        #[test]
+        fn any_bytes_after_a_right_header_give_a_value_or_an_error(rest: Vec<u8>, flags in 0..4_u32, size: u8) {
+            let mut bytes = MAGIC.to_be_bytes().to_vec();
+            bytes.extend_from_slice(&[0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, size]);
+            bytes.extend_from_slice(&flags.to_be_bytes());
+            bytes.extend_from_slice(&rest);
+            let _ = KvTree::from_file_bytes(&bytes);
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found() {
+        let bytes = resealed(|_| ());
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(KvTree::from_file_bytes(&damaged).is_err(), "bit {bit}");
+            assert!(KvTree::from_file_prefix(&damaged).is_err(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The packed form of a tree: the number of keys, then for each key its bytes, a NUL, and the packed tree below it.
+//!
+//! Numbers are 32 bits, most significant byte first (developer's manual, section 3.4.1). Reading believes nothing:
+//! no byte string makes it panic, recurse without bound, or reserve memory that the bytes do not fill.
+
+use super::KvTree;
+
+/// How many levels of keys a packed tree may have. C SCR's deepest has about ten.
+pub const MAX_DEPTH: usize = 100;
+
+/// The shortest packed element: an empty key with its NUL, and the count of an empty tree.
+const SHORTEST_ELEMENT: usize = 5;
+
+/// Why bytes are not a packed tree. Offsets count from the first byte.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnpackError {
+    /// The bytes end inside a count.
+    #[error("the packed tree is cut short: a count of 4 bytes should stand at byte {offset}, and {found} are left")]
+    CutShort {
+        /// Where the count begins.
+        offset: usize,
+        /// Bytes that are left there.
+        found: usize,
+    },
+    /// More elements are announced than the rest of the bytes can hold.
+    #[error(
+        "the count at byte {offset} announces {found} keys, and the rest of the bytes has room for {most}"
+    )]
+    CountTooLarge {
+        /// Where the count begins.
+        offset: usize,
+        /// What it says.
+        found: u32,
+        /// How many could follow at most.
+        most: usize,
+    },
+    /// A key has no NUL at its end.
+    #[error("the key at byte {offset} has no end")]
+    KeyWithoutEnd {
+        /// Where the key begins.
+        offset: usize,
+    },
+    /// The same key stands twice on one level.
+    #[error("the key `{key}' at byte {offset} stands twice on its level")]
+    KeyTwice {
+        /// Where the second one begins.
+        offset: usize,
+        /// Which.
+        key: String,
+    },
+    /// Keys lie too deep.
+    #[error("the packed tree has more than {most} levels at byte {offset}")]
+    TooDeep {
+        /// Where the level too many begins.
+        offset: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// Bytes follow the tree.
+    #[error("the packed tree ends after {used} bytes, and {found} were given")]
+    Trailing {
+        /// Bytes of the tree.
+        used: usize,
+        /// Bytes that were given.
+        found: usize,
+    },
+}
+
+impl KvTree {
+    /// The packed form. A tree of more than [`MAX_DEPTH`] levels can be packed, but nobody unpacks it.
+    pub fn pack(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.pack_into(&mut bytes);
+        bytes
+    }
+
+    /// Appends the packed form to `bytes`.
+    pub fn pack_into(&self, bytes: &mut Vec<u8>) {
+        // So many keys do not fit into memory, but should they ever, the count and the elements still agree.
+        let count = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        bytes.extend_from_slice(&count.to_be_bytes());
+        for (key, below) in self.iter().take(count as usize) {
+            bytes.extend_from_slice(key);
+            bytes.push(0);
+            below.pack_into(bytes);
+        }
+    }
+
+    /// The tree whose packed form `bytes` is, down to the last byte.
+    ///
+    /// # Errors
+    /// [`UnpackError`], for anything that [`pack`](Self::pack) does not write.
+    pub fn unpack(bytes: &[u8]) -> Result<KvTree, UnpackError> {
+        let (tree, used) = Self::unpack_prefix(bytes)?;
+        if used != bytes.len() {
+            return Err(UnpackError::Trailing { used, found: bytes.len() });
+        }
+        Ok(tree)
+    }
+
+    /// The tree whose packed form `bytes` begins with, and how many bytes it takes.
+    ///
+    /// # Errors
+    /// As for [`unpack`](Self::unpack), except that anything may follow.
+    pub fn unpack_prefix(bytes: &[u8]) -> Result<(KvTree, usize), UnpackError> {
+        let mut reader = Reader { bytes, offset: 0 };
+        let tree = reader.tree(0)?;
+        Ok((tree, reader.offset))
+    }
+}
+
+/// A place in bytes that nobody vouches for.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.offset..).unwrap_or_default()
+    }
+
+    fn tree(&mut self, depth: usize) -> Result<KvTree, UnpackError> {
+        let offset = self.offset;
+        let count = self.count()?;
+        if count > 0 && depth == MAX_DEPTH {
+            return Err(UnpackError::TooDeep { offset, most: MAX_DEPTH });
+        }
+        let mut tree = KvTree::new();
+        for _ in 0..count {
+            let offset = self.offset;
+            let key = self.key()?;
+            if tree.has(key) {
+                return Err(UnpackError::KeyTwice { offset, key: String::from_utf8_lossy(key).into_owned() });
+            }
+            let below = self.tree(depth + 1)?;
+            tree.put(key, below);
+        }
+        Ok(tree)
+    }
+
+    /// The count is checked against the bytes left, but no room is made for it: nested counts could each
+    /// announce all that is left.
+    fn count(&mut self) -> Result<u32, UnpackError> {
+        let (offset, rest) = (self.offset, self.rest());
+        let Some((count, after)) = rest.split_first_chunk::<4>() else {
+            return Err(UnpackError::CutShort { offset, found: rest.len() });
+        };
+        let (found, most) = (u32::from_be_bytes(*count), after.len() / SHORTEST_ELEMENT);
+        if found as usize > most {
+            return Err(UnpackError::CountTooLarge { offset, found, most });
+        }
+        self.offset += count.len();
+        Ok(found)
+    }
+
+    fn key(&mut self) -> Result<&'a [u8], UnpackError> {
+        let rest = self.rest();
+        let end = rest.iter().position(|&byte| byte == 0);
+        let (key, offset) = (end.and_then(|end| rest.get(..end)), self.offset);
+        let key = key.ok_or(UnpackError::KeyWithoutEnd { offset })?;
+        self.offset += key.len() + 1;
+        Ok(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kvtree::strategy;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_tree_is_a_count_of_zero() {
+        assert_eq!(KvTree::new().pack(), [0, 0, 0, 0]);
+        assert_eq!(KvTree::unpack(&[0, 0, 0, 0]), Ok(KvTree::new()));
+    }
+
+    #[test]
+    fn a_value_packs_as_a_key_below_a_key() {
+        let mut tree = KvTree::new();
+        tree.set("A", 4);
+        assert_eq!(tree.pack(), b"\0\0\0\x01A\0\0\0\0\x014\0\0\0\0\0");
+    }
+
+    #[test]
+    fn every_kind_of_damage_has_its_own_error() {
+        let cases: [(&[u8], UnpackError); 7] = [
+            (b"", UnpackError::CutShort { offset: 0, found: 0 }),
+            (b"\0\0\0", UnpackError::CutShort { offset: 0, found: 3 }),
+            (b"\0\0\0\x01ABCDEFG", UnpackError::KeyWithoutEnd { offset: 4 }),
+            (b"\0\0\0\x01ABCD\0\0\0", UnpackError::CutShort { offset: 9, found: 2 }),
+            (
+                b"\xff\xff\xff\xffA\0\0\0\0\0",
+                UnpackError::CountTooLarge { offset: 0, found: u32::MAX, most: 1 },
+            ),
+            (b"\0\0\0\0!", UnpackError::Trailing { used: 4, found: 5 }),
+            (b"\0\0\0\x02A\0\0\0\0\0A\0\0\0\0\0", UnpackError::KeyTwice { offset: 10, key: "A".to_owned() }),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(KvTree::unpack(bytes), Err(error), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let texts = [
+            KvTree::unpack(b"\0\0\0").unwrap_err().to_string(),
+            KvTree::unpack(b"\xff\xff\xff\xff").unwrap_err().to_string(),
+            KvTree::unpack(b"\0\0\0\x01ABCDEFG").unwrap_err().to_string(),
+            KvTree::unpack(b"\0\0\0\x02A\0\0\0\0\0A\0\0\0\0\0").unwrap_err().to_string(),
+            KvTree::unpack(b"\0\0\0\0!").unwrap_err().to_string(),
+        ];
+        assert_eq!(
+            texts,
+            [
+                "the packed tree is cut short: a count of 4 bytes should stand at byte 0, and 3 are left",
+                "the count at byte 0 announces 4294967295 keys, and the rest of the bytes has room for 0",
+                "the key at byte 4 has no end",
+                "the key `A' at byte 10 stands twice on its level",
+                "the packed tree ends after 4 bytes, and 5 were given",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_million_levels_are_refused_without_a_stack_overflow() {
+        let bytes = [0, 0, 0, 1, b'A', 0].repeat(1_000_000);
+        let error = KvTree::unpack(&bytes).unwrap_err();
+        assert_eq!(error, UnpackError::TooDeep { offset: 6 * MAX_DEPTH, most: MAX_DEPTH });
+        assert_eq!(error.to_string(), "the packed tree has more than 100 levels at byte 600");
+    }
+
+    #[test]
+    fn the_deepest_tree_that_is_allowed_comes_back() {
+        let mut tree = KvTree::new();
+        (0..MAX_DEPTH).fold(&mut tree, |below, level| below.child(level.to_string()));
+        assert_eq!(KvTree::unpack(&tree.pack()), Ok(tree));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_back_in_the_same_order(tree in strategy::tree(), tail: Vec<u8>) {
+            let packed = tree.pack();
+            let read = KvTree::unpack(&packed).unwrap();
+            prop_assert_eq!(read.pack(), packed.clone());
+            prop_assert_eq!(&read, &tree);
+            let longer = [packed.as_slice(), &tail].concat();
+            prop_assert_eq!(KvTree::unpack_prefix(&longer), Ok((tree, packed.len())));
+        }
+
+        #[test]
+        fn any_bytes_give_a_value_or_an_error(bytes: Vec<u8>) {
+            if let Ok(tree) = KvTree::unpack(&bytes) {
+                prop_assert_eq!(tree.pack(), bytes);
+            }
+        }
+
+        #[test]
+        fn damaged_bytes_give_a_value_or_an_error(tree in strategy::tree(), at: usize, new: u8, cut: usize) {
+            let mut bytes = tree.pack();
+            let len = bytes.len();
+            bytes[at % len] = new;
+            bytes.truncate(len - cut % len);
+            if let Ok(tree) = KvTree::unpack(&bytes) {
+                prop_assert_eq!(tree.pack(), bytes);
+            }
+        }
+
+        #[test]
+        fn every_shortened_form_is_an_error(tree in strategy::tree(), cut: usize) {
+            let bytes = tree.pack();
+            prop_assert!(KvTree::unpack(&bytes[..cut % bytes.len()]).is_err());
+        }
+    }
+}
