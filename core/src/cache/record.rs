@@ -17,6 +17,8 @@ pub(crate) struct RankRecord {
     pub(crate) prefix: Vec<u8>,
     /// The rank that wrote this part.
     pub(crate) rank: Rank,
+    /// The node it was written on.
+    pub(crate) node: String,
     /// Number of ranks that wrote the dataset.
     pub(crate) ranks: u32,
     /// How it is stored and protected.
@@ -82,6 +84,7 @@ impl RankRecord {
         tree.put("DSETDESC", self.dataset.to_tree());
         tree.set_bytes("PREFIX", &self.prefix);
         tree.set("RANK", self.rank);
+        tree.set("NODE", &self.node);
         tree.set("RANKS", self.ranks);
         tree.put("PROTECTION", self.protection.to_tree());
         let members = tree.child("SET");
@@ -113,6 +116,7 @@ impl RankRecord {
             dataset: DatasetDescriptor::from_tree(part("DSETDESC")?)?,
             prefix: prefix.to_vec(),
             rank: Rank(tree.require("RANK")?),
+            node: tree.require("NODE")?,
             ranks: tree.require("RANKS")?,
             protection: Protection::from_tree(part("PROTECTION")?)?,
             members: members.collect::<Result<_, _>>()?,
@@ -235,6 +239,7 @@ pub(crate) mod tests {
             dataset: DatasetDescriptor { id: 7, name: b"ckpt.7".to_vec(), ..DatasetDescriptor::default() },
             prefix: b"/pfs/user1/run".to_vec(),
             rank: Rank(rank),
+            node: "n1".to_owned(),
             ranks: 4,
             protection: Protection {
                 scheme: "XOR".to_owned(),

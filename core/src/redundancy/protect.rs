@@ -1,0 +1,139 @@
+//! Protecting a dataset: every set computes its redundancy, and neighbours keep each other's records.
+
+use super::bytes::LogicalFile;
+use super::host_set::{HostSet, Shape};
+use super::neighbours;
+use crate::cache::part::PartDir;
+use crate::cache::record::{RankRecord, RedundancyRecord};
+use crate::comm::set::SetComm;
+use crate::comm::Comm;
+use crate::fs::{Files, How};
+use crate::message::Reporter;
+use scr_plugin_api::{ReceiveFrom, Scheme, SendTo, SetShape};
+use std::path::Path;
+
+/// What a rank needs to take part in protecting a dataset.
+pub(crate) struct Protecting<'a> {
+    pub(crate) comm: &'a dyn Comm,
+    pub(crate) files: &'a dyn Files,
+    pub(crate) report: &'a Reporter,
+    pub(crate) scheme: &'a dyn Scheme,
+    /// Takes checksums of the data even where the scheme does not read it.
+    pub(crate) always_sum: bool,
+}
+
+impl Protecting<'_> {
+    /// Computes the redundancy of `record`'s set, fills in the checksums and the redundancy file's record, and
+    /// gives the records to keep for neighbours. Called on all members of the set at once; the error of one is the error of
+    /// all.
+    pub(crate) fn run(
+        &self,
+        part: &PartDir,
+        record: &mut RankRecord,
+        ready: Result<(), String>,
+    ) -> Result<Vec<RankRecord>, String> {
+        let set = SetComm::new(self.comm, record.members.clone(), CHANNEL);
+        let outcome = ready.and_then(|()| self.within(&set, part, record));
+        let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
+        set.finish(verdict).map_err(|error| error.to_string())?;
+        outcome
+    }
+
+    fn within(
+        &self,
+        set: &SetComm<'_>,
+        part: &PartDir,
+        record: &mut RankRecord,
+    ) -> Result<Vec<RankRecord>, String> {
+        let survives = self.scheme.losses_survived(set.size()).map_err(|error| error.to_string())?;
+        if !record.protection.bypass {
+            self.encode(set, part, record)?;
+        }
+        neighbours::exchange(set, record, survives).map_err(|error| error.to_string())
+    }
+
+    fn encode(&self, set: &SetComm<'_>, part: &PartDir, record: &mut RankRecord) -> Result<(), String> {
+        let own = record.data_bytes();
+        let shape = Shape {
+            dataset: record.dataset.id,
+            members: record.members.clone(),
+            data_lens: data_lens(set, own)?,
+            lost: vec![false; record.members.len()],
+        };
+        let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
+        let length = self.scheme.redundancy_len(&wanted).map_err(|error| error.to_string())?;
+        let host = HostSet {
+            data: self.open_data(part, record, length > 0 || self.always_sum)?,
+            redundancy: create_redundancy(self.files, &part.redundancy(), length)?,
+            shape: &shape,
+            comm: set,
+            report: self.report,
+        };
+        self.scheme.protect(&host).map_err(|error| error.to_string())?;
+        let sums = host.data.checksums().map_err(|error| error.to_string())?;
+        for (file, sum) in record.files.iter_mut().zip(sums) {
+            file.crc = sum;
+        }
+        record.redundancy = redundancy_record(&host.redundancy, length)?;
+        Ok(())
+    }
+
+    fn open_data(&self, part: &PartDir, record: &RankRecord, summed: bool) -> Result<LogicalFile, String> {
+        open_files(self.files, part, record, How::Read, summed)
+    }
+}
+
+/// Opens the files of a record as one logical file.
+pub(crate) fn open_files(
+    files: &dyn Files,
+    part: &PartDir,
+    record: &RankRecord,
+    how: How,
+    summed: bool,
+) -> Result<LogicalFile, String> {
+    let mut open = Vec::with_capacity(record.files.len());
+    for file in &record.files {
+        let path = part.file(&file.name);
+        let handle =
+            files.open(&path, how).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+        open.push((path, handle, file.bytes));
+    }
+    Ok(LogicalFile::new(open, summed))
+}
+
+/// Creates a redundancy file; a scheme that keeps none has none.
+pub(crate) fn create_redundancy(files: &dyn Files, path: &Path, length: u64) -> Result<LogicalFile, String> {
+    let mut open = Vec::new();
+    if length > 0 {
+        let fail = |error| format!("cannot create {}: {error}", path.display());
+        let file = files.open(path, How::Replace(0o600)).map_err(fail)?;
+        file.set_len(length).map_err(fail)?;
+        open.push((path.to_owned(), file, length));
+    }
+    Ok(LogicalFile::new(open, true))
+}
+
+/// What to remember of a redundancy file that has just been written.
+pub(crate) fn redundancy_record(file: &LogicalFile, bytes: u64) -> Result<Option<RedundancyRecord>, String> {
+    let sums = file.checksums().map_err(|error| error.to_string())?;
+    Ok(sums.first().copied().flatten().map(|crc| RedundancyRecord { bytes, crc }))
+}
+
+/// The bytes of data of every member.
+fn data_lens(set: &SetComm<'_>, own: u64) -> Result<Vec<u64>, String> {
+    let others: Vec<u32> = (0..set.size()).filter(|&member| member != set.member()).collect();
+    let mine = own.to_be_bytes();
+    let mut theirs = vec![[0_u8; 8]; others.len()];
+    let sends: Vec<_> = others.iter().map(|&to| SendTo { to, bytes: &mine }).collect();
+    let mut receives: Vec<_> =
+        others.iter().zip(&mut theirs).map(|(&from, bytes)| ReceiveFrom { from, bytes }).collect();
+    set.exchange(&sends, &mut receives).map_err(|error| error.to_string())?;
+    let mut lens = vec![own; set.size() as usize];
+    for (member, bytes) in others.iter().zip(theirs) {
+        lens[*member as usize] = u64::from_be_bytes(bytes);
+    }
+    Ok(lens)
+}
+
+/// Keeps the sets' messages apart from other messages.
+pub(crate) const CHANNEL: u16 = 1;

@@ -1,0 +1,162 @@
+//! Files travel to the nodes their ranks now run on. See the guide's section "Scalable restart".
+//!
+//! Every rank sends what others fetch from it and receives what it fetches, block by block, all at the same
+//! time. A sender keeps its copy until the whole dataset is in place.
+
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::comm::{Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
+use crate::fs::{File, Files, How};
+use std::path::PathBuf;
+
+/// A part to send to its owner.
+pub(crate) struct Departing<'a> {
+    pub(crate) part: &'a PartDir,
+    pub(crate) record: &'a RankRecord,
+}
+
+/// A part to fetch from its holder.
+pub(crate) struct Arriving<'a> {
+    pub(crate) holder: Rank,
+    pub(crate) part: &'a PartDir,
+    pub(crate) record: &'a RankRecord,
+}
+
+/// Sends and fetches. An error of this rank's own files is its result; it goes on to the end nevertheless, so that
+/// nobody waits for it. Every rank calls it, also with nothing to do.
+pub(crate) fn run(
+    comm: &dyn Comm,
+    files: &dyn Files,
+    departing: &[Departing<'_>],
+    arriving: Option<&Arriving<'_>>,
+) -> Result<Result<(), String>, CommError> {
+    let mut outcome = Ok(());
+    let mut outgoing: Vec<(Rank, Stream)> = Vec::new();
+    for part in departing {
+        outgoing.push((part.record.rank, Stream::open(files, part.part, part.record, How::Read, &mut outcome)));
+    }
+    let mut incoming = arriving
+        .map(|part| (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600), &mut outcome)));
+    loop {
+        let blocks: Vec<(Rank, Vec<u8>)> = outgoing
+            .iter_mut()
+            .filter_map(|(to, stream)| Some((*to, stream.read_block(&mut outcome)?)))
+            .collect();
+        let length = incoming.as_ref().map_or(0, |(_, stream)| stream.next_length());
+        if blocks.is_empty() && length == 0 {
+            break;
+        }
+        let mut block = vec![0; length];
+        let sends: Vec<_> = blocks.iter().map(|(to, bytes)| Outgoing { to: *to, bytes }).collect();
+        let mut receives = Vec::new();
+        if let Some((from, _)) = incoming.as_ref().filter(|_| length > 0) {
+            receives.push(Incoming { from: *from, bytes: &mut block });
+        }
+        comm.exchange(TAG, &sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
+        if let Some((_, stream)) = incoming.as_mut().filter(|_| length > 0) {
+            stream.write_block(&block, &mut outcome);
+        }
+    }
+    if let (Some(part), Ok(())) = (arriving, &outcome) {
+        outcome = settle_modes(files, part);
+    }
+    Ok(outcome)
+}
+
+/// Files end to end, passed over block by block. Both sides know the lengths from the record.
+struct Stream {
+    files: Vec<(PathBuf, Option<Box<dyn File>>, u64)>,
+    current: usize,
+    offset: u64,
+}
+
+impl Stream {
+    fn open(
+        files: &dyn Files,
+        part: &PartDir,
+        record: &RankRecord,
+        how: How,
+        outcome: &mut Result<(), String>,
+    ) -> Self {
+        let data = record.files.iter().map(|file| (part.file(&file.name), file.bytes));
+        let kept = record.redundancy.map(|kept| (part.redundancy(), kept.bytes));
+        let open = |(path, bytes): (PathBuf, u64)| {
+            let file = files.open(&path, how).map_err(|error| fail(outcome, "open", &path, &error)).ok();
+            (path, file, bytes)
+        };
+        Self { files: data.chain(kept).map(open).collect(), current: 0, offset: 0 }
+    }
+
+    /// Length of the next block; 0 at the end.
+    fn next_length(&self) -> usize {
+        let left = |&(_, _, bytes): &(PathBuf, Option<Box<dyn File>>, u64), from: u64| bytes - from;
+        let mut from = self.offset;
+        for file in &self.files[self.current..] {
+            if left(file, from) > 0 {
+                return left(file, from).min(BLOCK) as usize;
+            }
+            from = 0;
+        }
+        0
+    }
+
+    fn advance(&mut self) {
+        while self.current < self.files.len() && self.offset == self.files[self.current].2 {
+            self.current += 1;
+            self.offset = 0;
+        }
+    }
+
+    fn read_block(&mut self, outcome: &mut Result<(), String>) -> Option<Vec<u8>> {
+        let length = self.next_length();
+        if length == 0 {
+            return None;
+        }
+        self.advance();
+        let mut block = vec![0; length];
+        let (path, file, _) = &self.files[self.current];
+        let mut done = 0;
+        while let Some(file) = file.as_ref().filter(|_| done < length) {
+            match file.read_at(self.offset + done as u64, &mut block[done..]) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) => {
+                    fail(outcome, "read", path, &error);
+                    break;
+                }
+            }
+        }
+        self.offset += length as u64;
+        Some(block)
+    }
+
+    fn write_block(&mut self, block: &[u8], outcome: &mut Result<(), String>) {
+        self.advance();
+        let (path, file, _) = &self.files[self.current];
+        if let Some(file) = file {
+            if let Err(error) = file.write_at(self.offset, block) {
+                fail(outcome, "write", path, &error);
+            }
+        }
+        self.offset += block.len() as u64;
+    }
+}
+
+fn settle_modes(files: &dyn Files, part: &Arriving<'_>) -> Result<(), String> {
+    for record in &part.record.files {
+        let path = part.part.file(&record.name);
+        let set = files.open(&path, How::Read).and_then(|file| file.set_mode(record.mode & 0o777));
+        set.map_err(|error| format!("cannot set the permissions of {}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Keeps the first error.
+fn fail(outcome: &mut Result<(), String>, verb: &str, path: &std::path::Path, error: &std::io::Error) {
+    if outcome.is_ok() {
+        *outcome = Err(format!("cannot {verb} {}: {error}", path.display()));
+    }
+}
+
+const TAG: Tag = Tag(40);
+const BLOCK: u64 = 1 << 20;
