@@ -1,6 +1,28 @@
 //! The file layer: every file operation of the runtime goes through [`Files`].
 //!
 //! So a test can make any single operation fail, or stop the world after it.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Files`], [`File`] | the seam itself: single operations of the system |
+//! | `real` | the real file system, the one place of core that touches it |
+//! | `whole` | whole files: read, write so that a reader sees the old or the new one |
+//! | `folders` | folders with their parents, private folders in shared places, whole trees removed |
+//! | `trees` | KVTree files, also changed in place under a lock |
+//! | `error` | what any of these report |
+//! | [`faulty`] | a file layer that records, fails and stops, for tests |
+
+mod error;
+pub mod faulty;
+mod folders;
+mod real;
+mod trees;
+mod whole;
+
+pub use error::FsError;
+pub use real::RealFiles;
+pub use trees::{Updated, MAX_TREE_BYTES};
+pub use whole::Durability;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,7 +63,7 @@ pub struct Status {
     pub identity: (u64, u64),
 }
 
-/// How to open a file.
+/// How to open a file. Permission bits of new files are less those of the process's umask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// To read what is there.
@@ -65,7 +87,7 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system reports.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Writes all of `bytes` at `offset`.
+    /// Writes all of `bytes` at `offset`. Not on a file that was opened to append.
     ///
     /// # Errors
     /// What the system reports.
@@ -114,7 +136,7 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// What the system reports.
     fn status(&self, path: &Path) -> io::Result<Status>;
-    /// Makes one folder with these permission bits.
+    /// Makes one folder with these permission bits, less those of the process's umask.
     ///
     /// # Errors
     /// What the system reports.

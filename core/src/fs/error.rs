@@ -1,0 +1,149 @@
+//! What goes wrong with files, with the path and what was being done.
+
+use scr_plugin_api::kvtree::FileFormError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file or a folder could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FsError {
+    /// The system reported an error.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// What was being done, as it follows "cannot".
+        doing: &'static str,
+        /// To which path.
+        path: PathBuf,
+        /// What the system reported.
+        source: io::Error,
+    },
+    /// A file is larger than a file of its kind may be.
+    #[error("{} has {found} bytes, and at most {most} are read of such a file", path.display())]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// A file holds no tree, or a damaged one.
+    #[error("{} is damaged or not a file of SCR", path.display())]
+    Tree {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FileFormError,
+    },
+    /// Something that is no folder stands where one is needed.
+    #[error("{} is needed as a folder and is {found}; move it away", path.display())]
+    NotAFolder {
+        /// Where.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// A folder that must be private belongs to somebody else.
+    #[error(
+        "{} belongs to user {found}, and only user {expected} may own it; \
+         have it removed or choose another base folder", path.display()
+    )]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+        /// Its owner.
+        found: u32,
+        /// Who should own it.
+        expected: u32,
+    },
+    /// A path goes up, or begins at the root, where a path below a base folder is needed.
+    #[error("{} does not lie below {}", path.display(), base.display())]
+    NotBelow {
+        /// The path.
+        path: PathBuf,
+        /// The base folder.
+        base: PathBuf,
+    },
+    /// The file was replaced by another one, again and again, while a lock on it was waited for.
+    #[error("{} was replaced {tries} times while its lock was waited for; try again", path.display())]
+    KeepsChanging {
+        /// Which.
+        path: PathBuf,
+        /// How often.
+        tries: u32,
+    },
+}
+
+impl FsError {
+    /// The kind of the system's error, where it is one.
+    pub fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            FsError::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// Whether the thing asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// Whether the bytes themselves are wrong, so that trying again is of no use.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, FsError::Tree { .. } | FsError::TooLarge { .. })
+    }
+}
+
+/// Adds to an error of the system what was done and to which path.
+pub(crate) trait At<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
+        self.map_err(|source| FsError::Io { doing, path: path.to_owned(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn an_error_of_the_system_is_the_source_and_not_the_text() {
+        let error =
+            Err::<(), _>(io::Error::from(io::ErrorKind::NotFound)).at("open", Path::new("/a")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot open /a");
+        assert!(error.source().is_some());
+        assert!(error.is_not_found());
+        assert!(!error.is_damage());
+    }
+
+    #[test]
+    fn every_error_says_what_where_and_what_now() {
+        let path = || PathBuf::from("/dev/shm/user1");
+        let errors = [
+            FsError::TooLarge { path: path(), found: 9, most: 8 },
+            FsError::Tree { path: path(), source: FileFormError::TooShort { found: 0, least: 20 } },
+            FsError::NotAFolder { path: path(), found: "a symbolic link" },
+            FsError::NotOurs { path: path(), found: 0, expected: 1000 },
+            FsError::NotBelow { path: "../x".into(), base: path() },
+            FsError::KeepsChanging { path: path(), tries: 3 },
+        ];
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "/dev/shm/user1 has 9 bytes, and at most 8 are read of such a file",
+                "/dev/shm/user1 is damaged or not a file of SCR",
+                "/dev/shm/user1 is needed as a folder and is a symbolic link; move it away",
+                "/dev/shm/user1 belongs to user 0, and only user 1000 may own it; \
+                 have it removed or choose another base folder",
+                "../x does not lie below /dev/shm/user1",
+                "/dev/shm/user1 was replaced 3 times while its lock was waited for; try again",
+            ]
+        );
+    }
+}

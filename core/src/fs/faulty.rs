@@ -1,0 +1,382 @@
+//! A file layer for tests: it records what is done, fails from a chosen operation on, or stops the world there.
+//!
+//! A test counts the mutating operations of a good run, then repeats the run with a fault at each of them in turn.
+//! Clones share one record and one fault, so several ranks may be given the same one.
+
+use super::{File, Files, How, Status};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A file layer around another one.
+#[derive(Clone)]
+pub struct FaultyFiles {
+    inner: Arc<dyn Files>,
+    state: Arc<Mutex<State>>,
+}
+
+/// One operation that was asked for, whether it failed or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operation {
+    /// What was done.
+    pub what: What,
+    /// To which path.
+    pub path: PathBuf,
+    /// The other path of a rename or link, where it leads.
+    pub to: Option<PathBuf>,
+    /// Bytes read or written.
+    pub bytes: u64,
+    /// Whether it was made to fail.
+    pub failed: bool,
+}
+
+/// Kinds of operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "they are the methods of `Files` and `File`")]
+pub enum What {
+    OpenToRead,
+    OpenToWrite,
+    Read,
+    Write,
+    Append,
+    SetLen,
+    Status,
+    Sync,
+    SetMode,
+    Lock,
+    MakeDir,
+    List,
+    RemoveFile,
+    RemoveDir,
+    Rename,
+    Link,
+    SyncDir,
+    FreeBytes,
+}
+
+impl What {
+    /// Whether it changes what is stored, or waits until that is safe. Only these are counted.
+    pub fn mutates(self) -> bool {
+        !matches!(
+            self,
+            What::OpenToRead | What::Read | What::Status | What::Lock | What::List | What::FreeBytes
+        )
+    }
+}
+
+#[derive(Default)]
+struct State {
+    operations: Vec<Operation>,
+    mutations: u64,
+    fault: Option<Fault>,
+    below: Option<PathBuf>,
+    stopped: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    From(u64, io::ErrorKind),
+    Once(u64, io::ErrorKind),
+    Stop { at: u64, torn: bool },
+}
+
+/// What becomes of one operation.
+enum Verdict {
+    Go,
+    Fail(io::Error),
+    /// A write that gets half of its bytes down before it fails.
+    Tear(io::Error),
+}
+
+impl FaultyFiles {
+    /// A layer that does what `inner` does, until it is told otherwise.
+    pub fn new(inner: impl Files + 'static) -> Self {
+        Self { inner: Arc::new(inner), state: Arc::default() }
+    }
+
+    /// From the `at`-th mutating operation on, counted from 1, mutating operations fail.
+    pub fn fail_from(&self, at: u64, kind: io::ErrorKind) {
+        self.state().fault = Some(Fault::From(at, kind));
+    }
+
+    /// The `at`-th mutating operation fails, and no other.
+    pub fn fail_once(&self, at: u64, kind: io::ErrorKind) {
+        self.state().fault = Some(Fault::Once(at, kind));
+    }
+
+    /// From the `at`-th mutating operation on, every operation fails, as if the process had died before it.
+    pub fn stop_at(&self, at: u64) {
+        self.state().fault = Some(Fault::Stop { at, torn: false });
+    }
+
+    /// Like [`stop_at`](Self::stop_at); where the operation is a write, half of its bytes are written.
+    pub fn stop_torn_at(&self, at: u64) {
+        self.state().fault = Some(Fault::Stop { at, torn: true });
+    }
+
+    /// Counts, records and fails only what is done to paths below this one.
+    pub fn only_below(&self, path: impl Into<PathBuf>) {
+        self.state().below = Some(path.into());
+    }
+
+    /// All is well again, and counting and recording start anew.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        *state = State { below: state.below.take(), ..State::default() };
+    }
+
+    /// Number of mutating operations so far.
+    pub fn mutations(&self) -> u64 {
+        self.state().mutations
+    }
+
+    /// Whether the world has stopped.
+    pub fn stopped(&self) -> bool {
+        self.state().stopped
+    }
+
+    /// What was done so far.
+    pub fn operations(&self) -> Vec<Operation> {
+        self.state().operations.clone()
+    }
+
+    /// The operations of one kind so far.
+    pub fn count(&self, what: What) -> usize {
+        self.state().operations.iter().filter(|operation| operation.what == what).count()
+    }
+
+    /// A panic elsewhere leaves the counts right.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn judge(&self, what: What, path: &Path, to: Option<&Path>, bytes: usize) -> Verdict {
+        let mut state = self.state();
+        let inside = |path: &Path| state.below.as_ref().is_none_or(|below| path.starts_with(below));
+        if !inside(path) && !to.is_some_and(inside) {
+            return Verdict::Go;
+        }
+        let verdict = state.judge(what);
+        let failed = !matches!(verdict, Verdict::Go);
+        let (path, to) = (path.to_owned(), to.map(Path::to_owned));
+        state.operations.push(Operation { what, path, to, bytes: bytes as u64, failed });
+        verdict
+    }
+
+    fn pass(&self, what: What, path: &Path, to: Option<&Path>) -> io::Result<()> {
+        match self.judge(what, path, to, 0) {
+            Verdict::Go => Ok(()),
+            Verdict::Fail(error) | Verdict::Tear(error) => Err(error),
+        }
+    }
+}
+
+impl State {
+    fn judge(&mut self, what: What) -> Verdict {
+        if self.stopped {
+            return Verdict::Fail(stopped());
+        }
+        if !what.mutates() {
+            return Verdict::Go;
+        }
+        self.mutations += 1;
+        match self.fault {
+            Some(Fault::From(at, kind)) if self.mutations >= at => Verdict::Fail(kind.into()),
+            Some(Fault::Once(at, kind)) if self.mutations == at => Verdict::Fail(kind.into()),
+            Some(Fault::Stop { at, torn }) if self.mutations >= at => {
+                self.stopped = true;
+                if torn {
+                    Verdict::Tear(stopped())
+                } else {
+                    Verdict::Fail(stopped())
+                }
+            }
+            _ => Verdict::Go,
+        }
+    }
+}
+
+fn stopped() -> io::Error {
+    io::Error::other("the world has stopped")
+}
+
+impl Files for FaultyFiles {
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        let writes = !matches!(how, How::Read | How::Update);
+        self.pass(if writes { What::OpenToWrite } else { What::OpenToRead }, path, None)?;
+        let inner = self.inner.open(path, how)?;
+        Ok(Box::new(FaultyFile { inner, path: path.to_owned(), files: self.clone() }))
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Status> {
+        self.pass(What::Status, path, None)?;
+        self.inner.status(path)
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.pass(What::MakeDir, path, None)?;
+        self.inner.make_dir(path, mode)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.pass(What::List, path, None)?;
+        self.inner.list(path)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.pass(What::RemoveFile, path, None)?;
+        self.inner.remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.pass(What::RemoveDir, path, None)?;
+        self.inner.remove_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass(What::Rename, from, Some(to))?;
+        self.inner.rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.pass(What::Link, from, Some(to))?;
+        self.inner.link(from, to)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.pass(What::SyncDir, path, None)?;
+        self.inner.sync_dir(path)
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.pass(What::FreeBytes, path, None)?;
+        self.inner.free_bytes(path)
+    }
+}
+
+struct FaultyFile {
+    inner: Box<dyn File>,
+    path: PathBuf,
+    files: FaultyFiles,
+}
+
+impl FaultyFile {
+    fn write(&self, what: What, bytes: &[u8], write: impl Fn(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        match self.files.judge(what, &self.path, None, bytes.len()) {
+            Verdict::Go => write(bytes),
+            Verdict::Fail(error) => Err(error),
+            Verdict::Tear(error) => write(bytes.split_at(bytes.len() / 2).0).and(Err(error)),
+        }
+    }
+}
+
+impl File for FaultyFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.files.judge(What::Read, &self.path, None, buffer.len()) {
+            Verdict::Go => self.inner.read_at(offset, buffer),
+            Verdict::Fail(error) | Verdict::Tear(error) => Err(error),
+        }
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write(What::Write, bytes, |bytes| self.inner.write_at(offset, bytes))
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(What::Append, bytes, |bytes| self.inner.append(bytes))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.files.pass(What::SetLen, &self.path, None)?;
+        self.inner.set_len(len)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        self.files.pass(What::Status, &self.path, None)?;
+        self.inner.status()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.files.pass(What::Sync, &self.path, None)?;
+        self.inner.sync()
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.files.pass(What::SetMode, &self.path, None)?;
+        self.inner.set_mode(mode)
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        self.files.pass(What::Lock, &self.path, None)?;
+        self.inner.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RealFiles;
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn operations_are_recorded_and_only_the_mutating_ones_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("a"), dir.path().join("b"));
+        let files = FaultyFiles::new(RealFiles);
+        files.open(&from, How::Create(0o600)).unwrap().write_at(0, b"1234").unwrap();
+        files.status(&from).unwrap();
+        files.rename(&from, &to).unwrap();
+        let kinds: Vec<_> = files.operations().iter().map(|operation| operation.what).collect();
+        assert_eq!(kinds, [What::OpenToWrite, What::Write, What::Status, What::Rename]);
+        assert_eq!((files.mutations(), files.operations()[1].bytes), (3, 4));
+        assert_eq!((&files.operations()[3].path, &files.operations()[3].to), (&from, &Some(to)));
+    }
+
+    #[test]
+    fn a_full_disk_stays_full_and_can_still_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.fail_from(2, io::ErrorKind::StorageFull);
+        files.make_dir(&dir.path().join("a"), 0o700).unwrap();
+        for _ in 0..2 {
+            let error = files.make_dir(&dir.path().join("b"), 0o700).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        }
+        assert_eq!(files.list(dir.path()).unwrap().len(), 1);
+        files.heal();
+        files.make_dir(&dir.path().join("b"), 0o700).unwrap();
+    }
+
+    #[test]
+    fn once_the_world_has_stopped_not_even_reading_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.stop_at(1);
+        assert!(files.list(dir.path()).is_ok());
+        assert!(files.make_dir(&dir.path().join("a"), 0o700).is_err());
+        assert!(files.stopped() && files.list(dir.path()).is_err());
+        assert!(!dir.path().join("a").exists());
+    }
+
+    #[test]
+    fn a_torn_write_leaves_half_of_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let files = FaultyFiles::new(RealFiles);
+        files.stop_torn_at(2);
+        let file = files.open(&path, How::Append(0o600)).unwrap();
+        assert!(file.append(b"12345678").is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"1234");
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_neither_counted_nor_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.only_below(dir.path().join("cache"));
+        files.fail_from(1, io::ErrorKind::StorageFull);
+        files.make_dir(&dir.path().join("prefix"), 0o700).unwrap();
+        assert!(files.make_dir(&dir.path().join("cache"), 0o700).is_err());
+        assert_eq!(files.mutations(), 1);
+    }
+}

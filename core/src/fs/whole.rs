@@ -1,0 +1,200 @@
+//! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
+
+use super::error::At;
+use super::{File, Files, FsError, How};
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How many writers of one file at a time, and leftovers of writers that died, are coped with.
+const MAX_TEMPORARIES: u32 = 1000;
+
+/// What a write waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Bytes and names are on stable storage before the call returns: for the prefix directory.
+    Synced,
+    /// Nothing: for the cache, where the loss of the node loses the file anyway.
+    Unsynced,
+}
+
+impl dyn Files + '_ {
+    /// All bytes of a file that has at most `limit`.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], and [`FsError::TooLarge`] before anything is read.
+    pub fn read_all(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
+        let file = self.open(path, How::Read).at("open", path)?;
+        read_open(&*file, path, limit)
+    }
+
+    /// As [`read_all`](Self::read_all), or `None` where there is no such file.
+    ///
+    /// # Errors
+    /// As for [`read_all`](Self::read_all).
+    pub fn read_if_there(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
+        match self.read_all(path, limit) {
+            Err(error) if error.is_not_found() => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Makes a file hold `bytes` in one step: under a temporary name first, then renamed. A new file gets `mode`
+    /// less the umask. After an error the old file is as it was.
+    ///
+    /// # Errors
+    /// [`FsError::Io`]; where only the last sync failed, the new file is there and may yet be lost.
+    pub fn write_atomic(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+        wait: Durability,
+    ) -> Result<(), FsError> {
+        let (temporary, file) = self.create_temporary(path, mode)?;
+        let written = fill(&*file, &temporary, bytes, wait)
+            .and_then(|()| self.rename(&temporary, path).at("rename a new file to", path));
+        if let Err(error) = written {
+            // The first error is the one to tell.
+            let _ = self.remove_file(&temporary);
+            return Err(error);
+        }
+        if wait == Durability::Synced {
+            let folder = folder_of(path);
+            self.sync_dir(folder).at("sync", folder)?;
+        }
+        Ok(())
+    }
+
+    /// Creating tells apart writers, so the lowest free number will do, and a leftover is used again.
+    fn create_temporary(&self, path: &Path, mode: u32) -> Result<(PathBuf, Box<dyn File>), FsError> {
+        let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
+        for number in 0..MAX_TEMPORARIES {
+            let temporary = temporary(path, number);
+            match self.open(&temporary, How::Create(mode)) {
+                Ok(file) => return Ok((temporary, file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
+                Err(error) => return Err(error).at("create", &temporary),
+            }
+        }
+        Err(last).at("find a temporary name for", path)
+    }
+}
+
+/// All bytes of an open file that has at most `limit`.
+pub(super) fn read_open(file: &dyn File, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
+    let found = file.status().at("look at", path)?.len;
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let len = usize::try_from(found).ok().filter(|&len| len <= most);
+    let too_large = || FsError::TooLarge { path: path.to_owned(), found, most: limit };
+    let mut bytes = vec![0; len.ok_or_else(too_large)?];
+    let read = file.read_at(0, &mut bytes).at("read", path)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// The folder that a path lies in.
+pub(super) fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn fill(file: &dyn File, path: &Path, bytes: &[u8], wait: Durability) -> Result<(), FsError> {
+    file.write_at(0, bytes).at("write", path)?;
+    match wait {
+        Durability::Synced => file.sync().at("sync", path),
+        Durability::Unsynced => Ok(()),
+    }
+}
+
+fn temporary(path: &Path, number: u32) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".tmp.{number}"));
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faulty::FaultyFiles;
+    use super::super::RealFiles;
+    use super::*;
+    use std::fs;
+
+    const REAL: &dyn Files = &RealFiles;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leaves_no_other_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index.scr");
+        for text in ["a long first text", "short", ""] {
+            REAL.write_atomic(&path, text.as_bytes(), 0o600, Durability::Synced).unwrap();
+            assert_eq!(REAL.read_all(&path, 100).unwrap(), text.as_bytes());
+        }
+        assert_eq!(REAL.list(dir.path()).unwrap(), [PathBuf::from("index.scr")]);
+    }
+
+    #[test]
+    fn a_leftover_of_a_writer_that_died_is_no_obstacle() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(".a.tmp.0"), "half").unwrap();
+        REAL.write_atomic(&dir.path().join("a"), b"whole", 0o600, Durability::Unsynced).unwrap();
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"whole");
+    }
+
+    #[test]
+    fn a_file_over_the_limit_is_refused_and_a_missing_one_is_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        assert!(REAL.read_if_there(&path, 3).unwrap().is_none());
+        assert!(REAL.read_all(&path, 3).unwrap_err().is_not_found());
+        fs::write(&path, "1234").unwrap();
+        let error = REAL.read_all(&path, 3).unwrap_err();
+        assert!(matches!(error, FsError::TooLarge { found: 4, most: 3, .. }), "{error}");
+        assert_eq!(REAL.read_all(&path, 4).unwrap(), b"1234");
+        assert!(REAL.read_all(dir.path(), 1 << 20).is_err(), "a folder is no file");
+    }
+
+    #[test]
+    fn writers_at_the_same_time_leave_one_of_their_texts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::thread::scope(|scope| {
+            for writer in 0..8_u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        REAL.write_atomic(path, &[writer; 1000], 0o600, Durability::Unsynced).unwrap();
+                    }
+                });
+            }
+        });
+        let bytes = fs::read(&path).unwrap();
+        assert!(bytes.len() == 1000 && bytes.iter().all(|&byte| byte == bytes[0]));
+        assert_eq!(REAL.list(dir.path()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn wherever_the_disk_is_full_or_the_world_stops_the_file_is_the_old_or_the_new_one() {
+        for stop in [false, true] {
+            for at in 1.. {
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("a");
+                fs::write(&path, "old").unwrap();
+                let files = FaultyFiles::new(RealFiles);
+                if stop {
+                    files.stop_at(at);
+                } else {
+                    files.fail_from(at, io::ErrorKind::StorageFull);
+                }
+                let result = (&files as &dyn Files).write_atomic(&path, b"new", 0o600, Durability::Synced);
+                let found = fs::read(&path).unwrap();
+                assert!(found == b"old" || found == b"new", "stop {stop} at {at}: {found:?}");
+                if result.is_ok() {
+                    assert_eq!(found, b"new");
+                    assert_eq!(at, 6, "create, write, sync, rename, sync of the folder");
+                    break;
+                }
+            }
+        }
+    }
+}
