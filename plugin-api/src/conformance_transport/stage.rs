@@ -1,0 +1,155 @@
+//! What the cases are made of: files with known bytes, jobs, and comparisons that say what differs.
+
+use crate::{CopyItem, CopyJob, CopyState, PluginError, Transport};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+pub(super) type Found<T> = Result<T, String>;
+
+/// Files in one case's folder: sources in `from`, destinations in `to`.
+pub(super) struct Stage {
+    folder: PathBuf,
+    items: Vec<CopyItem>,
+}
+
+impl Stage {
+    pub(super) fn new(folder: &Path) -> Found<Self> {
+        for name in ["from", "to"] {
+            told(fs::create_dir_all(folder.join(name)), "making a folder")?;
+        }
+        Ok(Self { folder: folder.to_path_buf(), items: Vec::new() })
+    }
+
+    /// Adds a source of so many bytes.
+    pub(super) fn file(&mut self, bytes: u64) -> Found<&mut Self> {
+        let item = self.item(bytes);
+        let len = usize::try_from(bytes).map_err(|_| "a source too large for memory".to_owned())?;
+        told(fs::write(&item.source, pattern(self.items.len(), len)), "writing a source")?;
+        self.items.push(item);
+        Ok(self)
+    }
+
+    /// Adds a source of so many bytes that is a hole but for a few bytes in its middle.
+    pub(super) fn sparse(&mut self, bytes: u64) -> Found<&mut Self> {
+        let item = self.item(bytes);
+        let file = told(fs::File::create(&item.source), "creating a source")?;
+        told(file.set_len(bytes), "extending a source")?;
+        told(file.write_all_at(b"not zero", bytes / 2), "writing a source")?;
+        self.items.push(item);
+        Ok(self)
+    }
+
+    fn item(&self, bytes: u64) -> CopyItem {
+        let number = self.items.len();
+        CopyItem {
+            source: self.folder.join(format!("from/{number}")),
+            destination: self.folder.join(format!("to/{number}")),
+            bytes,
+        }
+    }
+
+    /// The files added so far as one job.
+    pub(super) fn job(&self, token: &str) -> CopyJob {
+        CopyJob {
+            token: format!("{}.{token}", self.folder.display()),
+            items: self.items.clone(),
+            block_bytes: 1 << 16,
+            take_crc: true,
+        }
+    }
+}
+
+/// Bytes that differ from place to place and from file to file.
+fn pattern(number: usize, len: usize) -> Vec<u8> {
+    (0..len).map(|place| (place / 256 + place * 7 + number * 13) as u8).collect()
+}
+
+/// Starts a job and waits for its end.
+pub(super) fn copy(transport: &dyn Transport, job: &CopyJob) -> Found<(Vec<u8>, CopyState)> {
+    let ticket = start(transport, job)?;
+    let state = accepted(transport.wait(&ticket), "wait")?;
+    Ok((ticket, state))
+}
+
+pub(super) fn start(transport: &dyn Transport, job: &CopyJob) -> Found<Vec<u8>> {
+    accepted(transport.start(job), "start")
+}
+
+/// The job must end well, and the files be equal.
+pub(super) fn copy_well(transport: &dyn Transport, job: &CopyJob) -> Found<Vec<u8>> {
+    let (ticket, state) = copy(transport, job)?;
+    expect(&state, &CopyState::Done, "the state of the job")?;
+    job.items.iter().try_for_each(same_bytes)?;
+    Ok(ticket)
+}
+
+/// The job must be refused, or end badly; gives the error.
+pub(super) fn copy_badly(transport: &dyn Transport, job: &CopyJob) -> Found<PluginError> {
+    let ticket = match transport.start(job) {
+        Err(error) => return Ok(error),
+        Ok(ticket) => ticket,
+    };
+    match accepted(transport.wait(&ticket), "wait")? {
+        CopyState::Failed(error) => {
+            let again = accepted(transport.poll(&ticket), "poll")?;
+            expect(&again, &CopyState::Failed(error.clone()), "the state when asked again")?;
+            Ok(error)
+        }
+        other => Err(format!("the job should have failed, but it is {other:?}")),
+    }
+}
+
+/// The error must name this path, on one line.
+pub(super) fn names(error: &PluginError, path: &Path) -> Found<()> {
+    let path = path.display().to_string();
+    if error.text.contains(&path) && error.text.lines().count() == 1 {
+        return Ok(());
+    }
+    Err(format!("the error should name {path} on one line, but it says {:?}", error.text))
+}
+
+pub(super) fn same_bytes(item: &CopyItem) -> Found<()> {
+    let expected = read(&item.source)?;
+    let found = read(&item.destination)?;
+    if expected == found {
+        return Ok(());
+    }
+    let place = expected.iter().zip(&found).position(|(a, b)| a != b);
+    let (path, at) = (item.destination.display(), place.unwrap_or(expected.len().min(found.len())));
+    Err(format!("{path} has {} bytes of {}, and differs from byte {at} on", found.len(), expected.len()))
+}
+
+pub(super) fn read(path: &Path) -> Found<Vec<u8>> {
+    fs::read(path).map_err(|error| format!("reading {} failed: {error}", path.display()))
+}
+
+pub(super) fn expect<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T, what: &str) -> Found<()> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("{what} is {found:?}, expected {expected:?}"))
+}
+
+pub(super) fn accepted<T>(result: Result<T, PluginError>, call: &str) -> Found<T> {
+    result.map_err(|error| format!("{call} gave an error: {error}"))
+}
+
+pub(super) fn told<T>(result: std::io::Result<T>, what: &str) -> Found<T> {
+    result.map_err(|error| format!("{what} failed: {error}"))
+}
+
+/// Asks until the job has copied something or has ended.
+pub(super) fn until_it_moves(transport: &dyn Transport, ticket: &[u8]) -> Found<CopyState> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match accepted(transport.poll(ticket), "poll")? {
+            CopyState::Running(0) if Instant::now() < deadline => std::thread::yield_now(),
+            CopyState::Running(0) => return Err(format!("the job did not move within {PATIENCE:?}")),
+            state => return Ok(state),
+        }
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);

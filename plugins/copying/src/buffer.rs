@@ -1,0 +1,50 @@
+//! A buffer for blocks: page-aligned, and kept from one file to the next.
+
+use std::fmt;
+
+/// Memory pages are this large at least on every machine of interest.
+const ALIGNMENT: usize = 4096;
+
+/// Memory that grows to the largest block it was asked for, and is used again for the next.
+#[derive(Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+}
+
+impl Buffer {
+    /// A buffer that holds no memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A page-aligned block of `len` bytes, with whatever was in it before.
+    pub fn block(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len + ALIGNMENT {
+            self.bytes.resize(len + ALIGNMENT, 0);
+        }
+        // `align_offset` may say "cannot" only where it runs at compile time.
+        let skip = self.bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        &mut self.bytes[skip..skip + len]
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("bytes", &self.bytes.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_aligned_and_as_long_as_asked() {
+        let mut buffer = Buffer::new();
+        for len in [0, 1, 4096, 10, 1 << 20] {
+            let block = buffer.block(len);
+            assert_eq!(block.len(), len);
+            assert_eq!(block.as_ptr() as usize % ALIGNMENT, 0);
+        }
+    }
+}

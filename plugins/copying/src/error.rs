@@ -1,0 +1,128 @@
+//! Why a file could not be copied, and what that is called at the plugin boundary.
+
+use scr_plugin_api::{PluginError, PluginErrorKind};
+use std::io;
+use std::path::PathBuf;
+
+/// Why a file could not be copied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CopyError {
+    /// There is no source.
+    #[error("the file to copy, {}, is not there: {cause}", path.display())]
+    Missing {
+        /// The source.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The source is there, but is no regular file.
+    #[error("the file to copy, {}, is not a regular file", path.display())]
+    NotAFile {
+        /// The source.
+        path: PathBuf,
+    },
+    /// The source is longer or shorter than it must be, from the start or since it was opened.
+    #[error("the file to copy, {}, has {found} bytes where {expected} were recorded", path.display())]
+    WrongSize {
+        /// The source.
+        path: PathBuf,
+        /// How many bytes the host said.
+        expected: u64,
+        /// How many there are.
+        found: u64,
+    },
+    /// Source and destination are one file.
+    #[error("{} and {} are the same file, which copying would empty", source_path.display(), path.display())]
+    SameFile {
+        /// The source.
+        source_path: PathBuf,
+        /// The destination.
+        path: PathBuf,
+    },
+    /// A call of the system failed.
+    #[error("{action} {} failed at byte {offset}: {cause}", path.display())]
+    Io {
+        /// What was tried: opening, reading, writing.
+        action: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What the system said, with its number.
+        cause: io::Error,
+    },
+    /// Somebody asked to stop.
+    #[error("copying to {} was cancelled at byte {offset}", path.display())]
+    Cancelled {
+        /// The destination.
+        path: PathBuf,
+        /// How far it was.
+        offset: u64,
+    },
+}
+
+impl CopyError {
+    /// Whose fault it is. A source that is not what it was recorded to be is `Corrupt`, so that a host can tell
+    /// it from a failure that may pass.
+    pub fn kind(&self) -> PluginErrorKind {
+        match self {
+            Self::Missing { .. } | Self::NotAFile { .. } | Self::WrongSize { .. } => PluginErrorKind::Corrupt,
+            Self::SameFile { .. } => PluginErrorKind::Refused,
+            Self::Io { .. } => PluginErrorKind::Io,
+            Self::Cancelled { .. } => PluginErrorKind::Cancelled,
+        }
+    }
+}
+
+impl From<CopyError> for PluginError {
+    fn from(error: CopyError) -> Self {
+        Self::new(error.kind(), error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_says_what_and_where() {
+        let path = PathBuf::from("/pfs/out");
+        let cause = || io::Error::from_raw_os_error(28);
+        let cases = [
+            (
+                CopyError::Missing { path: path.clone(), cause: io::Error::from_raw_os_error(2) },
+                PluginErrorKind::Corrupt,
+                "the file to copy, /pfs/out, is not there: No such file or directory (os error 2)",
+            ),
+            (
+                CopyError::NotAFile { path: path.clone() },
+                PluginErrorKind::Corrupt,
+                "the file to copy, /pfs/out, is not a regular file",
+            ),
+            (
+                CopyError::WrongSize { path: path.clone(), expected: 5, found: 3 },
+                PluginErrorKind::Corrupt,
+                "the file to copy, /pfs/out, has 3 bytes where 5 were recorded",
+            ),
+            (
+                CopyError::SameFile { source_path: "/cache/in".into(), path: path.clone() },
+                PluginErrorKind::Refused,
+                "/cache/in and /pfs/out are the same file, which copying would empty",
+            ),
+            (
+                CopyError::Io { action: "writing", path: path.clone(), offset: 4096, cause: cause() },
+                PluginErrorKind::Io,
+                "writing /pfs/out failed at byte 4096: No space left on device (os error 28)",
+            ),
+            (
+                CopyError::Cancelled { path, offset: 7 },
+                PluginErrorKind::Cancelled,
+                "copying to /pfs/out was cancelled at byte 7",
+            ),
+        ];
+        for (error, kind, text) in cases {
+            assert_eq!(PluginError::from(error), PluginError::new(kind, text));
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! How one file is copied.
+//!
+//! Every rule a copy keeps is here: the source must have exactly the recorded size, before and after; holes stay
+//! holes; where a checksum is asked, it is taken of the very bytes that are written; a wish to stop is seen
+//! before every block; nothing counts until [`Written::sync`] has returned.
+
+use crate::checksum::Checksum;
+use crate::extents::{extent_at, Extent};
+use crate::{Buffer, Control, CopyError};
+use rustix::fs::{copy_file_range, fadvise, Advice};
+use scr_plugin_api::CopyItem;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::num::NonZeroU64;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How to copy.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    block_bytes: usize,
+    take_crc: bool,
+}
+
+impl How {
+    /// Blocks of about this size; a size of no sense is replaced by one that works.
+    pub fn new(block_bytes: u64, take_crc: bool) -> Self {
+        let block_bytes = match usize::try_from(block_bytes) {
+            Ok(0) => USUAL_BLOCK,
+            Ok(bytes) => bytes.clamp(SMALLEST_BLOCK, LARGEST_BLOCK),
+            Err(_) => LARGEST_BLOCK,
+        };
+        Self { block_bytes, take_crc }
+    }
+}
+
+/// A destination that has all its bytes, but is not on stable storage yet.
+#[derive(Debug)]
+#[must_use = "what is not synced may be lost"]
+pub struct Written {
+    file: File,
+    path: PathBuf,
+    crc: Option<u32>,
+}
+
+impl Written {
+    /// Waits until the bytes are on stable storage; gives the checksum of what was read, if it was asked for.
+    ///
+    /// # Errors
+    /// What the system reports, for instance that space ran out after all.
+    pub fn sync(self) -> Result<Option<u32>, CopyError> {
+        self.file.sync_all().map_err(io_error("syncing", &self.path, 0))?;
+        Ok(self.crc)
+    }
+}
+
+/// Copies one file. The destination is created, readable for its owner only, or overwritten.
+///
+/// # Errors
+/// The source is not as recorded, reading or writing failed, or `control` asked to stop. The destination is
+/// then left as it is.
+pub fn copy_file(
+    item: &CopyItem,
+    how: How,
+    control: &Control,
+    buffer: &mut Buffer,
+) -> Result<Written, CopyError> {
+    let source = open_source(item)?;
+    if control.is_cancelled() {
+        return Err(CopyError::Cancelled { path: item.destination.clone(), offset: 0 });
+    }
+    let destination = open_destination(item, &source)?;
+    let mut copier = Copier {
+        item,
+        source,
+        destination,
+        control,
+        block_bytes: how.block_bytes,
+        checksum: Checksum::new(how.take_crc),
+        in_kernel: !how.take_crc,
+        flushed: 0,
+    };
+    copier.run(buffer)?;
+    let Copier { destination, checksum, .. } = copier;
+    Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
+}
+
+const USUAL_BLOCK: usize = 1 << 20;
+const SMALLEST_BLOCK: usize = 4 << 10;
+const LARGEST_BLOCK: usize = 64 << 20;
+/// After so many bytes the kernel is asked to begin writing them out.
+const WRITE_OUT_BYTES: u64 = 8 << 20;
+
+fn open_source(item: &CopyItem) -> Result<File, CopyError> {
+    let path = &item.source;
+    // Without O_NONBLOCK, opening a FIFO would wait for a writer for ever.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|cause| {
+        if cause.kind() == io::ErrorKind::NotFound {
+            CopyError::Missing { path: path.clone(), cause }
+        } else {
+            CopyError::Io { action: "opening", path: path.clone(), offset: 0, cause }
+        }
+    })?;
+    check_source(&file, item)?;
+    Ok(file)
+}
+
+fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
+    let path = &item.source;
+    let found = file.metadata().map_err(io_error("examining", path, 0))?;
+    if !found.is_file() {
+        return Err(CopyError::NotAFile { path: path.clone() });
+    }
+    if found.len() != item.bytes {
+        return Err(CopyError::WrongSize { path: path.clone(), expected: item.bytes, found: found.len() });
+    }
+    Ok(())
+}
+
+fn open_destination(item: &CopyItem, source: &File) -> Result<File, CopyError> {
+    let path = &item.destination;
+    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits().cast_signed();
+    // Not truncated at once: it might be the source under another name.
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags)
+        .open(path)
+        .map_err(io_error("creating", path, 0))?;
+    let here = file.metadata().map_err(io_error("examining", path, 0))?;
+    let there = source.metadata().map_err(io_error("examining", &item.source, 0))?;
+    if (here.dev(), here.ino()) == (there.dev(), there.ino()) {
+        return Err(CopyError::SameFile { source_path: item.source.clone(), path: path.clone() });
+    }
+    if here.is_file() && here.len() > 0 {
+        file.set_len(0).map_err(io_error("emptying", path, 0))?;
+    }
+    Ok(file)
+}
+
+fn io_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+    offset: u64,
+) -> impl FnOnce(io::Error) -> CopyError + 'a {
+    move |cause| CopyError::Io { action, path: path.to_path_buf(), offset, cause }
+}
+
+/// One copy under way.
+struct Copier<'a> {
+    item: &'a CopyItem,
+    source: File,
+    destination: File,
+    control: &'a Control,
+    block_bytes: usize,
+    checksum: Checksum,
+    /// Until the kernel refuses, or where a checksum is asked from the start.
+    in_kernel: bool,
+    /// Up to here the kernel was asked to write out.
+    flushed: u64,
+}
+
+impl Copier<'_> {
+    fn run(&mut self, buffer: &mut Buffer) -> Result<(), CopyError> {
+        let len = self.item.bytes;
+        let has_holes = self.has_holes()?;
+        let mut offset = 0;
+        while offset < len {
+            let extent = if has_holes { extent_at(&self.source, offset, len) } else { Extent::Data(len) };
+            offset = match extent {
+                Extent::Data(end) => self.copy_data(offset, end, buffer)?,
+                Extent::Hole(end) => self.skip_hole(offset, end)?,
+            };
+        }
+        self.write_out(len, 1);
+        check_source(&self.source, self.item)
+    }
+
+    /// A guess that saves a file without holes from being asked about them.
+    fn has_holes(&self) -> Result<bool, CopyError> {
+        let found = self.source.metadata().map_err(io_error("examining", &self.item.source, 0))?;
+        Ok(found.blocks().saturating_mul(512) < found.len())
+    }
+
+    fn skip_hole(&mut self, from: u64, to: u64) -> Result<u64, CopyError> {
+        self.heed(from)?;
+        // The length also marks the hole at the end; earlier ones cost nothing.
+        self.destination.set_len(to).map_err(io_error("extending", &self.item.destination, to))?;
+        self.checksum.add_zeros(to - from);
+        self.control.add(to - from);
+        Ok(to)
+    }
+
+    fn copy_data(&mut self, from: u64, to: u64, buffer: &mut Buffer) -> Result<u64, CopyError> {
+        let mut offset = from;
+        while offset < to {
+            self.heed(offset)?;
+            let left = usize::try_from(to - offset).unwrap_or(usize::MAX).min(self.block_bytes);
+            let count = match self.copy_in_kernel(offset, left) {
+                Some(count) => count,
+                None => self.copy_block(offset, buffer.block(left))?,
+            };
+            offset += count;
+            self.control.add(count);
+            self.write_out(offset, WRITE_OUT_BYTES);
+        }
+        Ok(offset)
+    }
+
+    /// Gives nothing where the kernel cannot, or reports any error: reading and writing then finds out on which
+    /// side the error lies. (Some file systems also give 0 before the end.)
+    fn copy_in_kernel(&mut self, offset: u64, len: usize) -> Option<u64> {
+        if !self.in_kernel {
+            return None;
+        }
+        let (mut from, mut to) = (offset, offset);
+        match copy_file_range(&self.source, Some(&mut from), &self.destination, Some(&mut to), len) {
+            Ok(count) if count > 0 => u64::try_from(count).ok(),
+            _ => {
+                self.in_kernel = false;
+                None
+            }
+        }
+    }
+
+    fn copy_block(&mut self, offset: u64, block: &mut [u8]) -> Result<u64, CopyError> {
+        let count = match self.source.read_at(block, offset) {
+            Ok(0) => {
+                let item = self.item;
+                return Err(CopyError::WrongSize {
+                    path: item.source.clone(),
+                    expected: item.bytes,
+                    found: offset,
+                });
+            }
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(cause) => return Err(io_error("reading", &self.item.source, offset)(cause)),
+        };
+        let block = &block[..count];
+        self.destination.write_all_at(block, offset).map_err(io_error(
+            "writing",
+            &self.item.destination,
+            offset,
+        ))?;
+        self.checksum.add(block);
+        Ok(count as u64)
+    }
+
+    /// Lets the kernel begin to write out what is there, so that syncing at the end finds little left to do.
+    /// The advice drops no page that is still to be written. It is only advice, so an error means nothing.
+    fn write_out(&mut self, offset: u64, least: u64) {
+        let waiting = offset - self.flushed;
+        if waiting >= least {
+            let _ = fadvise(&self.destination, self.flushed, NonZeroU64::new(waiting), Advice::DontNeed);
+            self.flushed = offset;
+        }
+    }
+
+    fn heed(&self, offset: u64) -> Result<(), CopyError> {
+        if self.control.is_cancelled() {
+            return Err(CopyError::Cancelled { path: self.item.destination.clone(), offset });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

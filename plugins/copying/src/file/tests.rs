@@ -1,0 +1,203 @@
+//! Tests of the copy of one file: what arrives, what is refused, what is said.
+
+use super::*;
+use std::fs;
+use tempfile::TempDir;
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(TempDir::new().unwrap())
+    }
+
+    fn item(&self, bytes: u64) -> CopyItem {
+        CopyItem { source: self.0.path().join("in"), destination: self.0.path().join("out"), bytes }
+    }
+
+    /// An item whose source has these bytes.
+    fn with(&self, bytes: &[u8]) -> CopyItem {
+        let item = self.item(bytes.len() as u64);
+        fs::write(&item.source, bytes).unwrap();
+        item
+    }
+}
+
+fn copy(item: &CopyItem, block: u64, crc: bool) -> Result<Option<u32>, CopyError> {
+    copy_file(item, How::new(block, crc), &Control::new(), &mut Buffer::new())?.sync()
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|place| (place * 31 + place / 251) as u8).collect()
+}
+
+#[test]
+fn files_of_every_size_arrive_with_their_checksum() {
+    for len in [0, 1, 4095, 4096, 4097, 65_536, 200_001] {
+        for block in [0, 1, 4096, 10_000, u64::MAX] {
+            let folder = Folder::new();
+            let bytes = pattern(len);
+            let item = folder.with(&bytes);
+            assert_eq!(copy(&item, block, true).unwrap(), Some(crc32fast::hash(&bytes)));
+            assert_eq!(fs::read(&item.destination).unwrap(), bytes);
+            fs::remove_file(&item.destination).unwrap();
+            assert_eq!(copy(&item, block, false).unwrap(), None);
+            assert_eq!(fs::read(&item.destination).unwrap(), bytes);
+        }
+    }
+}
+
+#[test]
+fn an_older_and_longer_destination_is_replaced() {
+    let folder = Folder::new();
+    let item = folder.with(b"new");
+    fs::write(&item.destination, pattern(10_000)).unwrap();
+    copy(&item, 4096, false).unwrap();
+    assert_eq!(fs::read(&item.destination).unwrap(), b"new");
+}
+
+#[test]
+fn holes_stay_holes_and_count_in_the_checksum() {
+    const LEN: u64 = 64 << 20;
+    for crc in [false, true] {
+        for data_at in [vec![], vec![0], vec![5 << 20, 40 << 20], vec![LEN - 4096]] {
+            let folder = Folder::new();
+            let item = folder.item(LEN);
+            let source = File::create(&item.source).unwrap();
+            source.set_len(LEN).unwrap();
+            for &place in &data_at {
+                source.write_all_at(&pattern(4096), place).unwrap();
+            }
+            let found = copy(&item, 1 << 20, crc).unwrap();
+            let bytes = fs::read(&item.source).unwrap();
+            assert!(bytes == fs::read(&item.destination).unwrap(), "data at {data_at:?}");
+            assert_eq!(found, crc.then(|| crc32fast::hash(&bytes)));
+            let blocks = |path| fs::metadata(path).unwrap().blocks();
+            if blocks(&item.source) * 512 < LEN {
+                assert!(blocks(&item.destination) * 512 < LEN / 4, "data at {data_at:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_huge_hole_is_copied_at_once() {
+    let folder = Folder::new();
+    let item = folder.item(1 << 40);
+    File::create(&item.source).unwrap().set_len(1 << 40).unwrap();
+    assert!(copy(&item, 0, true).unwrap().is_some());
+    assert_eq!(fs::metadata(&item.destination).unwrap().len(), 1 << 40);
+}
+
+#[test]
+fn a_source_of_another_size_is_refused_and_told() {
+    let folder = Folder::new();
+    for expected in [0, 4, 6, u64::MAX] {
+        let item = CopyItem { bytes: expected, ..folder.with(b"12345") };
+        let error = copy(&item, 0, true).unwrap_err();
+        assert!(
+            matches!(error, CopyError::WrongSize { expected: e, found: 5, .. } if e == expected),
+            "{error}"
+        );
+        assert!(!item.destination.exists());
+    }
+}
+
+#[test]
+fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
+    for (len, found) in [(10_u64, 10), (90_000, 90_000)] {
+        let folder = Folder::new();
+        let item = folder.with(&pattern(50_000));
+        let source = open_source(&item).unwrap();
+        OpenOptions::new().write(true).open(&item.source).unwrap().set_len(len).unwrap();
+        let destination = open_destination(&item, &source).unwrap();
+        let control = Control::new();
+        let mut copier = Copier {
+            item: &item,
+            source,
+            destination,
+            control: &control,
+            block_bytes: 4096,
+            checksum: Checksum::new(true),
+            in_kernel: false,
+            flushed: 0,
+        };
+        let error = copier.run(&mut Buffer::new()).unwrap_err();
+        assert!(matches!(error, CopyError::WrongSize { found: f, .. } if f == found), "{error}");
+    }
+}
+
+#[test]
+fn a_source_that_is_no_file_is_refused_without_waiting() {
+    let folder = Folder::new();
+    assert!(matches!(copy(&folder.item(0), 0, true), Err(CopyError::Missing { .. })));
+    let item = CopyItem { source: folder.0.path().to_path_buf(), ..folder.item(0) };
+    assert!(matches!(copy(&item, 0, true), Err(CopyError::NotAFile { .. })));
+    let item = CopyItem { source: "/dev/zero".into(), ..folder.item(0) };
+    assert!(matches!(copy(&item, 0, true), Err(CopyError::NotAFile { .. })));
+    let fifo = folder.0.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let item = CopyItem { source: fifo.clone(), ..folder.item(0) };
+    assert!(matches!(copy(&item, 0, true), Err(CopyError::NotAFile { .. })));
+    let item = CopyItem { destination: fifo, ..folder.with(b"x") };
+    assert!(matches!(copy(&item, 0, true), Err(CopyError::Io { action: "creating", .. })));
+}
+
+#[test]
+fn a_file_is_never_copied_onto_itself() {
+    let folder = Folder::new();
+    let item = folder.with(b"precious");
+    fs::hard_link(&item.source, &item.destination).unwrap();
+    assert!(matches!(copy(&item, 0, false), Err(CopyError::SameFile { .. })));
+    assert_eq!(fs::read(&item.source).unwrap(), b"precious");
+}
+
+#[test]
+fn a_link_at_the_destination_is_not_followed() {
+    let folder = Folder::new();
+    let item = folder.with(b"bytes");
+    let elsewhere = folder.0.path().join("elsewhere");
+    fs::write(&elsewhere, b"untouched").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &item.destination).unwrap();
+    assert!(copy(&item, 0, true).is_err());
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"untouched");
+}
+
+#[test]
+fn a_full_destination_is_told_with_path_place_and_number() {
+    let folder = Folder::new();
+    for crc in [false, true] {
+        let item = CopyItem { destination: "/dev/full".into(), ..folder.with(&pattern(5000)) };
+        let error = copy(&item, 4096, crc).unwrap_err().to_string();
+        assert_eq!(error, "writing /dev/full failed at byte 0: No space left on device (os error 28)");
+    }
+}
+
+#[test]
+fn a_missing_folder_is_told() {
+    let folder = Folder::new();
+    let item = CopyItem { destination: folder.0.path().join("no/such"), ..folder.with(b"1") };
+    let error = copy(&item, 0, true).unwrap_err().to_string();
+    assert!(error.starts_with("creating ") && error.contains("no/such") && error.ends_with("(os error 2)"));
+}
+
+#[test]
+fn a_cancelled_copy_touches_nothing() {
+    let folder = Folder::new();
+    let item = folder.with(&pattern(9000));
+    let control = Control::new();
+    control.cancel();
+    let error = copy_file(&item, How::new(4096, true), &control, &mut Buffer::new()).unwrap_err();
+    assert!(matches!(error, CopyError::Cancelled { offset: 0, .. }));
+    assert!(!item.destination.exists());
+}
+
+#[test]
+fn progress_counts_every_byte_once() {
+    let folder = Folder::new();
+    let item = folder.with(&pattern(70_000));
+    let control = Control::new();
+    let written = copy_file(&item, How::new(4096, false), &control, &mut Buffer::new()).unwrap();
+    assert_eq!(control.done(), 70_000);
+    written.sync().unwrap();
+}

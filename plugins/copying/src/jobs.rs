@@ -1,0 +1,203 @@
+//! The jobs of one transport, found again by their tickets.
+//!
+//! A ticket is the transport's name and the job's token. It means nothing in another process, nor to another
+//! transport, and both are told so.
+
+use crate::Job;
+use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// All jobs that one transport object was asked for.
+#[derive(Debug)]
+pub struct Jobs {
+    /// Name of the transport, for tickets and messages.
+    transport: &'static str,
+    jobs: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    by_token: BTreeMap<String, Arc<Job>>,
+    /// Tokens in the order they came, so that the oldest can be forgotten.
+    order: Vec<String>,
+}
+
+/// A job that was asked for.
+#[derive(Debug, Clone)]
+pub enum Begun {
+    /// It is new, and somebody must work on it.
+    New(Arc<Job>),
+    /// It is under way or done already.
+    Known,
+}
+
+impl Jobs {
+    /// No jobs yet, of the transport with this name.
+    pub fn new(transport: &'static str) -> Self {
+        Self { transport, jobs: Mutex::default() }
+    }
+
+    /// Takes an order. One that failed, or was cancelled, may be given again.
+    ///
+    /// # Errors
+    /// The order makes no sense, or its token was used for another one.
+    pub fn begin(&self, order: &CopyJob) -> Result<Begun, PluginError> {
+        self.check(order)?;
+        let mut known = self.lock();
+        if let Some(job) = known.by_token.get(&order.token).filter(|job| !job.has_failed()) {
+            if job.order() != order {
+                return Err(self.refused(&format!("token {} was used for another job", order.token)));
+            }
+            return Ok(Begun::Known);
+        }
+        let job = Arc::new(Job::new(order.clone()));
+        known.remember(order.token.clone(), Arc::clone(&job));
+        Ok(Begun::New(job))
+    }
+
+    /// Takes an order back that nobody could be found to work on.
+    pub fn forget(&self, token: &str) {
+        let mut known = self.lock();
+        known.by_token.remove(token);
+        known.order.retain(|other| other != token);
+    }
+
+    /// The ticket of an order.
+    pub fn ticket(&self, order: &CopyJob) -> Vec<u8> {
+        format!("{} {}", self.transport, order.token).into_bytes()
+    }
+
+    /// The job that a ticket stands for.
+    ///
+    /// # Errors
+    /// It is no ticket of this transport object.
+    pub fn find(&self, ticket: &[u8]) -> Result<Arc<Job>, PluginError> {
+        let text = String::from_utf8_lossy(ticket);
+        text.strip_prefix(self.transport)
+            .and_then(|rest| rest.strip_prefix(' '))
+            .and_then(|token| self.lock().by_token.get(token).map(Arc::clone))
+            .ok_or_else(|| {
+                self.refused(&format!("{:?} is no ticket of a copy that this process started", &*text))
+            })
+    }
+
+    /// Stops all jobs.
+    pub fn cancel_all(&self) {
+        let jobs: Vec<_> = self.lock().by_token.values().map(Arc::clone).collect();
+        for job in jobs {
+            job.cancel();
+        }
+    }
+
+    fn check(&self, order: &CopyJob) -> Result<(), PluginError> {
+        if order.token.is_empty() {
+            return Err(self.refused("a job needs a token"));
+        }
+        let mut seen = HashSet::new();
+        for item in &order.items {
+            if !seen.insert(&item.destination) {
+                let path = item.destination.display();
+                return Err(self.refused(&format!("job {} names {path} twice", order.token)));
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, text: &str) -> PluginError {
+        PluginError::new(PluginErrorKind::Refused, format!("transport {}: {text}", self.transport))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Keeps the newest jobs only, but all that are under way: a run may flush for months.
+    fn remember(&mut self, token: String, job: Arc<Job>) {
+        self.order.retain(|other| *other != token);
+        self.order.push(token.clone());
+        self.by_token.insert(token, job);
+        let mut surplus = self.order.len().saturating_sub(MOST_KEPT);
+        let by_token = &mut self.by_token;
+        self.order.retain(|token| {
+            let running = matches!(
+                by_token.get(token).map(|job| job.poll()),
+                Some(scr_plugin_api::CopyState::Running(_))
+            );
+            let goes = surplus > 0 && !running;
+            if goes {
+                surplus -= 1;
+                by_token.remove(token);
+            }
+            !goes
+        });
+    }
+}
+
+/// So many jobs can be asked about after they have ended.
+const MOST_KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Buffer;
+    use scr_plugin_api::{CopyItem, CopyState};
+
+    fn order(token: &str, destinations: &[&str]) -> CopyJob {
+        let items = destinations
+            .iter()
+            .map(|path| CopyItem { source: "/no/source".into(), destination: path.into(), bytes: 1 })
+            .collect();
+        CopyJob { token: token.into(), items, block_bytes: 0, take_crc: false }
+    }
+
+    #[test]
+    fn a_token_stands_for_one_job() {
+        let jobs = Jobs::new("sync");
+        let first = order("a", &["/x"]);
+        assert!(matches!(jobs.begin(&first), Ok(Begun::New(_))));
+        assert!(matches!(jobs.begin(&first), Ok(Begun::Known)));
+        let error = jobs.begin(&order("a", &["/y"])).unwrap_err();
+        assert_eq!(error.text, "transport sync: token a was used for another job");
+    }
+
+    #[test]
+    fn a_failed_job_may_be_tried_again() {
+        let jobs = Jobs::new("sync");
+        let Ok(Begun::New(job)) = jobs.begin(&order("a", &["/x"])) else { panic!("it is new") };
+        job.work(&mut Buffer::new());
+        assert!(matches!(job.poll(), CopyState::Failed(_)));
+        assert!(matches!(jobs.begin(&order("a", &["/x"])), Ok(Begun::New(_))));
+    }
+
+    #[test]
+    fn two_copies_to_one_place_are_refused() {
+        let error = Jobs::new("sync").begin(&order("a", &["/x", "/y", "/x"])).unwrap_err();
+        assert_eq!(error.text, "transport sync: job a names /x twice");
+        assert!(Jobs::new("sync").begin(&order("", &[])).is_err());
+    }
+
+    #[test]
+    fn a_foreign_ticket_is_told_apart() {
+        let jobs = Jobs::new("sync");
+        jobs.begin(&order("a", &[])).unwrap();
+        assert!(jobs.find(b"sync a").is_ok());
+        for ticket in [&b"pthread a"[..], b"sync b", b"sync", b"", b"\xff\xfe", b"synca"] {
+            assert_eq!(jobs.find(ticket).unwrap_err().kind, PluginErrorKind::Refused);
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_but_none_that_is_under_way() {
+        let jobs = Jobs::new("sync");
+        jobs.begin(&order("running", &["/x"])).unwrap();
+        for number in 0..2 * MOST_KEPT {
+            jobs.begin(&order(&format!("{number}"), &[])).unwrap();
+        }
+        assert!(jobs.find(b"sync running").is_ok());
+        assert!(jobs.find(b"sync 0").is_err());
+        assert!(jobs.find(format!("sync {}", 2 * MOST_KEPT - 1).as_bytes()).is_ok());
+    }
+}

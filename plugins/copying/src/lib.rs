@@ -1,0 +1,24 @@
+//! What all transports share: how one file is copied, and how a job of many files is kept.
+//!
+//! A [`Job`] is the list of copies that the host asks for in one go. Any number of threads may work on it,
+//! and any thread may ask how far it is, wait for it, or stop it. [`Jobs`] finds a job again by its ticket,
+//! and makes the same job asked for twice into one copy. [`copy_file`] copies one file: in the kernel where no
+//! checksum is asked, else in one pass with it; holes stay holes. Metadata is the host's business.
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod checksum;
+mod control;
+mod error;
+mod extents;
+mod file;
+mod job;
+mod jobs;
+
+pub use buffer::Buffer;
+pub use control::Control;
+pub use error::CopyError;
+pub use file::{copy_file, How, Written};
+pub use job::Job;
+pub use jobs::{Begun, Jobs};

@@ -1,0 +1,140 @@
+//! A bounded pool of threads, which live only while there is something to copy.
+//!
+//! So nothing has to be stopped between flushes, and a process that flushes once in an hour carries no idle threads.
+
+use scr_copying::{Buffer, Job};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+
+/// At most so many threads, and the jobs they work on, oldest first.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    most_threads: usize,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    all_left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Arc<Job>>,
+    threads: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(most_threads: usize) -> Self {
+        Self { most_threads, shared: Arc::default() }
+    }
+
+    /// Puts a job in the queue, and starts as many threads as it has use for.
+    ///
+    /// # Errors
+    /// The system gives not a single thread. (With fewer than wanted the work goes on.)
+    pub(crate) fn add(&self, job: &Arc<Job>) -> io::Result<()> {
+        let mut queue = self.shared.lock();
+        queue.jobs.push_back(Arc::clone(job));
+        let wanted = queue.threads.saturating_add(job.order().items.len()).min(self.most_threads);
+        while queue.threads < wanted {
+            let shared = Arc::clone(&self.shared);
+            match Builder::new().name("scr-copy".into()).spawn(move || shared.work()) {
+                Ok(_) => queue.threads += 1,
+                Err(_) if queue.threads > 0 => break,
+                Err(error) => {
+                    queue.jobs.retain(|other| !Arc::ptr_eq(other, job));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every thread has left. The jobs must have ended or been cancelled.
+    pub(crate) fn join(&self) {
+        let mut queue = self.shared.lock();
+        while queue.threads > 0 {
+            queue = self.shared.all_left.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut buffer = Buffer::new();
+        while let Some(job) = self.next_job() {
+            job.work(&mut buffer);
+        }
+    }
+
+    /// The oldest job that still has something to take. Without one the thread leaves: it is counted out under
+    /// the same lock under which a job is put in, so that no job waits for a thread that is gone.
+    fn next_job(&self) -> Option<Arc<Job>> {
+        let mut queue = self.lock();
+        while let Some(job) = queue.jobs.front() {
+            if job.has_work() {
+                return Some(Arc::clone(job));
+            }
+            queue.jobs.pop_front();
+        }
+        queue.threads -= 1;
+        if queue.threads == 0 {
+            self.all_left.notify_all();
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_plugin_api::{CopyItem, CopyJob, CopyState};
+
+    fn job(folder: &std::path::Path, token: &str, files: usize) -> Arc<Job> {
+        let items = (0..files)
+            .map(|number| {
+                let source = folder.join(format!("{token}.{number}"));
+                std::fs::write(&source, [7; 5000]).unwrap();
+                CopyItem { source, destination: folder.join(format!("{token}.{number}.copy")), bytes: 5000 }
+            })
+            .collect();
+        Arc::new(Job::new(CopyJob { token: token.into(), items, block_bytes: 4096, take_crc: false }))
+    }
+
+    #[test]
+    fn there_are_never_more_threads_than_allowed_and_none_stays() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let pool = Pool::new(3);
+        let jobs: Vec<_> = (0..20).map(|number| job(folder.path(), &format!("{number}"), number)).collect();
+        for job in &jobs {
+            pool.add(job).unwrap();
+            assert!(pool.shared.lock().threads <= 3);
+        }
+        for job in &jobs {
+            assert_eq!(job.wait(), CopyState::Done);
+        }
+        pool.join();
+        assert_eq!(pool.shared.lock().threads, 0);
+        assert!(pool.shared.lock().jobs.is_empty());
+    }
+
+    #[test]
+    fn a_pool_at_rest_takes_work_again() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let pool = Pool::new(2);
+        for round in 0..50 {
+            let job = job(folder.path(), &format!("{round}"), 1);
+            pool.add(&job).unwrap();
+            assert_eq!(job.wait(), CopyState::Done);
+        }
+        pool.join();
+    }
+}
