@@ -1,0 +1,243 @@
+//! The functions of `scr.h`, one by one, in its order. Sections followed: SCR API of the user guide.
+//!
+//! A collective call with a wrong argument still takes part: the session refuses it on all ranks, and nobody waits
+//! for a rank that has gone back already.
+#![allow(non_snake_case)] // The names are those of scr.h.
+
+use crate::failure::{Failure, MAX_FILENAME};
+use crate::leave;
+use crate::message;
+use crate::mpi_library;
+use crate::place;
+use crate::state::{entry, State};
+use crate::stub::{Comm, Env, MpiComm, OutputFlags, Session};
+use crate::text::{self, Text};
+use std::ffi::{c_char, c_int};
+
+const FLAG_CHECKPOINT: c_int = 1;
+const FLAG_OUTPUT: c_int = 2;
+
+/// Starts the library.
+#[no_mangle]
+pub extern "C" fn SCR_Init() -> c_int {
+    entry("SCR_Init", |state| {
+        let config = match state {
+            State::NotStarted(config) => config.clone(),
+            State::Running(..) => return Err(Failure::StartedTwice),
+            State::Ended => return Err(Failure::Ended),
+            State::Broken => return Err(Failure::Broken),
+        };
+        mpi_library::require_running()?;
+        let comm = MpiComm::of_world()?;
+        let env = Env::of_process(place::install_dir());
+        message::speak_as(comm.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
+        let session = Session::init(Box::new(comm), env, &config)?;
+        *state = State::Running(Box::new(session), config);
+        mpi_library::at_finalize(leave::mpi_ends)?;
+        leave::exit_if_wanted(state);
+        Ok(())
+    })
+}
+
+/// Shuts it down.
+#[no_mangle]
+pub extern "C" fn SCR_Finalize() -> c_int {
+    entry("SCR_Finalize", |state| Ok(state.take_session()?.finalize()?))
+}
+
+/// Tells where a file is.
+///
+/// # Safety
+/// `name` is NULL or a string of C; `file` is NULL or has `SCR_MAX_FILENAME` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) -> c_int {
+    entry("SCR_Route_file", |state| {
+        let session = state.session()?;
+        // SAFETY: the caller's promise.
+        let name = unsafe { text::read_name(name) }.required("name", MAX_FILENAME)?;
+        if file.is_null() {
+            return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
+        }
+        let path = session.route_file(&name)?;
+        // SAFETY: the caller's promise.
+        unsafe { text::write_name(file, &path, "file") }
+    })
+}
+
+/// Whether it is time for a checkpoint.
+///
+/// # Safety
+/// `flag` is NULL or points to an int.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Need_checkpoint(flag: *mut c_int) -> c_int {
+    entry("SCR_Need_checkpoint", |state| {
+        let needed = state.session()?.need_checkpoint()?;
+        // SAFETY: the caller's promise.
+        unsafe { text::write_flag(flag, needed) }
+    })
+}
+
+/// Begins a dataset.
+///
+/// # Safety
+/// `name` is NULL or a string of C.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Start_output(name: *const c_char, flags: c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text::read_name(name) };
+    entry("SCR_Start_output", |state| start_output(state, name, flags))
+}
+
+fn start_output(state: &mut State, name: Text, flags: c_int) -> Result<(), Failure> {
+    let session = state.session()?;
+    if flags & !(FLAG_CHECKPOINT | FLAG_OUTPUT) != 0 {
+        refuse(session)?;
+        return Err(Failure::UnknownFlags { found: flags });
+    }
+    let flags = OutputFlags { checkpoint: flags & FLAG_CHECKPOINT != 0, output: flags & FLAG_OUTPUT != 0 };
+    match name {
+        Text::Null => Ok(session.start_output(None, flags)?),
+        Text::Bytes(name) => Ok(session.start_output(Some(&name), flags)?),
+        Text::Endless(_) => {
+            refuse(session)?;
+            Err(Failure::TooLong { what: "name", limit: MAX_FILENAME - 1 })
+        }
+    }
+}
+
+/// Takes part in a start that this rank cannot go along with: no dataset has an empty name, so that it fails on
+/// all ranks.
+fn refuse(session: &mut Session) -> Result<(), Failure> {
+    let none = OutputFlags { checkpoint: false, output: false };
+    match session.start_output(Some(b""), none) {
+        Ok(()) => Ok(session.complete_output(false)?),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Ends a dataset.
+#[no_mangle]
+pub extern "C" fn SCR_Complete_output(valid: c_int) -> c_int {
+    entry("SCR_Complete_output", |state| complete_output(state, valid))
+}
+
+fn complete_output(state: &mut State, valid: c_int) -> Result<(), Failure> {
+    let outcome = state.session()?.complete_output(valid != 0);
+    leave::exit_if_wanted(state);
+    Ok(outcome?)
+}
+
+/// Begins a checkpoint without a name.
+#[no_mangle]
+pub extern "C" fn SCR_Start_checkpoint() -> c_int {
+    entry("SCR_Start_checkpoint", |state| start_output(state, Text::Null, FLAG_CHECKPOINT))
+}
+
+/// Ends a checkpoint.
+#[no_mangle]
+pub extern "C" fn SCR_Complete_checkpoint(valid: c_int) -> c_int {
+    entry("SCR_Complete_checkpoint", |state| complete_output(state, valid))
+}
+
+/// Whether there is a checkpoint to restart from.
+///
+/// # Safety
+/// `flag` is NULL or points to an int; `name` is NULL or has `SCR_MAX_FILENAME` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Have_restart(flag: *mut c_int, name: *mut c_char) -> c_int {
+    entry("SCR_Have_restart", |state| {
+        let found = state.session()?.have_restart()?;
+        // SAFETY: the caller's promise, for both.
+        unsafe {
+            text::write_flag(flag, found.is_some())?;
+            text::write_name(name, found.as_deref().unwrap_or_default(), "name")
+        }
+    })
+}
+
+/// Begins a restart.
+///
+/// # Safety
+/// `name` is NULL or has `SCR_MAX_FILENAME` bytes.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Start_restart(name: *mut c_char) -> c_int {
+    entry("SCR_Start_restart", |state| {
+        let loaded = state.session()?.start_restart()?;
+        // SAFETY: the caller's promise.
+        unsafe { text::write_name(name, &loaded, "name") }
+    })
+}
+
+/// Ends a restart.
+#[no_mangle]
+pub extern "C" fn SCR_Complete_restart(valid: c_int) -> c_int {
+    entry("SCR_Complete_restart", |state| Ok(state.session()?.complete_restart(valid != 0)?))
+}
+
+/// Tells which checkpoint the application restarted from by itself.
+///
+/// # Safety
+/// `name` is NULL or a string of C.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Current(name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text::read_name(name) };
+    entry("SCR_Current", |state| of_dataset(state, name, Session::current))
+}
+
+/// Forgets a dataset.
+///
+/// # Safety
+/// `name` is NULL or a string of C.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Drop(name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text::read_name(name) };
+    entry("SCR_Drop", |state| of_dataset(state, name, Session::drop_dataset))
+}
+
+/// Deletes a dataset.
+///
+/// # Safety
+/// `name` is NULL or a string of C.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Delete(name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text::read_name(name) };
+    entry("SCR_Delete", |state| of_dataset(state, name, Session::delete))
+}
+
+/// Calls `work` with the name, and with the empty name, which no dataset has, where this rank has none to give.
+fn of_dataset(
+    state: &mut State,
+    name: Text,
+    work: fn(&mut Session, &[u8]) -> Result<(), crate::stub::SessionError>,
+) -> Result<(), Failure> {
+    let session = state.session()?;
+    let name = name.required("name", MAX_FILENAME);
+    let outcome = work(session, name.as_deref().unwrap_or_default());
+    name?;
+    Ok(outcome?)
+}
+
+/// The version of the library. May be called at any time.
+#[no_mangle]
+pub extern "C" fn SCR_Get_version() -> *mut c_char {
+    // The caller may not write to it; that it is not `const` in C is history.
+    VERSION.as_ptr().cast_mut().cast()
+}
+
+const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "\0");
+
+/// Whether the application should stop.
+///
+/// # Safety
+/// `flag` is NULL or points to an int.
+#[no_mangle]
+pub unsafe extern "C" fn SCR_Should_exit(flag: *mut c_int) -> c_int {
+    entry("SCR_Should_exit", |state| {
+        let stop = state.session()?.should_exit()?;
+        // SAFETY: the caller's promise.
+        unsafe { text::write_flag(flag, stop) }
+    })
+}

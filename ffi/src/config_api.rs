@@ -1,0 +1,67 @@
+//! `SCR_Config`: setting and asking parameters. Section followed: SCR_Config of the user guide.
+
+use crate::failure::Failure;
+use crate::state::{value_entry, State};
+use crate::text;
+use std::ffi::{c_char, CString};
+
+/// The longest line that is read; descriptors may be longer than a file name.
+const MAX_LINE: usize = 64 * 1024;
+
+/// `SCR_Config` of `scr.h`.
+///
+/// # Safety
+/// `config` is NULL or points to a null-terminated string.
+#[no_mangle]
+#[allow(non_snake_case)]
+pub unsafe extern "C" fn SCR_Config(config: *const c_char) -> *const c_char {
+    let answer = value_entry("SCR_Config", |state| {
+        // SAFETY: the caller's promise.
+        let line = unsafe { text::read(config, MAX_LINE) }.required("config", MAX_LINE)?;
+        let line = String::from_utf8(line).map_err(|_| Failure::NotText { what: "config" })?;
+        apply(state, &line)?.map(|value| to_c(&value)).transpose()
+    });
+    answer.ok().flatten().unwrap_or(std::ptr::null_mut())
+}
+
+/// Before the start a line may set, unset or ask; later it may only ask.
+fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
+    match state {
+        State::NotStarted(config) => Ok(config.apply(line)?),
+        State::Running(_, _) if sets(line) => Err(Failure::SetAfterInit { setting: line.to_owned() }),
+        State::Running(_, config) => Ok(config.apply(line)?),
+        State::Ended => Err(Failure::Ended),
+        State::Broken => Err(Failure::Broken),
+    }
+}
+
+/// Whether a line sets or unsets: its last word has an equals sign.
+fn sets(line: &str) -> bool {
+    line.split_whitespace().last().is_some_and(|word| word.contains('='))
+}
+
+/// A copy for the caller, who frees it with `free()`.
+fn to_c(value: &str) -> Result<*mut c_char, Failure> {
+    let value = CString::new(value).map_err(|_| Failure::NotText { what: "value" })?;
+    // SAFETY: a null-terminated string, which strdup only reads.
+    let copy = unsafe { libc::strdup(value.as_ptr()) };
+    if copy.is_null() {
+        return Err(Failure::NoMemory);
+    }
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_ends_in_a_bare_name_asks() {
+        assert!(!sets("SCR_FLUSH"));
+        assert!(!sets("CKPT=0 TYPE"));
+        assert!(sets("SCR_FLUSH="));
+        assert!(sets("SCR_FLUSH=10"));
+        assert!(sets("CKPT=0 TYPE=XOR"));
+        assert!(!sets(""));
+    }
+}

@@ -1,0 +1,148 @@
+//! What can go wrong in a call from C, and the fixed number that stands for it in `scr.h`.
+
+use crate::stub::{CommError, ConfigError, SessionError};
+use std::ffi::c_int;
+
+/// `SCR_SUCCESS`.
+pub(crate) const SUCCESS: c_int = 0;
+
+/// Size of every buffer for a name, with its terminating null: `SCR_MAX_FILENAME`.
+pub(crate) const MAX_FILENAME: usize = 1024;
+
+/// The kinds of failure, with the numbers of `scr.h`. A number never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Code {
+    /// `SCR_FAILURE`.
+    Failure = 1,
+    /// `SCR_ERR_STATE`.
+    State = 2,
+    /// `SCR_ERR_ARGUMENT`.
+    Argument = 3,
+    /// `SCR_ERR_CONFIG`.
+    Config = 4,
+    /// `SCR_ERR_NOT_FOUND`.
+    NotFound = 5,
+    /// `SCR_ERR_IO`.
+    Io = 6,
+    /// `SCR_ERR_MPI`.
+    Mpi = 7,
+    /// `SCR_ERR_INTERNAL`.
+    Internal = 8,
+}
+
+/// Why a call from C failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error("SCR_Init has not been called, or has failed; call it first, after MPI_Init")]
+    NotStarted,
+    #[error("the library is running already; call this once")]
+    StartedTwice,
+    #[error("SCR is shut down; nothing can be called after SCR_Finalize")]
+    Ended,
+    #[error("the library failed inside before, and is of no use to this process any more")]
+    Broken,
+    #[error("MPI is not running; call MPI_Init first")]
+    MpiNotStarted,
+    #[error("MPI_Finalize was called already; call this before it")]
+    MpiEnded,
+    #[error("{call} failed with code {code}")]
+    MpiCall { call: &'static str, code: c_int },
+    #[error("`{what}` is NULL; it must point to {wanted}")]
+    Null { what: &'static str, wanted: &'static str },
+    #[error("`{what}` is longer than {limit} bytes, or its terminating null is missing; shorten it")]
+    TooLong { what: &'static str, limit: usize },
+    #[error("the answer for `{what}` has {found} bytes and SCR_MAX_FILENAME allows {limit}; use shorter folders or names")]
+    AnswerTooLong { what: &'static str, found: usize, limit: usize },
+    #[error("flags {found:#x} are not known; combine SCR_FLAG_CHECKPOINT and SCR_FLAG_OUTPUT")]
+    UnknownFlags { found: c_int },
+    #[error("`{what}` is not valid UTF-8; write settings in plain text")]
+    NotText { what: &'static str },
+    #[error("`{setting}` comes after SCR_Init; set and unset parameters before it")]
+    SetAfterInit { setting: String },
+    #[error("there is no memory for the answer")]
+    NoMemory,
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    #[error("a defect of the library: {text}; please report it")]
+    Panic { text: String },
+}
+
+impl Failure {
+    /// The number that the caller gets.
+    pub(crate) fn code(&self) -> Code {
+        match self {
+            Failure::NotStarted | Failure::StartedTwice | Failure::Ended | Failure::SetAfterInit { .. } => {
+                Code::State
+            }
+            Failure::Null { .. }
+            | Failure::TooLong { .. }
+            | Failure::AnswerTooLong { .. }
+            | Failure::UnknownFlags { .. }
+            | Failure::NotText { .. } => Code::Argument,
+            Failure::MpiNotStarted | Failure::MpiEnded | Failure::MpiCall { .. } | Failure::Comm(_) => {
+                Code::Mpi
+            }
+            Failure::Config(_) => Code::Config,
+            Failure::Session(error) => session_code(error),
+            Failure::Broken | Failure::Panic { .. } => Code::Internal,
+            Failure::NoMemory => Code::Failure,
+        }
+    }
+}
+
+fn session_code(_error: &SessionError) -> Code {
+    Code::Failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header_value(name: &str) -> Option<i32> {
+        let header = include_str!("../include/scr.h");
+        let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define {name} ")))?;
+        line.split("/*").next()?.trim().trim_matches(['(', ')']).parse().ok()
+    }
+
+    #[test]
+    fn the_header_and_the_library_agree_on_every_number() {
+        let codes = [
+            ("SCR_FAILURE", Code::Failure),
+            ("SCR_ERR_STATE", Code::State),
+            ("SCR_ERR_ARGUMENT", Code::Argument),
+            ("SCR_ERR_CONFIG", Code::Config),
+            ("SCR_ERR_NOT_FOUND", Code::NotFound),
+            ("SCR_ERR_IO", Code::Io),
+            ("SCR_ERR_MPI", Code::Mpi),
+            ("SCR_ERR_INTERNAL", Code::Internal),
+        ];
+        for (name, code) in codes {
+            assert_eq!(header_value(name), Some(code as i32), "{name}");
+        }
+        assert_eq!(header_value("SCR_SUCCESS"), Some(SUCCESS));
+        assert_eq!(header_value("SCR_MAX_FILENAME"), Some(MAX_FILENAME as i32));
+    }
+
+    #[test]
+    fn the_header_tells_the_version_of_the_library() {
+        let version = format!("#define SCR_VERSION \"{}\"", scr_core::VERSION);
+        assert!(include_str!("../include/scr.h").contains(&version));
+    }
+
+    #[test]
+    fn a_failure_says_what_to_do_about_it() {
+        let late = Failure::SetAfterInit { setting: "SCR_FLUSH=1".into() };
+        assert_eq!(
+            late.to_string(),
+            "`SCR_FLUSH=1` comes after SCR_Init; set and unset parameters before it"
+        );
+        let null = Failure::Null { what: "flag", wanted: "an int" };
+        assert_eq!(null.to_string(), "`flag` is NULL; it must point to an int");
+        assert_eq!(null.code(), Code::Argument);
+    }
+}

@@ -1,0 +1,42 @@
+//! The two ways out of a session that are not SCR_Finalize: the user's wish to stop, and MPI_Finalize.
+
+use crate::message;
+use crate::mpi_library::{self, SUCCESS};
+use crate::state::{entry_if_free, State};
+use mpi::ffi;
+use std::ffi::{c_int, c_void};
+
+/// Ends the process if the session says that the user wants it (`SCR_HALT_EXIT=1` and a reason to halt). All ranks
+/// agree on it, so that all come here.
+pub(crate) fn exit_if_wanted(state: &mut State) {
+    let Some(reason) = state.session().ok().and_then(|session| session.exit_wanted()) else {
+        return;
+    };
+    message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
+    drop(state.take_session());
+    // Without it the launcher takes the exit for a failure, and a halted job has not failed.
+    mpi_library::finalize();
+    std::process::exit(0);
+}
+
+/// What MPI_Finalize calls: frees a session that the application forgot, while its communicator can still be freed.
+///
+/// # Safety
+/// Called by MPI alone.
+pub(crate) unsafe extern "C" fn mpi_ends(
+    _: ffi::MPI_Comm,
+    _: c_int,
+    _: *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    entry_if_free("MPI_Finalize", |state| {
+        let Ok(session) = state.take_session() else { return Ok(()) };
+        message::warn(
+            "MPI_Finalize was called without SCR_Finalize: what is only in cache stays there, unflushed; \
+             call SCR_Finalize before it",
+        );
+        drop(session);
+        Ok(())
+    });
+    SUCCESS
+}

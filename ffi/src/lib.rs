@@ -1,0 +1,17 @@
+//! `libscr.so`: the C interface of the scr runtime.
+//!
+//! `include/scr.h` is the contract, and [`api`] holds its functions one by one. Every one of them goes through
+//! [`state::entry`]: the one session of the process, no panic that crosses into C, one line for a failure and a
+//! fixed number for its kind. The rules of the calls themselves are core's; here is only what C adds.
+
+pub mod api;
+pub mod config_api;
+pub mod configf;
+mod failure;
+mod leave;
+mod message;
+mod mpi_library;
+mod place;
+mod state;
+mod stub;
+mod text;

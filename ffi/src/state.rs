@@ -1,0 +1,128 @@
+//! The one session of the process, and the one way into it.
+//!
+//! Every function of `scr.h` runs inside [`entry`]: it holds the lock, catches panics, prints a failure and turns
+//! it into its number. Section followed: the state transitions of the user guide's API chapter.
+
+use crate::failure::{Code, Failure, SUCCESS};
+use crate::message;
+use crate::stub::{AppConfig, Session};
+use std::any::Any;
+use std::ffi::c_int;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// Where the process stands.
+pub(crate) enum State {
+    /// Before SCR_Init: what SCR_Config has set so far.
+    NotStarted(AppConfig),
+    /// Between SCR_Init and SCR_Finalize. The settings stay for queries.
+    Running(Box<Session>, AppConfig),
+    /// After SCR_Finalize, or after MPI_Finalize without it.
+    Ended,
+    /// A call panicked. What the session holds is left as it is: no code that touches it can be trusted.
+    Broken,
+}
+
+impl State {
+    /// The running session.
+    pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
+        match self {
+            State::Running(session, _) => Ok(session),
+            State::NotStarted(_) => Err(Failure::NotStarted),
+            State::Ended => Err(Failure::Ended),
+            State::Broken => Err(Failure::Broken),
+        }
+    }
+
+    /// Takes the session out; SCR is shut down from here on.
+    pub(crate) fn take_session(&mut self) -> Result<Session, Failure> {
+        self.session()?;
+        match std::mem::replace(self, State::Ended) {
+            State::Running(session, _) => Ok(*session),
+            _ => Err(Failure::Ended),
+        }
+    }
+}
+
+/// Runs the body of a function of `scr.h` that returns a code.
+pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) -> c_int {
+    match value_entry(call, body) {
+        Ok(()) => SUCCESS,
+        Err(code) => code as c_int,
+    }
+}
+
+/// Runs the body of a function of `scr.h` that returns something else.
+pub(crate) fn value_entry<T>(
+    call: &'static str,
+    body: impl FnOnce(&mut State) -> Result<T, Failure>,
+) -> Result<T, Code> {
+    let outcome = guarded(&mut lock(), body);
+    outcome.map_err(|failure| {
+        message::failed(call, &failure);
+        failure.code()
+    })
+}
+
+/// Runs `body` unless another call is under way: for what MPI calls on its own.
+pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) {
+    let mut slot = match STATE.try_lock() {
+        Ok(slot) => slot,
+        Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    if let Err(failure) = guarded(&mut slot, body) {
+        message::failed(call, &failure);
+    }
+}
+
+/// Runs `body`; a panic becomes an error and puts the session out of reach.
+fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
+    let state = slot.0.get_or_insert_with(|| State::NotStarted(AppConfig::default()));
+    // Nobody looks again at what a panic leaves behind.
+    catch_unwind(AssertUnwindSafe(|| body(&mut *state))).unwrap_or_else(|panic| {
+        // Not dropped: dropping runs the very code that has just failed.
+        std::mem::forget(std::mem::replace(state, State::Broken));
+        Err(Failure::Panic { text: panic_text(panic.as_ref()) })
+    })
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
+fn lock() -> MutexGuard<'static, Slot> {
+    // A poisoned lock tells of a panic outside of `guarded`, which has nothing but the lock to hurt.
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The state; `None` until the first call.
+struct Slot(Option<State>);
+
+// SAFETY: a session is not `Send` since MPI and its own shared pointers are for one thread at a time. The slot is
+// reached only under the lock, and nothing that a session owns leaves it, so there is one thread at a time.
+unsafe impl Send for Slot {}
+
+static STATE: Mutex<Slot> = Mutex::new(Slot(None));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code_and_every_later_call_says_so() {
+        let mut slot = Slot(None);
+        let first = guarded(&mut slot, |_| -> Result<(), Failure> { panic!("boom {}", 1) });
+        assert!(matches!(first, Err(Failure::Panic { text }) if text == "boom 1"));
+        let later = guarded(&mut slot, |state| state.session().map(|_| ()));
+        assert_eq!(later.unwrap_err().code(), Code::Internal);
+    }
+
+    #[test]
+    fn calls_before_the_start_are_refused() {
+        let mut slot = Slot(None);
+        let early = guarded(&mut slot, |state| state.session().map(|_| ()));
+        assert!(matches!(early, Err(Failure::NotStarted)));
+    }
+}
