@@ -5,7 +5,7 @@
 //! damaged is noticed. See the developer documentation on the cache for the records and the crash argument.
 
 use super::record::RankRecord;
-use crate::fs::{File, Files, How};
+use crate::fs::{At, Durability, File, Files, FsError, How};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::io;
@@ -72,6 +72,14 @@ impl Journal {
         bytes.extend(frame(first));
         file.append(&bytes)?;
         Ok(Self { file })
+    }
+
+    /// Begins a filemap that takes the place of one that is there, in one step.
+    pub(crate) fn replace(files: &dyn Files, path: &Path, first: &Entry<'_>) -> Result<Self, FsError> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(frame(first));
+        files.write_atomic(path, &bytes, 0o600, Durability::Unsynced)?;
+        Self::reopen(files, path).at("open", path)
     }
 
     /// Goes on with a filemap that is there.

@@ -3,3 +3,4 @@
 pub(crate) mod filemap;
 pub(crate) mod part;
 pub(crate) mod record;
+pub(crate) mod room;

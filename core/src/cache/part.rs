@@ -9,9 +9,9 @@
 
 use super::record::FileRecord;
 use crate::comm::Rank;
-use crate::fs::Files;
+use crate::fs::{At, Files, FsError, Kind};
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -62,39 +62,40 @@ impl PartDir {
     }
 
     /// Makes the folders. Ranks of a node do this at the same time: whoever is first makes what they share.
-    pub(crate) fn make(&self, files: &dyn Files) -> io::Result<()> {
+    pub(crate) fn make(&self, files: &dyn Files) -> Result<(), FsError> {
         for dir in [self.dataset.clone(), self.hidden(), self.data()] {
-            ignore(io::ErrorKind::AlreadyExists, files.make_dir(&dir, 0o700))?;
+            ignore(ErrorKind::AlreadyExists, files.make_dir(&dir, 0o700)).at("make the folder", &dir)?;
         }
         Ok(())
     }
 
     /// Removes the part, so that a crash at any moment leaves either a part or something the next start
     /// clears away. Folders that others still use stay.
-    pub(crate) fn remove(&self, files: &dyn Files) -> io::Result<()> {
-        let gone = self.gone();
-        ignore(io::ErrorKind::NotFound, files.rename(&self.filemap(), &gone))?;
+    pub(crate) fn remove(&self, files: &dyn Files) -> Result<(), FsError> {
+        let (map, gone) = (self.filemap(), self.gone());
+        ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         self.remove_contents(files)?;
-        ignore(io::ErrorKind::NotFound, files.remove_file(&gone))?;
+        ignore(ErrorKind::NotFound, files.remove_file(&gone)).at("remove", &gone)?;
         remove_dir_if_empty(files, &self.hidden())?;
         remove_dir_if_empty(files, &self.dataset)
     }
 
     /// Removes everything but the filemap.
-    pub(crate) fn remove_contents(&self, files: &dyn Files) -> io::Result<()> {
+    pub(crate) fn remove_contents(&self, files: &dyn Files) -> Result<(), FsError> {
         let data = self.data();
-        for name in absent_is(files.list(&data), Vec::new())? {
+        for name in list(files, &data)? {
             // The application may have made folders of its own here.
-            crate::fs::remove_tree(files, &data.join(name))?;
+            files.remove_tree(&data.join(name))?;
         }
         remove_dir_if_empty(files, &data)?;
-        ignore(io::ErrorKind::NotFound, files.remove_file(&self.redundancy()))
+        let kept = self.redundancy();
+        ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)
     }
 
     /// Whether every file is there with the length that its record gives, and the redundancy file as well.
     pub(crate) fn is_whole(&self, files: &dyn Files, records: &[FileRecord], redundancy: Option<u64>) -> bool {
         let has = |path: &Path, bytes: u64| {
-            files.status(path).is_ok_and(|status| status.kind == crate::fs::Kind::File && status.len == bytes)
+            files.status(path).is_ok_and(|status| status.kind == Kind::File && status.len == bytes)
         };
         records.iter().all(|record| has(&self.file(&record.name), record.bytes))
             && redundancy.is_none_or(|bytes| has(&self.redundancy(), bytes))
@@ -111,13 +112,13 @@ pub(crate) struct Found {
 }
 
 /// Looks through a cache directory, and clears away what removals that were cut short have left.
-pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> io::Result<Found> {
+pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Result<Found, FsError> {
     let mut found = Found::default();
-    for name in absent_is(files.list(cache), Vec::new())? {
+    for name in list(files, cache)? {
         let Some(id) = dataset_id(&name) else { continue };
         found.ids.push(id);
         let before = found.parts.len();
-        for entry in absent_is(files.list(&cache.join(&name).join(HIDDEN)), Vec::new())? {
+        for entry in list(files, &cache.join(&name).join(HIDDEN))? {
             match filemap_rank(&entry) {
                 Some((rank, false)) => found.parts.push((id, rank)),
                 Some((rank, true)) => PartDir::new(cache, id, rank).remove(files)?,
@@ -125,7 +126,7 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> io::Result<Found> {
             }
         }
         if found.parts.len() == before {
-            crate::fs::remove_tree(files, &cache.join(&name))?;
+            files.remove_tree(&cache.join(&name))?;
         }
     }
     Ok(found)
@@ -146,23 +147,24 @@ fn filemap_rank(name: &Path) -> Option<(Rank, bool)> {
     Some((Rank(number.parse().ok()?), gone))
 }
 
-fn remove_dir_if_empty(files: &dyn Files, path: &Path) -> io::Result<()> {
+fn remove_dir_if_empty(files: &dyn Files, path: &Path) -> Result<(), FsError> {
     match files.remove_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-        other => ignore(io::ErrorKind::NotFound, other),
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
+        other => ignore(ErrorKind::NotFound, other).at("remove the folder", path),
     }
 }
 
-fn ignore(kind: io::ErrorKind, result: io::Result<()>) -> io::Result<()> {
+/// The names in a folder; none where there is no such folder.
+fn list(files: &dyn Files, path: &Path) -> Result<Vec<PathBuf>, FsError> {
+    match files.list(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.at("list", path),
+    }
+}
+
+fn ignore(kind: ErrorKind, result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == kind => Ok(()),
-        other => other,
-    }
-}
-
-fn absent_is<T>(result: io::Result<T>, value: T) -> io::Result<T> {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(value),
         other => other,
     }
 }

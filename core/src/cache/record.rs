@@ -7,6 +7,9 @@ use crate::comm::Rank;
 use crate::prefix::DatasetDescriptor;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// One rank's part of one dataset.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +79,11 @@ impl RankRecord {
     /// The sum of the lengths of the rank's files.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Where a file of it lies in the prefix directory.
+    pub(crate) fn prefix_path(&self, file: &FileRecord) -> PathBuf {
+        Path::new(OsStr::from_bytes(&self.prefix)).join(OsStr::from_bytes(&file.name))
     }
 
     /// As a tree, to be kept or sent.

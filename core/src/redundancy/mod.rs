@@ -6,7 +6,7 @@
 mod bytes;
 mod checksum;
 mod host_set;
-mod neighbours;
+pub(crate) mod neighbours;
 pub(crate) mod protect;
 pub(crate) mod rebuild;
 pub(crate) mod sets;

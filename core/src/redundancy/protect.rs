@@ -57,7 +57,7 @@ impl Protecting<'_> {
         let shape = Shape {
             dataset: record.dataset.id,
             members: record.members.clone(),
-            data_lens: data_lens(set, own)?,
+            data_lens: exchange_lens(set, own)?,
             lost: vec![false; record.members.len()],
         };
         let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
@@ -120,7 +120,7 @@ pub(crate) fn redundancy_record(file: &LogicalFile, bytes: u64) -> Result<Option
 }
 
 /// The bytes of data of every member.
-fn data_lens(set: &SetComm<'_>, own: u64) -> Result<Vec<u64>, String> {
+pub(crate) fn exchange_lens(set: &SetComm<'_>, own: u64) -> Result<Vec<u64>, String> {
     let others: Vec<u32> = (0..set.size()).filter(|&member| member != set.member()).collect();
     let mine = own.to_be_bytes();
     let mut theirs = vec![[0_u8; 8]; others.len()];

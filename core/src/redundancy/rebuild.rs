@@ -5,7 +5,7 @@
 
 use super::bytes::LogicalFile;
 use super::host_set::{HostSet, Shape};
-use super::protect::{open_files, CHANNEL};
+use super::protect::{exchange_lens, open_files, CHANNEL};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::set::SetComm;
@@ -40,17 +40,11 @@ impl Rebuilding<'_> {
         part: &PartDir,
         record: &RankRecord,
         lost: &[Rank],
-        data_lens: Vec<u64>,
+        ready: Result<(), String>,
     ) -> Result<Trust, String> {
         let set = SetComm::new(self.comm, record.members.clone(), CHANNEL);
-        let shape = Shape {
-            dataset: record.dataset.id,
-            members: record.members.clone(),
-            data_lens,
-            lost: record.members.iter().map(|member| lost.contains(member)).collect(),
-        };
         let is_lost = lost.contains(&record.rank);
-        let outcome = self.within(&set, part, record, &shape, is_lost);
+        let outcome = ready.and_then(|()| self.within(&set, part, record, lost));
         let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
         let finished = set.finish(verdict).map_err(|error| error.to_string());
         if is_lost {
@@ -65,15 +59,20 @@ impl Rebuilding<'_> {
         set: &SetComm<'_>,
         part: &PartDir,
         record: &RankRecord,
-        shape: &Shape,
-        is_lost: bool,
+        lost: &[Rank],
     ) -> Result<Trust, String> {
-        let (data, redundancy) = if is_lost {
+        let shape = Shape {
+            dataset: record.dataset.id,
+            members: record.members.clone(),
+            data_lens: exchange_lens(set, record.data_bytes())?,
+            lost: record.members.iter().map(|member| lost.contains(member)).collect(),
+        };
+        let (data, redundancy) = if lost.contains(&record.rank) {
             (self.create_data(part, record)?, self.create_redundancy(part, record)?)
         } else {
             (open_files(self.files, part, record, How::Read, true)?, open_redundancy(self.files, part, record)?)
         };
-        let host = HostSet { shape, comm: set, data, redundancy, report: self.report };
+        let host = HostSet { shape: &shape, comm: set, data, redundancy, report: self.report };
         self.scheme.rebuild(&host, record.protection.format).map_err(|error| error.to_string())?;
         compare(record, &host.data, &host.redundancy)
     }

@@ -52,7 +52,6 @@ impl Held {
     fn is_whole(&self, files: &dyn Files) -> bool {
         let counted = matches!(self.map.state, State::Prepared | State::Complete | State::Refused);
         counted
-            && !self.map.damaged
             && self.map.record.as_ref().is_some_and(|record| {
                 if record.protection.bypass {
                     return super::in_place(files, record);

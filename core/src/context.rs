@@ -1,0 +1,286 @@
+//! What a session works with: ranks, settings, places, plugins. Made once, at its start, and the same on all ranks but for
+//! what is a rank's own.
+
+use crate::comm::collective::broadcast_tree;
+use crate::comm::{Comm, CommError, Disagreement, Rank};
+use crate::cache::record::Protection;
+use crate::descriptor::{Descriptors, Evict, RedundancyDescriptor};
+use crate::env::Env;
+use crate::fs::Files;
+use crate::message::Reporter;
+use crate::param::{self, AppConfig, Params, RawSettings};
+use crate::placement::Placement;
+use crate::plugin::schemes::Plugins;
+use crate::prefix::{DatasetDescriptor, Prefix};
+use crate::redundancy::sets::Sets;
+use crate::session::Error;
+use scr_plugin_api::{Scheme, Transport};
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// What a session works with.
+pub(crate) struct Context {
+    pub(crate) comm: Box<dyn Comm>,
+    pub(crate) env: Env,
+    pub(crate) report: Reporter,
+    pub(crate) params: Params,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) prefix: Prefix,
+    /// Which ranks share a node.
+    pub(crate) nodes: Placement,
+    pub(crate) stores: Vec<StoreInUse>,
+    plugins: Plugins,
+    /// The sets for each way to choose them: failure group and minimum size.
+    sets: Vec<((String, u32), Sets)>,
+}
+
+/// A store, as this rank reaches it.
+pub(crate) struct StoreInUse {
+    /// Its name: the base as it was configured, the same on all ranks.
+    pub(crate) name: String,
+    /// The cache directory of this job on it.
+    pub(crate) cache: PathBuf,
+    /// Which ranks share it.
+    pub(crate) placement: Placement,
+    /// How many datasets it keeps.
+    pub(crate) count: u64,
+    pub(crate) evict: Evict,
+    /// Bytes that the last dataset took, on the first rank of those that share it.
+    pub(crate) last_bytes: u64,
+    /// Whether a dataset has failed there for want of room.
+    pub(crate) was_full: bool,
+    /// Whether the user has been told that old datasets leave early.
+    pub(crate) told_crowded: bool,
+}
+
+impl Context {
+    /// Reads the settings, finds out who shares what, and makes the folders. Collective.
+    pub(crate) fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+        let raw = load_settings(&*comm, &env, app)?;
+        let (params, problems) = Params::resolve(&raw, &env);
+        let node = params.get(&param::NODE_NAME);
+        let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
+        for problem in problems {
+            report.warn(&problem.to_string());
+        }
+        if !params.get(&param::ENABLE) {
+            return Err(Error::Disabled);
+        }
+        let built = Descriptors::build(&params).map_err(|error| error.to_string());
+        let (descriptors, problems) = together(&*comm, &node, built)?
+            .map_err(|why| Error::Phase { doing: "reading the descriptors".to_owned(), why })?;
+        for problem in problems {
+            report.warn(&problem.to_string());
+        }
+        let nodes = Placement::gather(&*comm, &node)?;
+        let prefix = Prefix::new(params.get(&param::PREFIX));
+        let plugins = Plugins::new(&env, &params);
+        let mut context = Self {
+            comm,
+            env,
+            report,
+            params,
+            descriptors,
+            prefix,
+            nodes,
+            stores: Vec::new(),
+            plugins,
+            sets: Vec::new(),
+        };
+        context.make_folders()?;
+        context.choose_sets()?;
+        Ok(context)
+    }
+
+    /// This rank.
+    pub(crate) fn rank(&self) -> Rank {
+        self.comm.rank()
+    }
+
+    /// The file layer.
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.env.files
+    }
+
+    /// The prefix directory as datasets record it.
+    pub(crate) fn prefix_bytes(&self) -> &[u8] {
+        self.prefix.dir().as_os_str().as_bytes()
+    }
+
+    /// One outcome for all ranks, with nodes named where it is bad.
+    pub(crate) fn agree<T, E: Display>(
+        &self,
+        result: Result<T, E>,
+    ) -> Result<Result<T, Disagreement>, CommError> {
+        together(&*self.comm, self.nodes.name(self.rank()), result)
+    }
+
+    /// The cache directory of this job on a store, which may be one that is no longer configured.
+    pub(crate) fn cache_of(&self, store: &str) -> PathBuf {
+        self.stores.iter().find(|known| known.name == store).map_or_else(
+            || self.job_dir(Path::new(&param::expand(store, &self.env))),
+            |known| known.cache.clone(),
+        )
+    }
+
+    /// Place of a store in the list; one that is not configured counts as the first.
+    pub(crate) fn store_index(&self, store: &str) -> usize {
+        self.stores.iter().position(|known| known.name == store).unwrap_or(0)
+    }
+
+    /// How a new dataset is stored and protected by a descriptor. Collective.
+    pub(crate) fn protection_of(
+        &self,
+        descriptor: &RedundancyDescriptor,
+    ) -> Result<Result<Protection, Disagreement>, CommError> {
+        self.plugins.protection(self, descriptor)
+    }
+
+    /// The scheme that a dataset was written with. Collective the first time it is asked for.
+    pub(crate) fn scheme(&self, protection: &Protection) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
+        self.plugins.scheme(self, protection)
+    }
+
+    /// The flush transport of this name. Collective the first time it is asked for.
+    pub(crate) fn transport(&self, name: &str) -> Result<Result<Arc<dyn Transport>, String>, CommError> {
+        self.plugins.transport(self, name)
+    }
+
+    /// The ranks of this rank's redundancy set under a descriptor.
+    pub(crate) fn members(&self, descriptor: &RedundancyDescriptor) -> Vec<Rank> {
+        let wanted = (&descriptor.group, descriptor.set_size);
+        let found = self.sets.iter().find(|((group, size), _)| (group, *size) == wanted);
+        found.map_or_else(|| vec![self.rank()], |(_, sets)| sets.of(self.rank()).members)
+    }
+
+    /// The fields of a dataset's description that are the same for all datasets of a job.
+    pub(crate) fn descriptor_of_job(&self) -> DatasetDescriptor {
+        DatasetDescriptor {
+            user: self.params.get(&param::USER_NAME),
+            job_id: self.params.get(&param::JOB_ID),
+            job_name: self.params.get(&param::JOB_NAME).unwrap_or_default(),
+            cluster: self.params.get(&param::CLUSTER_NAME).unwrap_or_default(),
+            ..DatasetDescriptor::default()
+        }
+    }
+
+    /// Microseconds since the epoch.
+    pub(crate) fn micros(&self) -> u64 {
+        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Time on the stopwatch.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.env.clock.elapsed()
+    }
+
+    fn job_dir(&self, base: &Path) -> PathBuf {
+        base.join(self.job_folder())
+    }
+
+    /// `<user>/scr.<allocation>`
+    fn job_folder(&self) -> PathBuf {
+        let user = self.params.get(&param::USER_NAME);
+        Path::new(&user).join(format!("scr.{}", self.params.get(&param::JOB_ID)))
+    }
+
+    /// Makes the hidden folder under the prefix directory, and the job's folders in every store.
+    fn make_folders(&mut self) -> Result<(), Error> {
+        let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
+        let made = made.map_err(|error| crate::describe(&error));
+        self.agree(made)?.map_err(|why| Error::Phase { doing: "making the folder .scr".to_owned(), why })?;
+        let stores: Vec<_> = self.descriptors.stores().filter(|store| store.enabled).cloned().collect();
+        for store in stores {
+            let below = self.job_folder();
+            let group = self.group_value(&store.group);
+            let made = group.and_then(|group| {
+                let dir = self.files().make_private_dirs(&store.base, &below, self.env.uid);
+                dir.map(|dir| (dir, group)).map_err(|error| crate::describe(&error))
+            });
+            let (cache, group) = self
+                .agree(made)?
+                .map_err(|why| Error::Phase { doing: format!("making the cache folder on {}", store.name), why })?;
+            let placement = Placement::gather(&*self.comm, &group)?;
+            self.stores.push(StoreInUse {
+                name: store.name,
+                cache,
+                placement,
+                count: store.count,
+                evict: store.evict,
+                last_bytes: 0,
+                was_full: false,
+                told_crowded: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn group_value(&self, group: &str) -> Result<String, String> {
+        let node = self.params.get(&param::NODE_NAME);
+        self.descriptors.groups().value(group, &node).map_err(|error| error.to_string())
+    }
+
+    fn choose_sets(&mut self) -> Result<(), Error> {
+        let wanted: Vec<_> =
+            self.descriptors.redundancy().map(|descriptor| (descriptor.group.clone(), descriptor.set_size)).collect();
+        for (group, size) in wanted {
+            if self.sets.iter().any(|(known, _)| *known == (group.clone(), size)) {
+                continue;
+            }
+            let value = self.agree(self.group_value(&group))?;
+            let value = value.map_err(|why| Error::Phase { doing: format!("finding the group {group}"), why })?;
+            let placement = Placement::gather(&*self.comm, &value)?;
+            let sets = Sets::choose(placement.numbers(), size);
+            self.warn_unprotected(&group, &placement, &sets);
+            self.sets.push(((group, size), sets));
+        }
+        Ok(())
+    }
+
+    /// Says where redundancy cannot protect, at every level of messages.
+    fn warn_unprotected(&self, group: &str, placement: &Placement, sets: &Sets) {
+        let alone = sets.unprotected();
+        let used = self.descriptors.redundancy().any(|descriptor| {
+            descriptor.group == group && !descriptor.bypass && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
+        });
+        if alone == 0 || !used {
+            return;
+        }
+        let all = self.comm.size();
+        let why = if placement.count() == 1 {
+            format!("all ranks are in one failure group ({group} {})", placement.name(self.rank()))
+        } else {
+            "there are too few failure groups for them".to_owned()
+        };
+        self.report.warn(&format!(
+            "the files of {alone} of {all} ranks in cache are not protected against the loss of a node: {why}; \
+             run on more nodes, or flush often (SCR_FLUSH)"
+        ));
+    }
+}
+
+fn together<T, E: Display>(
+    comm: &dyn Comm,
+    node: &str,
+    result: Result<T, E>,
+) -> Result<Result<T, Disagreement>, CommError> {
+    match crate::comm::agree_at(comm, node, result) {
+        Err(Disagreement { broken: Some(error), .. }) => Err(error),
+        outcome => Ok(outcome),
+    }
+}
+
+/// Rank 0 reads files and environment for all.
+fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<RawSettings, Error> {
+    let own = (comm.rank() == Rank(0)).then(|| RawSettings::load(env, app));
+    let tree = own.as_ref().map(RawSettings::to_tree).unwrap_or_default();
+    let tree = broadcast_tree(comm, Rank(0), tree)?;
+    match own {
+        Some(raw) => Ok(raw),
+        None => RawSettings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),
+    }
+}

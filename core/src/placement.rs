@@ -1,0 +1,86 @@
+//! Which ranks share something: a node, a storage device, a power supply.
+//!
+//! A group is known by its name, such as the node's host name; ranks that give the same name are in it.
+
+use crate::comm::collective::all_gather;
+use crate::comm::{Comm, CommError, Rank};
+use std::collections::HashMap;
+
+/// The group of every rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placement {
+    /// Names of the groups, in the order of their first ranks.
+    names: Vec<String>,
+    /// For each rank the number of its group.
+    of: Vec<u32>,
+}
+
+impl Placement {
+    /// Learns the groups of all ranks from the name that each gives. Collective.
+    pub(crate) fn gather(comm: &dyn Comm, name: &str) -> Result<Self, CommError> {
+        let all = all_gather(comm, name.as_bytes().to_vec())?;
+        Ok(Self::of_names(all.iter().map(|name| String::from_utf8_lossy(name).into_owned())))
+    }
+
+    fn of_names(all: impl Iterator<Item = String>) -> Self {
+        let mut names = Vec::new();
+        let mut numbers = HashMap::new();
+        let of = all
+            .map(|name| {
+                *numbers.entry(name).or_insert_with_key(|name| {
+                    names.push(name.clone());
+                    names.len() as u32 - 1
+                })
+            })
+            .collect();
+        Self { names, of }
+    }
+
+    /// The number of each rank's group.
+    pub(crate) fn numbers(&self) -> &[u32] {
+        &self.of
+    }
+
+    /// How many groups there are.
+    pub(crate) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The name of a rank's group.
+    pub(crate) fn name(&self, rank: Rank) -> &str {
+        &self.names[self.of[rank.index()] as usize]
+    }
+
+    /// Whether two ranks are in one group.
+    pub(crate) fn together(&self, one: Rank, other: Rank) -> bool {
+        self.of[one.index()] == self.of[other.index()]
+    }
+
+    /// The ranks of a rank's group, in order; the first of them leads it.
+    pub(crate) fn mates(&self, rank: Rank) -> Vec<Rank> {
+        (0..self.of.len() as u32).map(Rank).filter(|&other| self.together(rank, other)).collect()
+    }
+
+    /// The first rank of a rank's group.
+    pub(crate) fn leader(&self, rank: Rank) -> Rank {
+        let own = self.of[rank.index()];
+        let first = self.of.iter().position(|&group| group == own).expect("the rank itself is in its group");
+        Rank(first as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_give_the_same_name_are_together() {
+        let names = ["n1", "n0", "n1", "n2"].map(str::to_owned);
+        let nodes = Placement::of_names(names.into_iter());
+        assert_eq!(nodes.count(), 3);
+        assert_eq!(nodes.numbers(), [0, 1, 0, 2]);
+        assert_eq!(nodes.mates(Rank(2)), [Rank(0), Rank(2)]);
+        assert_eq!((nodes.leader(Rank(2)), nodes.leader(Rank(1))), (Rank(0), Rank(1)));
+        assert_eq!(nodes.name(Rank(3)), "n2");
+    }
+}

@@ -1,0 +1,92 @@
+//! A restart within an allocation: what is left in cache is found, brought to its owners and made whole.
+//!
+//! The steps are those of the guide's "Scalable restart": [`scan`] finds the parts, [`claims`] tells every rank what
+//! there is of its own, [`recover`] decides and rebuilds, [`moves`] carries files to the nodes their ranks run on.
+
+pub(crate) mod claims;
+mod moves;
+pub(crate) mod recover;
+mod scan;
+
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::comm::collective::{all_reduce, Op};
+use crate::comm::CommError;
+use crate::context::Context;
+use crate::fs::{Files, Kind};
+use claims::{DatasetKey, Held};
+use recover::{Kept, Recovered, Restored};
+use std::path::PathBuf;
+
+/// What a run finds in cache.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Datasets that are whole, newest first.
+    pub(crate) whole: Vec<Restored>,
+    /// Parts of datasets that cannot be brought back, for which this rank speaks.
+    pub(crate) kept: Vec<PartDir>,
+    /// The highest dataset id in use in any store, whichever prefix it belongs to.
+    pub(crate) highest: u64,
+}
+
+/// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
+pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
+    let scan = scan::scan(ctx)?;
+    let mut found = Found { highest: scan.highest, ..Found::default() };
+    let (ours, damaged) = ours(ctx, scan.held);
+    let claims = claims::exchange(&*ctx.comm, ctx.files(), &ours)?;
+    let mut below = None;
+    while let Some(key) = next_key(ctx, &ours, below)? {
+        let held: Vec<&Held> = ours.iter().filter(|part| part.key() == Some(key)).collect();
+        let told = claims.get(&key).map_or(&[][..], Vec::as_slice);
+        match recover::recover(ctx, key, &held, told)? {
+            Recovered::Restored(restored) => found.whole.push(*restored),
+            Recovered::Kept(Kept::Unrecoverable) => found.kept.extend(held.iter().map(|part| part.part.clone())),
+            Recovered::Kept(Kept::OtherSize) | Recovered::Removed => (),
+        }
+        below = Some(key);
+    }
+    found.kept.extend(damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)));
+    let mut highest = [found.highest];
+    all_reduce(&*ctx.comm, &mut highest, Op::Max)?;
+    found.highest = highest[0];
+    Ok(found)
+}
+
+/// Whether the files of a bypass dataset are in the prefix directory with their lengths.
+fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
+    record.files.iter().all(|file| {
+        let status = files.status(&record.prefix_path(file));
+        status.is_ok_and(|status| status.kind == Kind::File && status.len == file.bytes)
+    })
+}
+
+/// The parts that belong to this prefix directory, and those of which nobody can tell. Parts of another prefix
+/// directory are neither restarted from nor removed.
+fn ours(ctx: &Context, held: Vec<Held>) -> (Vec<Held>, Vec<Held>) {
+    let (known, unknown): (Vec<_>, Vec<_>) = held.into_iter().partition(|part| part.map.record.is_some());
+    let ours = known.into_iter().filter(|part| {
+        part.map.record.as_ref().is_some_and(|record| record.prefix == ctx.prefix_bytes())
+    });
+    (ours.collect(), unknown)
+}
+
+fn is_whole_again(found: &Found, part: &PartDir) -> bool {
+    found.whole.iter().any(|restored| restored.part == *part)
+}
+
+/// The newest dataset below `below` of which any rank holds a part; the same on all ranks.
+fn next_key(ctx: &Context, held: &[Held], below: Option<DatasetKey>) -> Result<Option<DatasetKey>, CommError> {
+    let keys = || held.iter().filter_map(Held::key).filter(|key| below.is_none_or(|below| *key < below));
+    let mut id = [keys().map(|key| key.id + 1).max().unwrap_or(0)];
+    all_reduce(&*ctx.comm, &mut id, Op::Max)?;
+    let Some(id) = id[0].checked_sub(1) else { return Ok(None) };
+    let mut created = [keys().filter(|key| key.id == id).map(|key| key.created).max().unwrap_or(0)];
+    all_reduce(&*ctx.comm, &mut created, Op::Max)?;
+    Ok(Some(DatasetKey { id, created: created[0] }))
+}
+
+/// The cache directory of a job on a store: `<base>/<user>/scr.<allocation>`.
+pub(crate) fn cache_dir(base: &std::path::Path, user: &str, job: &str) -> PathBuf {
+    base.join(user).join(format!("scr.{job}"))
+}

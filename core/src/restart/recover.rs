@@ -1,0 +1,457 @@
+//! One cached dataset after a failure: is it complete, who lacks what, and can it be brought back?
+//!
+//! It counts as complete where one rank knows that it is, or where every part that is left is prepared and the lost ones
+//! come back with the right checksums. Nothing is taken away from a dataset that cannot be brought back: it
+//! stays as it is until a newer one is complete.
+
+use super::claims::{choose, Claim, DatasetKey, Held};
+use super::moves;
+use crate::cache::filemap::{Entry, Journal, State};
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::comm::collective::{agree, all_reduce, route, Op};
+use crate::comm::set::SetComm;
+use crate::comm::{CommError, Rank};
+use crate::context::Context;
+use crate::redundancy::protect::CHANNEL;
+use crate::redundancy::rebuild::{verify, Rebuilding, Trust};
+use crate::redundancy::neighbours;
+use scr_plugin_api::Scheme;
+use std::sync::Arc;
+
+/// What became of a cached dataset.
+pub(crate) enum Recovered {
+    /// Every rank has its part, and every byte is what it was.
+    Restored(Box<Restored>),
+    /// It cannot be brought back now; what is left stays where it is.
+    Kept(Kept),
+    /// It was never complete, and has been removed.
+    Removed,
+}
+
+/// This rank's part of a dataset that is whole.
+pub(crate) struct Restored {
+    pub(crate) record: RankRecord,
+    pub(crate) part: PartDir,
+    /// Whether the application has refused it before.
+    pub(crate) refused: bool,
+}
+
+/// Why a dataset stays behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It was written by another number of ranks; it is never removed by this run.
+    OtherSize,
+    /// Too much of it is lost; it may go once a newer dataset is complete.
+    Unrecoverable,
+}
+
+/// Brings one dataset back. Collective.
+pub(crate) fn recover(
+    ctx: &Context,
+    key: DatasetKey,
+    held: &[&Held],
+    claims: &[Claim],
+) -> Result<Recovered, CommError> {
+    let survey = Survey::take(ctx, held)?;
+    let label = survey.label(ctx, key, held)?;
+    if survey.ranks != Some(ctx.comm.size()) {
+        let ranks = survey.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
+        ctx.report.warn(&format!(
+            "{label} was written by {ranks} ranks, and this run has {}: it is left alone; \
+             start with as many ranks to restart from it",
+            ctx.comm.size()
+        ));
+        return Ok(Recovered::Kept(Kept::OtherSize));
+    }
+    if !survey.complete && (survey.open || !survey.prepared) {
+        ctx.report.info(&format!("{label} was never completed and is removed from cache"));
+        remove(ctx, held);
+        return Ok(Recovered::Removed);
+    }
+    ctx.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
+    let mut recovery = Recovery::new(ctx, held, claims);
+    match recovery.run(&label)? {
+        Ok(restored) => {
+            ctx.report.info(&format!("Rebuilt dataset {}", key.id));
+            Ok(Recovered::Restored(Box::new(Restored { refused: survey.refused, ..restored })))
+        }
+        Err(why) => {
+            recovery.give_up();
+            ctx.report.error(&format!(
+                "{label} cannot be brought back from cache: {why}. What is left of it stays in cache until a newer \
+                 dataset is complete"
+            ));
+            Ok(Recovered::Kept(Kept::Unrecoverable))
+        }
+    }
+}
+
+/// What all ranks together know of a dataset before anything is done.
+struct Survey {
+    complete: bool,
+    refused: bool,
+    open: bool,
+    prepared: bool,
+    /// How many ranks wrote it; `None` where the records disagree.
+    ranks: Option<u32>,
+}
+
+impl Survey {
+    fn take(ctx: &Context, held: &[&Held]) -> Result<Self, CommError> {
+        // A damaged filemap that got no further than open is not unfinished but lost.
+        let counted = |part: &&&Held| !(part.map.damaged && part.map.state == State::Open);
+        let any =
+            |states: &[State]| u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)));
+        let ranks = || held.iter().filter_map(|part| part.map.record.as_ref()).map(|record| u64::from(record.ranks));
+        let mut facts = [
+            any(&[State::Complete, State::Refused]),
+            any(&[State::Refused]),
+            any(&[State::Open]),
+            any(&[State::Prepared, State::Complete, State::Refused]),
+            ranks().max().unwrap_or(0),
+            ranks().min().map_or(0, |least| u64::MAX - least),
+        ];
+        all_reduce(&*ctx.comm, &mut facts, Op::Max)?;
+        let [complete, refused, open, prepared, most, least] = facts;
+        let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
+        Ok(Self { complete: complete > 0, refused: refused > 0, open: open > 0, prepared: prepared > 0, ranks: one })
+    }
+
+    /// The dataset as messages name it, the same on all ranks.
+    fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
+        let name = held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
+        let name = crate::comm::collective::first_some(&*ctx.comm, name)?.unwrap_or_default();
+        Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
+    }
+}
+
+/// The work on one dataset.
+struct Recovery<'a> {
+    ctx: &'a Context,
+    held: &'a [&'a Held],
+    whole: Option<&'a Claim>,
+    record: Option<&'a RankRecord>,
+    journal: Option<Journal>,
+    /// Whether this rank has begun its part anew, so that giving up takes away nothing that counts.
+    begun: bool,
+}
+
+impl<'a> Recovery<'a> {
+    fn new(ctx: &'a Context, held: &'a [&'a Held], claims: &'a [Claim]) -> Self {
+        let (whole, record) = choose(ctx.rank(), claims);
+        Self { ctx, held, whole, record, journal: None, begun: false }
+    }
+
+    /// All the steps; the inner error says why the dataset cannot be brought back, the same on all ranks.
+    fn run(&mut self, label: &str) -> Result<Result<Restored, String>, CommError> {
+        let ctx = self.ctx;
+        let known = self.record.ok_or_else(|| "nothing is left of its part, nor a record of it".to_owned());
+        let record = match agree(&*ctx.comm, known)? {
+            Ok(record) => record,
+            Err(disagreement) => return Ok(Err(disagreement.to_string())),
+        };
+        let part = PartDir::new(&ctx.cache_of(&record.protection.store), record.dataset.id, ctx.rank());
+        let moved = match self.bring_home(record, &part)? {
+            Ok(moved) => moved,
+            Err(why) => return Ok(Err(why)),
+        };
+        let is_lost = if record.protection.bypass {
+            !super::in_place(ctx.files(), record)
+        } else {
+            self.whole.is_none()
+        };
+        let rebuilt = match self.rebuild(label, record, &part, is_lost)? {
+            Ok(rebuilt) => rebuilt,
+            Err(why) => return Ok(Err(why)),
+        };
+        if let Err(why) = self.settle(record, &part, moved || rebuilt)? {
+            return Ok(Err(why));
+        }
+        self.send_off();
+        Ok(Ok(Restored { record: record.clone(), part, refused: false }))
+    }
+
+    /// Fetches this rank's part where it lies on another node, and sends others theirs. Gives whether anything moved
+    /// anywhere.
+    fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Result<Result<bool, String>, CommError> {
+        let ctx = self.ctx;
+        let from = self.whole.map(|claim| claim.holder).filter(|&holder| holder != ctx.rank());
+        let from = from.filter(|_| !record.protection.bypass);
+        let wishes = from.map(|holder| (holder, Vec::new())).into_iter().collect();
+        let wanted = route(&*ctx.comm, wishes)?;
+        let mut count = [wanted.len() as u64];
+        all_reduce(&*ctx.comm, &mut count, Op::Sum)?;
+        if count == [0] {
+            return Ok(Ok(false));
+        }
+        let departing: Vec<_> = wanted
+            .iter()
+            .filter_map(|(owner, _)| self.held.iter().find(|held| held.owner == *owner))
+            .filter_map(|held| Some(moves::Departing { part: &held.part, record: held.map.record.as_ref()? }))
+            .collect();
+        let mut begun = Ok(());
+        if from.is_some() {
+            begun = self.begin_anew(record, part);
+        }
+        let arriving = from.map(|holder| moves::Arriving { holder, part, record });
+        let outcome = begun.and(moves::run(&*ctx.comm, ctx.files(), &departing, arriving.as_ref())?);
+        let outcome = agree(&*ctx.comm, outcome)?;
+        if outcome.is_ok() {
+            ctx.report.info(&format!("{} of {} ranks fetched their files from other nodes", count[0], ctx.comm.size()));
+        }
+        Ok(outcome.map(|()| true).map_err(|disagreement| disagreement.to_string()))
+    }
+
+    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. Gives
+    /// whether anything was rebuilt anywhere.
+    fn rebuild(
+        &mut self,
+        label: &str,
+        record: &RankRecord,
+        part: &PartDir,
+        mut is_lost: bool,
+    ) -> Result<Result<bool, String>, CommError> {
+        let ctx = self.ctx;
+        let mut rounds = 0;
+        loop {
+            let lost = lost_ranks(ctx, is_lost)?;
+            if !lost.is_empty() {
+                self.tell_lost(label, record, &lost)?;
+                if let Err(why) = self.can_rebuild(record, &lost)? {
+                    return Ok(Err(why));
+                }
+            }
+            let outcome = self.try_once(record, part, &lost)?;
+            let found = match &outcome {
+                Ok(Trust::Corrupt(what)) => Some(what.clone()),
+                Err(_) if !is_lost => match verify(ctx.files(), part, record) {
+                    Ok(Trust::Sound) => None,
+                    Ok(Trust::Corrupt(what)) | Err(what) => Some(what),
+                },
+                _ => None,
+            };
+            if let Some(what) = &found {
+                ctx.report.error_here(&format!("{label}: {what}; this part counts as lost"));
+            }
+            let newly = u64::from(found.is_some() && !is_lost);
+            let mut counts = [newly];
+            all_reduce(&*ctx.comm, &mut counts, Op::Sum)?;
+            is_lost |= newly > 0;
+            rounds += 1;
+            if counts == [0] || rounds > ctx.comm.size() {
+                let verdict = match outcome {
+                    Ok(Trust::Sound) => Ok(()),
+                    Ok(Trust::Corrupt(what)) | Err(what) => Err(what),
+                };
+                let verdict = agree(&*ctx.comm, verdict)?;
+                return Ok(verdict.map(|()| !lost.is_empty()).map_err(|disagreement| disagreement.to_string()));
+            }
+        }
+    }
+
+    /// One round: a set with a loss rebuilds, and the others read what they have.
+    fn try_once(
+        &mut self,
+        record: &RankRecord,
+        part: &PartDir,
+        lost: &[Rank],
+    ) -> Result<Result<Trust, String>, CommError> {
+        let ctx = self.ctx;
+        let in_set = record.members.iter().any(|member| lost.contains(member));
+        if record.protection.bypass {
+            return Ok(Ok(Trust::Sound));
+        }
+        let scheme = if lost.is_empty() { None } else { Some(ctx.scheme(&record.protection)?) };
+        let Some(scheme) = scheme.filter(|_| in_set) else {
+            return Ok(verify(ctx.files(), part, record));
+        };
+        let scheme = match scheme {
+            Ok(scheme) => scheme,
+            Err(why) => return Ok(Err(why)),
+        };
+        let ready = if lost.contains(&ctx.rank()) { self.begin_anew(record, part) } else { Ok(()) };
+        let rebuilding = Rebuilding { comm: &*ctx.comm, files: ctx.files(), report: &ctx.report, scheme: &*scheme };
+        Ok(rebuilding.run(part, record, lost, ready))
+    }
+
+    /// Whether every set can do without what it has lost; the same answer on all ranks.
+    fn can_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Result<Result<(), String>, CommError> {
+        let ctx = self.ctx;
+        let missing: Vec<&Rank> = record.members.iter().filter(|member| lost.contains(member)).collect();
+        if record.protection.bypass {
+            let gone = lost.contains(&ctx.rank());
+            let outcome = if gone { Err("its files are not in the prefix directory any more".to_owned()) } else { Ok(()) };
+            return Ok(agree(&*ctx.comm, outcome)?.map_err(|disagreement| disagreement.to_string()));
+        }
+        let outcome = ctx.scheme(&record.protection)?.and_then(|scheme| {
+            let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
+            if missing.is_empty() || scheme.recoverable(&pattern) {
+                return Ok(());
+            }
+            let most = scheme.losses_survived(pattern.len() as u32).unwrap_or(0);
+            Err(format!(
+                "the redundancy set of ranks {} has lost the parts of ranks {}, and {} survives {most}",
+                list(record.members.iter()),
+                list(missing.iter().copied()),
+                record.protection.scheme,
+            ))
+        });
+        Ok(agree(&*ctx.comm, outcome)?.map_err(|disagreement| disagreement.to_string()))
+    }
+
+    /// Says once who has lost what, with the node on which it was written.
+    fn tell_lost(&self, label: &str, record: &RankRecord, lost: &[Rank]) -> Result<(), CommError> {
+        let ctx = self.ctx;
+        let own = lost.contains(&ctx.rank()).then(|| format!("{} (written on {})", ctx.rank(), record.node));
+        let told = crate::comm::collective::gather(&*ctx.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
+        let told = told.unwrap_or_default();
+        let names: Vec<_> = told.iter().filter(|text| !text.is_empty()).map(|text| String::from_utf8_lossy(text)).collect();
+        ctx.report.notice(&format!(
+            "{label}: the parts of {} of {} ranks are lost: {}; rebuilding them with {}",
+            lost.len(),
+            ctx.comm.size(),
+            shortened(&names),
+            record.protection.scheme,
+        ));
+        Ok(())
+    }
+
+    /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
+    /// complete.
+    fn settle(
+        &mut self,
+        record: &RankRecord,
+        part: &PartDir,
+        changed: bool,
+    ) -> Result<Result<(), String>, CommError> {
+        let ctx = self.ctx;
+        let mine = self.own_map().map(|held| held.map.state);
+        let damaged = self.own_map().is_some_and(|held| held.map.damaged);
+        let absent = !self.begun && mine.is_none_or(|state| state < State::Prepared);
+        let unwritten = absent || damaged;
+        let mut outcome = if absent { self.begin_anew(record, part) } else { Ok(()) };
+        let mut anew = [u64::from(changed || unwritten)];
+        all_reduce(&*ctx.comm, &mut anew, Op::Max)?;
+        if anew != [0] {
+            let scheme = ctx.scheme(&record.protection)?;
+            let kept = scheme.and_then(|scheme| self.keep_neighbours(record, &scheme));
+            let prepared = kept.and_then(|kept| self.write_prepared(record, part, &kept));
+            outcome = outcome.and(prepared);
+        }
+        if let Err(disagreement) = agree(&*ctx.comm, outcome)? {
+            return Ok(Err(disagreement.to_string()));
+        }
+        let known = mine == Some(State::Refused) && !self.begun;
+        self.begun = false;
+        let completed = if known { Ok(()) } else { self.append(part, &Entry::Complete) };
+        Ok(agree(&*ctx.comm, completed)?.map_err(|disagreement| disagreement.to_string()))
+    }
+
+    fn keep_neighbours(&self, record: &RankRecord, scheme: &Arc<dyn Scheme>) -> Result<Vec<RankRecord>, String> {
+        let set = SetComm::new(&*self.ctx.comm, record.members.clone(), CHANNEL);
+        let copies = scheme.losses_survived(set.size()).map_err(|error| error.to_string());
+        let kept = copies.and_then(|copies| neighbours::exchange(&set, record, copies).map_err(|error| error.to_string()));
+        set.finish(kept.as_ref().map(|_| ()).map_err(Clone::clone)).map_err(|error| error.to_string())?;
+        kept
+    }
+
+    /// Records that the part is prepared: at the end of its filemap, or in a new one where the old one is damaged and
+    /// nothing behind the damage would be read.
+    fn write_prepared(&mut self, record: &RankRecord, part: &PartDir, kept: &[RankRecord]) -> Result<(), String> {
+        let entry = Entry::Prepared(record, kept);
+        if self.begun || !self.own_map().is_some_and(|held| held.map.damaged) {
+            return self.append(part, &entry);
+        }
+        let replaced = Journal::replace(self.ctx.files(), &part.filemap(), &entry);
+        self.journal = Some(replaced.map_err(|error| crate::describe(&error))?);
+        Ok(())
+    }
+
+    fn own_map(&self) -> Option<&Held> {
+        self.held.iter().find(|held| held.owner == self.ctx.rank()).copied()
+    }
+
+    fn append(&mut self, part: &PartDir, entry: &Entry<'_>) -> Result<(), String> {
+        let path = part.filemap();
+        let fail = |error| format!("cannot write {}: {error}", path.display());
+        let journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => Journal::reopen(self.ctx.files(), &path).map_err(fail)?,
+        };
+        let written = journal.append(entry).map_err(fail);
+        self.journal = Some(journal);
+        written
+    }
+
+    /// Begins this rank's filemap anew. What lay there before either is of no use or is being replaced file by file.
+    fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), String> {
+        let files = self.ctx.files();
+        let path = part.filemap();
+        let intact = self.held.iter().any(|held| {
+            held.owner == record.rank && held.part == *part && !held.map.damaged && held.map.state >= State::Prepared
+        });
+        if self.begun || intact && self.whole.is_none_or(|claim| claim.holder == record.rank) {
+            return Ok(());
+        }
+        self.begun = true;
+        part.remove(files).and_then(|()| part.make(files)).map_err(|error| crate::describe(&error))?;
+        let journal = Journal::begin(files, &path, &Entry::Arriving(record));
+        self.journal = Some(journal.map_err(|error| format!("cannot create {}: {error}", path.display()))?);
+        Ok(())
+    }
+
+    /// Removes the copies of parts that have reached their owners.
+    fn send_off(&self) {
+        for held in self.held.iter().filter(|held| held.owner != self.ctx.rank()) {
+            if let Err(error) = held.part.remove(self.ctx.files()) {
+                self.ctx.report.error_here(&crate::describe(&error));
+            }
+        }
+    }
+
+    /// Takes back what was begun and did not become whole.
+    fn give_up(&mut self) {
+        let Some(record) = self.record.filter(|_| self.begun) else { return };
+        self.journal = None;
+        let part = PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, self.ctx.rank());
+        if let Err(error) = part.remove(self.ctx.files()) {
+            self.ctx.report.error_here(&crate::describe(&error));
+        }
+    }
+}
+
+/// The ranks that have lost their parts, the same list everywhere.
+fn lost_ranks(ctx: &Context, is_lost: bool) -> Result<Vec<Rank>, CommError> {
+    let size = ctx.comm.size();
+    let mut words = vec![0_u64; size.div_ceil(64) as usize];
+    if is_lost {
+        words[ctx.rank().index() / 64] |= 1 << (ctx.rank().0 % 64);
+    }
+    all_reduce(&*ctx.comm, &mut words, Op::Or)?;
+    Ok((0..size).filter(|rank| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1).map(Rank).collect())
+}
+
+fn remove(ctx: &Context, held: &[&Held]) {
+    for part in held {
+        if let Err(error) = part.part.remove(ctx.files()) {
+            ctx.report.error_here(&crate::describe(&error));
+        }
+    }
+}
+
+fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
+    let texts: Vec<_> = ranks.map(ToString::to_string).collect();
+    shortened(&texts)
+}
+
+/// A list that stays readable however long it is.
+fn shortened<T: AsRef<str>>(texts: &[T]) -> String {
+    let shown: Vec<&str> = texts.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    match texts.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}
+
+const SHOWN: usize = 16;

@@ -1,0 +1,73 @@
+//! What is in cache when a run starts. See the guide's section "Scalable restart".
+//!
+//! The first rank that reaches a store looks through it and deals out what it finds: a part to its owner, where the
+//! owner runs here, and the rest in turn. So every part has one rank that speaks for it.
+
+use super::claims::Held;
+use crate::cache::filemap::Filemap;
+use crate::cache::part::{find_parts, PartDir};
+use crate::comm::collective::route_trees;
+use crate::comm::{CommError, Rank};
+use crate::context::{Context, StoreInUse};
+use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// What this rank speaks for, and the highest dataset id it has seen in use.
+pub(crate) struct Scan {
+    pub(crate) held: Vec<Held>,
+    pub(crate) highest: u64,
+}
+
+/// Looks through all stores. A folder that cannot be read counts as empty, with a message. Collective.
+pub(crate) fn scan(ctx: &Context) -> Result<Scan, CommError> {
+    let mut highest = 0;
+    let mut dealt = Vec::new();
+    for store in &ctx.stores {
+        if store.placement.leader(ctx.rank()) == ctx.rank() {
+            deal(ctx, store, &mut dealt, &mut highest);
+        }
+    }
+    let mut held = Vec::new();
+    for (_, tree) in route_trees(&*ctx.comm, dealt)? {
+        held.extend(read(ctx, &tree));
+    }
+    Ok(Scan { held, highest })
+}
+
+fn deal(ctx: &Context, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, highest: &mut u64) {
+    let found = match find_parts(ctx.files(), &store.cache) {
+        Ok(found) => found,
+        Err(error) => return ctx.report.error_here(&crate::describe(&error)),
+    };
+    *highest = found.ids.iter().copied().fold(*highest, u64::max);
+    let mates = store.placement.mates(ctx.rank());
+    let mut next = mates.iter().cycle();
+    for (id, owner) in found.parts {
+        let speaker = if mates.contains(&owner) { Some(&owner) } else { next.next() };
+        let mut tree = KvTree::new();
+        tree.set_bytes("CACHE", store.cache.as_os_str().as_bytes());
+        tree.set("DSET", id);
+        tree.set("RANK", owner);
+        dealt.push((*speaker.expect("the leader is one of the ranks that share the store"), tree));
+    }
+}
+
+fn read(ctx: &Context, tree: &KvTree) -> Option<Held> {
+    let cache = PathBuf::from(OsStr::from_bytes(tree.value("CACHE")?));
+    let owner = Rank(tree.require("RANK").ok()?);
+    let part = PartDir::new(&cache, tree.require("DSET").ok()?, owner);
+    let path = part.filemap();
+    let map = match ctx.files().read_all(&path, crate::fs::MAX_TREE_BYTES) {
+        Ok(bytes) => Filemap::parse(&bytes),
+        Err(error) => {
+            ctx.report.error_here(&crate::describe(&error));
+            Filemap { damaged: true, ..Filemap::default() }
+        }
+    };
+    if map.damaged {
+        ctx.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
+    }
+    Some(Held { owner, cache, part, map })
+}

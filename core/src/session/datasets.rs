@@ -1,0 +1,182 @@
+//! The datasets in cache: how many a store keeps, and when an old one leaves.
+//!
+//! An old dataset leaves only when a new one is complete, wherever the store has room for both. Where it has not, the old
+//! one leaves first, and the user is told once.
+
+use super::{Error, OutputFlags, Session};
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::cache::room;
+use crate::comm::collective::{all_reduce, Op};
+use crate::comm::{Incoming, Outgoing, Rank, Tag, Wish};
+use crate::descriptor::Evict;
+
+/// A complete dataset in cache: this rank's part of it.
+pub(super) struct Cached {
+    pub(super) record: RankRecord,
+    pub(super) part: PartDir,
+    /// Place of its store in the context.
+    pub(super) store: usize,
+    /// Whether a complete copy is in the prefix directory.
+    pub(super) flushed: bool,
+    /// Whether the application could not restart from it.
+    pub(super) refused: bool,
+}
+
+impl Cached {
+    pub(super) fn id(&self) -> u64 {
+        self.record.dataset.id
+    }
+}
+
+impl Session {
+    /// Takes in a dataset that has just become complete; what has to leave for it leaves.
+    pub(super) fn add_complete(&mut self, record: RankRecord, part: PartDir, store: usize) -> Result<(), Error> {
+        let bytes = record.data_bytes() + record.redundancy.map_or(0, |file| file.bytes);
+        self.note_node_bytes(store, bytes)?;
+        let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
+        self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
+        self.cached.push(Cached { record, part, store, flushed: false, refused: false });
+        for part in std::mem::take(&mut self.kept) {
+            self.remove_part(&part);
+        }
+        Ok(())
+    }
+
+    /// Lets the oldest datasets leave until a store keeps no more than its count.
+    pub(super) fn evict_surplus(&mut self, store: usize) {
+        let most = self.ctx.stores[store].count.max(1);
+        self.evict_down_to(store, most);
+    }
+
+    /// Lets old datasets leave before a new one is begun, since the store has no room for both.
+    pub(super) fn make_room(&mut self, store: &str) -> Result<(), Error> {
+        let index = self.ctx.store_index(store);
+        if !self.ctx.stores[index].told_crowded {
+            self.ctx.stores[index].told_crowded = true;
+            let asked = self.ctx.stores[index].evict == Evict::Before;
+            let why = if asked { "EVICT=before is set" } else { "it has no room for both" };
+            self.ctx.report.warn(&format!(
+                "the store {store} gives up an old dataset before the new one is complete, as {why}: \
+                 a failure in between leaves no dataset in cache"
+            ));
+        }
+        let most = self.ctx.stores[index].count.saturating_sub(1);
+        self.evict_down_to(index, most);
+        Ok(())
+    }
+
+    /// Whether a new dataset does not fit beside the old ones; only the first rank of a node looks.
+    pub(super) fn is_crowded(&self, store: usize) -> bool {
+        let here = &self.ctx.stores[store];
+        let full = self.cached.iter().filter(|cached| cached.store == store).count() as u64 >= here.count.max(1);
+        if !full || here.evict == Evict::After {
+            return false;
+        }
+        if here.evict == Evict::Before || here.was_full {
+            return true;
+        }
+        let leads = here.placement.leader(self.ctx.rank()) == self.ctx.rank();
+        leads && room::room(self.ctx.files(), &here.cache).is_some_and(|room| room < room::expected(here.last_bytes))
+    }
+
+    /// After a failure: where the store ran full, old datasets leave before new ones from now on. Collective.
+    pub(super) fn note_if_full(&mut self, store: usize, written: u64) -> Result<(), Error> {
+        let here = &self.ctx.stores[store];
+        let full = room::room(self.ctx.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
+        let mut words = [u64::from(full)];
+        all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
+        if words != [0] && !std::mem::replace(&mut self.ctx.stores[store].was_full, true) {
+            let name = &self.ctx.stores[store].name;
+            self.ctx.report.warn(&format!(
+                "the store {name} is full: from now on an old dataset leaves it before a new one is written"
+            ));
+        }
+        Ok(())
+    }
+
+    /// The bytes that the last dataset took on each node, counted by the first rank of the node.
+    fn note_node_bytes(&mut self, store: usize, own: u64) -> Result<(), Error> {
+        let mates = self.ctx.stores[store].placement.mates(self.ctx.rank());
+        let own_bytes = own.to_be_bytes();
+        let leads = mates[0] == self.ctx.rank();
+        let others = if leads { &mates[1..] } else { &[][..] };
+        let mut theirs = vec![[0_u8; 8]; others.len()];
+        let mut receives: Vec<_> =
+            others.iter().zip(&mut theirs).map(|(&from, bytes)| Incoming { from, bytes }).collect();
+        let send = [Outgoing { to: mates[0], bytes: &own_bytes }];
+        let sends: &[Outgoing<'_>] = if leads { &[] } else { &send };
+        if mates.len() > 1 {
+            self.ctx.comm.exchange(TAG, sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
+        }
+        let sum = theirs.iter().fold(own, |sum, bytes| sum.saturating_add(u64::from_be_bytes(*bytes)));
+        self.ctx.stores[store].last_bytes = sum;
+        Ok(())
+    }
+
+    fn evict_down_to(&mut self, store: usize, most: u64) {
+        loop {
+            let there = self.cached.iter().filter(|cached| cached.store == store);
+            if there.count() as u64 <= most {
+                return;
+            }
+            // A dataset that the application has refused is of the least use.
+            let oldest = self
+                .cached
+                .iter()
+                .enumerate()
+                .filter(|(_, cached)| cached.store == store)
+                .min_by_key(|(_, cached)| (!cached.refused, cached.id()))
+                .map(|(at, _)| at);
+            let Some(at) = oldest else { return };
+            self.evict(at);
+        }
+    }
+
+    /// Removes a dataset from cache.
+    pub(super) fn evict(&mut self, at: usize) {
+        let cached = self.cached.remove(at);
+        self.ctx.report.info(&format!("Deleting {} from cache", super::output::label(&cached.record)));
+        self.remove_part(&cached.part);
+        self.forget_in_cache(&cached);
+    }
+
+    /// Removes this rank's part of a dataset that has come to nothing.
+    pub(super) fn drop_part(&self, record: &RankRecord) {
+        self.remove_part(&self.part_of(record));
+    }
+
+    /// What cannot be removed now is found by the next start.
+    fn remove_part(&self, part: &PartDir) {
+        if let Err(error) = part.remove(self.ctx.files()) {
+            self.ctx.report.error_here(&crate::describe(&error));
+        }
+    }
+
+    /// Where a dataset stands in the list.
+    pub(super) fn position(&self, id: u64) -> Option<usize> {
+        self.cached.iter().position(|cached| cached.id() == id)
+    }
+
+    /// What comes after a dataset has become complete: it is flushed where it is due, surplus leaves, and the halt
+    /// conditions are looked at.
+    pub(super) fn after_complete(&mut self, flags: OutputFlags) -> Result<(), Error> {
+        let at = self.cached.len() - 1;
+        let (id, store) = (self.cached[at].id(), self.cached[at].store);
+        self.note_in_cache(at);
+        let flushed = if self.is_flush_due(at) { self.flush(id) } else { Ok(()) };
+        self.evict_surplus(store);
+        if flags.checkpoint {
+            self.count_checkpoint()?;
+        } else if let Some(at) = self.position(id).filter(|&at| self.cached[at].flushed) {
+            self.evict(at);
+        }
+        flushed
+    }
+}
+
+/// The first rank, which alone writes files that are shared by all.
+pub(super) const ROOT: Rank = Rank(0);
+const TAG: Tag = Tag(41);
+/// With less room than this a store counts as full.
+const FULL: u64 = 1 << 20;

@@ -1,0 +1,64 @@
+//! What a call of the interface can fail with.
+
+use crate::comm::collective::Disagreement;
+use crate::comm::CommError;
+use crate::fs::FsError;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call is not legal now. Nothing has changed.
+    #[error("{call} is not legal {now}; {hint}")]
+    State {
+        /// Which call.
+        call: &'static str,
+        /// Where the session stands.
+        now: &'static str,
+        /// What should come first.
+        hint: &'static str,
+    },
+    /// An argument cannot be used. Nothing has changed.
+    #[error("{what}")]
+    Argument {
+        /// Which one, what is wrong with it, and what would be right.
+        what: String,
+    },
+    /// A file or folder of this rank could not be used.
+    #[error(transparent)]
+    Files(#[from] FsError),
+    /// The settings do not allow a start.
+    #[error("the configuration cannot be used: {why}")]
+    Config {
+        /// What is wrong, with file and line.
+        why: String,
+    },
+    /// `SCR_ENABLE=0`.
+    #[error("SCR is disabled by SCR_ENABLE=0")]
+    Disabled,
+    /// A phase failed on some ranks, and so on all.
+    #[error("{doing} failed: {why}")]
+    Phase {
+        /// What was being done.
+        doing: String,
+        /// Who failed, and why.
+        why: Disagreement,
+    },
+    /// The dataset cannot be used; the same on all ranks.
+    #[error("{0}")]
+    Refused(String),
+    /// The ranks can no longer talk to each other.
+    #[error("the ranks can no longer talk to each other")]
+    Comm(#[from] CommError),
+}
+
+/// Names what was being done when ranks disagreed.
+pub(crate) trait Doing<T> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for Result<T, Disagreement> {
+    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|why| Error::Phase { doing: doing(), why })
+    }
+}

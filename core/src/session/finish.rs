@@ -1,0 +1,209 @@
+//! Between cache and prefix directory: when a dataset is flushed, what is fetched, and how a session ends.
+//!
+//! See the guide's "Fetch, flush, and scavenge", and its `SCR_Finalize`.
+
+use super::datasets::{Cached, ROOT};
+use super::output::{label, speed};
+use super::restart::Loaded;
+use super::{Error, Phase, Session};
+use crate::cache::part::PartDir;
+use crate::cache::record::FileRecord;
+use crate::comm::collective::broadcast;
+use crate::fetch::{self, Candidate};
+use crate::flush::{self, finalize, Flush, FlushFile as FileToFlush, Options};
+use crate::param;
+use crate::prefix::{FlushFile, Halt, Index, Location};
+
+impl Session {
+    /// Ends the session: what is due is flushed, and the job is told not to start again. Collective. See the guide's
+    /// `SCR_Finalize`.
+    ///
+    /// # Errors
+    /// [`Error`]: what could not be flushed stays in cache.
+    pub fn finalize(mut self) -> Result<(), Error> {
+        if !matches!(self.phase, Phase::Idle) {
+            self.ctx.report.warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
+            if let Phase::Output(output) = std::mem::take(&mut self.phase) {
+                self.drop_part(&output.record);
+            }
+        }
+        let flushed = self.flush_last();
+        if self.ctx.rank() == ROOT {
+            let told = Halt::update(self.ctx.files(), &self.ctx.prefix, |halt| {
+                halt.exit_reason = Some("SCR_FINALIZE_CALLED".to_owned());
+            });
+            if let Err(error) = told {
+                self.ctx.report.error(&crate::describe(&error));
+            }
+        }
+        flushed
+    }
+
+    /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.
+    fn flush_last(&mut self) -> Result<(), Error> {
+        let newest = self.cached.iter().filter(|cached| cached.record.dataset.checkpoint && !cached.refused).map(Cached::id).max();
+        let periodic = self.ctx.params.get(&param::FLUSH) > 0;
+        let wanted = |cached: &Cached| cached.record.dataset.output || periodic && Some(cached.id()) == newest;
+        let due: Vec<u64> = self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
+        due.into_iter().fold(Ok(()), |outcome, id| {
+            let flushed = self.flush(id);
+            outcome.and(flushed)
+        })
+    }
+
+    /// Whether a dataset that has just become complete is to be flushed now.
+    pub(super) fn is_flush_due(&self, at: usize) -> bool {
+        let dataset = &self.cached[at].record.dataset;
+        let every = self.ctx.params.get(&param::FLUSH);
+        let periodic = every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint % every == 0);
+        // In bypass mode the files are in place, and only an entry in the index makes them count.
+        dataset.output || self.cached[at].record.protection.bypass || dataset.checkpoint && periodic
+    }
+
+    /// Copies a dataset to the prefix directory. It stays in cache.
+    pub(super) fn flush(&mut self, id: u64) -> Result<(), Error> {
+        let at = self.position(id).expect("the caller has it from the list");
+        let cached = &self.cached[at];
+        let (record, ctx) = (&cached.record, &self.ctx);
+        let label = label(record);
+        ctx.report.info(&format!("Initiating flush of {label}"));
+        let began = ctx.elapsed();
+        let transport = match ctx.transport(&self.flush_type(cached.store))? {
+            Ok(transport) => transport,
+            Err(why) => return Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache"))),
+        };
+        let files: Vec<_> = record.files.iter().map(|file| to_flush(cached, file)).collect();
+        let token = broadcast(&*ctx.comm, ROOT, flush::new_token(id, &ctx.env).into_bytes())?;
+        let token = String::from_utf8_lossy(&token).into_owned();
+        let flush = Flush {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            transport: &*transport,
+            node: ctx.nodes.name(ctx.rank()),
+            prefix: &ctx.prefix,
+            now: &ctx.local_time(),
+            options: Options {
+                width: ctx.params.get(&param::FLUSH_WIDTH),
+                block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
+                checksums: ctx.params.get(&param::CRC_ON_FLUSH),
+                in_place: record.protection.bypass,
+                make_current: record.dataset.checkpoint,
+            },
+        };
+        let report = flush.sync(&token, &record.dataset, &files).map_err(|error| Error::Refused(error.to_string()))?;
+        let took = ctx.elapsed() - began;
+        ctx.report.info(&speed("scr_flush_sync", took, report.files, report.bytes, ctx.comm.size()));
+        ctx.report.info(&format!("scr_flush_sync: Flush succeeded for {label}"));
+        self.cached[at].flushed = true;
+        self.note(id, |flush, id| _ = flush.add_location(id, Location::Pfs));
+        Ok(())
+    }
+
+    fn flush_type(&self, store: usize) -> String {
+        let name = &self.ctx.stores[store].name;
+        let configured = self.ctx.descriptors.stores().find(|known| known.name == *name).map(|store| store.flush.clone());
+        configured.unwrap_or_else(|| self.ctx.params.get(&param::FLUSH_TYPE))
+    }
+
+    /// Ends, or clears away, the flushes that earlier runs have left behind.
+    pub(super) fn settle_flushes(&self) -> Result<(), Error> {
+        if self.ctx.rank() != ROOT {
+            return Ok(());
+        }
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        match finalize::finalize_pending(files, prefix, &self.ctx.local_time()) {
+            Ok(ended) => ended.iter().for_each(|ended| self.ctx.report.notice(&ended.to_string())),
+            Err(error) => self.ctx.report.error(&crate::describe(&error)),
+        }
+        Ok(())
+    }
+
+    /// Fetches the newest checkpoint that the index offers below `below` and above `above`, going on to older ones while one cannot
+    /// be fetched.
+    pub(super) fn fetch_newest(&mut self, below: Option<u64>, above: Option<u64>) -> Result<Option<Loaded>, Error> {
+        let began = self.ctx.elapsed();
+        let wanted = self.ctx.params.get(&param::CURRENT);
+        let candidates = fetch::candidates(
+            &*self.ctx.comm,
+            self.ctx.files(),
+            &self.ctx.prefix,
+            wanted.as_deref().map(str::as_bytes),
+        );
+        let candidates = candidates.map_err(|error| Error::Refused(error.to_string()))?;
+        let eligible = candidates.into_iter().filter(|candidate| {
+            below.is_none_or(|below| candidate.id < below) && above.is_none_or(|above| candidate.id > above)
+        });
+        let mut loaded = None;
+        for candidate in eligible {
+            loaded = self.fetch(&candidate)?;
+            if loaded.is_some() {
+                break;
+            }
+        }
+        let (took, code) = ((self.ctx.elapsed() - began).as_secs_f64(), i32::from(loaded.is_none()));
+        self.ctx.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
+        Ok(loaded)
+    }
+
+    /// Fetches one checkpoint: its files come to cache and are protected as a new dataset would be.
+    fn fetch(&mut self, candidate: &Candidate) -> Result<Option<Loaded>, Error> {
+        let name = String::from_utf8_lossy(&candidate.name).into_owned();
+        self.ctx.report.info(&format!("Attempting fetch: {name}"));
+        match self.fetch_into_cache(candidate)? {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(why) => {
+                self.ctx.report.error(&format!("`{name}' cannot be fetched: {why}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Notes in the index that the application could not restart from a checkpoint.
+    pub(super) fn mark_failed(&self, loaded: &Loaded) {
+        if self.ctx.rank() != ROOT {
+            return;
+        }
+        let time = self.ctx.local_time();
+        let marked = Index::update(self.ctx.files(), &self.ctx.prefix, |index| index.mark_failed(loaded.id, &time));
+        if let Err(error) = marked {
+            self.ctx.report.error(&crate::describe(&error));
+        }
+    }
+
+    /// Notes in the flush file that a dataset is in cache.
+    pub(super) fn note_in_cache(&self, at: usize) {
+        let dataset = self.cached[at].record.dataset.clone();
+        self.note(dataset.id, |flush, _| flush.record(&dataset, Location::Cache));
+    }
+
+    /// Notes in the flush file that a dataset is not in cache any more.
+    pub(super) fn forget_in_cache(&self, cached: &Cached) {
+        self.note(cached.id(), |flush, id| flush.remove_location(id, Location::Cache));
+    }
+
+    /// The flush file is for the commands: where it cannot be written, the session goes on.
+    fn note(&self, id: u64, change: impl FnOnce(&mut FlushFile, u64)) {
+        if self.ctx.rank() != ROOT {
+            return;
+        }
+        let noted = FlushFile::update(self.ctx.files(), &self.ctx.prefix, |flush| change(flush, id));
+        if let Err(error) = noted {
+            self.ctx.report.error(&crate::describe(&error));
+        }
+    }
+}
+
+fn to_flush(cached: &Cached, file: &FileRecord) -> FileToFlush {
+    FileToFlush {
+        source: source(&cached.part, file),
+        name: file.name.clone(),
+        bytes: file.bytes,
+        crc: file.crc,
+        mode: file.mode,
+        mtime: file.mtime,
+    }
+}
+
+fn source(part: &PartDir, file: &FileRecord) -> std::path::PathBuf {
+    part.file(&file.name)
+}

@@ -1,0 +1,191 @@
+//! The start of a session. See the guide's `SCR_Init` and "Scalable restart".
+//!
+//! What is in cache is brought back first; a checkpoint comes from the prefix directory where cache has none.
+
+use super::datasets::{Cached, ROOT};
+use super::error::Doing;
+use super::restart::Loaded;
+use super::{advice::Advice, Error, Phase, Session};
+use crate::comm::collective::{all_reduce, broadcast_tree, Op};
+use crate::comm::Comm;
+use crate::context::Context;
+use crate::env::Env;
+use crate::param::{self, AppConfig};
+use crate::prefix::{FlushFile, Index, Location, Nodes, PrefixError};
+use crate::restart;
+use scr_plugin_api::KvTree;
+
+impl Session {
+    /// Begins a session. Collective over all ranks of `comm`.
+    ///
+    /// # Errors
+    /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
+    pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+        let ctx = Context::begin(comm, env, app)?;
+        let began = ctx.elapsed();
+        let mut session = Self {
+            ctx,
+            phase: Phase::Idle,
+            cached: Vec::new(),
+            kept: Vec::new(),
+            loaded: None,
+            next_id: 1,
+            last_checkpoint: 0,
+            advice: Advice::new(began),
+            exit_wanted: None,
+        };
+        session.settle_prefix(app)?;
+        session.look_at_halt()?;
+        session.find_datasets()?;
+        session.load_first()?;
+        session.advice = Advice::new(session.ctx.elapsed());
+        Ok(session)
+    }
+
+    /// What rank 0 does in the prefix directory before anything else: pending flushes are settled, and the files that the
+    /// commands read are written.
+    fn settle_prefix(&mut self, app: &AppConfig) -> Result<(), Error> {
+        self.settle_flushes()?;
+        let ctx = &self.ctx;
+        ctx.report.info(&format!("NPROCS={}", ctx.comm.size()));
+        ctx.report.info(&format!("NNODES={}", ctx.nodes.count()));
+        let written = if ctx.rank() == ROOT { self.write_for_commands(app) } else { Ok(()) };
+        let written = written.map_err(|error| crate::describe(&error));
+        ctx.agree(written)?.doing(|| "writing to the folder .scr of the prefix directory".to_owned())
+    }
+
+    fn write_for_commands(&self, app: &AppConfig) -> Result<(), PrefixError> {
+        let ctx = &self.ctx;
+        let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
+        Nodes(nodes).write(ctx.files(), &ctx.prefix)?;
+        app.write(ctx.files(), &ctx.prefix.app_conf_file())?;
+        Ok(())
+    }
+
+    /// Brings back what is in cache, and learns which ids are taken.
+    fn find_datasets(&mut self) -> Result<(), Error> {
+        let began = self.ctx.elapsed();
+        let purge = self.ctx.params.get(&param::CACHE_PURGE) || !self.ctx.params.get(&param::DISTRIBUTE);
+        if purge {
+            restart::purge(&self.ctx)?;
+        }
+        let found = restart::restart(&self.ctx)?;
+        let known = self.known_in_prefix(found.highest)?;
+        let flushed: Vec<u64> = known.get("PFS").map(|ids| ids.keys_as().collect()).unwrap_or_default();
+        for restored in found.whole.into_iter().rev() {
+            let store = self.ctx.store_index(&restored.record.protection.store);
+            let id = restored.record.dataset.id;
+            self.last_checkpoint = self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
+            self.cached.push(Cached {
+                flushed: flushed.contains(&id),
+                refused: restored.refused,
+                record: restored.record,
+                part: restored.part,
+                store,
+            });
+        }
+        self.kept = found.kept;
+        let mut highest = [found.highest.max(known.parse("HIGHEST").ok().flatten().unwrap_or(0))];
+        all_reduce(&*self.ctx.comm, &mut highest, Op::Max)?;
+        self.next_id = highest[0] + 1;
+        if let Some(newest) = self.cached.iter().rev().find(|cached| cached.is_restartable()) {
+            let took = (self.ctx.elapsed() - began).as_secs_f64();
+            let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
+            self.ctx
+                .report
+                .info(&format!("Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"));
+        }
+        Ok(())
+    }
+
+    /// What the files under the prefix directory say: the highest id in use, and which cached datasets are there too.
+    fn known_in_prefix(&self, cached: u64) -> Result<KvTree, Error> {
+        let mut tree = KvTree::new();
+        if self.ctx.rank() == ROOT {
+            let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+            let mut highest = cached;
+            match Index::read(files, prefix) {
+                Ok(index) => {
+                    highest = highest.max(index.highest_id().unwrap_or(0));
+                    for entry in index.entries().into_iter().filter(|entry| entry.complete) {
+                        tree.entry("PFS", entry.id);
+                    }
+                }
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+            match FlushFile::read(files, prefix) {
+                Ok(flush) => highest = highest.max(flush.highest_id().unwrap_or(0)),
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+            match prefix.dataset_ids(files) {
+                Ok(ids) => highest = ids.into_iter().fold(highest, u64::max),
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+            tree.set("HIGHEST", highest);
+        }
+        Ok(broadcast_tree(&*self.ctx.comm, ROOT, tree)?)
+    }
+
+    /// Finds the checkpoint to restart from.
+    fn load_first(&mut self) -> Result<(), Error> {
+        self.rebuild_flush_file();
+        self.load_next(None)
+    }
+
+    /// Loads the newest checkpoint below `below`, or the newest of all: from cache, or else from the prefix directory.
+    pub(super) fn load_next(&mut self, below: Option<u64>) -> Result<(), Error> {
+        let cached = self.newest_cached(below);
+        let wanted = self.ctx.params.get(&param::FETCH);
+        if wanted {
+            // Once the application has refused a checkpoint, one in the prefix directory may be the newest left.
+            let above = if below.is_some() { cached.as_ref().map(|loaded| loaded.id) } else { None };
+            if cached.is_none() || above.is_some() {
+                if let Some(fetched) = self.fetch_newest(below, above)? {
+                    self.loaded = Some(fetched);
+                    return Ok(());
+                }
+            }
+        }
+        self.loaded = cached;
+        if let Some(loaded) = &self.loaded {
+            let at = self.position(loaded.id).expect("it was found in the list");
+            self.last_checkpoint = self.cached[at].record.dataset.checkpoint_id.unwrap_or(self.last_checkpoint);
+        }
+        Ok(())
+    }
+
+    fn newest_cached(&self, below: Option<u64>) -> Option<Loaded> {
+        self.cached
+            .iter()
+            .filter(|cached| cached.is_restartable() && below.is_none_or(|below| cached.id() < below))
+            .max_by_key(|cached| cached.id())
+            .map(|cached| Loaded { id: cached.id(), name: cached.record.dataset.name.clone() })
+    }
+
+    /// Makes the flush file say what is in cache now.
+    fn rebuild_flush_file(&self) {
+        if self.ctx.rank() != ROOT {
+            return;
+        }
+        let updated = FlushFile::update(self.ctx.files(), &self.ctx.prefix, |flush| {
+            for entry in flush.entries() {
+                if self.position(entry.id).is_none() {
+                    flush.remove_location(entry.id, Location::Cache);
+                }
+                flush.remove_location(entry.id, Location::Flushing);
+            }
+            for cached in &self.cached {
+                flush.record(&cached.record.dataset, Location::Cache);
+            }
+        });
+        if let Err(error) = updated {
+            self.ctx.report.error(&crate::describe(&error));
+        }
+    }
+}
+
+impl Cached {
+    fn is_restartable(&self) -> bool {
+        self.record.dataset.checkpoint && !self.refused
+    }
+}

@@ -1,0 +1,100 @@
+//! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
+
+use super::datasets::ROOT;
+use super::error::Doing;
+use super::{Error, Session};
+use crate::comm::collective::{broadcast_tree, same};
+use crate::prefix::{Index, PrefixError};
+use scr_plugin_api::KvTree;
+
+impl Session {
+    /// The application has restarted from this checkpoint without the restart calls. Collective.
+    ///
+    /// # Errors
+    /// [`Error`] within a phase, and where the index has no checkpoint of that name.
+    pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
+        self.check_name("SCR_Current", name)?;
+        let found = self.on_index(name, |index| {
+            let entry = index.id_of(name).and_then(|id| index.entry(id));
+            let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
+            index.set_current(name).then_some(known.unwrap_or(0))
+        })?;
+        self.last_checkpoint = found;
+        Ok(())
+    }
+
+    /// Takes a dataset out of the index; its files stay. Collective.
+    ///
+    /// # Errors
+    /// [`Error`] within a phase, and where the index has no dataset of that name.
+    pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
+        self.check_name("SCR_Drop", name)?;
+        self.on_index(name, |index| (!index.drop_name(name).is_empty()).then_some(0)).map(|_| ())
+    }
+
+    /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
+    ///
+    /// # Errors
+    /// [`Error`] within a phase, where no dataset has that name, and where a file cannot be removed.
+    pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
+        self.check_name("SCR_Delete", name)?;
+        let label = String::from_utf8_lossy(name).into_owned();
+        let in_cache: Vec<u64> = self
+            .cached
+            .iter()
+            .filter(|cached| cached.record.dataset.name == name)
+            .map(super::datasets::Cached::id)
+            .collect();
+        let deleted = self.delete_from_prefix(name)?;
+        for id in &in_cache {
+            if self.loaded.as_ref().is_some_and(|loaded| loaded.id == *id) {
+                self.loaded = None;
+            }
+            if let Some(at) = self.position(*id) {
+                self.evict(at);
+            }
+        }
+        if !deleted && in_cache.is_empty() {
+            return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });
+        }
+        Ok(())
+    }
+
+    fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
+        self.expect_idle(call)?;
+        if !same(&*self.ctx.comm, name)? {
+            let what = format!("the ranks gave different names to {call}; all must give the same");
+            return Err(Error::Argument { what });
+        }
+        if name.is_empty() {
+            return Err(Error::Argument { what: format!("{call} was given an empty name") });
+        }
+        Ok(())
+    }
+
+    /// Changes the index on rank 0, and gives every rank what came of it. `None` is for a name that is not there.
+    fn on_index(
+        &self,
+        name: &[u8],
+        change: impl FnOnce(&mut Index) -> Option<u64>,
+    ) -> Result<u64, Error> {
+        let ctx = &self.ctx;
+        let done: Result<Option<u64>, PrefixError> = if ctx.rank() == ROOT {
+            Index::update(ctx.files(), &ctx.prefix, change)
+        } else {
+            Ok(None)
+        };
+        let own = ctx
+            .agree(done.map_err(|error| crate::describe(&error)))?
+            .doing(|| "changing the index of the prefix directory".to_owned())?;
+        let mut tree = KvTree::new();
+        if let Some(value) = own {
+            tree.set("VALUE", value);
+        }
+        let tree = broadcast_tree(&*ctx.comm, ROOT, tree)?;
+        let value = tree.parse("VALUE").ok().flatten();
+        value.ok_or_else(|| Error::Argument {
+            what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! A session: one run of an application under the runtime, from `SCR_Init` to `SCR_Finalize`.
+//!
+//! The states are those of the guide's section "SCR API state transitions": idle, or in an output phase, or in a restart
+//! phase. A call in a wrong state, or with an argument that cannot be used, is an error and changes nothing.
+
+mod advice;
+mod datasets;
+mod error;
+mod finish;
+mod init;
+mod manage;
+mod output;
+mod restart;
+mod route;
+
+pub use error::Error;
+
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::context::Context;
+use datasets::Cached;
+use output::Output;
+use restart::Loaded;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A run under the runtime.
+pub struct Session {
+    ctx: Context,
+    phase: Phase,
+    /// Datasets in cache, oldest first.
+    cached: Vec<Cached>,
+    /// Parts of datasets that cannot be brought back, to be removed once a newer dataset is complete.
+    kept: Vec<PartDir>,
+    /// The checkpoint that the application can restart from.
+    loaded: Option<Loaded>,
+    next_id: u64,
+    /// Number of the last checkpoint, counted over all runs of the job.
+    last_checkpoint: u64,
+    advice: advice::Advice,
+    exit_wanted: Option<String>,
+}
+
+/// Where a session stands.
+#[derive(Default)]
+enum Phase {
+    /// Between phases.
+    #[default]
+    Idle,
+    /// Between `SCR_Start_output` and `SCR_Complete_output`.
+    Output(Box<Output>),
+    /// Between `SCR_Start_restart` and `SCR_Complete_restart`.
+    Restart,
+}
+
+/// What a dataset is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutputFlags {
+    /// The application can restart from it.
+    pub checkpoint: bool,
+    /// It must be written to the prefix directory.
+    pub output: bool,
+}
+
+impl Session {
+    /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.
+    ///
+    /// # Errors
+    /// [`Error`] where the path lies outside the prefix directory, or a file to read is not there.
+    pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
+        match &self.phase {
+            Phase::Idle => Ok(name.to_vec()),
+            Phase::Output(_) => self.route_output(name),
+            Phase::Restart => self.route_restart(name),
+        }
+    }
+
+    /// Why the application should be ended now, where the user has asked for that with `SCR_HALT_EXIT=1`.
+    pub fn exit_wanted(&self) -> Option<&str> {
+        self.exit_wanted.as_deref()
+    }
+
+    /// The effective parameters.
+    pub fn params(&self) -> &crate::param::Params {
+        &self.ctx.params
+    }
+
+    /// This rank's messages to the user.
+    pub fn reporter(&self) -> &crate::message::Reporter {
+        &self.ctx.report
+    }
+
+    fn expect_idle(&self, call: &'static str) -> Result<(), Error> {
+        match self.phase {
+            Phase::Idle => Ok(()),
+            _ => Err(self.wrong_phase(call)),
+        }
+    }
+
+    fn wrong_phase(&self, call: &'static str) -> Error {
+        let (now, hint) = match (&self.phase, call) {
+            (Phase::Output(_), _) => ("in an output phase", "call SCR_Complete_output first"),
+            (Phase::Restart, _) => ("in a restart phase", "call SCR_Complete_restart first"),
+            (Phase::Idle, "SCR_Complete_output") => ("outside an output phase", "call SCR_Start_output first"),
+            (Phase::Idle, _) => ("outside a restart phase", "call SCR_Start_restart first"),
+        };
+        Error::State { call, now, hint }
+    }
+
+    fn part_of(&self, record: &RankRecord) -> PartDir {
+        PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, record.rank)
+    }
+}
+
+/// Length of the buffers that applications give for a path: the end is marked by one byte.
+pub const MAX_FILENAME: usize = 1024;
+
+/// A path as the application gets it.
+fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= MAX_FILENAME {
+        let what = format!("the path {} has {} bytes, and at most {} are allowed", path.display(), bytes.len(), MAX_FILENAME - 1);
+        return Err(Error::Argument { what });
+    }
+    Ok(bytes.to_vec())
+}

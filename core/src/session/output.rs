@@ -1,0 +1,323 @@
+//! The output phase: from `SCR_Start_output` to `SCR_Complete_output`.
+//!
+//! The order of steps is the crash argument. Start: agree, make the folder, begin the filemap. Route: record the file before its
+//! name is given out. Complete: agree that all is valid, protect, record as prepared, agree, record as complete; only
+//! then do older datasets leave.
+
+use super::error::Doing;
+use super::{Error, OutputFlags, Phase, Session};
+use crate::cache::filemap::{Entry, Journal};
+use crate::cache::part::PartDir;
+use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
+use crate::comm::collective::{agree, all_reduce, Op};
+use crate::comm::Rank;
+use crate::descriptor::RedundancyDescriptor;
+use crate::fs::{Durability, Kind};
+use crate::prefix::DatasetDescriptor;
+use crate::redundancy::protect::Protecting;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// An output phase under way.
+pub(crate) struct Output {
+    pub(super) record: RankRecord,
+    part: PartDir,
+    journal: Journal,
+    flags: OutputFlags,
+    /// Place of the store in the context.
+    store: usize,
+    started: Duration,
+    /// When the application could begin to write.
+    ready: Duration,
+}
+
+/// What all ranks agree on before a dataset begins.
+struct Start {
+    /// Microseconds since the epoch.
+    created: u64,
+    crowded: bool,
+}
+
+impl Session {
+    /// Begins a dataset. Collective. See the guide's `SCR_Start_output`.
+    ///
+    /// # Errors
+    /// [`Error`]; no dataset is begun then, on any rank.
+    pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
+        let started = self.ctx.env.clock.elapsed();
+        self.expect_idle("SCR_Start_output")?;
+        let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
+        let start = self.agree_on_start(name, flags, crowded)?;
+        self.ctx.note_compute_end();
+        let checkpoint = flags.checkpoint.then(|| self.last_checkpoint + 1);
+        let descriptor = self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
+        let scheme = agree(&*self.ctx.comm, self.ctx.scheme_of(&descriptor)?)?;
+        let protection = scheme.doing(|| format!("loading the scheme {}", descriptor.scheme))?;
+        let record = self.new_record(start.created, name, flags, checkpoint, protection);
+        let label = label(&record);
+        if start.crowded {
+            self.make_room(&record.protection.store)?;
+        }
+        self.ctx.report.info(&format!("Starting {label}"));
+        let begun = agree(&*self.ctx.comm, self.begin(&record))?;
+        // An id is never used twice, not even where a start has failed halfway.
+        self.next_id += 1;
+        let (part, journal) = match begun {
+            Ok(begun) => begun,
+            Err(why) => {
+                self.drop_part(&record);
+                return Err(Error::Phase { doing: format!("starting {label}"), why });
+            }
+        };
+        if let Some(checkpoint) = checkpoint {
+            self.last_checkpoint = checkpoint;
+        }
+        let store = self.ctx.store_index(&record.protection.store);
+        let ready = self.ctx.env.clock.elapsed();
+        self.ctx.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
+        self.phase = Phase::Output(Box::new(Output { record, part, journal, flags, store, started, ready }));
+        Ok(())
+    }
+
+    /// Makes sure that all ranks begin the same dataset; learns when, and whether any store is too crowded for two.
+    fn agree_on_start(&self, name: Option<&[u8]>, flags: OutputFlags, crowded: bool) -> Result<Start, Error> {
+        let mut hasher = DefaultHasher::new();
+        (name, flags.checkpoint, flags.output).hash(&mut hasher);
+        let hash = hasher.finish();
+        let created = if self.ctx.rank() == Rank(0) { self.ctx.micros() } else { 0 };
+        let mut words = [hash, !hash, u64::from(crowded), created];
+        all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
+        let [most, least, crowded, created] = words;
+        if most != !least {
+            let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
+            return Err(Error::Argument { what: what.to_owned() });
+        }
+        Ok(Start { created, crowded: crowded > 0 })
+    }
+
+    fn new_record(
+        &self,
+        created: u64,
+        name: Option<&[u8]>,
+        flags: OutputFlags,
+        checkpoint: Option<u64>,
+        protection: Protection,
+    ) -> RankRecord {
+        let id = self.next_id;
+        let name = name.map_or_else(|| format!("scr.dataset.{id}").into_bytes(), <[u8]>::to_vec);
+        let ctx = &self.ctx;
+        let dataset = DatasetDescriptor {
+            id,
+            name,
+            checkpoint: flags.checkpoint,
+            output: flags.output,
+            created,
+            checkpoint_id: checkpoint,
+            ..ctx.descriptor_of_job()
+        };
+        RankRecord {
+            dataset,
+            prefix: ctx.prefix_bytes().to_vec(),
+            rank: ctx.rank(),
+            node: ctx.nodes.name(ctx.rank()).to_owned(),
+            ranks: ctx.comm.size(),
+            protection,
+            members: Vec::new(),
+            files: Vec::new(),
+            redundancy: None,
+        }
+    }
+
+    /// Makes the folders and begins the filemap.
+    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
+        let part = self.part_of(record);
+        part.make(self.ctx.files()).map_err(|error| crate::describe(&error))?;
+        let path = part.filemap();
+        let journal = Journal::begin(self.ctx.files(), &path, &Entry::Open(record));
+        Ok((part, journal.map_err(|error| format!("cannot create {}: {error}", path.display()))?))
+    }
+
+    /// Takes in a file of the dataset that is being written, and gives the path to write it at. Local.
+    pub(super) fn route_output(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let below = super::route::below_prefix(&self.ctx, name)?;
+        let Phase::Output(output) = &mut self.phase else { unreachable!("the caller has looked at the phase") };
+        let known = output.record.files.iter().any(|file| file.name == below);
+        let base = base_name(&below);
+        let bypass = output.record.protection.bypass;
+        let twin = output.record.files.iter().find(|file| file.base() == base && file.name != below);
+        if let Some(twin) = twin.filter(|_| !bypass) {
+            return Err(Error::Argument {
+                what: format!(
+                    "`{}' and `{}' have the same base name, and in cache only base names are kept; \
+                     give this rank's files different base names or set SCR_CACHE_BYPASS=1",
+                    String::from_utf8_lossy(&below),
+                    String::from_utf8_lossy(&twin.name)
+                ),
+            });
+        }
+        let file = FileRecord { name: below, bytes: 0, mode: 0, mtime: (0, 0), crc: None };
+        let path = if bypass { output.record.prefix_path(&file) } else { output.part.file(&file.name) };
+        let path_bytes = super::path_bytes(&path)?;
+        if !known {
+            if bypass {
+                let parent = path.parent().unwrap_or(&path);
+                self.ctx.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
+            }
+            let journal = output.part.filemap();
+            output.journal.append(&Entry::File(&file.name)).map_err(|error| Error::Argument {
+                what: format!("cannot record the file in {}: {error}", journal.display()),
+            })?;
+            output.record.files.push(file);
+        }
+        Ok(path_bytes)
+    }
+
+    /// Ends the dataset: it is valid and protected, or it is gone. Collective. See the guide's `SCR_Complete_output`.
+    ///
+    /// # Errors
+    /// [`Error`], the same on all ranks. Older datasets are kept then.
+    pub fn complete_output(&mut self, valid: bool) -> Result<(), Error> {
+        let mut output = match std::mem::take(&mut self.phase) {
+            Phase::Output(output) => output,
+            other => {
+                self.phase = other;
+                return Err(self.wrong_phase("SCR_Complete_output"));
+            }
+        };
+        let label = label(&output.record);
+        let completing = self.ctx.env.clock.elapsed();
+        let sized = self.measure(&mut output, valid);
+        let mut totals = [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
+        all_reduce(&*self.ctx.comm, &mut totals, Op::Sum)?;
+        let [failed, files, bytes] = totals;
+        if failed > 0 {
+            let sized = agree(&*self.ctx.comm, sized)?;
+            self.abandon(&output)?;
+            return sized.doing(|| format!("{label} is not valid: completing it"));
+        }
+        output.record.dataset.files = files;
+        output.record.dataset.size = bytes;
+        output.record.dataset.complete = true;
+        self.say_speed("app write stats", output.ready, completing, files, bytes);
+        let before = self.ctx.env.clock.elapsed();
+        let prepared = self.prepare(&mut output);
+        if let Err(why) = agree(&*self.ctx.comm, prepared)? {
+            self.abandon(&output)?;
+            return Err(Error::Phase { doing: format!("protecting {label}"), why });
+        }
+        if let Err(error) = output.journal.append(&Entry::Complete) {
+            // The other parts say so as well; and where no part does, that all are prepared is enough.
+            self.ctx.report.error_here(&format!("cannot note in {} that {label} is complete: {error}", output.part.filemap().display()));
+        }
+        let now = self.ctx.env.clock.elapsed();
+        self.say_speed("scr_reddesc_apply", before, now, files, bytes);
+        let Output { record, part, flags, store, started, .. } = *output;
+        self.add_complete(record, part, store)?;
+        self.after_complete(flags)?;
+        let now = self.ctx.env.clock.elapsed();
+        self.ctx.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
+        self.ctx.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
+        self.ctx.note_compute_start();
+        Ok(())
+    }
+
+    /// Takes the lengths and modes of the files that the application has written.
+    fn measure(&self, output: &mut Output, valid: bool) -> Result<(), String> {
+        if !valid {
+            return Err("the application said that its files are not valid".to_owned());
+        }
+        let bypass = output.record.protection.bypass;
+        for at in 0..output.record.files.len() {
+            let file = &output.record.files[at];
+            let path = if bypass { output.record.prefix_path(file) } else { output.part.file(&file.name) };
+            let status = self.ctx.files().status(&path).map_err(|error| {
+                format!("{} was routed, but it cannot be found: {error}", path.display())
+            })?;
+            if status.kind != Kind::File {
+                return Err(format!("{} was routed as a file and is something else", path.display()));
+            }
+            let file = &mut output.record.files[at];
+            (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
+        }
+        Ok(())
+    }
+
+    /// Protects this rank's part and records it as prepared.
+    fn prepare(&self, output: &mut Output) -> Result<(), String> {
+        let ctx = &self.ctx;
+        output.record.members = ctx.sets(&output.record.protection).of(ctx.rank()).members;
+        let scheme = ctx.loaded_scheme(&output.record.protection)?;
+        let protecting = Protecting {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            report: &ctx.report,
+            scheme: &*scheme,
+            always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
+        };
+        let kept = protecting.run(&output.part, &mut output.record, Ok(()))?;
+        output.journal.append(&Entry::Prepared(&output.record, &kept)).map_err(|error| {
+            format!("cannot write {}: {error}", output.part.filemap().display())
+        })
+    }
+
+    /// Gives up a dataset that has failed, and notes where it was for want of room.
+    fn abandon(&mut self, output: &Output) -> Result<(), Error> {
+        self.note_if_full(output.store, output.record.data_bytes())?;
+        if output.flags.checkpoint {
+            self.last_checkpoint -= 1;
+        }
+        self.drop_part(&output.record);
+        Ok(())
+    }
+
+    /// The descriptor's store for a dataset with these flags, unless it bypasses cache.
+    fn store_of(&self, flags: OutputFlags) -> Option<usize> {
+        let checkpoint = if flags.checkpoint { self.last_checkpoint + 1 } else { 0 };
+        let descriptor: &RedundancyDescriptor =
+            self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
+        (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
+    }
+
+    fn say_speed(&self, what: &str, from: Duration, to: Duration, files: u64, bytes: u64) {
+        let line = speed(what, to.saturating_sub(from), files, bytes, self.ctx.comm.size());
+        self.ctx.report.info(&line);
+    }
+}
+
+/// A dataset as messages name it.
+pub(super) fn label(record: &RankRecord) -> String {
+    format!("dataset {} `{}'", record.dataset.id, String::from_utf8_lossy(&record.dataset.name))
+}
+
+/// Time and bandwidth in the words that users' scripts look for.
+pub(crate) fn speed(what: &str, took: Duration, files: u64, bytes: u64, ranks: u32) -> String {
+    let secs = took.as_secs_f64();
+    let rate = if secs > 0.0 { bytes as f64 / (1024.0 * 1024.0) / secs } else { 0.0 };
+    format!(
+        "{what}: {secs:.6} secs, {files} files, {} bytes, {rate:.6} MB/s, {:.6} MB/s per proc",
+        scientific(bytes),
+        rate / f64::from(ranks)
+    )
+}
+
+/// As C's `%e` has it: 4.194338e+06.
+fn scientific(value: u64) -> String {
+    let text = format!("{:.6e}", value as f64);
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_keep_the_words_and_figures_that_scripts_look_for() {
+        let line = speed("app write stats", Duration::from_millis(500), 4, 4 << 20, 4);
+        assert_eq!(
+            line,
+            "app write stats: 0.500000 secs, 4 files, 4.194304e+06 bytes, 8.000000 MB/s, 2.000000 MB/s per proc"
+        );
+    }
+}

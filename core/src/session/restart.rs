@@ -1,0 +1,105 @@
+//! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
+//!
+//! The newest checkpoint comes first, from cache where it is there; where the application cannot use it, the next older one is
+//! taken, from cache or from the prefix directory, until none is left.
+
+use super::{Error, Phase, Session};
+use crate::cache::filemap::{Entry, Journal};
+use crate::comm::collective::agree;
+
+/// The checkpoint that the application can restart from.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub(super) id: u64,
+    pub(super) name: Vec<u8>,
+}
+
+impl Session {
+    /// The name of the checkpoint to restart from, where there is one; the same on all ranks.
+    ///
+    /// # Errors
+    /// [`Error::State`] within a phase.
+    pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        self.expect_idle("SCR_Have_restart")?;
+        Ok(self.loaded.as_ref().map(|loaded| loaded.name.clone()))
+    }
+
+    /// Begins to read the checkpoint that [`have_restart`](Self::have_restart) names. Collective.
+    ///
+    /// # Errors
+    /// [`Error`] within a phase, and where there is no checkpoint.
+    pub fn start_restart(&mut self) -> Result<Vec<u8>, Error> {
+        self.expect_idle("SCR_Start_restart")?;
+        let loaded = self.loaded.as_ref().ok_or(Error::State {
+            call: "SCR_Start_restart",
+            now: "without a checkpoint to restart from",
+            hint: "ask SCR_Have_restart first",
+        })?;
+        let name = loaded.name.clone();
+        self.phase = Phase::Restart;
+        Ok(name)
+    }
+
+    /// Gives the path of a file of the loaded checkpoint. Local.
+    pub(super) fn route_restart(&self, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let cached = self.loaded.as_ref().and_then(|loaded| self.position(loaded.id)).map(|at| &self.cached[at]);
+        let cached = cached.expect("a restart phase begins with a checkpoint in the list, and none leaves it meanwhile");
+        let record = &cached.record;
+        let given = String::from_utf8_lossy(name);
+        let below = super::route::below_prefix(&self.ctx, name);
+        let exact = below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
+        // Deprecated, and still used: a bare name stands for the file of that name, wherever it lies.
+        let bare = || record.files.iter().find(|file| !name.contains(&b'/') && file.base() == name);
+        if let Some(file) = exact.or_else(bare) {
+            let path = if record.protection.bypass { record.prefix_path(file) } else { cached.part.file(&file.name) };
+            self.ctx.files().open(&path, crate::fs::How::Read).map_err(|error| Error::Argument {
+                what: format!("{} cannot be read: {error}", path.display()),
+            })?;
+            return super::path_bytes(&path);
+        }
+        if record.protection.bypass {
+            // Where all ranks share the files of a dataset, a rank may read what another one has routed.
+            let below = below?;
+            let path = self.ctx.prefix.dir().join(std::ffi::OsStr::new(&*String::from_utf8_lossy(&below)));
+            if self.ctx.files().status(&path).is_ok() {
+                return super::path_bytes(&path);
+            }
+        }
+        Err(Error::Argument {
+            what: format!("`{given}' is not a file that rank {} wrote in {}", self.ctx.rank(), super::output::label(record)),
+        })
+    }
+
+    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. Collective.
+    ///
+    /// # Errors
+    /// [`Error`], the same on all ranks, where any rank has failed to restart.
+    pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
+        if !matches!(self.phase, Phase::Restart) {
+            return Err(self.wrong_phase("SCR_Complete_restart"));
+        }
+        self.phase = Phase::Idle;
+        let own = if valid { Ok(()) } else { Err("the application could not read its files") };
+        let Err(why) = agree(&*self.ctx.comm, own)? else { return Ok(()) };
+        let loaded = self.loaded.take().expect("a restart phase begins with a checkpoint");
+        let name = String::from_utf8_lossy(&loaded.name).into_owned();
+        self.refuse(&loaded);
+        self.load_next(Some(loaded.id))?;
+        let next = self.loaded.as_ref().map_or("there is no older one".to_owned(), |next| {
+            format!("the next older one is `{}'", String::from_utf8_lossy(&next.name))
+        });
+        Err(Error::Refused(format!("restarting from `{name}' failed: {why}; {next}")))
+    }
+
+    /// Remembers that the application could not restart from a checkpoint, in cache and in the index.
+    fn refuse(&mut self, loaded: &Loaded) {
+        self.mark_failed(loaded);
+        let Some(at) = self.position(loaded.id) else { return };
+        self.cached[at].refused = true;
+        let path = self.cached[at].part.filemap();
+        let noted = Journal::reopen(self.ctx.files(), &path).and_then(|journal| journal.append(&Entry::Refused));
+        if let Err(error) = noted {
+            self.ctx.report.error_here(&format!("cannot write {}: {error}", path.display()));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Names of files: from what the application says to the name below the prefix directory.
+//!
+//! See the guide's `SCR_Route_file`: a relative name starts at the current folder, and the path must resolve to a place
+//! under the prefix directory.
+
+use super::Error;
+use crate::context::Context;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// The name below the prefix directory of a file that the application calls `name`.
+pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error> {
+    let given = String::from_utf8_lossy(name);
+    if name.is_empty() || name.ends_with(b"/") {
+        return Err(Error::Argument { what: format!("`{given}' names no file") });
+    }
+    let path = lexical(&ctx.env.current_dir.join(OsStr::from_bytes(name)));
+    let prefix = ctx.prefix.dir();
+    let below = strip(&path, prefix).or_else(|| strip(&real(ctx, &path), &real(ctx, prefix)));
+    below.filter(|below| !below.is_empty()).ok_or_else(|| Error::Argument {
+        what: format!(
+            "{} lies outside the prefix directory {}; \
+             give a path under it, or set SCR_PREFIX to a folder that holds all files",
+            path.display(),
+            prefix.display()
+        ),
+    })
+}
+
+fn strip(path: &Path, prefix: &Path) -> Option<Vec<u8>> {
+    Some(path.strip_prefix(prefix).ok()?.as_os_str().as_bytes().to_vec())
+}
+
+/// Takes `.` and `..` out of an absolute path.
+fn lexical(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut done, part| {
+        match part {
+            Component::ParentDir => _ = done.pop(),
+            Component::CurDir => (),
+            other => done.push(other),
+        }
+        done
+    })
+}
+
+/// The path with the links in its existing part followed: the file itself need not be there yet.
+fn real(ctx: &Context, path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, ctx.files().real_path(above).ok()?)));
+    let Some((above, real)) = found else { return path.to_owned() };
+    path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
+}
