@@ -19,6 +19,7 @@ mod real;
 mod trees;
 mod whole;
 
+pub(crate) use error::At;
 pub use error::FsError;
 pub use real::RealFiles;
 pub use trees::{Updated, MAX_TREE_BYTES};
