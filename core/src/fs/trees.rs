@@ -51,7 +51,12 @@ impl dyn Files + '_ {
     /// # Errors
     /// As for [`read_tree`](Self::read_tree).
     pub fn read_locked(&self, path: &Path) -> Result<Option<KvTree>, FsError> {
-        match self.open_locked(path, How::Read) {
+        // NFS gives an exclusive lock only to who may write. Who may not reads without.
+        let opened = match self.open_locked(path, How::Update) {
+            Err(error) if may_not_write(&error) => self.open_locked(path, How::Read),
+            other => other,
+        };
+        match opened {
             Ok((file, _)) => read_in_place(&*file, path).map(Some),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -59,7 +64,8 @@ impl dyn Files + '_ {
     }
 
     /// Changes the tree in a file in place: waits for its lock, reads, changes, writes and syncs. A file that is
-    /// not there is made with `mode` less the umask. A file whose tree is not changed is not written.
+    /// not there is made with `mode` less the umask. A tree that is not changed is not written, unless the file is
+    /// empty.
     ///
     /// # Errors
     /// As for [`read_tree`](Self::read_tree); a damaged file is left as it is.
@@ -71,7 +77,8 @@ impl dyn Files + '_ {
     ) -> Result<Updated<R>, FsError> {
         let (file, locked) = self.open_locked(path, How::Ensure(mode))?;
         let mut tree = read_in_place(&*file, path)?;
-        let before = tree.to_file_bytes();
+        let before =
+            if file.status().at("look at", path)?.len == 0 { Vec::new() } else { tree.to_file_bytes() };
         let value = change(&mut tree);
         let after = tree.to_file_bytes();
         if after != before {
@@ -103,13 +110,17 @@ impl dyn Files + '_ {
     }
 }
 
-/// Whether the lock was had; a file system that has no locks is no error.
+fn may_not_write(error: &FsError) -> bool {
+    matches!(error.kind(), Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
+}
+
+/// Whether the lock was had; a file system that has no locks is no error, nor one that has none for readers.
 fn locked(result: io::Result<()>) -> io::Result<bool> {
     use rustix::io::Errno;
     match result {
         Ok(()) => Ok(true),
         Err(error) => match Errno::from_io_error(&error) {
-            Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => Ok(false),
+            Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK | Errno::BADF) => Ok(false),
             _ => Err(error),
         },
     }

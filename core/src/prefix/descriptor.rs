@@ -1,0 +1,142 @@
+//! What a dataset is, as it stands in the index, in summaries, in the flush file and in cache.
+
+use super::fields::{flag, set_flag, set_or_remove, set_text};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+
+/// What a dataset is. Texts that are empty are not written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DatasetDescriptor {
+    /// Its number.
+    pub id: u64,
+    /// Its name, any bytes without NUL.
+    pub name: Vec<u8>,
+    /// Whether a job can restart from it.
+    pub checkpoint: bool,
+    /// Whether it is output that the user wants kept.
+    pub output: bool,
+    /// When it was started: microseconds since the epoch, 0 where it is not known.
+    pub created: u64,
+    /// Who ran the job.
+    pub user: String,
+    /// Name of the job.
+    pub job_name: String,
+    /// Id of the allocation.
+    pub job_id: String,
+    /// Where it ran.
+    pub cluster: String,
+    /// Its number among the checkpoints, where it is one.
+    pub checkpoint_id: Option<u64>,
+    /// Number of files of all ranks, once it is complete.
+    pub files: Option<u64>,
+    /// Bytes in all of them.
+    pub bytes: Option<u64>,
+    /// Whether every rank wrote its files well, once that is known.
+    pub complete: Option<bool>,
+}
+
+impl DatasetDescriptor {
+    /// As a tree, in C SCR's order.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        self.write_into(&mut tree);
+        tree
+    }
+
+    /// Sets every field in `tree`, and leaves alone what else is there.
+    pub fn write_into(&self, tree: &mut KvTree) {
+        tree.set("ID", self.id);
+        tree.set_bytes("NAME", &self.name);
+        set_flag(tree, "FLAG_CKPT", self.checkpoint);
+        set_flag(tree, "FLAG_OUTPUT", self.output);
+        tree.set("CREATED", self.created);
+        set_text(tree, "USER", &self.user);
+        set_text(tree, "JOBNAME", &self.job_name);
+        set_text(tree, "JOBID", &self.job_id);
+        set_text(tree, "CLUSTER", &self.cluster);
+        set_or_remove(tree, "CKPT", self.checkpoint_id);
+        set_or_remove(tree, "FILES", self.files);
+        set_or_remove(tree, "SIZE", self.bytes);
+        set_or_remove(tree, "COMPLETE", self.complete.map(u8::from));
+    }
+
+    /// From a tree; only the id and the name must be there.
+    ///
+    /// # Errors
+    /// Names the field that is missing or malformed.
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let text = |key| tree.parse::<String>(key).map(Option::unwrap_or_default);
+        let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() })?;
+        let checkpoint_id = tree.parse("CKPT")?;
+        Ok(Self {
+            id: tree.require("ID")?,
+            name: name.to_vec(),
+            checkpoint: flag(tree, "FLAG_CKPT")?.unwrap_or(checkpoint_id.is_some()),
+            output: flag(tree, "FLAG_OUTPUT")?.unwrap_or(false),
+            created: tree.parse("CREATED")?.unwrap_or(0),
+            user: text("USER")?,
+            job_name: text("JOBNAME")?,
+            job_id: text("JOBID")?,
+            cluster: text("CLUSTER")?,
+            checkpoint_id,
+            files: tree.parse("FILES")?,
+            bytes: tree.parse("SIZE")?,
+            complete: flag(tree, "COMPLETE")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prefix::fixtures::{scratch_copy, tree};
+
+    #[test]
+    fn a_descriptor_of_c_scr_comes_back_to_the_byte() {
+        let (_dir, prefix) = scratch_copy("xor-flush2");
+        let summary = tree(prefix.summary_file(4));
+        let theirs = summary.get("DSET").unwrap();
+        let ours = DatasetDescriptor::from_tree(theirs).unwrap();
+        assert_eq!((ours.id, ours.name.as_slice(), ours.checkpoint), (4, &b"ckpt.4"[..], true));
+        assert_eq!((ours.files, ours.bytes, ours.complete), (Some(4), Some(8226), Some(true)));
+        assert_eq!((ours.user.as_str(), ours.job_id.as_str()), ("user1", "5132"));
+        assert_eq!(ours.to_tree().pack(), theirs.pack());
+    }
+
+    #[test]
+    fn any_descriptor_comes_back_and_keys_of_others_stay() {
+        let descriptor = DatasetDescriptor {
+            id: u64::MAX,
+            name: b"a b\xff/c".to_vec(),
+            output: true,
+            job_name: "run".to_owned(),
+            cluster: "hype".to_owned(),
+            complete: Some(false),
+            ..DatasetDescriptor::default()
+        };
+        assert_eq!(DatasetDescriptor::from_tree(&descriptor.to_tree()), Ok(descriptor.clone()));
+        let mut tree = KvTree::new();
+        tree.set("CKPT", 5);
+        tree.set("NEW", "kept");
+        descriptor.write_into(&mut tree);
+        assert_eq!((tree.text("NEW"), tree.has("CKPT")), (Some("kept"), false));
+    }
+
+    #[test]
+    fn a_field_that_is_wrong_is_named() {
+        let good = DatasetDescriptor { name: b"a".to_vec(), ..DatasetDescriptor::default() }.to_tree();
+        for key in ["ID", "CREATED", "CKPT", "FILES", "SIZE", "COMPLETE", "FLAG_CKPT", "FLAG_OUTPUT"] {
+            for value in ["", "x", "1.5", "99999999999999999999"] {
+                let mut tree = good.clone();
+                tree.set(key, value);
+                let error = DatasetDescriptor::from_tree(&tree).unwrap_err().to_string();
+                assert!(error.contains(key), "{error}");
+            }
+        }
+        for key in ["ID", "NAME"] {
+            let mut tree = good.clone();
+            tree.remove(key);
+            assert!(DatasetDescriptor::from_tree(&tree).is_err(), "{key}");
+        }
+    }
+}

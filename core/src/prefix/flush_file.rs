@@ -1,0 +1,258 @@
+//! `flush.scr`: where the datasets of this allocation are, so that the commands know what is left to copy.
+//!
+//! ```text
+//! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>}
+//! ```
+
+use super::fields::{flag, ids, set_or_remove};
+use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use crate::fs::{Durability, Files};
+use scr_plugin_api::KvTree;
+
+/// The file, as it is in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FlushFile {
+    tree: KvTree,
+}
+
+/// Where a dataset is, or on its way to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Location {
+    /// In cache.
+    Cache,
+    /// On the parallel file system, complete.
+    Prefix,
+    /// Being copied while the application goes on.
+    Flushing,
+    /// Being copied while the application waits.
+    SyncFlushing,
+}
+
+/// What the file says of one dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlushEntry {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Whether a job can restart from it.
+    pub checkpoint: bool,
+    /// Whether it is output that the user wants kept.
+    pub output: bool,
+    /// Where it is.
+    pub locations: Vec<Location>,
+    /// What else is known, where it could be read.
+    pub dataset: Option<DatasetDescriptor>,
+}
+
+impl FlushEntry {
+    /// Whether it is there.
+    pub fn is_at(&self, location: Location) -> bool {
+        self.locations.contains(&location)
+    }
+}
+
+impl Location {
+    const ALL: [Location; 4] =
+        [Location::Cache, Location::Prefix, Location::Flushing, Location::SyncFlushing];
+
+    fn key(self) -> &'static str {
+        match self {
+            Location::Cache => "CACHE",
+            Location::Prefix => "PFS",
+            Location::Flushing => "FLUSHING",
+            Location::SyncFlushing => "SYNC_FLUSHING",
+        }
+    }
+}
+
+impl FlushFile {
+    /// Reads the file; where there is none yet, it is empty.
+    ///
+    /// # Errors
+    /// Where it is damaged or cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        let tree = files.read_tree(&prefix.flush_file())?;
+        Ok(Self { tree: tree.unwrap_or_default() })
+    }
+
+    /// Replaces the file in one step, and syncs it.
+    ///
+    /// # Errors
+    /// Where it cannot be written; the old one is then still there.
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        Ok(files.write_tree(&prefix.flush_file(), &self.tree, FILE_MODE, Durability::Synced)?)
+    }
+
+    /// Reads, changes and writes, where there is a change. There is no lock: one process at a time changes it.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read) and [`write`](Self::write).
+    pub fn update<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut FlushFile) -> R,
+    ) -> Result<R, PrefixError> {
+        let mut file = Self::read(files, prefix)?;
+        let before = file.clone();
+        let value = change(&mut file);
+        if file != before {
+            file.write(files, prefix)?;
+        }
+        Ok(value)
+    }
+
+    /// The tree as it is written.
+    pub fn tree(&self) -> &KvTree {
+        &self.tree
+    }
+
+    /// All datasets, the newest first.
+    pub fn entries(&self) -> Vec<FlushEntry> {
+        ids(self.tree.get("DATASET")).into_iter().rev().filter_map(|id| self.entry(id)).collect()
+    }
+
+    /// One dataset.
+    pub fn entry(&self, id: u64) -> Option<FlushEntry> {
+        let tree = self.tree.find("DATASET", id)?;
+        let locations = tree.get("LOCATION");
+        let is_at = |location: &Location| locations.is_some_and(|locations| locations.has(location.key()));
+        let is_set = |key| flag(tree, key).ok().flatten().unwrap_or(false);
+        Some(FlushEntry {
+            id,
+            name: tree.value("NAME").unwrap_or_default().to_vec(),
+            checkpoint: is_set("CKPT"),
+            output: is_set("OUTPUT"),
+            locations: Location::ALL.into_iter().filter(is_at).collect(),
+            dataset: tree.get("DSETDESC").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok()),
+        })
+    }
+
+    /// Records a dataset and one place where it is, besides those it was at.
+    pub fn record(&mut self, dataset: &DatasetDescriptor, location: Location) {
+        let entry = self.tree.entry("DATASET", dataset.id);
+        dataset.write_into(entry.child("DSETDESC"));
+        for (key, is_set) in [("CKPT", dataset.checkpoint), ("OUTPUT", dataset.output)] {
+            set_or_remove(entry, key, is_set.then_some(1));
+        }
+        entry.child("LOCATION").child(location.key());
+        entry.set_bytes("NAME", &dataset.name);
+    }
+
+    /// Records one more place where a dataset is; false where the file does not have it.
+    pub fn add_location(&mut self, id: u64, location: Location) -> bool {
+        let known = self.tree.find("DATASET", id).is_some();
+        if known {
+            self.tree.entry("DATASET", id).child("LOCATION").child(location.key());
+        }
+        known
+    }
+
+    /// Records that a dataset is not there; one that is nowhere is taken out.
+    pub fn remove_location(&mut self, id: u64, location: Location) {
+        if self.tree.find("DATASET", id).is_none() {
+            return;
+        }
+        let locations = self.tree.entry("DATASET", id).child("LOCATION");
+        locations.remove(location.key());
+        if locations.is_empty() {
+            self.remove(id);
+        }
+    }
+
+    /// Takes a dataset out.
+    pub fn remove(&mut self, id: u64) -> bool {
+        self.tree.child("DATASET").remove(id.to_string()).is_some()
+    }
+
+    /// Whether a dataset is known, and not on the parallel file system yet.
+    pub fn needs_flush(&self, id: u64) -> bool {
+        self.entry(id).is_some_and(|entry| !entry.is_at(Location::Prefix))
+    }
+
+    /// The highest id of any dataset.
+    pub fn highest_id(&self) -> Option<u64> {
+        ids(self.tree.get("DATASET")).last().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{damage, scratch, scratch_copy, JOBS};
+    use std::fs;
+
+    #[test]
+    fn the_file_of_c_scr_tells_where_each_dataset_is() {
+        let (_dir, prefix) = scratch_copy("xor-flush2");
+        let file = FlushFile::read(&RealFiles, &prefix).unwrap();
+        let entries = file.entries();
+        assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [4, 3]);
+        assert_eq!(entries[0].locations, [Location::Cache, Location::Prefix]);
+        assert_eq!(entries[1].locations, [Location::Cache]);
+        assert_eq!((file.needs_flush(4), file.needs_flush(3), file.needs_flush(2)), (false, true, false));
+        assert_eq!((entries[1].name.as_slice(), entries[1].checkpoint), (&b"ckpt.3"[..], true));
+        assert_eq!(file.highest_id(), Some(4));
+    }
+
+    #[test]
+    fn recording_what_c_scr_recorded_gives_the_same_tree() {
+        for (job, _) in JOBS {
+            let (_dir, prefix) = scratch_copy(job);
+            let theirs = FlushFile::read(&RealFiles, &prefix).unwrap();
+            let mut ours = FlushFile::default();
+            for entry in theirs.entries() {
+                for location in &entry.locations {
+                    ours.record(entry.dataset.as_ref().unwrap(), *location);
+                }
+            }
+            assert_eq!(ours, theirs);
+            let before = fs::read(prefix.flush_file()).unwrap();
+            theirs.write(&RealFiles, &prefix).unwrap();
+            assert_eq!(fs::read(prefix.flush_file()).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_survives_and_a_dataset_that_is_nowhere_goes() {
+        let (_dir, prefix) = scratch_copy("xor-flush2");
+        damage(prefix.flush_file(), |tree| tree.entry("DATASET", 4).set("LATER", "kept"));
+        FlushFile::update(&RealFiles, &prefix, |file| {
+            file.remove_location(3, Location::Cache);
+            file.remove_location(4, Location::Cache);
+            file.remove_location(99, Location::Cache);
+            assert!(file.add_location(4, Location::Flushing));
+            assert!(!file.add_location(99, Location::Flushing));
+        })
+        .unwrap();
+        let file = FlushFile::read(&RealFiles, &prefix).unwrap();
+        assert_eq!(file.entry(3), None);
+        assert_eq!(file.entry(4).unwrap().locations, [Location::Prefix, Location::Flushing]);
+        assert_eq!(file.tree().find("DATASET", 4).unwrap().text("LATER"), Some("kept"));
+    }
+
+    #[test]
+    fn plain_output_has_no_mark_of_a_checkpoint() {
+        let mut file = FlushFile::default();
+        let output = DatasetDescriptor { id: 1, name: b"out".to_vec(), output: true, ..Default::default() };
+        file.record(&output, Location::Cache);
+        let entry = file.entry(1).unwrap();
+        assert_eq!((entry.checkpoint, entry.output), (false, true));
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_and_odd_entries_are_passed_over() {
+        let (_dir, prefix) = scratch();
+        assert_eq!(FlushFile::read(&RealFiles, &prefix).unwrap(), FlushFile::default());
+        fs::write(prefix.flush_file(), "x").unwrap();
+        assert!(FlushFile::read(&RealFiles, &prefix).unwrap_err().is_damage());
+        let mut tree = KvTree::new();
+        tree.entry("DATASET", "x");
+        tree.entry("DATASET", 5).set("CKPT", "perhaps");
+        fs::write(prefix.flush_file(), tree.to_file_bytes()).unwrap();
+        let entries = FlushFile::read(&RealFiles, &prefix).unwrap().entries();
+        assert_eq!(entries.len(), 1);
+        assert_eq!((entries[0].id, entries[0].checkpoint, entries[0].dataset.is_none()), (5, false, true));
+    }
+}

@@ -1,0 +1,282 @@
+//! `halt.scr`: when the job should stop. Read and changed by the library and by commands at the same time, so it
+//! is changed in place under a lock, never replaced.
+//!
+//! The rules are those of the user guide's section "Halt a job". Times are seconds since the epoch.
+
+use super::error::InFile;
+use super::fields::set_or_remove;
+use super::{Prefix, PrefixError, FILE_MODE};
+use crate::fs::{At, Files, Updated};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+
+/// The conditions on which the job should stop.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Halt {
+    /// So many checkpoints are still to be completed.
+    pub checkpoints_left: Option<i64>,
+    /// Stop once this time has come.
+    pub exit_after: Option<i64>,
+    /// Stop before this time, by as much as `halt_seconds` says.
+    pub exit_before: Option<i64>,
+    /// Stop when so many seconds or fewer are left, before `exit_before` or the end of the allocation.
+    pub halt_seconds: Option<i64>,
+    /// Stop now, for this reason.
+    pub exit_reason: Option<String>,
+}
+
+/// A condition that is met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HaltReason {
+    /// A reason is written in the file.
+    ExitReason(String),
+    /// The last of the wanted checkpoints is complete.
+    NoCheckpointsLeft,
+    /// The time after which to stop has come.
+    ExitAfter {
+        /// That time.
+        time: i64,
+    },
+    /// Too little time is left before the time before which to stop.
+    ExitBefore {
+        /// That time.
+        time: i64,
+        /// How many seconds before it.
+        halt_seconds: i64,
+    },
+    /// Too little time is left in the allocation.
+    AllocationEnds {
+        /// Seconds left.
+        left: i64,
+        /// How many there must be.
+        halt_seconds: i64,
+    },
+}
+
+impl std::fmt::Display for HaltReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HaltReason::ExitReason(reason) => write!(f, "the halt file gives the reason {reason}"),
+            HaltReason::NoCheckpointsLeft => write!(f, "no checkpoints are left to be taken"),
+            HaltReason::ExitAfter { time } => write!(f, "the time to halt after has come: {time}"),
+            HaltReason::ExitBefore { time, halt_seconds } => {
+                write!(f, "{halt_seconds} seconds or less are left before the time to halt before: {time}")
+            }
+            HaltReason::AllocationEnds { left, halt_seconds } => {
+                write!(f, "{left} seconds are left in the allocation, and at {halt_seconds} the job halts")
+            }
+        }
+    }
+}
+
+impl Halt {
+    /// Reads the conditions, waiting for the lock; `None` where there is no file.
+    ///
+    /// # Errors
+    /// Where the file is damaged or cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        let path = prefix.halt_file();
+        let Some(tree) = files.read_locked(&path)? else { return Ok(None) };
+        Self::from_tree(&tree).in_file(&path).map(Some)
+    }
+
+    /// Reads, changes and writes the conditions in place under the lock, keeping what else is in the file. Makes
+    /// the file where there is none.
+    ///
+    /// # Errors
+    /// Where the file is damaged, then it is left as it is, or cannot be read or written.
+    pub fn update<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut Halt) -> R,
+    ) -> Result<Updated<R>, PrefixError> {
+        let path = prefix.halt_file();
+        let updated = files.update_locked(&path, FILE_MODE, |tree| {
+            let mut halt = Self::from_tree(tree)?;
+            let value = change(&mut halt);
+            halt.write_into(tree);
+            Ok(value)
+        })?;
+        Ok(Updated { value: updated.value.in_file(&path)?, locked: updated.locked })
+    }
+
+    /// Removes the file, and with it every condition, also where it is damaged.
+    ///
+    /// # Errors
+    /// Where it is there and cannot be removed.
+    pub fn remove(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        let path = prefix.halt_file();
+        match files.remove_file(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => Ok(other.at("remove", &path)?),
+        }
+    }
+
+    /// Counts one more successful checkpoint.
+    pub fn checkpoint_completed(&mut self) {
+        self.checkpoints_left = self.checkpoints_left.map(|left| left.saturating_sub(1).max(0));
+    }
+
+    /// Why the job should stop at the time `now`, if it should. `allocation_end` is when the allocation ends, where
+    /// that is known.
+    pub fn reason(&self, now: i64, allocation_end: Option<i64>) -> Option<HaltReason> {
+        if let Some(reason) = &self.exit_reason {
+            return Some(HaltReason::ExitReason(reason.clone()));
+        }
+        if self.checkpoints_left.is_some_and(|left| left <= 0) {
+            return Some(HaltReason::NoCheckpointsLeft);
+        }
+        if let Some(time) = self.exit_after.filter(|&time| now >= time) {
+            return Some(HaltReason::ExitAfter { time });
+        }
+        let halt_seconds = self.halt_seconds.filter(|&seconds| seconds > 0)?;
+        let left = |time: i64| time.saturating_sub(now);
+        if let Some(time) = self.exit_before.filter(|&time| left(time) <= halt_seconds) {
+            return Some(HaltReason::ExitBefore { time, halt_seconds });
+        }
+        let left = allocation_end.map(left).filter(|&left| left <= halt_seconds)?;
+        Some(HaltReason::AllocationEnds { left, halt_seconds })
+    }
+
+    /// From a tree.
+    ///
+    /// # Errors
+    /// Names the field that is malformed.
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        Ok(Self {
+            checkpoints_left: tree.parse("CheckpointsLeft")?,
+            exit_after: tree.parse("ExitAfter")?,
+            exit_before: tree.parse("ExitBefore")?,
+            halt_seconds: tree.parse("HaltSeconds")?,
+            exit_reason: tree.parse("ExitReason")?,
+        })
+    }
+
+    /// Sets or takes away every condition in `tree`, and leaves alone what else is there.
+    pub fn write_into(&self, tree: &mut KvTree) {
+        set_or_remove(tree, "CheckpointsLeft", self.checkpoints_left);
+        set_or_remove(tree, "ExitAfter", self.exit_after);
+        set_or_remove(tree, "ExitBefore", self.exit_before);
+        set_or_remove(tree, "HaltSeconds", self.halt_seconds);
+        set_or_remove(tree, "ExitReason", self.exit_reason.as_ref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{damage, scratch, scratch_copy, tree};
+    use std::fs;
+
+    #[test]
+    fn the_file_of_c_scr_is_read_and_written_back_to_the_byte() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        let before = fs::read(prefix.halt_file()).unwrap();
+        let halt = Halt::read(&RealFiles, &prefix).unwrap().unwrap();
+        assert_eq!(halt.exit_reason.as_deref(), Some("SCR_FINALIZE_CALLED"));
+        Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = None).unwrap();
+        Halt::update(&RealFiles, &prefix, |new| *new = halt).unwrap();
+        assert_eq!(fs::read(prefix.halt_file()).unwrap(), before);
+    }
+
+    #[test]
+    fn conditions_have_the_keys_of_the_manual() {
+        let (_dir, prefix) = scratch();
+        assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), None);
+        let all = Halt {
+            checkpoints_left: Some(7),
+            exit_after: Some(1_298_937_600),
+            exit_before: Some(1_298_944_800),
+            halt_seconds: Some(1200),
+            exit_reason: Some("SCR_FINALIZE_CALLED".to_owned()),
+        };
+        Halt::update(&RealFiles, &prefix, |halt| *halt = all.clone()).unwrap();
+        assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), Some(all));
+        let expected =
+            "  CheckpointsLeft\n    7\n  ExitAfter\n    1298937600\n  ExitBefore\n    1298944800\n  \
+                        HaltSeconds\n    1200\n  ExitReason\n    SCR_FINALIZE_CALLED\n";
+        assert_eq!(tree(prefix.halt_file()).to_string(), expected);
+    }
+
+    #[test]
+    fn what_others_wrote_survives_a_change() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        damage(prefix.halt_file(), |tree| tree.set("Later", "kept"));
+        Halt::update(&RealFiles, &prefix, |halt| *halt = Halt::default()).unwrap();
+        assert_eq!(tree(prefix.halt_file()).to_string(), "  Later\n    kept\n");
+    }
+
+    #[test]
+    fn each_condition_stops_the_job_when_it_is_met_and_not_before() {
+        let reason = |halt: &Halt, now| halt.reason(now, Some(10_000));
+        let none = Halt::default();
+        assert_eq!(reason(&none, 20_000), None, "the end of the allocation alone is no condition");
+        let mut counted = Halt { checkpoints_left: Some(2), ..none.clone() };
+        counted.checkpoint_completed();
+        assert_eq!(reason(&counted, 0), None);
+        counted.checkpoint_completed();
+        assert_eq!(reason(&counted, 0), Some(HaltReason::NoCheckpointsLeft));
+        counted.checkpoint_completed();
+        assert_eq!(counted.checkpoints_left, Some(0));
+
+        let after = Halt { exit_after: Some(500), ..none.clone() };
+        assert_eq!((reason(&after, 499), reason(&after, 500).is_some()), (None, true));
+
+        let before = Halt { exit_before: Some(500), ..none.clone() };
+        assert_eq!(reason(&before, 600), None, "it takes halt seconds to be effective");
+        let before = Halt { halt_seconds: Some(100), ..before };
+        assert_eq!(reason(&before, 399), None);
+        assert_eq!(reason(&before, 400), Some(HaltReason::ExitBefore { time: 500, halt_seconds: 100 }));
+
+        let end = Halt { halt_seconds: Some(100), ..none.clone() };
+        assert_eq!((reason(&end, 9_899), end.reason(20_000, None)), (None, None));
+        let met = reason(&end, 9_900).unwrap();
+        assert_eq!(met, HaltReason::AllocationEnds { left: 100, halt_seconds: 100 });
+        assert_eq!(met.to_string(), "100 seconds are left in the allocation, and at 100 the job halts");
+
+        let told = Halt { exit_reason: Some("JOB_KILLED".to_owned()), ..none };
+        assert_eq!(reason(&told, 0).unwrap().to_string(), "the halt file gives the reason JOB_KILLED");
+    }
+
+    #[test]
+    fn times_beyond_all_bounds_do_no_harm() {
+        let far = Halt {
+            exit_after: Some(i64::MAX),
+            exit_before: Some(i64::MIN),
+            halt_seconds: Some(i64::MAX),
+            ..Halt::default()
+        };
+        assert!(far.reason(i64::MAX - 1, Some(i64::MIN)).is_some());
+        assert!(far.reason(i64::MIN, Some(i64::MAX)).is_some());
+    }
+
+    #[test]
+    fn a_malformed_condition_is_named_and_left_as_it_is_until_the_file_is_removed() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        damage(prefix.halt_file(), |tree| tree.set("ExitAfter", "noon"));
+        let before = fs::read(prefix.halt_file()).unwrap();
+        assert!(matches!(Halt::read(&RealFiles, &prefix), Err(PrefixError::Field { .. })));
+        assert!(Halt::update(&RealFiles, &prefix, |halt| *halt = Halt::default()).is_err());
+        assert_eq!(fs::read(prefix.halt_file()).unwrap(), before);
+        Halt::remove(&RealFiles, &prefix).unwrap();
+        Halt::remove(&RealFiles, &prefix).unwrap();
+        assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), None);
+    }
+
+    #[test]
+    fn no_count_is_lost_when_library_and_commands_write_at_once() {
+        let (_dir, prefix) = scratch();
+        Halt::update(&RealFiles, &prefix, |halt| halt.checkpoints_left = Some(1000)).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..25 {
+                        Halt::update(&RealFiles, &prefix, Halt::checkpoint_completed).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(Halt::read(&RealFiles, &prefix).unwrap().unwrap().checkpoints_left, Some(900));
+    }
+}

@@ -1,0 +1,548 @@
+//! `index.scr`: the datasets on the parallel file system.
+//!
+//! ```text
+//! VERSION/2
+//! CURRENT/<name>
+//! NAME/<name>/DSET/<id>
+//! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, DSET/<descriptor>}
+//! ```
+//!
+//! A job restarts from a dataset that is complete, has not failed, and still has its name: one name stands for one
+//! dataset, the one that used it last. Times are local, as `2026-11-21T03:28:25`.
+
+use super::error::InFile;
+use super::fields::{flag, ids, set_flag};
+use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use crate::fs::{Durability, Files};
+use scr_plugin_api::KvTree;
+use std::path::Path;
+
+/// The only version that is read and written.
+const VERSION: u64 = 2;
+
+/// The list of datasets, as it is in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Index {
+    tree: KvTree,
+}
+
+/// What the list says of one dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexEntry {
+    /// Its number.
+    pub id: u64,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Whether all its files are there.
+    pub complete: bool,
+    /// When fetching it failed for its own fault, if ever.
+    pub failed: Option<String>,
+    /// When it was flushed.
+    pub flushed: Option<String>,
+    /// When it was fetched, every time.
+    pub fetched: Vec<String>,
+    /// Whether it is the one to restart from first.
+    pub current: bool,
+    /// Whether its name belongs to another dataset by now, which has overwritten its files.
+    pub superseded: bool,
+    /// What else is known, where it could be read.
+    pub dataset: Option<DatasetDescriptor>,
+}
+
+impl IndexEntry {
+    /// Whether its files are all there and never failed to be read.
+    pub fn is_valid(&self) -> bool {
+        self.complete && self.failed.is_none() && !self.superseded
+    }
+
+    /// Whether a job may restart from it.
+    pub fn is_candidate(&self) -> bool {
+        self.is_valid() && self.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint)
+    }
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Index {
+    /// An index without datasets.
+    pub fn new() -> Self {
+        let mut tree = KvTree::new();
+        tree.set("VERSION", VERSION);
+        Self { tree }
+    }
+
+    /// Reads the index of a prefix directory; where there is none yet, it is empty.
+    ///
+    /// # Errors
+    /// Where the file is damaged, of another version, or cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        let path = prefix.index_file();
+        match files.read_tree(&path)? {
+            Some(tree) => Self::from_tree(tree, &path),
+            None => Ok(Self::new()),
+        }
+    }
+
+    /// Replaces the index of a prefix directory in one step, and syncs it.
+    ///
+    /// # Errors
+    /// Where it cannot be written; the old one is then still there.
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        Ok(files.write_tree(&prefix.index_file(), &self.tree, FILE_MODE, Durability::Synced)?)
+    }
+
+    /// Reads, changes and writes. There is no lock: one process at a time changes an index.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read) and [`write`](Self::write).
+    pub fn update<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut Index) -> R,
+    ) -> Result<R, PrefixError> {
+        let mut index = Self::read(files, prefix)?;
+        let before = index.clone();
+        let value = change(&mut index);
+        if index != before {
+            index.write(files, prefix)?;
+        }
+        Ok(value)
+    }
+
+    /// From a tree; `path` is for the error.
+    ///
+    /// # Errors
+    /// Where the version is missing or another one.
+    pub fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
+        let found = tree.require("VERSION").in_file(path)?;
+        if found != VERSION {
+            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
+        }
+        Ok(Self { tree })
+    }
+
+    /// The tree as it is written.
+    pub fn tree(&self) -> &KvTree {
+        &self.tree
+    }
+
+    /// All datasets, the newest first.
+    pub fn entries(&self) -> Vec<IndexEntry> {
+        self.ids().into_iter().rev().filter_map(|id| self.entry(id)).collect()
+    }
+
+    /// One dataset.
+    pub fn entry(&self, id: u64) -> Option<IndexEntry> {
+        let tree = self.tree.find("DSET", id)?;
+        let dataset = tree.get("DSET").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
+        let name = self.name_of(id)?;
+        let text = |key| tree.value(key).map(|time| String::from_utf8_lossy(time).into_owned());
+        let times = tree.get("FETCHED").into_iter().flat_map(KvTree::keys);
+        Some(IndexEntry {
+            id,
+            // What cannot be read is not taken for a yes.
+            complete: flag(tree, "COMPLETE").ok().flatten().unwrap_or(false),
+            failed: text("FAILED"),
+            flushed: text("FLUSHED"),
+            fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
+            current: self.current() == Some(&name),
+            superseded: self.id_of(&name).is_some_and(|owner| owner != id),
+            name,
+            dataset,
+        })
+    }
+
+    /// The dataset that has this name.
+    pub fn id_of(&self, name: impl AsRef<[u8]>) -> Option<u64> {
+        self.tree.get("NAME")?.get(name)?.parse("DSET").ok().flatten()
+    }
+
+    /// The name of the dataset to restart from first.
+    pub fn current(&self) -> Option<&[u8]> {
+        self.tree.value("CURRENT")
+    }
+
+    /// Makes a dataset the one to restart from first; false where there is none of that name.
+    pub fn set_current(&mut self, name: impl AsRef<[u8]>) -> bool {
+        let known = self.id_of(name.as_ref()).is_some();
+        if known {
+            self.tree.set_bytes("CURRENT", name);
+        }
+        known
+    }
+
+    /// Makes no dataset the one to restart from first.
+    pub fn clear_current(&mut self) {
+        self.tree.remove("CURRENT");
+    }
+
+    /// The datasets that a job may restart from, the newest first; only those older than `below`, where it is given.
+    pub fn candidates(&self, below: Option<u64>) -> Vec<IndexEntry> {
+        let mut entries = self.entries();
+        entries.retain(|entry| entry.is_candidate() && below.is_none_or(|below| entry.id < below));
+        entries
+    }
+
+    /// The highest id of any dataset, valid or not.
+    pub fn highest_id(&self) -> Option<u64> {
+        self.ids().last().copied()
+    }
+
+    /// The highest number of any checkpoint, valid or not.
+    pub fn highest_checkpoint_id(&self) -> Option<u64> {
+        self.entries().iter().filter_map(|entry| entry.dataset.as_ref()?.checkpoint_id).max()
+    }
+
+    /// The datasets other than `id` that have, or once had, this name.
+    pub fn others_named(&self, name: impl AsRef<[u8]>, id: u64) -> Vec<u64> {
+        let name = name.as_ref();
+        let mut ids = self.ids();
+        ids.retain(|&other| other != id && self.name_of(other).as_deref() == Some(name));
+        ids
+    }
+
+    /// Records a dataset under its id and its name. Other datasets of that name are marked as not complete, since
+    /// one name stands for one set of files.
+    pub fn record(&mut self, dataset: &DatasetDescriptor, complete: bool) {
+        for other in self.others_named(&dataset.name, dataset.id) {
+            self.set_complete(other, false);
+        }
+        let entry = self.tree.entry("DSET", dataset.id);
+        set_flag(entry, "COMPLETE", complete);
+        dataset.write_into(entry.child("DSET"));
+        self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
+    }
+
+    /// Says whether all files of a dataset are there; false where the index does not have it.
+    pub fn set_complete(&mut self, id: u64, complete: bool) -> bool {
+        self.change(id, |entry| set_flag(entry, "COMPLETE", complete))
+    }
+
+    /// Records when a dataset was flushed.
+    pub fn mark_flushed(&mut self, id: u64, time: &str) -> bool {
+        self.change(id, |entry| entry.set("FLUSHED", time))
+    }
+
+    /// Records when a dataset was fetched, besides the times before.
+    pub fn mark_fetched(&mut self, id: u64, time: &str) -> bool {
+        self.change(id, |entry| {
+            entry.entry("FETCHED", time);
+        })
+    }
+
+    /// Records that the dataset itself is damaged, so that no run tries it again; it is current no more.
+    pub fn mark_failed(&mut self, id: u64, time: &str) -> bool {
+        if self.entry(id).is_some_and(|entry| entry.current) {
+            self.clear_current();
+        }
+        self.change(id, |entry| entry.set("FAILED", time))
+    }
+
+    /// Takes back that a dataset is damaged.
+    pub fn clear_failed(&mut self, id: u64) -> bool {
+        self.change(id, |entry| {
+            entry.remove("FAILED");
+        })
+    }
+
+    /// Takes a name out of the index, with every dataset that has or had it. Gives their ids, ascending; none where
+    /// the name is not known.
+    pub fn drop_name(&mut self, name: impl AsRef<[u8]>) -> Vec<u64> {
+        let name = name.as_ref();
+        let mut ids = self.ids();
+        ids.retain(|&id| self.name_of(id).as_deref() == Some(name));
+        // The name may lead to a dataset that is not listed.
+        ids.extend(self.id_of(name));
+        ids.sort_unstable();
+        ids.dedup();
+        for id in &ids {
+            self.tree.child("DSET").remove(id.to_string());
+        }
+        self.tree.child("NAME").remove(name);
+        if self.current() == Some(name) {
+            self.clear_current();
+        }
+        ids
+    }
+
+    /// Takes one dataset out of the index; its name too, unless another dataset has it by now.
+    pub fn drop_id(&mut self, id: u64) -> bool {
+        let name = self.name_of(id);
+        if let Some(name) = name.filter(|name| self.id_of(name) == Some(id)) {
+            self.tree.child("NAME").remove(&name);
+            if self.current() == Some(&name) {
+                self.clear_current();
+            }
+        }
+        self.tree.child("DSET").remove(id.to_string()).is_some()
+    }
+
+    /// Takes every checkpoint newer than `id` out of the index. Gives their ids, ascending.
+    pub fn drop_checkpoints_after(&mut self, id: u64) -> Vec<u64> {
+        let entries = self.entries();
+        let is_checkpoint =
+            |entry: &&IndexEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint);
+        let newer = entries.iter().rev().filter(|entry| entry.id > id).filter(is_checkpoint);
+        newer.map(|entry| entry.id).filter(|&id| self.drop_id(id)).collect()
+    }
+
+    /// Ascending.
+    fn ids(&self) -> Vec<u64> {
+        ids(self.tree.get("DSET"))
+    }
+
+    /// As its descriptor says, or else as the list of names does.
+    fn name_of(&self, id: u64) -> Option<Vec<u8>> {
+        let described = self.tree.find("DSET", id)?.get("DSET").and_then(|dataset| dataset.value("NAME"));
+        let listed = || {
+            let mut names = self.tree.get("NAME")?.iter();
+            names.find(|(_, below)| below.parse("DSET") == Ok(Some(id))).map(|(name, _)| name)
+        };
+        described.or_else(listed).map(<[u8]>::to_vec)
+    }
+
+    fn change(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
+        let known = self.tree.find("DSET", id).is_some();
+        if known {
+            change(self.tree.entry("DSET", id));
+        }
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::faulty::FaultyFiles;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{damage, scratch, scratch_copy, tree, JOBS};
+    use std::fs;
+    use std::io;
+
+    const TIME: &str = "2026-11-21T03:28:25";
+
+    fn dataset(id: u64, name: &str) -> DatasetDescriptor {
+        DatasetDescriptor {
+            id,
+            name: name.as_bytes().to_vec(),
+            checkpoint: true,
+            checkpoint_id: Some(id),
+            ..DatasetDescriptor::default()
+        }
+    }
+
+    fn index(names: &[(u64, &str)]) -> Index {
+        let mut index = Index::new();
+        for &(id, name) in names {
+            index.record(&dataset(id, name), true);
+        }
+        index
+    }
+
+    fn listed(entries: &[IndexEntry]) -> Vec<u64> {
+        entries.iter().map(|entry| entry.id).collect()
+    }
+
+    #[test]
+    fn the_index_of_c_scr_lists_its_datasets_newest_first() {
+        for (job, datasets) in JOBS {
+            let (_dir, prefix) = scratch_copy(job);
+            let index = Index::read(&RealFiles, &prefix).unwrap();
+            let newest_first: Vec<u64> = datasets.iter().rev().copied().collect();
+            assert_eq!(listed(&index.entries()), newest_first);
+            assert_eq!(listed(&index.candidates(None)), newest_first);
+            assert_eq!(listed(&index.candidates(Some(4))), newest_first[1..]);
+            assert_eq!((index.current(), index.highest_id()), (Some(&b"ckpt.4"[..]), Some(4)));
+            assert_eq!(index.highest_checkpoint_id(), Some(4));
+            let newest = &index.entries()[0];
+            assert!(newest.is_valid() && newest.current && newest.fetched.is_empty());
+            assert_eq!((newest.name.as_slice(), newest.failed.as_deref()), (&b"ckpt.4"[..], None));
+            assert!(newest.flushed.as_deref().unwrap().starts_with("2026-11-21T03:28:2"));
+            assert_eq!(newest.dataset.as_ref().unwrap().bytes, Some(8226));
+        }
+    }
+
+    #[test]
+    fn recording_again_what_c_scr_recorded_changes_nothing() {
+        for (job, _) in JOBS {
+            let (_dir, prefix) = scratch_copy(job);
+            let before = fs::read(prefix.index_file()).unwrap();
+            let mut index = Index::read(&RealFiles, &prefix).unwrap();
+            for entry in index.entries() {
+                index.record(entry.dataset.as_ref().unwrap(), true);
+                index.mark_flushed(entry.id, entry.flushed.as_deref().unwrap());
+            }
+            index.set_current("ckpt.4");
+            index.write(&RealFiles, &prefix).unwrap();
+            assert_eq!(fs::read(prefix.index_file()).unwrap(), before);
+        }
+    }
+
+    #[test]
+    fn a_dataset_of_ours_has_the_keys_of_one_of_c_scrs() {
+        let (_dir, prefix) = scratch_copy("xor-flush2");
+        let theirs = tree(prefix.index_file());
+        let mut index = Index::new();
+        for id in [4, 2] {
+            let entry = Index::read(&RealFiles, &prefix).unwrap().entry(id).unwrap();
+            index.record(entry.dataset.as_ref().unwrap(), true);
+            index.mark_flushed(id, entry.flushed.as_deref().unwrap());
+        }
+        index.set_current("ckpt.4");
+        assert_eq!(index.tree(), &theirs);
+    }
+
+    #[test]
+    fn what_others_wrote_survives_a_change() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        damage(prefix.index_file(), |tree| {
+            tree.set("LATER", "kept");
+            tree.entry("DSET", 2).set("LATER", "kept too");
+            tree.entry("DSET", 2).child("DSET").set("LATER", "and this");
+        });
+        Index::update(&RealFiles, &prefix, |index| {
+            let entry = index.entry(2).unwrap();
+            index.record(entry.dataset.as_ref().unwrap(), false);
+            index.mark_failed(2, TIME);
+        })
+        .unwrap();
+        let tree = tree(prefix.index_file());
+        let entry = tree.find("DSET", 2).unwrap();
+        assert_eq!((tree.text("LATER"), entry.text("LATER")), (Some("kept"), Some("kept too")));
+        assert_eq!(entry.get("DSET").unwrap().text("LATER"), Some("and this"));
+        assert_eq!((entry.text("COMPLETE"), entry.text("FAILED")), (Some("0"), Some(TIME)));
+    }
+
+    #[test]
+    fn a_failed_or_incomplete_dataset_and_plain_output_are_passed_over() {
+        let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
+        index.mark_failed(4, TIME);
+        index.set_complete(3, false);
+        index.record(&DatasetDescriptor { checkpoint: false, output: true, ..dataset(2, "b") }, true);
+        assert_eq!(listed(&index.candidates(None)), [1]);
+        assert_eq!(listed(&index.entries()), [4, 3, 2, 1]);
+        assert!(index.entry(2).unwrap().is_valid());
+        index.clear_failed(4);
+        assert_eq!(listed(&index.candidates(None)), [4, 1]);
+    }
+
+    #[test]
+    fn a_failed_dataset_is_current_no_more() {
+        let mut index = index(&[(1, "a"), (2, "b")]);
+        index.set_current("b");
+        index.mark_failed(1, TIME);
+        assert_eq!(index.current(), Some(&b"b"[..]));
+        index.mark_failed(2, TIME);
+        assert_eq!(index.current(), None);
+    }
+
+    #[test]
+    fn every_fetch_is_remembered() {
+        let mut index = index(&[(1, "a")]);
+        index.mark_fetched(1, "2026-11-21T03:28:25");
+        index.mark_fetched(1, "2026-11-22T03:28:25");
+        assert_eq!(index.entry(1).unwrap().fetched, ["2026-11-21T03:28:25", "2026-11-22T03:28:25"]);
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_belongs_to_the_newer_dataset() {
+        let mut index = index(&[(1, "a"), (2, "b"), (7, "a")]);
+        assert_eq!((index.id_of("a"), index.others_named("a", 7)), (Some(7), vec![1]));
+        assert!(index.entry(1).unwrap().superseded);
+        assert_eq!(index.entry(1).map(|entry| entry.complete), Some(false), "C SCR looks at nothing else");
+        assert_eq!(listed(&index.candidates(None)), [7, 2]);
+        assert!(index.drop_id(1));
+        assert_eq!(index.id_of("a"), Some(7));
+    }
+
+    #[test]
+    fn a_name_that_is_dropped_takes_all_its_datasets_along() {
+        let mut index = index(&[(1, "a"), (2, "b"), (7, "a")]);
+        index.set_current("a");
+        assert_eq!(index.drop_name("a"), [1, 7]);
+        assert_eq!((listed(&index.entries()), index.current(), index.id_of("a")), (vec![2], None, None));
+        assert_eq!(index.drop_name("a"), []);
+        assert!(!index.set_current("a"));
+    }
+
+    #[test]
+    fn checkpoints_after_one_are_dropped_and_output_stays() {
+        let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
+        index.record(&DatasetDescriptor { checkpoint: false, output: true, ..dataset(3, "c") }, true);
+        assert_eq!(index.drop_checkpoints_after(1), [2, 4]);
+        assert_eq!(listed(&index.entries()), [3, 1]);
+    }
+
+    #[test]
+    fn names_may_be_any_bytes() {
+        let mut index = Index::new();
+        let odd = DatasetDescriptor { name: b"a b\n\xff/\x01".to_vec(), ..dataset(1, "") };
+        index.record(&odd, true);
+        assert!(index.set_current(&odd.name));
+        let read = KvTree::unpack(&index.tree().pack()).unwrap();
+        let read = Index::from_tree(read, Path::new("index.scr")).unwrap();
+        assert_eq!(read.entry(1).unwrap().dataset, Some(odd));
+        assert!(read.entry(1).unwrap().current);
+    }
+
+    #[test]
+    fn an_index_of_another_version_or_without_one_is_refused() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        damage(prefix.index_file(), |tree| tree.set("VERSION", 3));
+        let error = Index::read(&RealFiles, &prefix).unwrap_err().to_string();
+        assert!(
+            error.ends_with("index.scr has format version 3, and this release reads version 2"),
+            "{error}"
+        );
+        damage(prefix.index_file(), |tree| drop(tree.remove("VERSION")));
+        assert!(matches!(Index::read(&RealFiles, &prefix), Err(PrefixError::Field { .. })));
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_and_no_file_is_an_empty_index() {
+        let (_dir, prefix) = scratch();
+        assert_eq!(Index::read(&RealFiles, &prefix).unwrap(), Index::new());
+        for bytes in [&b""[..], b"not an index", &Index::new().tree().to_file_bytes()[..21]] {
+            fs::write(prefix.index_file(), bytes).unwrap();
+            let error = Index::read(&RealFiles, &prefix).unwrap_err();
+            assert!(error.is_damage(), "{error}");
+        }
+    }
+
+    #[test]
+    fn entries_that_make_no_sense_are_passed_over_and_kept() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        damage(prefix.index_file(), |tree| {
+            tree.entry("DSET", "x").set("COMPLETE", 1);
+            tree.entry("DSET", "-3").set("COMPLETE", 1);
+            tree.entry("DSET", "004").set("COMPLETE", 1);
+            tree.entry("DSET", "99").set("COMPLETE", 1);
+            tree.entry("DSET", 2).set("COMPLETE", "maybe");
+            tree.entry("DSET", 3).child("DSET").set("SIZE", "huge");
+            tree.child("NAME").child("dangling").set("DSET", "x");
+        });
+        let index = Index::read(&RealFiles, &prefix).unwrap();
+        assert_eq!(listed(&index.entries()), [4, 3, 2, 1]);
+        assert_eq!(listed(&index.candidates(None)), [4, 3, 1]);
+        assert_eq!(index.entry(3).unwrap().dataset, None);
+        assert_eq!(index.highest_id(), Some(99), "an id is not used again");
+        assert_eq!(index.id_of("dangling"), None);
+        assert!(index.tree().find("DSET", "x").is_some());
+    }
+
+    #[test]
+    fn an_update_that_changes_nothing_writes_nothing_and_one_that_fails_keeps_the_old() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        let files = FaultyFiles::new(RealFiles);
+        Index::update(&files, &prefix, |index| index.set_current("ckpt.4")).unwrap();
+        assert_eq!(files.mutations(), 0);
+        let before = fs::read(prefix.index_file()).unwrap();
+        files.fail_from(1, io::ErrorKind::StorageFull);
+        assert!(Index::update(&files, &prefix, |index| index.drop_name("ckpt.4")).is_err());
+        assert_eq!(fs::read(prefix.index_file()).unwrap(), before);
+    }
+}

@@ -1,0 +1,38 @@
+//! What scr keeps below the prefix directory, in C SCR v3.1's own formats, so that a job may switch library
+//! between two runs.
+//!
+//! | file in `.scr` | part |
+//! |---|---|
+//! | (where each of them lies) | [`Prefix`] |
+//! | `index.scr`: the datasets on the parallel file system | [`Index`] |
+//! | `scr.dataset.<id>/summary.scr`: one dataset | [`Summary`] |
+//! | `scr.dataset.<id>/rank2file*`: the files of each of its ranks | [`rank2file`] |
+//! | `halt.scr`: when the job should stop | [`Halt`] |
+//! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
+//! | `nodes.scr`: nodes of the last run | [`Nodes`] |
+//!
+//! What C SCR or a later release wrote besides is kept when a file is changed. Everything is synced.
+
+mod descriptor;
+mod error;
+mod fields;
+mod flush_file;
+mod halt;
+mod index;
+mod nodes;
+mod paths;
+pub mod rank2file;
+mod summary;
+
+pub use descriptor::DatasetDescriptor;
+pub use error::{PrefixError, Rank2FileFault};
+pub use flush_file::{FlushEntry, FlushFile, Location};
+pub use halt::{Halt, HaltReason};
+pub use index::{Index, IndexEntry};
+pub use nodes::Nodes;
+pub use paths::{Prefix, DIR_MODE, FILE_MODE};
+pub use rank2file::{PrefixFile, Rank2File};
+pub use summary::Summary;
+
+#[cfg(test)]
+pub(crate) mod fixtures;

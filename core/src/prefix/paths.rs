@@ -1,0 +1,220 @@
+//! Where everything lies below the prefix directory.
+
+use super::PrefixError;
+use crate::fs::{Durability, Files};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Permission bits of folders below the prefix directory; the user's umask takes some away.
+pub const DIR_MODE: u32 = 0o777;
+/// Permission bits of files below the prefix directory; the user's umask takes some away.
+pub const FILE_MODE: u32 = 0o666;
+
+const DATASET_FOLDER: &str = "scr.dataset.";
+
+/// A prefix directory: where a simulation keeps its files on the parallel file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prefix {
+    dir: PathBuf,
+}
+
+impl Prefix {
+    /// The prefix directory at this absolute path.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    /// The prefix directory itself.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The hidden folder for everything that is ours.
+    pub fn scr_dir(&self) -> PathBuf {
+        self.dir.join(".scr")
+    }
+
+    /// A file in the hidden folder.
+    pub fn scr_file(&self, name: &str) -> PathBuf {
+        self.scr_dir().join(name)
+    }
+
+    /// The list of datasets.
+    pub fn index_file(&self) -> PathBuf {
+        self.scr_file("index.scr")
+    }
+
+    /// When the job should stop.
+    pub fn halt_file(&self) -> PathBuf {
+        self.scr_file("halt.scr")
+    }
+
+    /// Where this allocation's datasets are.
+    pub fn flush_file(&self) -> PathBuf {
+        self.scr_file("flush.scr")
+    }
+
+    /// Nodes of the last run.
+    pub fn nodes_file(&self) -> PathBuf {
+        self.scr_file("nodes.scr")
+    }
+
+    /// The text log.
+    pub fn log_file(&self) -> PathBuf {
+        self.scr_file("log")
+    }
+
+    /// What the application set with `SCR_Config`, for the commands.
+    pub fn app_conf_file(&self) -> PathBuf {
+        self.scr_file("app.conf")
+    }
+
+    /// The folder with all that is known of one dataset.
+    pub fn dataset_dir(&self, id: u64) -> PathBuf {
+        self.scr_dir().join(format!("{DATASET_FOLDER}{id}"))
+    }
+
+    /// The summary of one dataset.
+    pub fn summary_file(&self, id: u64) -> PathBuf {
+        self.dataset_dir(id).join("summary.scr")
+    }
+
+    /// The top of the lists of one dataset's files.
+    pub fn rank2file(&self, id: u64) -> PathBuf {
+        self.dataset_dir(id).join("rank2file")
+    }
+
+    /// A file of the application, by its name below the prefix directory.
+    pub fn file(&self, name: &[u8]) -> PathBuf {
+        self.dir.join(OsStr::from_bytes(name))
+    }
+
+    /// Makes the hidden folder, where it is not there.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn make_scr_dir(&self, files: &dyn Files) -> Result<(), PrefixError> {
+        Ok(files.make_dirs(&self.scr_dir(), DIR_MODE, Durability::Synced)?)
+    }
+
+    /// Makes the folder of one dataset, where it is not there.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn make_dataset_dir(&self, files: &dyn Files, id: u64) -> Result<(), PrefixError> {
+        Ok(files.make_dirs(&self.dataset_dir(id), DIR_MODE, Durability::Synced)?)
+    }
+
+    /// The ids for which there is a folder, ascending, whether or not the index knows them.
+    ///
+    /// # Errors
+    /// Where the hidden folder is there but cannot be listed.
+    pub fn dataset_ids(&self, files: &dyn Files) -> Result<Vec<u64>, PrefixError> {
+        use crate::fs::At;
+        let dir = self.scr_dir();
+        let names = match files.list(&dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.at("list the folder", &dir)?,
+        };
+        let mut ids: Vec<_> = names.iter().filter_map(|name| dataset_id(name)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+}
+
+/// Only the way we write an id counts, or two folders could have one.
+fn dataset_id(name: &Path) -> Option<u64> {
+    let digits = name.to_str()?.strip_prefix(DATASET_FOLDER)?;
+    digits.parse().ok().filter(|id: &u64| id.to_string() == digits)
+}
+
+/// A file's name in its shortest form, or `None` where it leads out of the prefix directory or nowhere.
+pub(crate) fn name_below(name: &[u8]) -> Option<Vec<u8>> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in Path::new(OsStr::from_bytes(name)).components() {
+        match part {
+            Component::Normal(part) => parts.push(part.as_bytes()),
+            Component::CurDir => (),
+            Component::ParentDir => {
+                parts.pop()?;
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    // A name that ends in a slash is a folder's.
+    let is_folder = name.ends_with(b"/") || name.ends_with(b"/.") || name.ends_with(b"/..");
+    (!parts.is_empty() && !is_folder).then(|| parts.join(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{scratch_copy, JOBS};
+
+    #[test]
+    fn the_paths_are_those_of_the_user_guide() {
+        let prefix = Prefix::new("/pfs/user1/simulation123");
+        assert_eq!(prefix.index_file(), Path::new("/pfs/user1/simulation123/.scr/index.scr"));
+        assert_eq!(
+            prefix.summary_file(18),
+            Path::new("/pfs/user1/simulation123/.scr/scr.dataset.18/summary.scr")
+        );
+        assert_eq!(prefix.file(b"ckpt.18/rank_0"), Path::new("/pfs/user1/simulation123/ckpt.18/rank_0"));
+    }
+
+    #[test]
+    fn the_datasets_of_c_scr_are_found_by_their_folders() {
+        for (job, ids) in JOBS {
+            let (_dir, prefix) = scratch_copy(job);
+            assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), ids);
+        }
+    }
+
+    #[test]
+    fn only_folders_of_datasets_have_an_id() {
+        for (name, id) in [
+            ("scr.dataset.0", Some(0)),
+            ("scr.dataset.12", Some(12)),
+            ("scr.dataset.012", None),
+            ("scr.dataset.+1", None),
+            ("scr.dataset.-1", None),
+            ("scr.dataset.", None),
+            ("scr.dataset.99999999999999999999", None),
+            ("index.scr", None),
+        ] {
+            assert_eq!(dataset_id(Path::new(name)), id, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_empty_place_has_no_datasets_until_its_folders_are_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), []);
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        prefix.make_dataset_dir(&RealFiles, 7).unwrap();
+        assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), [7]);
+    }
+
+    #[test]
+    fn a_name_stays_below_the_prefix_or_is_none() {
+        for (name, shortest) in [
+            (&b"ckpt.1/rank_0"[..], Some(&b"ckpt.1/rank_0"[..])),
+            (b"./a//b/./c", Some(b"a/b/c")),
+            (b"a/../b", Some(b"b")),
+            (b"\xff/\x01", Some(b"\xff/\x01")),
+            (b"a/../../b", None),
+            (b"../b", None),
+            (b"/etc/passwd", None),
+            (b"", None),
+            (b".", None),
+            (b"a/..", None),
+            (b"a/", None),
+            (b"a/.", None),
+        ] {
+            assert_eq!(name_below(name).as_deref(), shortest, "{:?}", String::from_utf8_lossy(name));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! `rank2file` and `rank2file.<level>.<rank>`: which rank wrote which files of a dataset.
+//!
+//! ```text
+//! rank2file        RANKS/<n>  LEVEL/<l>  RANK/<first rank of a part>/{FILE/.<l-1>.<that rank>, OFFSET/0}
+//! rank2file.0.<r>  RANKS/<n>  LEVEL/0    RANK/<rank>/FILE/<name below the prefix>/{SIZE/<bytes>, CRC/<0x...>}
+//! ```
+//!
+//! The parts are a tree of uniform depth, so that no rank of a large run reads or writes much. A part is named after
+//! its first rank, which is the one to read it: so C SCR reads it, with one reader of every level at rank 0. C SCR
+//! writes neither `SIZE` nor `CRC`, and passes over ours.
+
+mod read;
+mod write;
+
+pub use read::{leaves, read_leaf, Leaf};
+pub use write::{leaf_of, write_leaf, write_maps};
+
+use super::error::Rank2FileFault;
+use super::paths::name_below;
+use super::{Prefix, PrefixError};
+use crate::comm::Rank;
+use crate::fs::Files;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// The longest name that C SCR reads.
+pub const MAX_NAME_BYTES: usize = 1023;
+
+/// A file of a dataset, as it lies below the prefix directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrefixFile {
+    /// Its name below the prefix directory.
+    pub name: Vec<u8>,
+    /// Its length, where it was recorded.
+    pub bytes: Option<u64>,
+    /// Its CRC32, where it was recorded.
+    pub crc: Option<u32>,
+}
+
+/// The files of every rank. Two ranks may share a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rank2File {
+    by_rank: Vec<Vec<PrefixFile>>,
+}
+
+impl Rank2File {
+    /// The files of every rank, in the order of the ranks.
+    pub fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
+        Self { by_rank }
+    }
+
+    /// Reads all parts.
+    ///
+    /// # Errors
+    /// Where a part is missing or damaged, the parts do not fit together, or a rank is missing.
+    pub fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Self, PrefixError> {
+        read::read(files, prefix, id)
+    }
+
+    /// Writes all parts, and syncs them. The dataset's folder must be there.
+    ///
+    /// # Errors
+    /// Where a name is not allowed, before anything is written; where a part cannot be written.
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix, id: u64) -> Result<(), PrefixError> {
+        write::write(files, prefix, id, &self.by_rank, write::FAN_OUT)
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.by_rank.len()
+    }
+
+    /// The files of one rank; none for a rank that the run did not have.
+    pub fn of(&self, rank: Rank) -> &[PrefixFile] {
+        self.by_rank.get(rank.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The files of every rank, in the order of the ranks.
+    pub fn by_rank(&self) -> &[Vec<PrefixFile>] {
+        &self.by_rank
+    }
+
+    /// Number of files; one that is shared counts for every rank, as in the dataset's `FILES`.
+    pub fn files(&self) -> usize {
+        self.by_rank.iter().map(Vec::len).sum()
+    }
+
+    /// Bytes in all files, where all lengths were recorded.
+    pub fn bytes(&self) -> Option<u64> {
+        self.by_rank.iter().flatten().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes?))
+    }
+}
+
+fn fault(path: &Path, reason: Rank2FileFault) -> PrefixError {
+    PrefixError::Rank2File { path: path.to_owned(), reason }
+}
+
+/// Checks that names are allowed, and that a name stands for one file only.
+#[derive(Default)]
+struct Names {
+    seen: HashMap<Vec<u8>, (Rank, Option<u64>, Option<u32>)>,
+}
+
+impl Names {
+    fn add(&mut self, rank: Rank, file: &PrefixFile) -> Result<(), Rank2FileFault> {
+        let name = || String::from_utf8_lossy(&file.name).into_owned();
+        let found = file.name.len();
+        if found > MAX_NAME_BYTES {
+            return Err(Rank2FileFault::NameTooLong { rank, name: name(), found, most: MAX_NAME_BYTES });
+        }
+        let below = name_below(&file.name).filter(|below| !below.contains(&0));
+        let below = below.ok_or_else(|| Rank2FileFault::NameOutside { rank, name: name() })?;
+        match self.seen.insert(below, (rank, file.bytes, file.crc)) {
+            // An application may write one file from all ranks, but no rank has it twice.
+            Some((first, bytes, crc)) if first == rank || (bytes, crc) != (file.bytes, file.crc) => {
+                Err(Rank2FileFault::NameTwice { name: name(), first, second: rank })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Reading the parts, also C SCR's, believing nothing: the maps must be a tree, the leaves must list every rank
+//! once, and no name may lead out of the prefix directory.
+
+use super::write::is_part_name;
+use super::{fault, Names, PrefixFile, Rank2File};
+use crate::comm::Rank;
+use crate::fs::{Files, FsError, MAX_TREE_BYTES};
+use crate::prefix::error::{InFile, Rank2FileFault};
+use crate::prefix::fields::crc;
+use crate::prefix::{Prefix, PrefixError};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// More levels than any run needs: with two parts in each map they are enough for all ranks there can be.
+const MAX_LEVELS: u32 = 32;
+
+/// A part that lists files, as the maps lead to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The byte at which it begins.
+    pub offset: u64,
+    /// The rank that it is named after, which is the one to read it.
+    pub reader: Rank,
+    /// Number of ranks of the run that wrote the dataset.
+    pub ranks: u32,
+}
+
+/// Reads the maps, and gives the leaves in the order of their readers.
+///
+/// # Errors
+/// Where a map is missing or damaged, or the maps are not a tree of uniform depth.
+pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, PrefixError> {
+    let top = prefix.rank2file(id);
+    let tree = read_part(files, &top, 0)?;
+    let level = tree.require("LEVEL").in_file(&top)?;
+    let ranks = tree.require("RANKS").in_file(&top)?;
+    if !(1..=MAX_LEVELS).contains(&level) {
+        return Err(fault(
+            &top,
+            Rank2FileFault::Level { found: level, expected: format!("1 to {MAX_LEVELS}") },
+        ));
+    }
+    if ranks == 0 {
+        return Err(fault(&top, Rank2FileFault::Ranks { found: 0, expected: 1 }));
+    }
+    let mut seen = HashSet::new();
+    let mut parts = children(&tree, &top, &top, ranks, &mut seen)?;
+    for level in (1..level).rev() {
+        let mut below = Vec::new();
+        for map in parts {
+            let tree = read_level(files, &map, level)?;
+            below.extend(children(&tree, &map.path, &top, ranks, &mut seen)?);
+        }
+        parts = below;
+    }
+    parts.sort_by_key(|leaf| leaf.reader);
+    Ok(parts)
+}
+
+/// Reads one leaf: the files of some of the ranks, in no order.
+///
+/// # Errors
+/// Where it is missing or damaged, or a name leads out of the prefix directory.
+pub fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
+    let tree = read_level(files, leaf, 0)?;
+    let mut names = Names::default();
+    let mut lists = Vec::new();
+    for (key, below) in tree.get("RANK").into_iter().flat_map(KvTree::iter) {
+        let rank = rank(key, leaf.ranks).map_err(|reason| fault(&leaf.path, reason))?;
+        let list = below.get("FILE").into_iter().flat_map(KvTree::iter);
+        let list =
+            list.map(|(name, below)| file(name, below)).collect::<Result<Vec<_>, _>>().in_file(&leaf.path)?;
+        for file in &list {
+            names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
+        }
+        lists.push((rank, list));
+    }
+    Ok(lists)
+}
+
+/// Reads all leaves.
+pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2File, PrefixError> {
+    let top = prefix.rank2file(id);
+    let leaves = leaves(files, prefix, id)?;
+    let ranks = leaves.first().map_or(0, |leaf| leaf.ranks);
+    let mut names = Names::default();
+    let mut by_rank = BTreeMap::new();
+    for leaf in &leaves {
+        for (rank, list) in read_leaf(files, leaf)? {
+            for file in &list {
+                names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
+            }
+            if by_rank.insert(rank, list).is_some() {
+                return Err(fault(&leaf.path, Rank2FileFault::RankTwice { rank }));
+            }
+        }
+    }
+    // All are below `ranks`, so they are all there where there are as many.
+    let found = u32::try_from(by_rank.len()).unwrap_or(u32::MAX);
+    if found < ranks || ranks == 0 {
+        let first = (0..).map(Rank).find(|rank| !by_rank.contains_key(rank)).unwrap_or(Rank(0));
+        return Err(fault(&top, Rank2FileFault::RanksMissing { missing: ranks - found, ranks, first }));
+    }
+    Ok(Rank2File::new(by_rank.into_values().collect()))
+}
+
+/// A part that a map leads to, which must be on this level and of the same run.
+fn read_level(files: &dyn Files, part: &Leaf, level: u32) -> Result<KvTree, PrefixError> {
+    let tree = read_part(files, &part.path, part.offset)?;
+    let found = tree.require("LEVEL").in_file(&part.path)?;
+    if found != level {
+        return Err(fault(&part.path, Rank2FileFault::Level { found, expected: level.to_string() }));
+    }
+    let found = tree.require("RANKS").in_file(&part.path)?;
+    if found != part.ranks {
+        return Err(fault(&part.path, Rank2FileFault::Ranks { found, expected: part.ranks }));
+    }
+    Ok(tree)
+}
+
+fn read_part(files: &dyn Files, path: &Path, offset: u64) -> Result<KvTree, PrefixError> {
+    let missing = || PrefixError::Missing { path: path.to_owned() };
+    let bytes = files.read_if_there(path, MAX_TREE_BYTES)?.ok_or_else(missing)?;
+    // Past the end there are no bytes, and the tree then says that it is too short.
+    let bytes = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+    let tree = KvTree::from_file_prefix(bytes).map(|(tree, _)| tree);
+    tree.map_err(|source| PrefixError::Fs(FsError::Tree { path: path.to_owned(), source }))
+}
+
+/// What a map leads to. A part that is led to twice could make few files look like endlessly many.
+fn children(
+    map: &KvTree,
+    path: &Path,
+    top: &Path,
+    ranks: u32,
+    seen: &mut HashSet<(Vec<u8>, u64)>,
+) -> Result<Vec<Leaf>, PrefixError> {
+    let mut parts = Vec::new();
+    for (key, below) in map.get("RANK").into_iter().flat_map(KvTree::iter) {
+        let reader = rank(key, ranks).map_err(|reason| fault(path, reason))?;
+        let name: String = below.require("FILE").in_file(path)?;
+        let offset = below.require("OFFSET").in_file(path)?;
+        if !is_part_name(&name) {
+            return Err(fault(path, Rank2FileFault::PartName { name }));
+        }
+        if !seen.insert((name.clone().into_bytes(), offset)) {
+            return Err(fault(path, Rank2FileFault::PartTwice { name }));
+        }
+        let mut part = top.as_os_str().to_owned();
+        part.push(&name);
+        parts.push(Leaf { path: part.into(), offset, reader, ranks });
+    }
+    Ok(parts)
+}
+
+/// Only the way we write a rank counts, or one rank could be listed twice.
+fn rank(key: &[u8], ranks: u32) -> Result<Rank, Rank2FileFault> {
+    let text = String::from_utf8_lossy(key);
+    let rank = text.parse().ok().filter(|rank: &u32| *rank < ranks && rank.to_string() == text);
+    rank.map(Rank).ok_or_else(|| Rank2FileFault::NoSuchRank { rank: text.into_owned(), ranks })
+}
+
+fn file(name: &[u8], below: &KvTree) -> Result<PrefixFile, FieldError> {
+    Ok(PrefixFile { name: name.to_vec(), bytes: below.parse("SIZE")?, crc: crc(below)? })
+}

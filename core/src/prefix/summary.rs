@@ -1,0 +1,143 @@
+//! `scr.dataset.<id>/summary.scr`: what one dataset is, and whether all of it is there.
+//!
+//! ```text
+//! DSET/<descriptor>
+//! COMPLETE/<0 or 1>
+//! VERSION/6
+//! ```
+
+use super::error::InFile;
+use super::fields::{flag, set_flag};
+use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use crate::fs::{Durability, Files};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::path::Path;
+
+/// The only version that is read and written.
+const VERSION: u64 = 6;
+
+/// The summary of one dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// What it is.
+    pub dataset: DatasetDescriptor,
+    /// Whether all its files are on the parallel file system.
+    pub complete: bool,
+}
+
+impl Summary {
+    /// Reads the summary of a dataset; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where the file is damaged, of another version or another dataset, or cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, PrefixError> {
+        let path = prefix.summary_file(id);
+        let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
+        let summary = Self::from_tree(&tree, &path)?;
+        if summary.dataset.id != id {
+            return Err(PrefixError::WrongDataset { path, found: summary.dataset.id, expected: id });
+        }
+        Ok(Some(summary))
+    }
+
+    /// Replaces the summary of its dataset in one step, and syncs it. The dataset's folder must be there.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        let path = prefix.summary_file(self.dataset.id);
+        Ok(files.write_tree(&path, &self.to_tree(), FILE_MODE, Durability::Synced)?)
+    }
+
+    /// As a tree, in C SCR's order.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.put("DSET", self.dataset.to_tree());
+        set_flag(&mut tree, "COMPLETE", self.complete);
+        tree.set("VERSION", VERSION);
+        tree
+    }
+
+    /// From a tree; `path` is for the error.
+    ///
+    /// # Errors
+    /// Where the version is another one, or a field is missing or malformed.
+    pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
+        let found = tree.require("VERSION").in_file(path)?;
+        if found != VERSION {
+            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
+        }
+        let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
+        let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).in_file(path)?;
+        let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
+        Ok(Self {
+            dataset: DatasetDescriptor::from_tree(dataset).in_file(path)?,
+            complete: complete.in_file(path)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{damage, scratch_copy, JOBS};
+    use std::error::Error;
+    use std::fs;
+
+    #[test]
+    fn the_summaries_of_c_scr_come_back_to_the_byte() {
+        for (job, ids) in JOBS {
+            let (_dir, prefix) = scratch_copy(job);
+            for &id in ids {
+                let before = fs::read(prefix.summary_file(id)).unwrap();
+                let summary = Summary::read(&RealFiles, &prefix, id).unwrap().unwrap();
+                assert!(summary.complete);
+                assert_eq!(summary.dataset.checkpoint_id, Some(id));
+                fs::remove_file(prefix.summary_file(id)).unwrap();
+                summary.write(&RealFiles, &prefix).unwrap();
+                assert_eq!(fs::read(prefix.summary_file(id)).unwrap(), before);
+            }
+        }
+    }
+
+    #[test]
+    fn no_summary_is_none_and_one_of_another_dataset_is_refused() {
+        let (_dir, prefix) = scratch_copy("bypass");
+        assert_eq!(Summary::read(&RealFiles, &prefix, 77).unwrap(), None);
+        fs::copy(prefix.summary_file(1), prefix.summary_file(2)).unwrap();
+        let error = Summary::read(&RealFiles, &prefix, 2).unwrap_err();
+        assert!(error.to_string().ends_with("describes dataset 1, and dataset 2 should be there"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_summary_says_what_is_wrong() {
+        type Change = fn(&mut KvTree);
+        let cases: [(&str, Change); 5] = [
+            ("this release reads version 6", |tree| tree.set("VERSION", 5)),
+            ("the field VERSION is missing", |tree| drop(tree.remove("VERSION"))),
+            ("the field DSET is missing", |tree| drop(tree.remove("DSET"))),
+            ("the field COMPLETE is missing", |tree| drop(tree.remove("COMPLETE"))),
+            ("the field NAME is missing", |tree| drop(tree.child("DSET").remove("NAME"))),
+        ];
+        for (expected, change) in cases {
+            let (_dir, prefix) = scratch_copy("bypass");
+            damage(prefix.summary_file(3), change);
+            let error = Summary::read(&RealFiles, &prefix, 3).unwrap_err();
+            let told = format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
+            assert!(told.contains(expected), "{told}");
+            assert!(error.is_damage());
+        }
+    }
+
+    #[test]
+    fn a_summary_cut_short_anywhere_is_an_error() {
+        let (_dir, prefix) = scratch_copy("xor-flush2");
+        let whole = fs::read(prefix.summary_file(4)).unwrap();
+        for len in 0..whole.len() {
+            fs::write(prefix.summary_file(4), &whole[..len]).unwrap();
+            assert!(Summary::read(&RealFiles, &prefix, 4).is_err(), "{len}");
+        }
+    }
+}
