@@ -15,13 +15,12 @@ mod boundary;
 mod export;
 mod guard;
 mod module;
-mod options;
 mod scheme;
 mod transport;
 
 pub use module::{PluginModule, PluginModuleRef, API_VERSION};
 
-use crate::{KvTree, PluginError, Scheme, Transport};
+use crate::{KvTree, PluginError, PluginErrorKind, Scheme, Transport};
 
 /// Version of the boundary: host and plugin work together where the major number is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,7 +88,7 @@ impl LoadedPlugin {
     /// Its scheme, with these options.
     ///
     /// # Errors
-    /// What the plugin says of the options; [`Refused`](crate::PluginErrorKind::Refused) where it has no scheme.
+    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no scheme.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
         scheme::construct(self.module, options)
     }
@@ -97,10 +96,18 @@ impl LoadedPlugin {
     /// Its transport, with these options.
     ///
     /// # Errors
-    /// What the plugin says of the options; [`Refused`](crate::PluginErrorKind::Refused) where it has no transport.
+    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no transport.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
         transport::construct(self.module, options)
     }
+}
+
+/// The options that a constructor was given.
+fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
+    KvTree::unpack(options).map_err(|error| {
+        let text = format!("the options that the host sent cannot be read: {error}");
+        PluginError::new(PluginErrorKind::Fault, text)
+    })
 }
 
 /// What the export macros expand to; of no use to anyone else, and free to change.

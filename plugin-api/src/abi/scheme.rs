@@ -10,7 +10,7 @@ use super::boundary::{
 };
 use super::guard::guard;
 use super::module::PluginModuleRef;
-use super::options;
+use super::unpacked;
 use crate::{Bytes, KvTree, Level, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RResult, RSlice, RSliceMut, RStr, RVec};
@@ -21,7 +21,7 @@ pub(super) fn construct(module: PluginModuleRef, options: &KvTree) -> Result<Box
     let Some(constructor) = module.scheme().into_option() else {
         return Err(PluginError::new(PluginErrorKind::Refused, "the plugin has no redundancy scheme"));
     };
-    let packed = options::pack(options);
+    let packed = options.pack();
     let scheme = (constructor.new)(RSlice::from_slice(&packed)).into_result()?;
     Ok(Box::new(Hosted(scheme)))
 }
@@ -32,7 +32,7 @@ pub fn new_scheme<S: Scheme + 'static>(
     new: impl FnOnce(&KvTree) -> Result<S, PluginError>,
 ) -> ConstructedScheme {
     guard("making the scheme", || {
-        let scheme = Exported(Some(new(&options::unpack(packed.as_slice())?)?));
+        let scheme = Exported(Some(new(&unpacked(packed.as_slice())?)?));
         Ok(AbiScheme_TO::from_value(scheme, TD_Opaque))
     })
 }

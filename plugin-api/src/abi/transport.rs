@@ -6,7 +6,7 @@ use super::boundary::{
 };
 use super::guard::guard;
 use super::module::PluginModuleRef;
-use super::options;
+use super::unpacked;
 use crate::{CopyItem, CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RNone, ROption, RResult, RSlice, RSome, RStr, RVec};
@@ -23,7 +23,7 @@ pub(super) fn construct(
     let Some(constructor) = module.transport().into_option() else {
         return Err(PluginError::new(PluginErrorKind::Refused, "the plugin has no transport"));
     };
-    let packed = options::pack(options);
+    let packed = options.pack();
     let transport = (constructor.new)(RSlice::from_slice(&packed)).into_result()?;
     Ok(Box::new(Hosted(transport)))
 }
@@ -34,7 +34,7 @@ pub fn new_transport<T: Transport + 'static>(
     new: impl FnOnce(&KvTree) -> Result<T, PluginError>,
 ) -> ConstructedTransport {
     guard("making the transport", || {
-        let transport = Exported(Some(new(&options::unpack(packed.as_slice())?)?));
+        let transport = Exported(Some(new(&unpacked(packed.as_slice())?)?));
         Ok(AbiTransport_TO::from_value(transport, TD_Opaque))
     })
 }
