@@ -5,6 +5,7 @@
 pub mod comm;
 pub mod env;
 pub mod fs;
+pub mod plugin;
 
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
