@@ -6,6 +6,7 @@
 pub mod comm;
 pub mod env;
 pub mod fs;
+pub mod plugin;
 pub mod prefix;
 
 /// The version of this release, as `SCR_Get_version` gives it.

@@ -4,6 +4,7 @@
 //! [`Transport`] (how files are copied to the parallel file system) in ordinary Rust, and exports it
 //! with one macro. The runtime owns processes, metadata and file creation; a plugin moves and computes bytes.
 
+pub mod abi;
 mod bytes;
 pub mod conformance_transport;
 mod error;

@@ -5,6 +5,7 @@
 
 use super::{File, Files, How, Status};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -252,6 +253,11 @@ impl Files for FaultyFiles {
         self.pass(What::FreeBytes, path, None)?;
         self.inner.free_bytes(path)
     }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.pass(What::Status, path, None)?;
+        self.inner.real_path(path)
+    }
 }
 
 struct FaultyFile {
@@ -309,6 +315,10 @@ impl File for FaultyFile {
     fn lock(&self) -> io::Result<()> {
         self.files.pass(What::Lock, &self.path, None)?;
         self.inner.lock()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor()
     }
 }
 

@@ -26,6 +26,7 @@ pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 /// What a path is.
@@ -123,6 +124,10 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system reports.
     fn lock(&self) -> io::Result<()>;
+    /// The descriptor, where there is one: what the dynamic linker is to load must be a file of the system.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// The file system.
@@ -177,4 +182,12 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// What the system reports.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    /// The absolute path without any symbolic link, `.` or `..` that leads to what is there. A file layer that
+    /// knows no links gives the path as it is.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.status(path).map(|_| path.to_owned())
+    }
 }

@@ -7,6 +7,7 @@ use super::{File, Files, How, Kind, Status};
 use rustix::fs::{flock, statvfs, FlockOperation, OFlags};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,10 @@ impl Files for RealFiles {
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         let numbers = statvfs(path)?;
         Ok(numbers.f_bavail.saturating_mul(numbers.f_frsize))
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
     }
 }
 
@@ -125,6 +130,10 @@ impl File for RealFile {
                 other => return other.map_err(io::Error::from),
             }
         }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }
 

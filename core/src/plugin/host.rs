@@ -1,0 +1,282 @@
+//! The plugin host: from a name in the configuration to a scheme or transport that can be used.
+
+use super::check::{check_library, CheckError, CheckedLibrary};
+use super::load::{load, LoadError};
+use super::manifest::{Manifest, PluginKind};
+use super::search::{chain, Found, PassedOver, Survey, PATH_VARIABLE};
+use super::trust::Trusted;
+use super::{nearest, ManifestError, OptionError};
+use crate::env::Env;
+use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
+use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
+use std::path::{Path, PathBuf};
+
+/// Finds and opens plugins.
+pub struct PluginHost {
+    env: Env,
+    survey: Survey,
+}
+
+/// Why there is no plugin of a name.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginLoadError {
+    /// No manifest has that name.
+    #[error("there is no {kind} plugin named {name}{}; {}", hint(nearest.as_deref()), looked(places, passed_over))]
+    NotFound {
+        /// What was wanted.
+        kind: PluginKind,
+        /// Its name.
+        name: String,
+        /// A name that was perhaps meant.
+        nearest: Option<String>,
+        /// The folders that were looked into.
+        places: Vec<PathBuf>,
+        /// What was passed over, and why.
+        passed_over: Vec<PassedOver>,
+    },
+    /// Its manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// It was built for another version of the plugin interface, as its manifest says.
+    #[error(
+        "{}: the {kind} {name} was built for version {found} of the plugin interface, and this scr has {API_VERSION}",
+        path.display()
+    )]
+    OtherVersion {
+        /// The manifest.
+        path: PathBuf,
+        /// What it is.
+        kind: PluginKind,
+        /// Its name.
+        name: String,
+        /// The version it was built for.
+        found: scr_plugin_api::abi::ApiVersion,
+    },
+    /// Its library must not be loaded.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// Its library cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// Manifest and library contradict each other.
+    #[error("{}: the manifest says {claimed}, and the library {} {found}; install the two that belong together", path.display(), library.display())]
+    Contradiction {
+        /// The manifest.
+        path: PathBuf,
+        /// The library.
+        library: PathBuf,
+        /// What the manifest says.
+        claimed: String,
+        /// What the library has.
+        found: String,
+    },
+    /// Its options are not allowed.
+    #[error("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Options {
+        /// What is wrong with each.
+        errors: Vec<OptionError>,
+    },
+    /// The plugin itself refuses.
+    #[error("the {kind} {name} refuses: {error}")]
+    Refused {
+        /// What it is.
+        kind: PluginKind,
+        /// Its name.
+        name: String,
+        /// What it says.
+        error: PluginError,
+    },
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
+fn looked(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
+    let mut text = match places {
+        [] => format!("there is no folder to look in: set {PATH_VARIABLE} to one with manifests"),
+        places => {
+            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+            format!("looked in {}", places.join(", "))
+        }
+    };
+    for passed in passed_over {
+        text.push_str(&format!("; passed over {passed}"));
+    }
+    text
+}
+
+/// A plugin that is loaded.
+pub struct OpenPlugin {
+    /// What its manifest says.
+    pub manifest: Manifest,
+    /// Where its library really lies.
+    pub path: PathBuf,
+    /// SHA-256 of its library, in hexadecimal.
+    pub sha256: String,
+    plugin: LoadedPlugin,
+}
+
+impl PluginHost {
+    /// Looks at what there is. `plugin_path` is the value of `SCR_PLUGIN_PATH`, wherever it was set; where it is
+    /// `None`, that of the environment counts.
+    pub fn new(env: &Env, plugin_path: Option<&str>) -> Self {
+        let survey = Survey::new(env, plugin_path.or(env.variable(PATH_VARIABLE)));
+        Self { env: env.clone(), survey }
+    }
+
+    /// Everything that was seen.
+    pub fn survey(&self) -> &Survey {
+        &self.survey
+    }
+
+    /// The plugin of a kind and name, in any case, by its manifest.
+    ///
+    /// # Errors
+    /// [`PluginLoadError::NotFound`] with where was looked, and what was passed over and why.
+    pub fn find(&self, kind: PluginKind, name: &str) -> Result<&Found, PluginLoadError> {
+        self.survey.find(kind, name).ok_or_else(|| {
+            let names = self.survey.found.iter().filter(|found| found.manifest.kind == kind);
+            PluginLoadError::NotFound {
+                kind,
+                name: name.to_owned(),
+                nearest: nearest(name, names.map(|found| found.manifest.name.as_str())).map(str::to_owned),
+                places: self.survey.places.iter().map(|place| place.folder.clone()).collect(),
+                passed_over: self.survey.passed_over.clone(),
+            }
+        })
+    }
+
+    /// Finds and loads a plugin on this process alone. A job uses [`open_together`](super::open_together).
+    ///
+    /// # Errors
+    /// [`PluginLoadError`].
+    pub fn open(&self, kind: PluginKind, name: &str) -> Result<OpenPlugin, PluginLoadError> {
+        let found = self.find(kind, name)?;
+        let library = check(&self.env, &found.manifest, &found.manifest_path, &found.library)?;
+        OpenPlugin::load(&found.manifest, &found.manifest_path, &library)
+    }
+
+    /// A scheme with options that have been checked already.
+    ///
+    /// # Errors
+    /// [`PluginLoadError`].
+    pub fn load_scheme(&self, name: &str, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
+        self.open(PluginKind::Scheme, name)?.scheme(options)
+    }
+
+    /// A transport with options that have been checked already.
+    ///
+    /// # Errors
+    /// [`PluginLoadError`].
+    pub fn load_transport(
+        &self,
+        name: &str,
+        options: &KvTree,
+    ) -> Result<Box<dyn Transport>, PluginLoadError> {
+        self.open(PluginKind::Transport, name)?.transport(options)
+    }
+}
+
+/// Looks at the library of a plugin whose manifest is that at `path`.
+pub(super) fn check(
+    env: &Env,
+    manifest: &Manifest,
+    path: &Path,
+    library: &Path,
+) -> Result<CheckedLibrary, PluginLoadError> {
+    if !API_VERSION.works_with(manifest.abi) {
+        return Err(PluginLoadError::OtherVersion {
+            path: path.to_owned(),
+            kind: manifest.kind,
+            name: manifest.name.clone(),
+            found: manifest.abi,
+        });
+    }
+    Ok(check_library(&*env.files, library, &Trusted::by(env))?)
+}
+
+impl OpenPlugin {
+    /// Loads a library that has been checked, and compares it with its manifest, which lies at `path`.
+    ///
+    /// # Errors
+    /// [`PluginLoadError`].
+    pub fn load(manifest: &Manifest, path: &Path, library: &CheckedLibrary) -> Result<Self, PluginLoadError> {
+        let plugin = load(library)?;
+        let open = Self {
+            manifest: manifest.clone(),
+            path: library.path.clone(),
+            sha256: library.sha256.clone(),
+            plugin,
+        };
+        match open.contradiction() {
+            None => Ok(open),
+            Some((claimed, found)) => {
+                let (path, library) = (path.to_owned(), open.path);
+                Err(PluginLoadError::Contradiction { path, library, claimed, found })
+            }
+        }
+    }
+
+    fn contradiction(&self) -> Option<(String, String)> {
+        let (kind, format) = (self.manifest.kind, &self.manifest.format);
+        let has_kind = match kind {
+            PluginKind::Scheme => self.plugin.has_scheme(),
+            PluginKind::Transport => self.plugin.has_transport(),
+        };
+        if !has_kind {
+            return Some((format!("it is a {kind}"), format!("has no {kind}")));
+        }
+        let (oldest, newest) = self.plugin.formats();
+        // A transport writes nothing of its own.
+        let is_scheme = kind == PluginKind::Scheme;
+        (is_scheme && (oldest, newest) != (format.oldest, format.newest)).then(|| {
+            let claimed = format!("it knows the on-disk formats {} to {}", format.oldest, format.newest);
+            (claimed, format!("knows {oldest} to {newest}"))
+        })
+    }
+
+    /// The oldest on-disk format that it reads and the newest, which it writes.
+    pub fn formats(&self) -> (u32, u32) {
+        self.plugin.formats()
+    }
+
+    /// The options that the plugin gets for what a configuration line gives.
+    ///
+    /// # Errors
+    /// [`PluginLoadError::Options`] with all that is wrong with them.
+    pub fn options<'a>(
+        &self,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<KvTree, PluginLoadError> {
+        self.manifest.options_from(given).map_err(|errors| PluginLoadError::Options { errors })
+    }
+
+    /// Its scheme, with options as [`options`](Self::options) gives them.
+    ///
+    /// # Errors
+    /// [`PluginLoadError::Refused`] with what the plugin says.
+    pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
+        self.plugin.scheme(options).map_err(|error| self.refused(error))
+    }
+
+    /// Its transport, with options as [`options`](Self::options) gives them.
+    ///
+    /// # Errors
+    /// [`PluginLoadError::Refused`] with what the plugin says.
+    pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginLoadError> {
+        self.plugin.transport(options).map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, error: PluginError) -> PluginLoadError {
+        PluginLoadError::Refused { kind: self.manifest.kind, name: self.manifest.name.clone(), error }
+    }
+}
+
+impl PluginLoadError {
+    /// The error with its causes, on one line.
+    pub fn full_text(&self) -> String {
+        chain(self)
+    }
+}

@@ -1,0 +1,219 @@
+//! Loads a checked library: the linker gets the very file that was checked, by its descriptor.
+//!
+//! Nothing is ever unloaded: what a plugin made may outlive every reason to keep it. So the linker's list only
+//! grows, and two of its habits matter. It takes a name that it has seen for the library of that name, without a
+//! look: so every library is given a name of its own. And it takes a file that it has loaded for
+//! the library as it was then: so a file that was changed since is noticed here and refused.
+
+// The one module of core that loads foreign code.
+#![allow(unsafe_code)]
+
+use super::check::CheckedLibrary;
+use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, PluginModuleRef, API_VERSION};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// Why a library that looked well could not be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The dynamic linker refuses it.
+    #[error("the library {} cannot be loaded: {text}", path.display())]
+    Linker {
+        /// Which.
+        path: PathBuf,
+        /// What the linker says.
+        text: String,
+    },
+    /// It is a library, but no plugin.
+    #[error("the library {} is no scr plugin: it does not export one (see export_scheme! in scr-plugin-api)", path.display())]
+    NotAPlugin {
+        /// Which.
+        path: PathBuf,
+    },
+    /// It was built against another version of the boundary.
+    #[error(
+        "the plugin {} was built for version {found} of the plugin interface, and this scr has {API_VERSION}; \
+         get a plugin for {}.x",
+        path.display(), API_VERSION.major
+    )]
+    OtherVersion {
+        /// Which.
+        path: PathBuf,
+        /// The version it was built for.
+        found: String,
+    },
+    /// It says the right version, but its types are other ones.
+    #[error("the plugin {} does not fit the plugin interface {API_VERSION}: {summary}", path.display())]
+    OtherLayout {
+        /// Which.
+        path: PathBuf,
+        /// The kind of mismatch and where it was found.
+        summary: String,
+    },
+    /// It failed when it was asked what it offers.
+    #[error("the plugin {} failed while it was loaded: {text}", path.display())]
+    Failed {
+        /// Which.
+        path: PathBuf,
+        /// How.
+        text: String,
+    },
+    /// This process has loaded the same file when it held something else.
+    #[error("the library {} was changed after this process had loaded it; start the process again", path.display())]
+    Changed {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The file is on no file system that the linker could read.
+    #[error("the library {} is not a file of the system, so it cannot be loaded", path.display())]
+    NoDescriptor {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+/// A library in the linker's list.
+struct Loaded {
+    identity: (u64, u64),
+    sha256: String,
+    header: &'static LibHeader,
+}
+
+/// What this process has loaded so far: a picture of the linker's list, which is one per process as well.
+static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+
+/// Loads a library and gives the plugin in it. A library that is loaded already is not loaded again.
+///
+/// # Errors
+/// [`LoadError`] with the path and the reason.
+pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
+    let header = header_of(library)?;
+    check_version(&library.path, header)?;
+    let module =
+        header.init_root_module::<PluginModuleRef>().map_err(|error| explain(&library.path, &error))?;
+    let plugin = LoadedPlugin::new(module);
+    if API_VERSION.works_with(plugin.api_version()) {
+        Ok(plugin)
+    } else {
+        let found = plugin.api_version().to_string();
+        Err(LoadError::OtherVersion { path: library.path.clone(), found })
+    }
+}
+
+fn header_of(library: &CheckedLibrary) -> Result<&'static LibHeader, LoadError> {
+    let path = || library.path.clone();
+    // Held while loading, so that two threads cannot both load the same file.
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = loaded.iter().find(|known| known.identity == library.identity) {
+        return match known.sha256 == library.sha256 {
+            true => Ok(known.header),
+            false => Err(LoadError::Changed { path: path() }),
+        };
+    }
+    let descriptor = library.file.descriptor().ok_or_else(|| LoadError::NoDescriptor { path: path() })?;
+    let header = open(&library.path, descriptor)?;
+    loaded.push(Loaded { identity: library.identity, sha256: library.sha256.clone(), header });
+    Ok(header)
+}
+
+/// Has the linker load the file behind `descriptor`, for ever.
+fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, LoadError> {
+    let name = linker_name(descriptor);
+    // All symbols are bound now: a missing one is an error here rather than the end of the process later.
+    // SAFETY: initialisers of the library run. It is a whole library that only trusted users could have written,
+    // and the user's configuration names it.
+    let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL) };
+    let library = library.map_err(|error| {
+        let text = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        LoadError::Linker { path: path.to_owned(), text: text.replace(&name, &path.display().to_string()) }
+    })?;
+    // SAFETY: the symbol of this name, made by the loader's own scheme, is a static that begins with an `AbiHeader`;
+    // a reference to it is what `AbiHeaderRef` is.
+    let symbol = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) };
+    let header = symbol.map(|symbol| *symbol).map_err(|_| LoadError::NotAPlugin { path: path.to_owned() });
+    // Its code may run from now on for as long as the process, also where the library turned out to be none of ours.
+    std::mem::forget(library);
+    header?.upgrade().map_err(|error| explain(path, &error))
+}
+
+/// A path to the open file that the linker has never seen, since a number of a descriptor is used again.
+fn linker_name(descriptor: BorrowedFd<'_>) -> String {
+    static NAMES: Mutex<usize> = Mutex::new(0);
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    *names += 1;
+    // The linker compares names letter by letter; the system does not mind how many slashes there are.
+    format!("/proc/self{}fd/{}", "/".repeat(*names), descriptor.as_raw_fd())
+}
+
+/// Compares the version first: the text of a layout that differs explains nothing to anybody.
+fn check_version(path: &Path, header: &LibHeader) -> Result<(), LoadError> {
+    let found = header.version_strings().version.as_str();
+    let mut numbers = found.split('.').map(str::parse::<u32>);
+    let version = match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Some(ApiVersion { major, minor }),
+        _ => None,
+    };
+    match version {
+        Some(version) if API_VERSION.works_with(version) => Ok(()),
+        _ => Err(LoadError::OtherVersion { path: path.to_owned(), found: found.to_owned() }),
+    }
+}
+
+fn explain(path: &Path, error: &LibraryError) -> LoadError {
+    let path = path.to_owned();
+    match error {
+        LibraryError::AbiInstability(text) => {
+            LoadError::OtherLayout { path, summary: last_lines(&text.to_string()) }
+        }
+        LibraryError::InvalidAbiHeader(header) => {
+            let found = format!("{}.{}", header.abi_major, header.abi_minor);
+            LoadError::OtherLayout { path, summary: format!("it was built with abi_stable {found}") }
+        }
+        LibraryError::RootModule { .. } => LoadError::Failed { path, text: one_line(&error.to_string()) },
+        other => LoadError::OtherLayout { path, summary: last_lines(&other.to_string()) },
+    }
+}
+
+/// The end of a text that may have a hundred thousand letters: there the mismatch itself stands.
+fn last_lines(text: &str) -> String {
+    const LINES: usize = 3;
+    const LETTERS: usize = 300;
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let first = lines.len().saturating_sub(LINES);
+    let end = lines.get(first..).unwrap_or_default().join("; ");
+    match end.char_indices().rev().nth(LETTERS) {
+        Some((begin, _)) => format!("...{}", end.get(begin..).unwrap_or("")),
+        None => end,
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_text_the_end_is_shown() {
+        let long = "layout of a type\n".repeat(5_000) + "\n  expected: 7 fields\n\n  found: 6 fields\n";
+        assert_eq!(last_lines(&long), "layout of a type; expected: 7 fields; found: 6 fields");
+        let text = last_lines(&"x".repeat(100_000));
+        assert!(text.starts_with("...x") && text.len() < 320, "{text}");
+        assert_eq!(last_lines(""), "");
+    }
+
+    #[test]
+    fn no_two_libraries_get_the_same_name() {
+        use std::os::fd::AsFd;
+        let input = std::io::stdin();
+        let names: Vec<_> = (0..3).map(|_| linker_name(input.as_fd())).collect();
+        assert!(names[0] != names[1] && names[1] != names[2]);
+        assert!(names.iter().all(|name| Path::new(name) == Path::new("/proc/self/fd/0")));
+    }
+}

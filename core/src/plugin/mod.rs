@@ -1,0 +1,45 @@
+//! Plugins from the host's side: found by their manifests, checked, loaded, agreed upon by all ranks.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `document`, `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
+//! | `search` | which manifests there are, in which order, and what was passed over and why |
+//! | `trust` | nobody else may write what we load |
+//! | `elf`, `check` | a library is looked at before the dynamic linker touches it |
+//! | `load` | the checked file, and no other, is opened, and its version and layout compared |
+//! | `host` | one plugin by its kind and name, ready to make schemes and transports |
+//! | `agree` | the same plugin on every rank, or the same error |
+//!
+//! Only plugins that the configuration names are ever opened; listing them needs their manifests only.
+
+// mod agree;
+mod check;
+mod document;
+mod elf;
+mod host;
+mod load;
+mod manifest;
+mod options;
+mod search;
+mod trust;
+
+// pub use agree::{open_together, AgreeError};
+pub use check::{check_library, CheckError, CheckedLibrary};
+pub use document::ManifestError;
+pub use elf::ElfProblem;
+pub use host::{OpenPlugin, PluginHost, PluginLoadError};
+pub use load::{load, LoadError};
+pub use manifest::{Capabilities, Format, Manifest, PluginKind};
+pub use options::{OptionError, OptionSpec, OptionType};
+pub use search::{Found, PassedOver, Place, Shadowed, Survey};
+pub use trust::{Distrust, Trusted};
+
+/// The known name that was perhaps meant by `name`: near in letters, whatever their case.
+fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let wanted = name.to_ascii_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&wanted, &known.to_ascii_lowercase());
+    let (distance, near) =
+        known.map(|known| (distance(known), known)).min_by_key(|(distance, _)| *distance)?;
+    // A third of the letters may differ, as in a word that was typed in a hurry.
+    (distance <= (name.len() + 1) / 3).then_some(near)
+}

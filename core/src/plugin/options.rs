@@ -1,0 +1,229 @@
+//! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
+
+use super::manifest::{Manifest, PluginKind};
+use scr_plugin_api::KvTree;
+
+/// An option that a plugin takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionSpec {
+    /// As users write it before the `=`, in any case.
+    pub name: String,
+    /// What it holds.
+    pub kind: OptionType,
+    /// What it holds where the user says nothing, in the form the plugin gets.
+    pub default: Option<String>,
+    /// Smallest value.
+    pub min: Option<i128>,
+    /// Largest value.
+    pub max: Option<i128>,
+    /// The values of a text, where not any text will do.
+    pub choices: Vec<String>,
+    /// One line for people.
+    pub help: String,
+}
+
+/// What an option holds, and in which form the plugin gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OptionType {
+    /// A whole number; in decimal.
+    Integer,
+    /// A number of bytes, with or without a unit; in bytes, decimal.
+    Size,
+    /// Yes or no; `1` or `0`.
+    Boolean,
+    /// A text; as it is.
+    Text,
+}
+
+/// Why a line's options are not a plugin's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// The plugin has no such option.
+    #[error("{name}={value}: the {kind} {plugin} has no option of this name{}", hint(nearest.as_deref(), known))]
+    Unknown {
+        /// As the user wrote it.
+        name: String,
+        /// What it was set to.
+        value: String,
+        /// Of which kind the plugin is.
+        kind: PluginKind,
+        /// Name of the plugin.
+        plugin: String,
+        /// The option that was perhaps meant.
+        nearest: Option<String>,
+        /// All options of the plugin.
+        known: Vec<String>,
+    },
+    /// The value is not one of those that the plugin takes.
+    #[error("{name}={value}: the {kind} {plugin} takes {allowed} here")]
+    NotAllowed {
+        /// Name of the option.
+        name: String,
+        /// What it was set to.
+        value: String,
+        /// Of which kind the plugin is.
+        kind: PluginKind,
+        /// Name of the plugin.
+        plugin: String,
+        /// What it may be set to.
+        allowed: String,
+    },
+    /// The option is there twice.
+    #[error("{name}={value}: {name} is set already, to {first}; remove one of the two")]
+    Twice {
+        /// Name of the option.
+        name: String,
+        /// What it was set to the second time.
+        value: String,
+        /// What it was set to the first time.
+        first: String,
+    },
+}
+
+fn hint(nearest: Option<&str>, known: &[String]) -> String {
+    match (nearest, known) {
+        (Some(nearest), _) => format!("; did you mean {nearest}?"),
+        (None, []) => "; it takes none".to_owned(),
+        (None, known) => format!("; it takes {}", known.join(", ")),
+    }
+}
+
+impl Manifest {
+    /// The option of this name, in any case.
+    pub fn option(&self, name: &str) -> Option<&OptionSpec> {
+        self.options.iter().find(|option| option.is_called(name))
+    }
+
+    /// The tree of options that the plugin gets for what a line gives, completed with the defaults. Names are
+    /// those of the manifest.
+    ///
+    /// # Errors
+    /// All that is wrong with them, each naming option, value and what is allowed.
+    pub fn options_from<'a>(
+        &self,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<KvTree, Vec<OptionError>> {
+        let (mut tree, mut errors) = (KvTree::new(), Vec::new());
+        for (name, value) in given {
+            if let Err(error) = self.take(&mut tree, name, value) {
+                errors.push(error);
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        for option in &self.options {
+            if let Some(default) = option.default.as_ref().filter(|_| !tree.has(&option.name)) {
+                tree.set(&option.name, default);
+            }
+        }
+        Ok(tree)
+    }
+
+    fn take(&self, tree: &mut KvTree, name: &str, value: &str) -> Result<(), OptionError> {
+        let option = self.option(name).ok_or_else(|| self.unknown(name, value))?;
+        if let Some(first) = tree.text(&option.name) {
+            let first = first.to_owned();
+            return Err(OptionError::Twice { name: option.name.clone(), value: value.to_owned(), first });
+        }
+        let read = option.read(value).ok_or_else(|| OptionError::NotAllowed {
+            name: option.name.clone(),
+            value: value.to_owned(),
+            kind: self.kind,
+            plugin: self.name.clone(),
+            allowed: option.allowed(),
+        })?;
+        tree.set(&option.name, read);
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str, value: &str) -> OptionError {
+        let known: Vec<_> = self.options.iter().map(|option| option.name.clone()).collect();
+        OptionError::Unknown {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            kind: self.kind,
+            plugin: self.name.clone(),
+            nearest: super::nearest(name, known.iter().map(String::as_str)).map(str::to_owned),
+            known,
+        }
+    }
+}
+
+impl OptionSpec {
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+
+    /// The value in the form the plugin gets, or `None` where it is not allowed.
+    pub(super) fn read(&self, text: &str) -> Option<String> {
+        match self.kind {
+            OptionType::Integer | OptionType::Size => {
+                let number = self.kind.number(text)?;
+                let fits =
+                    self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
+                fits.then(|| number.to_string())
+            }
+            OptionType::Boolean => boolean(text).map(|value| u8::from(value).to_string()),
+            OptionType::Text if text.contains('\0') => None,
+            OptionType::Text if self.choices.is_empty() => Some(text.to_owned()),
+            OptionType::Text => self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(text)).cloned(),
+        }
+    }
+
+    /// What the option may be set to, for messages.
+    pub fn allowed(&self) -> String {
+        let expected = self.kind.expected();
+        match (self.min, self.max, self.choices.as_slice()) {
+            (None, None, []) => expected.to_owned(),
+            (None, None, choices) => format!("one of {}", choices.join(", ")),
+            (Some(min), None, _) => format!("{expected} of at least {min}"),
+            (None, Some(max), _) => format!("{expected} of at most {max}"),
+            (Some(min), Some(max), _) => format!("{expected} from {min} to {max}"),
+        }
+    }
+}
+
+impl OptionType {
+    pub(super) fn expected(self) -> &'static str {
+        match self {
+            OptionType::Integer => "a whole number",
+            OptionType::Size => "a number of bytes, such as 131072, 128KB or 1GB,",
+            OptionType::Boolean => "0 or 1",
+            OptionType::Text => "a text",
+        }
+    }
+
+    /// The number that a value stands for; `None` where it is none or the type has no numbers.
+    pub(super) fn number(self, text: &str) -> Option<i128> {
+        match self {
+            OptionType::Integer => text.trim().parse::<i64>().ok().map(i128::from),
+            OptionType::Size => bytes(text.trim()),
+            OptionType::Boolean | OptionType::Text => None,
+        }
+    }
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "yes" | "on" | "true" => Some(true),
+        "0" | "no" | "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// A number of bytes; units are steps of 1024, with or without an `i`.
+fn bytes(text: &str) -> Option<i128> {
+    let end = text.find(|symbol: char| !symbol.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let letter = unit.trim_start().to_ascii_lowercase();
+    let letter = letter.strip_suffix("ib").or(letter.strip_suffix('b')).unwrap_or(&letter);
+    let power = ["", "k", "m", "g", "t", "p"].iter().position(|&known| known == letter)?;
+    let scale = 1024_i128.checked_pow(u32::try_from(power).ok()?)?;
+    digits.parse::<u64>().ok().map(|number| i128::from(number) * scale)
+}
+
+#[cfg(test)]
+#[path = "options_tests.rs"]
+mod tests;

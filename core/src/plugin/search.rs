@@ -1,0 +1,242 @@
+//! Which plugins there are: the manifests in the folders of `SCR_PLUGIN_PATH`, then those of the installation.
+//!
+//! The first manifest of a kind and name wins, and those that it shadows are remembered. Never the current folder: entries
+//! that are empty or relative are passed over. So is all that others may write, each with a word on why.
+
+use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
+use super::trust::{TrustError, Trusted};
+use super::{check, ManifestError};
+use crate::env::Env;
+use crate::fs::{File, How, Kind};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The variable with the folders to look in first.
+pub(super) const PATH_VARIABLE: &str = "SCR_PLUGIN_PATH";
+
+/// Everything that a search has seen.
+#[derive(Debug, Default)]
+pub struct Survey {
+    /// The folders that were looked into, in order.
+    pub places: Vec<Place>,
+    /// The plugins that can be named, in the order they were found.
+    pub found: Vec<Found>,
+    /// Plugins that an earlier one of the same kind and name hides.
+    pub shadowed: Vec<Shadowed>,
+    /// What was not taken, and why.
+    pub passed_over: Vec<PassedOver>,
+    /// What manifests have besides what this host knows.
+    pub notes: Vec<String>,
+}
+
+/// A folder with manifests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Where the libraries that its manifests name may lie, in order.
+    pub libraries: Vec<PathBuf>,
+}
+
+/// A plugin with its manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// What its manifest says.
+    pub manifest: Manifest,
+    /// Where the manifest lies.
+    pub manifest_path: PathBuf,
+    /// The manifest as it is, to be sent to other ranks.
+    pub(super) text: String,
+    /// Where its library lies; nobody has looked at that yet.
+    pub library: PathBuf,
+}
+
+/// A plugin that cannot be named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shadowed {
+    /// The plugin.
+    pub found: Found,
+    /// The manifest that came first.
+    pub by: PathBuf,
+}
+
+/// A folder or manifest that was not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedOver {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display().to_string();
+        // Errors of manifests begin with the path themselves, and the line.
+        match self.reason.contains(&path) && !path.is_empty() {
+            true => f.write_str(&self.reason),
+            false => write!(f, "`{path}': {}", self.reason),
+        }
+    }
+}
+
+impl Survey {
+    /// Looks into all places. `plugin_path` is the value of `SCR_PLUGIN_PATH`, wherever it was set.
+    pub fn new(env: &Env, plugin_path: Option<&str>) -> Self {
+        let mut survey = Self::default();
+        for entry in plugin_path.filter(|path| !path.is_empty()).into_iter().flat_map(|path| path.split(':'))
+        {
+            match place_of(entry) {
+                Ok(place) => survey.places.push(place),
+                Err(reason) => survey.pass_over(Path::new(entry), reason),
+            }
+        }
+        survey.places.extend(env.install_dir.as_deref().map(installed));
+        let trusted = Trusted::by(env);
+        for place in survey.places.clone() {
+            survey.look_into(env, &trusted, &place);
+        }
+        survey
+    }
+
+    /// The plugin of a kind and name, in any case.
+    pub fn find(&self, kind: PluginKind, name: &str) -> Option<&Found> {
+        self.found.iter().find(|found| found.manifest.kind == kind && found.manifest.is_called(name))
+    }
+
+    fn look_into(&mut self, env: &Env, trusted: &Trusted, place: &Place) {
+        let manifests = match manifests_in(env, trusted, &place.folder) {
+            Ok(manifests) => manifests,
+            Err(reason) => return self.pass_over(&place.folder, reason),
+        };
+        for path in manifests {
+            match read(env, trusted, &path, place) {
+                Ok((found, notes)) => {
+                    self.notes.extend(notes);
+                    self.add(found);
+                }
+                Err(reason) => self.pass_over(&path, reason),
+            }
+        }
+    }
+
+    fn add(&mut self, found: Found) {
+        match self.find(found.manifest.kind, &found.manifest.name) {
+            // The same file through a folder that is named twice is no second plugin.
+            Some(first) if first.manifest_path == found.manifest_path => (),
+            Some(first) => {
+                let by = first.manifest_path.clone();
+                self.shadowed.push(Shadowed { found, by });
+            }
+            None => self.found.push(found),
+        }
+    }
+
+    fn pass_over(&mut self, path: &Path, reason: impl Into<String>) {
+        self.passed_over.push(PassedOver { path: path.to_owned(), reason: reason.into() });
+    }
+}
+
+/// The folder of an entry of `SCR_PLUGIN_PATH`.
+fn place_of(entry: &str) -> Result<Place, String> {
+    let folder = Path::new(entry);
+    if entry.is_empty() {
+        return Err(format!("an empty entry of {PATH_VARIABLE} is not the current folder; remove it"));
+    }
+    if !folder.is_absolute() {
+        return Err(format!("an entry of {PATH_VARIABLE} has to be an absolute path"));
+    }
+    let mut libraries = vec![folder.to_owned()];
+    if folder.ends_with(MANIFESTS) {
+        libraries.extend(folder.ancestors().nth(3).map(|root| root.join(LIBRARIES)));
+    }
+    Ok(Place { folder: folder.to_owned(), libraries })
+}
+
+/// The folders of an installation.
+fn installed(root: &Path) -> Place {
+    let folder = root.join(MANIFESTS);
+    Place { libraries: vec![root.join(LIBRARIES), folder.clone()], folder }
+}
+
+const MANIFESTS: &str = "etc/scr/plugins.d";
+const LIBRARIES: &str = "lib/scr/plugins";
+
+fn manifests_in(env: &Env, trusted: &Trusted, folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let files = &*env.files;
+    let no_folder = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+        _ => format!("cannot look into it: {error}"),
+    };
+    let real = files.real_path(folder).map_err(no_folder)?;
+    let status = files.status(&real).map_err(no_folder)?;
+    if status.kind != Kind::Dir {
+        return Err("it is not a folder".to_owned());
+    }
+    trusted.check(&real, &status).map_err(|error| error.to_string())?;
+    let names = files.list(&real).map_err(no_folder)?;
+    Ok(names.into_iter().filter(|name| is_manifest(name)).map(|name| folder.join(name)).collect())
+}
+
+fn is_manifest(name: &Path) -> bool {
+    let hidden = name.as_os_str().as_encoded_bytes().starts_with(b".");
+    !hidden && name.extension().is_some_and(|extension| extension == "toml")
+}
+
+fn read(env: &Env, trusted: &Trusted, path: &Path, place: &Place) -> Result<(Found, Vec<String>), String> {
+    let text = trusted_text(env, trusted, path)?;
+    let (manifest, notes) = Manifest::parse(path, &text).map_err(|error| chain(&error))?;
+    let library = library_of(env, &manifest, place);
+    Ok((Found { manifest, manifest_path: path.to_owned(), text, library }, notes))
+}
+
+/// The text of a file that only trusted users may write.
+fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("cannot read it: {error}");
+    let real = env.files.real_path(path).map_err(unreadable)?;
+    let file = env.files.open(&real, How::Read).map_err(unreadable)?;
+    let status = file.status().map_err(unreadable)?;
+    if let Some(found) = check::not_a_file(status.kind) {
+        return Err(format!("it is {found}, not a file"));
+    }
+    trusted.check(&real, &status).map_err(|error| error.to_string())?;
+    trusted.check_folder_of(&*env.files, &real).map_err(|error| match error {
+        TrustError::Distrust(reason) => reason.to_string(),
+        TrustError::Unreadable(error) => unreadable(error),
+    })?;
+    text_of(&*file, path, status.len).map_err(|error| chain(&error))
+}
+
+fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, ManifestError> {
+    let path = path.to_owned();
+    let len = match usize::try_from(len) {
+        Ok(fits) if len <= MAX_MANIFEST_BYTES => fits,
+        _ => return Err(ManifestError::NotText { path, reason: format!("it has {len} bytes") }),
+    };
+    let mut bytes = vec![0; len];
+    let read = match file.read_at(0, &mut bytes) {
+        Ok(read) => read,
+        Err(source) => return Err(ManifestError::Unreadable { path, source }),
+    };
+    bytes.truncate(read);
+    String::from_utf8(bytes)
+        .map_err(|_| ManifestError::NotText { path, reason: "it is not UTF-8".to_owned() })
+}
+
+/// The library that a manifest names: where it is there, or else where it should be.
+fn library_of(env: &Env, manifest: &Manifest, place: &Place) -> PathBuf {
+    let candidates = || place.libraries.iter().map(|folder| folder.join(&manifest.library));
+    let there = candidates().find(|path| env.files.status(path).is_ok());
+    there.or_else(|| candidates().next()).unwrap_or_else(|| place.folder.join(&manifest.library))
+}
+
+/// An error with its causes, on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

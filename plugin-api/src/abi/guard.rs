@@ -1,0 +1,71 @@
+//! No panic crosses the boundary: each call is wrapped, and a panic becomes an error.
+//!
+//! The usual message with the place of the panic still goes to standard error, for the one who has to find it.
+
+use super::boundary::AbiError;
+use crate::{PluginError, PluginErrorKind};
+use abi_stable::std_types::{RErr, ROk, RResult};
+use std::any::Any;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// Runs `body`. A panic in it becomes a [`PluginErrorKind::Fault`] that says that `what` panicked, and with
+/// which text.
+pub(super) fn guard<T>(what: &str, body: impl FnOnce() -> Result<T, PluginError>) -> RResult<T, AbiError> {
+    // Nothing that the body touched is used as if it had ended well: the caller gets an error.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => ROk(value),
+        Ok(Err(error)) => RErr(error.into()),
+        Err(payload) => {
+            let text = format!("{what} panicked: {}", text_of(payload));
+            RErr(PluginError::new(PluginErrorKind::Fault, text).into())
+        }
+    }
+}
+
+/// The text of a panic, on one line. The payload is the panicking side's own type: its drop may panic again.
+fn text_of(payload: Box<dyn Any + Send>) -> String {
+    let text = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
+        (Some(text), _) => (*text).to_owned(),
+        (_, Some(text)) => text.clone(),
+        _ => "(it left no text)".to_owned(),
+    };
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error_of(result: RResult<(), AbiError>) -> PluginError {
+        result.into_result().map_err(PluginError::from).expect_err("it panicked")
+    }
+
+    #[test]
+    fn a_panic_becomes_a_fault_with_its_text_on_one_line() {
+        let error = error_of(guard("the plugin's protect", || panic!("no such stripe: {}\nat all", 7)));
+        assert_eq!(error.kind, PluginErrorKind::Fault);
+        assert_eq!(error.text, "the plugin's protect panicked: no such stripe: 7; at all");
+    }
+
+    #[test]
+    fn a_payload_that_is_no_text_and_panics_when_dropped_is_contained() {
+        struct Nasty;
+        impl Drop for Nasty {
+            fn drop(&mut self) {
+                panic!("once more");
+            }
+        }
+        let error = error_of(guard("the host's max", || std::panic::panic_any(Nasty)));
+        assert_eq!(error.text, "the host's max panicked: (it left no text)");
+    }
+
+    #[test]
+    fn what_ends_well_or_with_an_error_passes_unchanged() {
+        assert_eq!(guard("it", || Ok(7)).into_result().map_err(PluginError::from), Ok(7));
+        let refused = PluginError::new(PluginErrorKind::Refused, "not with 3 members");
+        assert_eq!(error_of(guard("it", || Err(refused.clone()))), refused);
+    }
+}

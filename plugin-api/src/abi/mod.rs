@@ -1,0 +1,125 @@
+//! The boundary between the runtime and a plugin that was built apart from it.
+//!
+//! Authors and the runtime both use the plain traits ([`Scheme`](crate::Scheme), [`Set`](crate::Set),
+//! [`Bytes`](crate::Bytes), [`Transport`](crate::Transport)). What lies between is here:
+//! - `boundary`: what crosses, with a layout that is checked when a library is loaded
+//! - `scheme`, `transport`: the adapters, from the plain traits to what crosses and back
+//! - `module`: what a library exports, and the version of it
+//! - `export`: the macros that make a crate a plugin
+//! - `guard`: no panic crosses, in neither direction
+//!
+//! The rule for growing it: a method is added at the end of a trait, with a default body; a field is added at
+//! the end of the module. Structs that cross by value never change. So every 1.x works with every other 1.y.
+
+mod boundary;
+mod export;
+mod guard;
+mod module;
+mod scheme;
+mod transport;
+
+pub use module::{PluginModule, PluginModuleRef, API_VERSION};
+
+use crate::{KvTree, PluginError, PluginErrorKind, Scheme, Transport};
+
+/// Version of the boundary: host and plugin work together where the major number is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ApiVersion {
+    /// Grows when something that was there changes.
+    pub major: u32,
+    /// Grows when something is added.
+    pub minor: u32,
+}
+
+impl ApiVersion {
+    /// Whether a host of this version can work with a plugin of that one.
+    pub fn works_with(self, plugin: ApiVersion) -> bool {
+        self.major == plugin.major
+    }
+}
+
+impl std::fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl std::str::FromStr for ApiVersion {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+        Ok(Self { major: major.parse()?, minor: minor.parse()? })
+    }
+}
+
+/// A plugin whose library is loaded, as the host holds it.
+#[derive(Clone, Copy)]
+pub struct LoadedPlugin {
+    module: PluginModuleRef,
+}
+
+impl LoadedPlugin {
+    /// The plugin that exports `module`.
+    pub fn new(module: PluginModuleRef) -> Self {
+        Self { module }
+    }
+
+    /// The version of the boundary that the plugin was built against.
+    pub fn api_version(&self) -> ApiVersion {
+        ApiVersion { major: self.module.api_major(), minor: self.module.api_minor() }
+    }
+
+    /// The oldest on-disk format that it reads and the newest, which it writes.
+    pub fn formats(&self) -> (u32, u32) {
+        (self.module.oldest_format(), self.module.newest_format())
+    }
+
+    /// Whether it has a scheme.
+    pub fn has_scheme(&self) -> bool {
+        self.module.scheme().is_some()
+    }
+
+    /// Whether it has a transport.
+    pub fn has_transport(&self) -> bool {
+        self.module.transport().is_some()
+    }
+
+    /// Its scheme, with these options.
+    ///
+    /// # Errors
+    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no scheme.
+    pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
+        scheme::construct(self.module, options)
+    }
+
+    /// Its transport, with these options.
+    ///
+    /// # Errors
+    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no transport.
+    pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
+        transport::construct(self.module, options)
+    }
+}
+
+/// The options that a constructor was given.
+fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
+    KvTree::unpack(options).map_err(|error| {
+        let text = format!("the options that the host sent cannot be read: {error}");
+        PluginError::new(PluginErrorKind::Fault, text)
+    })
+}
+
+/// What the export macros expand to; of no use to anyone else, and free to change.
+#[doc(hidden)]
+pub mod __private {
+    pub use super::boundary::{ConstructedScheme, ConstructedTransport};
+    pub use super::module::{export, Constructors, SchemeConstructor, TransportConstructor};
+    pub use super::scheme::new_scheme;
+    pub use super::transport::new_transport;
+    pub use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};
+    pub use abi_stable::std_types::RSlice;
+}
+
+#[cfg(test)]
+mod tests;

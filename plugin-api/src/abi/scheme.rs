@@ -1,0 +1,316 @@
+//! Schemes, sets and logical files across the boundary, in both directions.
+//!
+//! The host wraps its [`Set`] and [`Bytes`] so that they cross ([`HostSet`], [`HostBytes`]); the plugin's side
+//! turns them back into plain ones ([`GuestSet`], [`GuestBytes`]). The plugin wraps its [`Scheme`]
+//! ([`Exported`]), the host holds it as a plain one again ([`Hosted`]).
+
+use super::boundary::{
+    level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiReceive, AbiScheme, AbiScheme_TO, AbiSend,
+    AbiSet, AbiSet_TO, BytesRef, ConstructedScheme, SchemeBox, SetRef,
+};
+use super::guard::guard;
+use super::module::PluginModuleRef;
+use super::unpacked;
+use crate::{Bytes, KvTree, Level, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+use abi_stable::sabi_trait::TD_Opaque;
+use abi_stable::std_types::{RResult, RSlice, RSliceMut, RStr, RVec};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// The scheme of a plugin, with these options.
+pub(super) fn construct(module: PluginModuleRef, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
+    let Some(constructor) = module.scheme().into_option() else {
+        return Err(PluginError::new(PluginErrorKind::Refused, "the plugin has no redundancy scheme"));
+    };
+    let packed = options.pack();
+    let scheme = (constructor.new)(RSlice::from_slice(&packed)).into_result()?;
+    Ok(Box::new(Hosted(scheme)))
+}
+
+/// What the constructor in a plugin's library does.
+pub fn new_scheme<S: Scheme + 'static>(
+    packed: RSlice<'_, u8>,
+    new: impl FnOnce(&KvTree) -> Result<S, PluginError>,
+) -> ConstructedScheme {
+    guard("making the scheme", || {
+        let scheme = Exported(Some(new(&unpacked(packed.as_slice())?)?));
+        Ok(AbiScheme_TO::from_value(scheme, TD_Opaque))
+    })
+}
+
+/// The plugin's scheme on its way to the host. It is there until it is dropped.
+struct Exported<S: Scheme>(Option<S>);
+
+impl<S: Scheme> Exported<S> {
+    fn call<T>(&self, method: &str, body: impl FnOnce(&S) -> Result<T, PluginError>) -> RResult<T, AbiError> {
+        guard(method, || {
+            let gone = || PluginError::new(PluginErrorKind::Fault, "the scheme has been dropped");
+            body(self.0.as_ref().ok_or_else(gone)?)
+        })
+    }
+}
+
+impl<S: Scheme> Drop for Exported<S> {
+    fn drop(&mut self) {
+        let scheme = self.0.take();
+        // Who drops a scheme wants no error of it; what matters is that nothing unwinds into the host.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(scheme))) {
+            std::mem::forget(payload);
+        }
+    }
+}
+
+impl<S: Scheme> AbiScheme for Exported<S> {
+    fn losses_survived(&self, set_size: u32) -> RResult<u32, AbiError> {
+        self.call("the scheme's losses_survived", |scheme| scheme.losses_survived(set_size))
+    }
+
+    fn recoverable(&self, lost: RSlice<'_, bool>) -> RResult<bool, AbiError> {
+        self.call("the scheme's recoverable", |scheme| Ok(scheme.recoverable(lost.as_slice())))
+    }
+
+    fn redundancy_len(&self, rank: u32, data_lens: RSlice<'_, u64>) -> RResult<u64, AbiError> {
+        self.call("the scheme's redundancy_len", |scheme| {
+            scheme.redundancy_len(&SetShape { rank, data_lens: data_lens.as_slice() })
+        })
+    }
+
+    fn protect(&self, set: SetRef<'_>) -> RResult<(), AbiError> {
+        self.call("the scheme's protect", |scheme| scheme.protect(&GuestSet::new(&set)?))
+    }
+
+    fn rebuild(&self, set: SetRef<'_>, format: u32) -> RResult<(), AbiError> {
+        self.call("the scheme's rebuild", |scheme| scheme.rebuild(&GuestSet::new(&set)?, format))
+    }
+}
+
+/// A plugin's scheme, as the host uses it.
+struct Hosted(SchemeBox);
+
+impl Scheme for Hosted {
+    fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {
+        Ok(self.0.losses_survived(set_size).into_result()?)
+    }
+
+    fn recoverable(&self, lost: &[bool]) -> bool {
+        // A scheme that cannot even answer will not rebuild either.
+        self.0.recoverable(RSlice::from_slice(lost)).into_result().unwrap_or(false)
+    }
+
+    fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
+        Ok(self.0.redundancy_len(shape.rank, RSlice::from_slice(shape.data_lens)).into_result()?)
+    }
+
+    fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
+        let set = HostSet::new(set);
+        Ok(self.0.protect(AbiSet_TO::from_ptr(&set, TD_Opaque)).into_result()?)
+    }
+
+    fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError> {
+        let set = HostSet::new(set);
+        Ok(self.0.rebuild(AbiSet_TO::from_ptr(&set, TD_Opaque), format).into_result()?)
+    }
+}
+
+/// The host's set on its way to the plugin.
+struct HostSet<'a> {
+    set: &'a dyn Set,
+    data: HostBytes<'a>,
+    redundancy: HostBytes<'a>,
+}
+
+impl<'a> HostSet<'a> {
+    fn new(set: &'a dyn Set) -> Self {
+        Self { set, data: HostBytes(set.data()), redundancy: HostBytes(set.redundancy()) }
+    }
+}
+
+impl AbiSet for HostSet<'_> {
+    fn rank(&self) -> RResult<u32, AbiError> {
+        guard("the host's rank", || Ok(self.set.rank()))
+    }
+
+    fn size(&self) -> RResult<u32, AbiError> {
+        guard("the host's size", || Ok(self.set.size()))
+    }
+
+    fn world_rank(&self, member: u32) -> RResult<u32, AbiError> {
+        guard("the host's world_rank", || Ok(self.set.world_rank(member)))
+    }
+
+    fn dataset(&self) -> RResult<u64, AbiError> {
+        guard("the host's dataset", || Ok(self.set.dataset()))
+    }
+
+    fn data_len(&self, member: u32) -> RResult<u64, AbiError> {
+        guard("the host's data_len", || Ok(self.set.data_len(member)))
+    }
+
+    fn lost(&self, member: u32) -> RResult<bool, AbiError> {
+        guard("the host's lost", || Ok(self.set.lost(member)))
+    }
+
+    fn exchange(
+        &self,
+        sends: RSlice<'_, AbiSend<'_>>,
+        receives: RVec<AbiReceive<'_>>,
+    ) -> RResult<(), AbiError> {
+        guard("the host's exchange", || {
+            let sends: Vec<_> =
+                sends.iter().map(|send| SendTo { to: send.to, bytes: send.bytes.as_slice() }).collect();
+            let mut receives: Vec<_> = receives
+                .into_iter()
+                .map(|receive| ReceiveFrom { from: receive.from, bytes: receive.bytes.into_mut_slice() })
+                .collect();
+            self.set.exchange(&sends, &mut receives)
+        })
+    }
+
+    fn max(&self, value: u64) -> RResult<u64, AbiError> {
+        guard("the host's max", || self.set.max(value))
+    }
+
+    fn data(&self) -> BytesRef<'_> {
+        AbiBytes_TO::from_ptr(&self.data, TD_Opaque)
+    }
+
+    fn redundancy(&self) -> BytesRef<'_> {
+        AbiBytes_TO::from_ptr(&self.redundancy, TD_Opaque)
+    }
+
+    fn progress(&self, done: u64, total: u64) -> RResult<(), AbiError> {
+        guard("the host's progress", || self.set.progress(done, total))
+    }
+
+    fn log(&self, level: u32, text: RStr<'_>) -> RResult<(), AbiError> {
+        guard("the host's log", || {
+            self.set.log(level_of(level), text.as_str());
+            Ok(())
+        })
+    }
+}
+
+/// The host's bytes on their way to the plugin.
+struct HostBytes<'a>(&'a dyn Bytes);
+
+impl AbiBytes for HostBytes<'_> {
+    fn len(&self) -> RResult<u64, AbiError> {
+        guard("the host's len", || Ok(self.0.len()))
+    }
+
+    fn read_at(&self, offset: u64, buffer: RSliceMut<'_, u8>) -> RResult<(), AbiError> {
+        guard("the host's read_at", || self.0.read_at(offset, buffer.into_mut_slice()))
+    }
+
+    fn write_at(&self, offset: u64, bytes: RSlice<'_, u8>) -> RResult<(), AbiError> {
+        guard("the host's write_at", || self.0.write_at(offset, bytes.as_slice()))
+    }
+}
+
+/// The host's set, as the plugin uses it.
+struct GuestSet<'call, 'host> {
+    set: &'call SetRef<'host>,
+    data: GuestBytes<'call>,
+    redundancy: GuestBytes<'call>,
+}
+
+impl<'call, 'host> GuestSet<'call, 'host> {
+    fn new(set: &'call SetRef<'host>) -> Result<Self, PluginError> {
+        let (data, redundancy) = (GuestBytes::new(set.data())?, GuestBytes::new(set.redundancy())?);
+        Ok(Self { set, data, redundancy })
+    }
+}
+
+/// What a host's method gives that cannot fail by its signature. If the host panicked in it, the plugin
+/// cannot go on; unwinding ends at the guard of the plugin's own method, so the host hears its own text.
+fn plain<T>(answer: RResult<T, AbiError>) -> T {
+    match answer.into_result() {
+        Ok(value) => value,
+        Err(error) => std::panic::panic_any(error.text.into_string()),
+    }
+}
+
+impl Set for GuestSet<'_, '_> {
+    fn rank(&self) -> u32 {
+        plain(self.set.rank())
+    }
+
+    fn size(&self) -> u32 {
+        plain(self.set.size())
+    }
+
+    fn world_rank(&self, member: u32) -> u32 {
+        plain(self.set.world_rank(member))
+    }
+
+    fn dataset(&self) -> u64 {
+        plain(self.set.dataset())
+    }
+
+    fn data_len(&self, member: u32) -> u64 {
+        plain(self.set.data_len(member))
+    }
+
+    fn lost(&self, member: u32) -> bool {
+        plain(self.set.lost(member))
+    }
+
+    fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
+        let sends: Vec<_> =
+            sends.iter().map(|send| AbiSend { to: send.to, bytes: RSlice::from_slice(send.bytes) }).collect();
+        let receives: RVec<_> = receives
+            .iter_mut()
+            .map(|receive| AbiReceive {
+                from: receive.from,
+                bytes: RSliceMut::from_mut_slice(&mut *receive.bytes),
+            })
+            .collect();
+        Ok(self.set.exchange(RSlice::from_slice(&sends), receives).into_result()?)
+    }
+
+    fn max(&self, value: u64) -> Result<u64, PluginError> {
+        Ok(self.set.max(value).into_result()?)
+    }
+
+    fn data(&self) -> &dyn Bytes {
+        &self.data
+    }
+
+    fn redundancy(&self) -> &dyn Bytes {
+        &self.redundancy
+    }
+
+    fn progress(&self, done: u64, total: u64) -> Result<(), PluginError> {
+        Ok(self.set.progress(done, total).into_result()?)
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        plain(self.set.log(number_of(level), RStr::from_str(text)));
+    }
+}
+
+/// The host's bytes, as the plugin uses them. The length never changes during a call, so it is asked once.
+struct GuestBytes<'a> {
+    bytes: BytesRef<'a>,
+    len: u64,
+}
+
+impl<'a> GuestBytes<'a> {
+    fn new(bytes: BytesRef<'a>) -> Result<Self, PluginError> {
+        let len = bytes.len().into_result()?;
+        Ok(Self { bytes, len })
+    }
+}
+
+impl Bytes for GuestBytes<'_> {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
+        Ok(self.bytes.read_at(offset, RSliceMut::from_mut_slice(buffer)).into_result()?)
+    }
+
+    fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
+        Ok(self.bytes.write_at(offset, RSlice::from_slice(buffer)).into_result()?)
+    }
+}

@@ -1,0 +1,81 @@
+//! A plugin that does what its options say: works, errs or panics in the method named by `PANIC`.
+
+use scr_plugin_api::{
+    CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Scheme, Set, SetShape, Transport,
+};
+
+struct Obedient {
+    panic: String,
+}
+
+impl Obedient {
+    fn new(options: &KvTree) -> Result<Self, PluginError> {
+        let plugin = Self { panic: options.text("PANIC").unwrap_or("").to_owned() };
+        plugin.enter("new");
+        Ok(plugin)
+    }
+
+    fn enter(&self, method: &str) {
+        assert!(self.panic != method, "told to panic in {method}");
+    }
+}
+
+impl Scheme for Obedient {
+    fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {
+        self.enter("losses_survived");
+        Ok(set_size)
+    }
+    fn recoverable(&self, _lost: &[bool]) -> bool {
+        self.enter("recoverable");
+        true
+    }
+    fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
+        self.enter("redundancy_len");
+        shape.data_lens.get(shape.rank as usize).copied().ok_or_else(|| {
+            PluginError::new(PluginErrorKind::Refused, format!("there is no member {}", shape.rank))
+        })
+    }
+    fn protect(&self, _set: &dyn Set) -> Result<(), PluginError> {
+        self.enter("protect");
+        Ok(())
+    }
+    fn rebuild(&self, _set: &dyn Set, _format: u32) -> Result<(), PluginError> {
+        self.enter("rebuild");
+        Ok(())
+    }
+}
+
+impl Transport for Obedient {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        self.enter("start");
+        Ok(job.token.clone().into_bytes())
+    }
+    fn poll(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.enter("poll");
+        Ok(CopyState::Done)
+    }
+    fn wait(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.enter("wait");
+        Ok(CopyState::Done)
+    }
+    fn cancel(&self, _ticket: &[u8]) -> Result<(), PluginError> {
+        self.enter("cancel");
+        Ok(())
+    }
+    fn crc(&self, _ticket: &[u8], _item: usize) -> Option<u32> {
+        self.enter("crc");
+        None
+    }
+}
+
+impl Drop for Obedient {
+    fn drop(&mut self) {
+        self.enter("drop");
+    }
+}
+
+scr_plugin_api::export_plugin! {
+    formats: 2..=3,
+    scheme: Obedient::new,
+    transport: Obedient::new,
+}

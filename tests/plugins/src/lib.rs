@@ -1,0 +1,1 @@
+//! Plugins for the tests of the plugin host: see the examples, each of which is a library of its own.
