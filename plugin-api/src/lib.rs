@@ -5,6 +5,7 @@
 //! with one macro. The runtime owns processes, metadata and file creation; a plugin moves and computes bytes.
 
 mod bytes;
+pub mod conformance;
 pub mod conformance_transport;
 mod error;
 pub mod kvtree;
