@@ -6,16 +6,8 @@
 //! member's chunk `c`. So every member has each position once, and the roles rotate.
 
 use crate::errors::{corrupt, refused};
+use crate::step::{block_size, blocks, Block, File, Place};
 use scr_plugin_api::PluginError;
-
-/// Bytes of a block of each chunk that travel together at most; smaller in large sets.
-const BLOCK: u64 = 256 << 10;
-
-/// Bytes that a member receives at a time at most, unless that would make blocks tiny.
-const STEP: u64 = 4 << 20;
-
-/// Every block but the last is at least that long.
-const SMALLEST_BLOCK: u64 = 16 << 10;
 
 /// The most members and parity rows together: there are no more different elements in the field.
 const FIELD: u32 = 256;
@@ -27,30 +19,6 @@ pub(crate) struct Layout {
     pub(crate) parities: u32,
     pub(crate) chunk: u64,
     data_lens: Vec<u64>,
-}
-
-/// Which of a member's two logical files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum File {
-    Data,
-    Redundancy,
-}
-
-/// Where in a member's files something lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    pub(crate) file: File,
-    pub(crate) offset: u64,
-}
-
-/// The same part of every chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Block {
-    /// Counted from 0.
-    pub(crate) index: u64,
-    /// Where in the chunk it begins.
-    pub(crate) offset: u64,
-    pub(crate) len: usize,
 }
 
 /// Refuses a shape that the arithmetic cannot do.
@@ -106,12 +74,7 @@ impl Layout {
 
     /// The blocks that every chunk is worked on in.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
-        let size = (STEP / u64::from(self.columns())).clamp(SMALLEST_BLOCK, BLOCK).min(self.chunk.max(1));
-        let chunk = self.chunk;
-        (0..chunk.div_ceil(size)).map(move |index| {
-            let offset = index * size;
-            Block { index, offset, len: size.min(chunk - offset) as usize }
-        })
+        blocks(self.chunk, block_size(self.columns()))
     }
 
     /// The position of a member in a stripe.

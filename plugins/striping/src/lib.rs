@@ -2,9 +2,9 @@
 //! may be lost.
 //!
 //! A plain library rather than a part of the plugin API, so that no vendor's plugin carries an old copy of it.
-//! The map: [`layout`] says which byte lies where, [`plan`] who does what for a block of it, [`pipeline`]
-//! does it, with the arithmetic of [`kernel`] and [`matrix`]; [`header`] guards against rebuilding from
-//! something else.
+//! The map: `layout` says which byte lies where, `plan` who does what for a block of it, `pipeline` does it,
+//! with the arithmetic of `kernel` and `matrix`; `header` guards against rebuilding from something else.
+//! Header and pipeline know nothing of stripes, and schemes that only copy use them as well.
 //!
 //! What travels: when protecting, every stripe costs N-1 chunks (the data to one owner, who passes k-1 rows on),
 //! so each member sends and receives (N-1)/(N-k) of its data. When rebuilding, N-k-1 chunks for each stripe
@@ -18,8 +18,11 @@ mod layout;
 mod matrix;
 mod pipeline;
 mod plan;
+mod step;
 
 pub use header::Header;
+pub use pipeline::run;
+pub use step::{block_size, blocks, Block, Buffer, File, Message, Place, Plans, StepPlan};
 
 use crate::errors::{corrupt, refused};
 use crate::layout::Layout;
@@ -64,13 +67,10 @@ impl Striping {
         }
     }
 
-    fn run(&self, set: &dyn Set, layout: Layout, goal: Goal, write_header: bool) -> Result<(), PluginError> {
+    fn make(&self, set: &dyn Set, layout: Layout, goal: Goal, write_header: bool) -> Result<(), PluginError> {
         let header = if write_header { self.header(&layout).encode(set, set.rank()) } else { Vec::new() };
-        if layout.chunk == 0 {
-            return if write_header { set.redundancy().write_at(0, &header) } else { Ok(()) };
-        }
         let parities_at = Header::len(layout.members);
-        pipeline::run(set, &Planner::new(layout, set.rank(), goal, parities_at, header))
+        run(set, &Planner::new(layout, set.rank(), goal, parities_at, header))
     }
 }
 
@@ -100,7 +100,7 @@ impl Scheme for Striping {
             return Ok(());
         }
         let layout = self.layout(set)?;
-        self.run(set, layout, Goal::Protect, true)
+        self.make(set, layout, Goal::Protect, true)
     }
 
     fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError> {
@@ -122,7 +122,7 @@ impl Scheme for Striping {
         if !lost.contains(&true) {
             return Ok(());
         }
-        self.run(set, layout, Goal::Rebuild(lost), set.lost(set.rank()))
+        self.make(set, layout, Goal::Rebuild(lost), set.lost(set.rank()))
     }
 }
 

@@ -7,8 +7,7 @@
 
 use crate::errors::fault;
 use crate::kernel::combine;
-use crate::layout::{Block, File, Place};
-use crate::plan::{Buffer, Message, Planner, StepPlan, Target};
+use crate::step::{Block, Buffer, File, Message, Place, Plans, StepPlan};
 use scr_plugin_api::{Bytes, PluginError, ReceiveFrom, SendTo, Set};
 use std::ops::Range;
 use std::sync::mpsc;
@@ -18,14 +17,10 @@ const WORTH_A_THREAD: usize = 4;
 
 /// The memory of one block.
 #[derive(Debug, Default)]
-pub(crate) struct Buffers {
-    /// What this member reads.
+struct Buffers {
     own: Vec<u8>,
-    /// What it gets to compute with.
     incoming: Vec<u8>,
-    /// What it is to write.
     kept: Vec<u8>,
-    /// What it computes for others.
     passed: Vec<u8>,
 }
 
@@ -36,10 +31,16 @@ struct Item {
     buffers: Buffers,
 }
 
-/// Makes all that the planner says.
-pub(crate) fn run(set: &dyn Set, planner: &Planner) -> Result<(), PluginError> {
-    let blocks: Vec<Block> = planner.layout().blocks().collect();
-    let worker = Worker { planner, data: set.data(), redundancy: set.redundancy(), spare: Vec::new() };
+/// Carries out all plans. Called on all members at once.
+///
+/// # Errors
+/// What the host says.
+pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
+    let blocks = plans.blocks();
+    if blocks.is_empty() && !plans.header().is_empty() {
+        return set.redundancy().write_at(0, plans.header());
+    }
+    let worker = Worker { plans, data: set.data(), redundancy: set.redundancy(), spare: Vec::new() };
     if blocks.len() < WORTH_A_THREAD {
         in_turn(set, worker, &blocks)
     } else {
@@ -53,7 +54,7 @@ fn in_turn(set: &dyn Set, mut worker: Worker<'_>, blocks: &[Block]) -> Result<()
     for turn in 0..=blocks.len() {
         set.progress(turn as u64, blocks.len() as u64 + 1)?;
         let mut current = blocks.get(turn).map(|&block| worker.read(block)).transpose()?;
-        exchange(set, current.as_mut(), before.as_mut())?;
+        exchange(set, &mut current, &mut before)?;
         if let Some(item) = before.take() {
             worker.write(item)?;
         }
@@ -108,7 +109,7 @@ fn at_once(set: &dyn Set, mut worker: Worker<'_>, blocks: &[Block]) -> Result<()
             set.progress(turn as u64, turns as u64)?;
             let read = blocks.get(turn + 1).copied();
             chore(Chores { write: to_write.take(), compute: to_compute.take(), read })?;
-            exchange(set, current.as_mut(), to_pass.as_mut())?;
+            exchange(set, &mut current, &mut to_pass)?;
             let done = wait()?;
             to_write = to_pass.take();
             to_pass = done.computed;
@@ -120,18 +121,14 @@ fn at_once(set: &dyn Set, mut worker: Worker<'_>, blocks: &[Block]) -> Result<()
 }
 
 /// One batch: the chunks of one block, and the results of an earlier one.
-fn exchange(set: &dyn Set, chunks: Option<&mut Item>, results: Option<&mut Item>) -> Result<(), PluginError> {
+fn exchange(set: &dyn Set, chunks: &mut Option<Item>, results: &mut Option<Item>) -> Result<(), PluginError> {
     let mut sends = Vec::new();
     let mut receives = Vec::new();
-    if let Some(item) = results {
-        let (plan, buffers) = (&item.plan, &mut item.buffers);
-        outgoing(&mut sends, &plan.result_sends, &buffers.passed);
-        incoming(&mut receives, &plan.result_receives, &mut buffers.kept);
+    if let Some(Item { plan, buffers }) = results {
+        batch(&mut sends, &plan.result_sends, &mut receives, &plan.result_receives, buffers);
     }
-    if let Some(item) = chunks {
-        let (plan, buffers) = (&item.plan, &mut item.buffers);
-        outgoing(&mut sends, &plan.sends, &buffers.own);
-        incoming(&mut receives, &plan.receives, &mut buffers.incoming);
+    if let Some(Item { plan, buffers }) = chunks {
+        batch(&mut sends, &plan.sends, &mut receives, &plan.receives, buffers);
     }
     if sends.is_empty() && receives.is_empty() {
         return Ok(());
@@ -139,17 +136,40 @@ fn exchange(set: &dyn Set, chunks: Option<&mut Item>, results: Option<&mut Item>
     set.exchange(&sends, &mut receives)
 }
 
-fn outgoing<'a>(sends: &mut Vec<SendTo<'a>>, messages: &[Message], buffer: &'a [u8]) {
-    sends.extend(
-        messages.iter().map(|message| SendTo { to: message.peer, bytes: &buffer[message.range.clone()] }),
-    );
+/// Adds messages of one block. They are sent out of some buffers and received into others.
+fn batch<'a>(
+    sends: &mut Vec<SendTo<'a>>,
+    outgoing: &[Message],
+    receives: &mut Vec<ReceiveFrom<'a>>,
+    incoming: &[Message],
+    buffers: &'a mut Buffers,
+) {
+    let (own, passed): (&'a [u8], &'a [u8]) = (&buffers.own, &buffers.passed);
+    sends.extend(outgoing.iter().map(|message| {
+        let buffer = if message.buffer == Buffer::Passed { passed } else { own };
+        SendTo { to: message.peer, bytes: &buffer[message.range.clone()] }
+    }));
+    let to_keep: Vec<bool> = incoming.iter().map(|message| message.buffer == Buffer::Kept).collect();
+    let ranges: Vec<_> = incoming.iter().map(|message| message.range.clone()).collect();
+    let parts = carve_two(&mut buffers.kept, &mut buffers.incoming, &to_keep, &ranges);
+    let pairs = incoming.iter().zip(parts);
+    receives.extend(pairs.map(|(message, bytes)| ReceiveFrom { from: message.peer, bytes }));
 }
 
-fn incoming<'a>(receives: &mut Vec<ReceiveFrom<'a>>, messages: &[Message], buffer: &'a mut [u8]) {
-    let ranges: Vec<Range<usize>> = messages.iter().map(|message| message.range.clone()).collect();
-    let parts = carve(buffer, &ranges);
-    let pairs = messages.iter().zip(parts);
-    receives.extend(pairs.map(|(message, bytes)| ReceiveFrom { from: message.peer, bytes }));
+/// The parts of two buffers in the order they are asked for: of the first where the flag is set.
+fn carve_two<'a>(
+    first: &'a mut [u8],
+    second: &'a mut [u8],
+    of_first: &[bool],
+    ranges: &[Range<usize>],
+) -> Vec<&'a mut [u8]> {
+    let of = |wanted: bool| {
+        let chosen = ranges.iter().zip(of_first).filter(move |(_, flag)| **flag == wanted);
+        chosen.map(|(range, _)| range.clone()).collect::<Vec<_>>()
+    };
+    let (mut firsts, mut seconds) =
+        (carve(first, &of(true)).into_iter(), carve(second, &of(false)).into_iter());
+    of_first.iter().filter_map(|&flag| if flag { firsts.next() } else { seconds.next() }).collect()
 }
 
 /// The parts of a buffer in the order they are asked for. They must not overlap.
@@ -173,35 +193,21 @@ fn compute(item: &mut Item) {
     let Item { plan, buffers } = item;
     let Buffers { own, incoming, kept, passed } = buffers;
     for task in &plan.tasks {
-        let inputs: Vec<&[u8]> = task
-            .inputs
-            .iter()
-            .map(|(buffer, range)| match buffer {
-                Buffer::Own => &own[range.clone()],
-                Buffer::Incoming => &incoming[range.clone()],
-            })
-            .collect();
-        let of = |wanted: Target| {
-            let outputs = task.outputs.iter().filter(move |(target, _)| *target == wanted);
-            outputs.map(|(_, range)| range.clone()).collect::<Vec<_>>()
-        };
-        let (mut mine, mut others) =
-            (carve(kept, &of(Target::Kept)).into_iter(), carve(passed, &of(Target::Passed)).into_iter());
-        let mut outputs: Vec<&mut [u8]> = task
-            .outputs
-            .iter()
-            .filter_map(|(target, _)| match target {
-                Target::Kept => mine.next(),
-                Target::Passed => others.next(),
-            })
-            .collect();
+        let inputs = task.inputs.iter().map(|(buffer, range)| {
+            let buffer: &[u8] = if *buffer == Buffer::Own { own } else { incoming };
+            &buffer[range.clone()]
+        });
+        let inputs: Vec<&[u8]> = inputs.collect();
+        let to_keep: Vec<bool> = task.outputs.iter().map(|(buffer, _)| *buffer == Buffer::Kept).collect();
+        let ranges: Vec<_> = task.outputs.iter().map(|(_, range)| range.clone()).collect();
+        let mut outputs = carve_two(kept, passed, &to_keep, &ranges);
         combine(&task.coefficients, &inputs, &mut outputs);
     }
 }
 
 /// What is done beside the exchanges.
 struct Worker<'a> {
-    planner: &'a Planner,
+    plans: &'a dyn Plans,
     data: &'a dyn Bytes,
     redundancy: &'a dyn Bytes,
     /// Memory of blocks that are done.
@@ -229,17 +235,17 @@ impl Worker<'_> {
     }
 
     fn read(&mut self, block: Block) -> Result<Item, PluginError> {
-        let plan = self.planner.step(block)?;
+        let plan = self.plans.step(block)?;
         let mut buffers = self.spare.pop().unwrap_or_default();
-        buffers.own.resize(plan.own_len, 0);
-        buffers.incoming.resize(plan.incoming_len, 0);
-        buffers.kept.resize(plan.kept_len, 0);
-        buffers.passed.resize(plan.passed_len, 0);
+        buffers.own.resize(plan.lens[Buffer::Own as usize], 0);
+        buffers.incoming.resize(plan.lens[Buffer::Incoming as usize], 0);
+        buffers.kept.resize(plan.lens[Buffer::Kept as usize], 0);
+        buffers.passed.resize(plan.lens[Buffer::Passed as usize], 0);
         for range in &plan.zeros {
             buffers.kept[range.clone()].fill(0);
         }
         if plan.has_header {
-            let header = self.planner.header();
+            let header = self.plans.header();
             buffers.kept[..header.len()].copy_from_slice(header);
         }
         for (place, range) in &plan.reads {

@@ -10,8 +10,9 @@
 //! are known on both sides; nothing that is all padding is sent.
 
 use crate::errors::fault;
-use crate::layout::{Block, File, Layout, Place};
-use crate::matrix::{solve, Coefficients};
+use crate::layout::Layout;
+use crate::matrix::solve;
+use crate::step::{Block, Buffer, Message, Plans, StepPlan, Task};
 use scr_plugin_api::PluginError;
 use std::ops::Range;
 
@@ -22,63 +23,6 @@ pub(crate) enum Goal {
     Protect,
     /// All that the members have for which this holds; at least one has not, and no more than can be.
     Rebuild(Vec<bool>),
-}
-
-/// One member's part in one block. The ranges are in the [`Buffers`](crate::pipeline::Buffers).
-#[derive(Debug, Default)]
-pub(crate) struct StepPlan {
-    /// Read into `own`.
-    pub(crate) reads: Vec<(Place, Range<usize>)>,
-    /// Sent out of `own`.
-    pub(crate) sends: Vec<Message>,
-    /// Received into `incoming`.
-    pub(crate) receives: Vec<Message>,
-    pub(crate) tasks: Vec<Task>,
-    /// Sent out of `passed`.
-    pub(crate) result_sends: Vec<Message>,
-    /// Received into `kept`.
-    pub(crate) result_receives: Vec<Message>,
-    /// Parts of `kept` that nobody computes or sends: they are zeros.
-    pub(crate) zeros: Vec<Range<usize>>,
-    /// Whether `kept` begins with the header.
-    pub(crate) has_header: bool,
-    /// Written out of `kept`.
-    pub(crate) writes: Vec<(Place, Range<usize>)>,
-    pub(crate) own_len: usize,
-    pub(crate) incoming_len: usize,
-    pub(crate) kept_len: usize,
-    pub(crate) passed_len: usize,
-}
-
-/// One message, and the stripe it belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
-    /// The other member.
-    pub(crate) peer: u32,
-    stripe: u32,
-    pub(crate) range: Range<usize>,
-}
-
-/// One stripe that this member computes.
-#[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) inputs: Vec<(Buffer, Range<usize>)>,
-    pub(crate) outputs: Vec<(Target, Range<usize>)>,
-    pub(crate) coefficients: Coefficients,
-}
-
-/// Where an input is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Buffer {
-    Own,
-    Incoming,
-}
-
-/// Where an output goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    Kept,
-    Passed,
 }
 
 /// Makes the plans of one member.
@@ -111,28 +55,6 @@ impl Planner {
         let lost = |member: &u32| matches!(&goal, Goal::Rebuild(lost) if lost[*member as usize]);
         let survivors = (0..layout.members).filter(|member| !lost(member)).collect();
         Self { layout, rank, goal, survivors, parities_at, header }
-    }
-
-    pub(crate) fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    pub(crate) fn header(&self) -> &[u8] {
-        &self.header
-    }
-
-    /// This member's part in a block.
-    pub(crate) fn step(&self, block: Block) -> Result<StepPlan, PluginError> {
-        let mut draft = Draft { planner: self, block, plan: StepPlan::default() };
-        if block.index == 0 && !self.header.is_empty() {
-            draft.keep_header();
-        }
-        // By position, so that what is read and written lies in the order of the files.
-        for position in 0..self.layout.members {
-            let number = (self.rank + self.layout.members - position) % self.layout.members;
-            draft.add(&self.stripe(number, block), position)?;
-        }
-        Ok(draft.finish())
     }
 
     fn stripe(&self, number: u32, block: Block) -> Stripe {
@@ -168,6 +90,27 @@ impl Planner {
     }
 }
 
+impl Plans for Planner {
+    fn blocks(&self) -> Vec<Block> {
+        self.layout.blocks().collect()
+    }
+
+    fn header(&self) -> &[u8] {
+        &self.header
+    }
+
+    fn step(&self, block: Block) -> Result<StepPlan, PluginError> {
+        let mut draft = Draft { planner: self, block, plan: StepPlan::new(block, &self.header) };
+        // By position, so that what is read and written lies in the order of the files.
+        for position in 0..self.layout.members {
+            let number = (self.rank + self.layout.members - position) % self.layout.members;
+            draft.add(&self.stripe(number, block), position)?;
+        }
+        draft.plan.stagger(self.rank, self.layout.members);
+        Ok(draft.plan)
+    }
+}
+
 /// A plan in the making.
 struct Draft<'a> {
     planner: &'a Planner,
@@ -176,12 +119,6 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    fn keep_header(&mut self) {
-        let range = grow(&mut self.plan.kept_len, self.planner.header.len());
-        self.plan.writes.push((Place { file: File::Redundancy, offset: 0 }, range));
-        self.plan.has_header = true;
-    }
-
     /// Adds a stripe, in which this member is at the position `mine`.
     fn add(&mut self, stripe: &Stripe, mine: u32) -> Result<(), PluginError> {
         if stripe.computer == self.planner.rank {
@@ -189,12 +126,12 @@ impl Draft<'_> {
         }
         if let Some(&(_, len)) = stripe.inputs.iter().find(|&&(position, len)| position == mine && len > 0) {
             let range = self.read(mine, len);
-            self.plan.sends.push(Message { peer: stripe.computer, stripe: stripe.number, range });
+            self.plan.sends.push(Message::new(stripe.computer, stripe.number, Buffer::Own, range));
         }
         if let Some(&(_, live)) = stripe.outputs.iter().find(|&&(position, _)| position == mine) {
             let range = self.keep(stripe, mine, live);
             if !range.is_empty() {
-                let message = Message { peer: stripe.computer, stripe: stripe.number, range };
+                let message = Message::new(stripe.computer, stripe.number, Buffer::Kept, range);
                 self.plan.result_receives.push(message);
             }
         }
@@ -227,76 +164,35 @@ impl Draft<'_> {
         if position == mine {
             return (Buffer::Own, self.read(position, len));
         }
-        let range = grow(&mut self.plan.incoming_len, len);
+        let range = self.plan.room(Buffer::Incoming, len);
         if len > 0 {
             let peer = self.planner.layout.member(stripe.number, position);
-            self.plan.receives.push(Message { peer, stripe: stripe.number, range: range.clone() });
+            self.plan.receives.push(Message::new(peer, stripe.number, Buffer::Incoming, range.clone()));
         }
         (Buffer::Incoming, range)
     }
 
-    fn output(&mut self, stripe: &Stripe, mine: u32, position: u32, live: usize) -> (Target, Range<usize>) {
+    fn output(&mut self, stripe: &Stripe, mine: u32, position: u32, live: usize) -> (Buffer, Range<usize>) {
         if position == mine {
-            return (Target::Kept, self.keep(stripe, position, live));
+            return (Buffer::Kept, self.keep(stripe, position, live));
         }
-        let range = grow(&mut self.plan.passed_len, live);
+        let range = self.plan.room(Buffer::Passed, live);
         if live > 0 {
             let peer = self.planner.layout.member(stripe.number, position);
-            self.plan.result_sends.push(Message { peer, stripe: stripe.number, range: range.clone() });
+            self.plan.result_sends.push(Message::new(peer, stripe.number, Buffer::Passed, range.clone()));
         }
-        (Target::Passed, range)
+        (Buffer::Passed, range)
     }
 
     fn read(&mut self, position: u32, len: usize) -> Range<usize> {
-        let range = grow(&mut self.plan.own_len, len);
         let place = self.planner.layout.place(position, self.block, self.planner.parities_at);
-        join(&mut self.plan.reads, place, range.clone());
-        range
+        self.plan.read(place, len)
     }
 
     /// Room for what this member writes; gives the part that is not zero by its nature.
     fn keep(&mut self, stripe: &Stripe, position: u32, live: usize) -> Range<usize> {
         let stored = self.planner.layout.stored(stripe.number, position, self.block);
-        let range = grow(&mut self.plan.kept_len, stored);
-        let split = range.start + live.min(stored);
         let place = self.planner.layout.place(position, self.block, self.planner.parities_at);
-        self.plan.zeros.push(split..range.end);
-        join(&mut self.plan.writes, place, range.clone());
-        range.start..split
+        self.plan.keep(place, live.min(stored), stored)
     }
-
-    /// Puts the messages in the order in which every member starts with its neighbour, so that at no time all
-    /// send to the same one; between two members they go by the stripe, on both sides.
-    fn finish(mut self) -> StepPlan {
-        let (rank, members) = (self.planner.rank, self.planner.layout.members);
-        let ahead = |message: &Message| ((message.peer + members - rank) % members, message.stripe);
-        let behind = |message: &Message| ((rank + members - message.peer) % members, message.stripe);
-        self.plan.sends.sort_by_key(ahead);
-        self.plan.result_sends.sort_by_key(ahead);
-        self.plan.receives.sort_by_key(behind);
-        self.plan.result_receives.sort_by_key(behind);
-        self.plan
-    }
-}
-
-/// Adds a piece of a file, in one with the piece before it if they touch in the file and in the buffer.
-fn join(pieces: &mut Vec<(Place, Range<usize>)>, place: Place, range: Range<usize>) {
-    if range.is_empty() {
-        return;
-    }
-    if let Some((before, covered)) = pieces.last_mut() {
-        let end = before.offset + covered.len() as u64;
-        if before.file == place.file && end == place.offset && covered.end == range.start {
-            covered.end = range.end;
-            return;
-        }
-    }
-    pieces.push((place, range));
-}
-
-/// The next `len` bytes of a buffer that is being laid out.
-fn grow(end: &mut usize, len: usize) -> Range<usize> {
-    let start = *end;
-    *end += len;
-    start..*end
 }
