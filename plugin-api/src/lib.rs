@@ -6,6 +6,7 @@
 
 pub mod abi;
 mod bytes;
+pub mod conformance;
 pub mod conformance_transport;
 mod error;
 pub mod kvtree;

@@ -1,0 +1,214 @@
+//! What a member does for one block, in terms that do not depend on the scheme: what it reads, sends, receives,
+//! computes and writes.
+//!
+//! All of it is known before any byte moves, on all members alike, so the lengths of all messages are known on
+//! both sides. The [`pipeline`](crate::run) carries it out.
+
+use crate::matrix::Coefficients;
+use scr_plugin_api::PluginError;
+use std::ops::Range;
+
+/// Bytes of a block that are worked on together at most; less where many come together.
+const BLOCK: u64 = 256 << 10;
+
+/// Bytes that a member receives at a time at most, unless that would make blocks tiny.
+const STEP: u64 = 4 << 20;
+
+/// No block but the last is shorter.
+const SMALLEST_BLOCK: u64 = 16 << 10;
+
+/// Which of a member's two logical files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// Its files.
+    Data,
+    /// What it keeps for the others.
+    Redundancy,
+}
+
+/// Where in a member's files something lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// In which.
+    pub file: File,
+    /// How far from its beginning.
+    pub offset: u64,
+}
+
+/// The same part of every chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Counted from 0.
+    pub index: u64,
+    /// Where in the chunk it begins.
+    pub offset: u64,
+    /// How long it is.
+    pub len: usize,
+}
+
+/// A good size for blocks of which a member gets so many at a time.
+pub fn block_size(at_a_time: u32) -> u64 {
+    (STEP / u64::from(at_a_time.max(1))).clamp(SMALLEST_BLOCK, BLOCK)
+}
+
+/// The blocks of `size` bytes that `len` bytes are worked on in.
+pub fn blocks(len: u64, size: u64) -> impl Iterator<Item = Block> + use<> {
+    (0..len.div_ceil(size)).map(move |index| {
+        let offset = index * size;
+        Block { index, offset, len: size.min(len - offset) as usize }
+    })
+}
+
+/// What makes the plans of one member.
+pub trait Plans: Sync {
+    /// All blocks, the same on all members.
+    fn blocks(&self) -> Vec<Block>;
+
+    /// The header that this member writes, empty if it keeps what it has.
+    fn header(&self) -> &[u8];
+
+    /// This member's part in a block.
+    ///
+    /// # Errors
+    /// `Fault` if there is none, which is a bug.
+    fn step(&self, block: Block) -> Result<StepPlan, PluginError>;
+}
+
+/// The pieces of memory that a block takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Buffer {
+    /// What this member reads.
+    Own,
+    /// What it gets to compute with.
+    Incoming,
+    /// What it is to write.
+    Kept,
+    /// What it computes for others.
+    Passed,
+}
+
+/// One member's part in one block.
+#[derive(Debug)]
+pub struct StepPlan {
+    /// Read into `Own`.
+    pub(crate) reads: Vec<(Place, Range<usize>)>,
+    /// Sent and received at once.
+    pub sends: Vec<Message>,
+    /// Received at once.
+    pub receives: Vec<Message>,
+    pub(crate) tasks: Vec<Task>,
+    /// Sent when the tasks are done.
+    pub(crate) result_sends: Vec<Message>,
+    /// Received when the others have done their tasks.
+    pub(crate) result_receives: Vec<Message>,
+    /// Parts of `Kept` that nobody computes or sends: they are zeros.
+    pub(crate) zeros: Vec<Range<usize>>,
+    /// Whether `Kept` begins with the header.
+    pub(crate) has_header: bool,
+    /// Written out of `Kept`.
+    pub(crate) writes: Vec<(Place, Range<usize>)>,
+    /// Length of each buffer.
+    pub(crate) lens: [usize; 4],
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// The other member.
+    pub(crate) peer: u32,
+    /// Orders the messages between the same two members.
+    order: u32,
+    pub(crate) buffer: Buffer,
+    pub(crate) range: Range<usize>,
+}
+
+impl Message {
+    /// A message to or from `peer`, out of or into a part of a buffer. Of several between the same two the
+    /// one with the smaller `order` comes first.
+    pub fn new(peer: u32, order: u32, buffer: Buffer, range: Range<usize>) -> Self {
+        Self { peer, order, buffer, range }
+    }
+}
+
+/// A sum of scaled blocks to compute.
+#[derive(Debug)]
+pub(crate) struct Task {
+    /// In `Own` or `Incoming`.
+    pub(crate) inputs: Vec<(Buffer, Range<usize>)>,
+    /// In `Kept` or `Passed`.
+    pub(crate) outputs: Vec<(Buffer, Range<usize>)>,
+    pub(crate) coefficients: Coefficients,
+}
+
+impl StepPlan {
+    /// Nothing to do but to write the header, if there is one and this is the first block.
+    pub fn new(block: Block, header: &[u8]) -> Self {
+        let mut plan = Self {
+            reads: Vec::new(),
+            sends: Vec::new(),
+            receives: Vec::new(),
+            tasks: Vec::new(),
+            result_sends: Vec::new(),
+            result_receives: Vec::new(),
+            zeros: Vec::new(),
+            has_header: block.index == 0 && !header.is_empty(),
+            writes: Vec::new(),
+            lens: [0; 4],
+        };
+        if plan.has_header {
+            plan.keep(Place { file: File::Redundancy, offset: 0 }, header.len(), header.len());
+        }
+        plan
+    }
+
+    /// The next `len` bytes of a buffer.
+    pub fn room(&mut self, buffer: Buffer, len: usize) -> Range<usize> {
+        let end = &mut self.lens[buffer as usize];
+        let start = *end;
+        *end += len;
+        start..*end
+    }
+
+    /// Reads `len` bytes, and gives where in `Own` they will be.
+    pub fn read(&mut self, place: Place, len: usize) -> Range<usize> {
+        let range = self.room(Buffer::Own, len);
+        join(&mut self.reads, place, range.clone());
+        range
+    }
+
+    /// Room in `Kept` for `stored` bytes that this member writes: `live` that it gets or computes, which is what
+    /// is given, and zeros.
+    pub fn keep(&mut self, place: Place, live: usize, stored: usize) -> Range<usize> {
+        let range = self.room(Buffer::Kept, stored);
+        let split = range.start + live;
+        self.zeros.push(split..range.end);
+        join(&mut self.writes, place, range.clone());
+        range.start..split
+    }
+
+    /// Puts the messages in the order in which every member starts with its neighbour, so that at no time all
+    /// send to the same one.
+    pub fn stagger(&mut self, rank: u32, members: u32) {
+        let ahead = |message: &Message| ((message.peer + members - rank) % members, message.order);
+        let behind = |message: &Message| ((rank + members - message.peer) % members, message.order);
+        self.sends.sort_by_key(ahead);
+        self.result_sends.sort_by_key(ahead);
+        self.receives.sort_by_key(behind);
+        self.result_receives.sort_by_key(behind);
+    }
+}
+
+/// Adds a piece of a file, in one with the piece before it if they touch in the file and in the buffer.
+fn join(pieces: &mut Vec<(Place, Range<usize>)>, place: Place, range: Range<usize>) {
+    if range.is_empty() {
+        return;
+    }
+    if let Some((before, covered)) = pieces.last_mut() {
+        let end = before.offset + covered.len() as u64;
+        if before.file == place.file && end == place.offset && covered.end == range.start {
+            covered.end = range.end;
+            return;
+        }
+    }
+    pieces.push((place, range));
+}
