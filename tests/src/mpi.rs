@@ -1,0 +1,81 @@
+//! Which MPIs there are, and what becomes of a test whose MPI is missing.
+
+use crate::programs::repository;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// An MPI that jobs are tested with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mpi {
+    /// Open MPI.
+    OpenMpi,
+    /// MPICH.
+    Mpich,
+}
+
+impl Mpi {
+    /// Its name in the build folders and for the scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "openmpi",
+            Mpi::Mpich => "mpich",
+        }
+    }
+
+    /// Its compiler wrapper.
+    pub fn compiler(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "mpicc.openmpi",
+            Mpi::Mpich => "mpicc.mpich",
+        }
+    }
+
+    fn is_there(self) -> bool {
+        let runs = |command: &mut Command| {
+            command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        };
+        runs(Command::new(self.compiler()).arg("--version"))
+            && runs(Command::new(repository().join("scripts/mpi-launcher")).arg(self.name()))
+    }
+}
+
+/// Runs `body` if the MPI is there. Root could have installed it, so that its absence is a failure; anybody else
+/// gets a skip, which is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
+pub fn run_if_there(mpi: Mpi, test: &str, body: impl FnOnce(Mpi)) {
+    if mpi.is_there() {
+        return body(mpi);
+    }
+    assert!(!rustix::process::geteuid().is_root(), "{} is not there; run `make deps`", mpi.compiler());
+    let line = format!("skipped: {test}: {} is not there\n", mpi.compiler());
+    print!("{line}");
+    if let Some(list) = std::env::var_os("SCR_TESTS_SKIPPED") {
+        let file = OpenOptions::new().create(true).append(true).open(list);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the list of skipped tests can be written");
+    }
+}
+
+/// Makes a test under Open MPI and one under MPICH of each function: `fn name(mpi: Mpi) { ... }`.
+#[macro_export]
+macro_rules! on_each_mpi {
+    ($( $(#[$attribute:meta])* fn $name:ident($mpi:ident: Mpi) $body:block )+) => {$(
+        $(#[$attribute])*
+        #[cfg(test)]
+        mod $name {
+            use super::*;
+
+            fn body($mpi: $crate::Mpi) $body
+
+            #[test]
+            fn openmpi() {
+                $crate::run_if_there($crate::Mpi::OpenMpi, stringify!($name), body);
+            }
+
+            #[test]
+            fn mpich() {
+                $crate::run_if_there($crate::Mpi::Mpich, stringify!($name), body);
+            }
+        }
+    )+};
+}
