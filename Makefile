@@ -30,7 +30,8 @@ install: build        ## PREFIX=/where: bin, lib, include, etc and share below i
 demo: stage           ## a job loses a node and goes on, before your eyes
 	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"
 
-test: deps            ## all tests, the jobs under every MPI that is there
+test:                 ## all tests, the jobs under every MPI that is there
+	@scripts/deps.sh tests
 	@scripts/test.sh
 
 bench: deps           ## the benchmarks

@@ -7,7 +7,7 @@ mpi=${1:?which MPI?}
 here=$PWD
 stage=$PWD/target/$mpi/stage
 mpicc=${MPICC:-$(scripts/find-mpicc)}
-mode=$(scripts/pretend-mode)
+export PRETEND_MODE=${PRETEND_MODE:-$(scripts/pretend-mode)}
 victim=2 kill_step=470 every=100 steps=600
 hosts=n0:1,n1:1,n2:1,n3:1
 
@@ -46,7 +46,7 @@ mkdir "$work/prefix"
 "$mpicc" -O2 -o "$work/heat2d-plain" examples/heat2d.c
 "$mpicc" -O2 -DUSE_SCR -I"$stage/include" -o "$work/heat2d" examples/heat2d.c -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
 
-echo "scr demo: heat2d, 4 ranks on 4 pretend nodes ($mode), $mpi; cache in $nodes"
+echo "scr demo: heat2d, 4 ranks on 4 pretend nodes ($PRETEND_MODE), $mpi; cache in $nodes"
 
 say "1/4  the answer: an undisturbed run, without SCR"
 job plain "$work/heat2d-plain" || die "the plain run failed with status $?: see $work/plain.log"

@@ -1,8 +1,10 @@
 #!/bin/bash
 # Sees to what scr is built from, beside a Rust toolchain, gcc and make: both MPIs, and libclang for their bindings.
+# deps.sh tests: also what only the tests need.
 # Installs what is missing where it may (Debian's apt, as root); says what to install where it may not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+for_tests=${1:-}
 
 need() { # need COMMAND WHAT: stops if there is no such command
     command -v "$1" >/dev/null || { echo "scr: $1 is missing: install $2" >&2 && exit 1; }
@@ -21,10 +23,11 @@ has_clang_headers() { # stddef.h and its like, which do not come with libclang i
         compgen -G '/usr/lib*/clang/*/include/stddef.h' >/dev/null
 }
 missing_packages() {
-    command -v mpicc.openmpi >/dev/null || echo libopenmpi-dev
+    [ "$(scripts/mpi-name mpicc.openmpi)" = openmpi ] || echo libopenmpi-dev
     command -v mpirun.openmpi >/dev/null || echo openmpi-bin
-    command -v mpicc.mpich >/dev/null || echo libmpich-dev
+    [ "$(scripts/mpi-name mpicc.mpich)" = mpich ] || echo libmpich-dev
     command -v mpiexec.hydra >/dev/null || echo mpich
+    [ "$for_tests" != tests ] || command -v g++ >/dev/null || echo g++
     has_libclang && has_clang_headers || clang_packages
 }
 clang_packages() { # the two that are needed of the release's default version; libclang-dev would bring ten times more

@@ -20,5 +20,5 @@ mod programs;
 
 pub use cluster::Cluster;
 pub use job::{Job, Outcome, RunningJob};
-pub use mpi::{run_if_there, Mpi};
+pub use mpi::{run_if_there, with_compiler, Mpi};
 pub use programs::{compile, repository, stage, Program};

@@ -32,28 +32,45 @@ impl Mpi {
     }
 
     fn is_there(self) -> bool {
-        let runs = |command: &mut Command| {
-            command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-        };
-        runs(Command::new(self.compiler()).arg("--version"))
-            && runs(Command::new(repository().join("scripts/mpi-launcher")).arg(self.name()))
+        let launcher = repository().join("scripts/mpi-launcher");
+        starts(Command::new(self.compiler()).arg("--version"))
+            && starts(Command::new(launcher).arg(self.name()))
     }
 }
 
-/// Runs `body` if the MPI is there. Root could have installed it, so that its absence is a failure; anybody else
-/// gets a skip, which is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
+/// Runs `body` if the MPI is there.
 pub fn run_if_there(mpi: Mpi, test: &str, body: impl FnOnce(Mpi)) {
     if mpi.is_there() {
-        return body(mpi);
+        body(mpi);
+    } else {
+        skip(test, mpi.compiler());
     }
-    assert!(!rustix::process::geteuid().is_root(), "{} is not there; run `make deps`", mpi.compiler());
-    let line = format!("skipped: {test}: {} is not there\n", mpi.compiler());
+}
+
+/// Runs `body` if there is such a compiler.
+pub fn with_compiler(compiler: &str, test: &str, body: impl FnOnce()) {
+    if starts(Command::new(compiler).arg("--version")) {
+        body();
+    } else {
+        skip(test, compiler);
+    }
+}
+
+/// What is missing root could have installed, so that a test fails for want of it. Anybody else gets a skip, which
+/// is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
+fn skip(test: &str, missing: &str) {
+    assert!(!rustix::process::geteuid().is_root(), "{missing} is not there; run `scripts/deps.sh tests`");
+    let line = format!("skipped: {test}: {missing} is not there\n");
     print!("{line}");
     if let Some(list) = std::env::var_os("SCR_TESTS_SKIPPED") {
         let file = OpenOptions::new().create(true).append(true).open(list);
         file.and_then(|mut file| file.write_all(line.as_bytes()))
             .expect("the list of skipped tests can be written");
     }
+}
+
+fn starts(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// Makes a test under Open MPI and one under MPICH of each function: `fn name(mpi: Mpi) { ... }`.

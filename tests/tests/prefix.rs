@@ -1,6 +1,6 @@
 //! Prefix directories that C SCR has written: a job restarts from a copy of one.
 
-use scr_tests::{on_each_mpi, repository, Cluster, Mpi, Program};
+use scr_tests::{on_each_mpi, repository, Cluster, Program};
 use std::path::Path;
 use std::process::Command;
 
