@@ -1,1 +1,24 @@
-//! Jobs on pretend nodes.
+//! Runs MPI jobs on pretend nodes of this machine, against a built tree under `target/NAME/stage`.
+//!
+//! ```no_run
+//! use scr_tests::{Cluster, Mpi, Program};
+//!
+//! let mut cluster = Cluster::new(4);
+//! let killed = cluster.job(Mpi::OpenMpi, 8, Program::CkptTest).args(["--kill-rank", "5"]).run();
+//! assert!(!killed.succeeded());
+//! cluster.lose_node(2);
+//! let restarted = cluster.job(Mpi::OpenMpi, 8, Program::CkptTest).run();
+//! assert_eq!(restarted.restarted_from(), Some("ckpt.3"));
+//! ```
+//!
+//! [`on_each_mpi`] makes one test for each MPI of a function that gets the MPI to use.
+
+mod cluster;
+mod job;
+mod mpi;
+mod programs;
+
+pub use cluster::Cluster;
+pub use job::{Job, Outcome, RunningJob};
+pub use mpi::{run_if_there, with_compiler, Mpi};
+pub use programs::{compile, repository, stage, Program};

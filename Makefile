@@ -1,0 +1,50 @@
+# The entry points, for people and for CI alike. `make help` lists them.
+#
+# MPICC picks the MPI: a compiler wrapper such as mpicc.openmpi or mpicc.mpich. Each MPI has its own build folder,
+# target/NAME, since a library is bound to the MPI that it was built with.
+MPICC ?= $(shell scripts/find-mpicc)
+MPI = $(shell scripts/mpi-name "$(MPICC)")
+PREFIX ?= /usr/local
+CARGO ?= cargo
+WITH_MPI = MPICC="$(MPICC)" $(CARGO)
+
+.PHONY: all help deps build stage install demo test bench fmt lint clean
+all: build
+
+help:                 ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
+
+deps:                 ## installs what is missing (as root), or says what it is
+	@scripts/deps.sh
+
+build: deps           ## tools, plugins and libscr.so
+	$(CARGO) build --release --locked
+	$(WITH_MPI) build --release --locked -p scr-ffi --target-dir "target/$(MPI)"
+
+stage: build          ## an installed tree under target/, which demo and tests use
+	@scripts/install.sh "$(MPI)" "target/$(MPI)/stage"
+
+install: build        ## PREFIX=/where: bin, lib, include, etc and share below it
+	@scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)"
+
+demo: stage           ## a job loses a node and goes on, before your eyes
+	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"
+
+test:                 ## all tests, the jobs under every MPI that is there
+	@scripts/deps.sh tests
+	@scripts/test.sh
+
+bench: deps           ## the benchmarks
+	$(CARGO) bench --locked
+
+fmt:                  ## formats the sources
+	$(CARGO) fmt --all
+
+lint: deps            ## what CI wants: format, clippy, documentation
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(WITH_MPI) clippy --locked --all-targets -p scr-ffi -p scr-tests --target-dir "target/$(MPI)" -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+
+clean:                ## removes everything that was built
+	$(CARGO) clean

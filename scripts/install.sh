@@ -1,0 +1,30 @@
+#!/bin/bash
+# install.sh MPI PREFIX: copies what was built with this MPI into a tree that may be moved as a whole.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mpi=${1:?which MPI?} prefix=${2:?where to?}
+built=target/release
+
+put() { # put MODE FILE FOLDER
+    install -d "$prefix/$3" && install -m "$1" "$2" "$prefix/$3/"
+}
+put 755 "target/$mpi/release/libscr.so" lib
+put 644 ffi/include/scr.h include
+if [ -x "$built/scr" ]; then
+    put 755 "$built/scr" bin
+fi
+# Every plugin of the project has a manifest here and a library of its own.
+install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"
+for manifest in etc/plugins.d/*.toml; do
+    [ -e "$manifest" ] || continue
+    library=$built/libscr_$(basename "$manifest" .toml).so
+    put 644 "$manifest" etc/scr/plugins.d
+    put 755 "$library" lib/scr/plugins
+done
+if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
+    put 644 etc/scr.conf etc # what the site has written there stays
+fi
+for page in README.md CHANGELOG.md docs/*.md; do
+    [ ! -e "$page" ] || put 644 "$page" share/doc/scr
+done
+put 644 examples/heat2d.c share/doc/scr/examples

@@ -1,0 +1,209 @@
+/* api_misuse: calls the library wrongly in every way that its header leaves open. Each wrong call must return an
+ * error and leave the job as it was; prints "FAIL what" where one does not, and "DONE" at the end.
+ */
+#include "scr.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank;
+
+static void expect(int good, const char *what)
+{
+    if (!good)
+        printf("FAIL %d %s\n", rank, what);
+}
+
+/* Expects an error, of this kind if one is given. */
+static void refused(int code, int kind, const char *what)
+{
+    if (code == SCR_SUCCESS || (kind != 0 && code != kind))
+        printf("FAIL %d %s returned %d\n", rank, what, code);
+}
+
+static int untouched(const char *buffer)
+{
+    for (int i = 0; i < SCR_MAX_FILENAME; i++)
+        if (buffer[i] != '#')
+            return 0;
+    return 1;
+}
+
+static void before_init(void)
+{
+    char buffer[SCR_MAX_FILENAME];
+    int flag = 7;
+
+    refused(SCR_Need_checkpoint(&flag), SCR_ERR_STATE, "Need_checkpoint before Init");
+    refused(SCR_Start_output("a", SCR_FLAG_CHECKPOINT), SCR_ERR_STATE, "Start_output before Init");
+    refused(SCR_Route_file("a", buffer), SCR_ERR_STATE, "Route_file before Init");
+    refused(SCR_Complete_output(1), SCR_ERR_STATE, "Complete_output before Init");
+    refused(SCR_Have_restart(&flag, buffer), SCR_ERR_STATE, "Have_restart before Init");
+    refused(SCR_Start_restart(buffer), SCR_ERR_STATE, "Start_restart before Init");
+    refused(SCR_Complete_restart(1), SCR_ERR_STATE, "Complete_restart before Init");
+    refused(SCR_Should_exit(&flag), SCR_ERR_STATE, "Should_exit before Init");
+    refused(SCR_Current("a"), SCR_ERR_STATE, "Current before Init");
+    refused(SCR_Drop("a"), SCR_ERR_STATE, "Drop before Init");
+    refused(SCR_Delete("a"), SCR_ERR_STATE, "Delete before Init");
+    refused(SCR_Finalize(), SCR_ERR_STATE, "Finalize before Init");
+    expect(flag == 7, "a refused call left the flag alone");
+}
+
+static void config(void)
+{
+    const char *value;
+
+    expect(SCR_Config(NULL) == NULL, "Config(NULL)");
+    expect(SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", 3) == NULL, "Configf sets");
+    value = SCR_Config("SCR_CHECKPOINT_INTERVAL");
+    expect(value != NULL && strcmp(value, "3") == 0, "Config asks for what Configf has set");
+    free((void *)value);
+    expect(SCR_Config("SCR_CHECKPOINT_INTERVAL=") == NULL, "Config unsets");
+    value = SCR_Config("SCR_CHECKPOINT_INTERVAL");
+    expect(value == NULL || strcmp(value, "3") != 0, "an unset parameter has lost its value");
+    free((void *)value);
+    SCR_Config("SCR_NO_SUCH_PARAMETER=1");
+    SCR_Config("= =");
+    SCR_Config("");
+}
+
+static void names(void)
+{
+    char endless[2 * SCR_MAX_FILENAME], file[SCR_MAX_FILENAME];
+
+
+    memset(endless, 'x', sizeof endless);
+    memset(file, '#', sizeof file);
+    refused(SCR_Route_file(NULL, file), SCR_ERR_ARGUMENT, "Route_file of NULL");
+    refused(SCR_Route_file("a", NULL), SCR_ERR_ARGUMENT, "Route_file into NULL");
+    refused(SCR_Route_file(endless, file), SCR_ERR_ARGUMENT, "Route_file of an endless name");
+    expect(untouched(file), "a refused Route_file left the buffer alone");
+    expect(SCR_Route_file("some/name", file) == SCR_SUCCESS && strcmp(file, "some/name") == 0,
+           "Route_file outside of a phase copies the name");
+    expect(SCR_Route_file(file, file) == SCR_SUCCESS && strcmp(file, "some/name") == 0,
+           "Route_file may write where it reads");
+    refused(SCR_Start_output(endless, SCR_FLAG_CHECKPOINT), SCR_ERR_ARGUMENT, "Start_output with an endless name");
+    refused(SCR_Start_output("", SCR_FLAG_CHECKPOINT), 0, "Start_output with an empty name");
+    refused(SCR_Start_output("flags", 1 << 20), SCR_ERR_ARGUMENT, "Start_output with unknown flags");
+    refused(SCR_Current(NULL), SCR_ERR_ARGUMENT, "Current of NULL");
+    refused(SCR_Drop(NULL), SCR_ERR_ARGUMENT, "Drop of NULL");
+    refused(SCR_Delete(NULL), SCR_ERR_ARGUMENT, "Delete of NULL");
+    refused(SCR_Delete(endless), SCR_ERR_ARGUMENT, "Delete of an endless name");
+    refused(SCR_Drop("no such dataset"), 0, "Drop of what is not there");
+    refused(SCR_Delete("no such dataset"), 0, "Delete of what is not there");
+    refused(SCR_Current("no such dataset"), 0, "Current of what is not there");
+}
+
+static void flags(void)
+{
+    refused(SCR_Need_checkpoint(NULL), SCR_ERR_ARGUMENT, "Need_checkpoint(NULL)");
+    refused(SCR_Should_exit(NULL), SCR_ERR_ARGUMENT, "Should_exit(NULL)");
+    refused(SCR_Have_restart(NULL, NULL), SCR_ERR_ARGUMENT, "Have_restart(NULL)");
+}
+
+static void idle(void)
+{
+    refused(SCR_Init(), SCR_ERR_STATE, "a second Init");
+    refused(SCR_Complete_output(1), SCR_ERR_STATE, "Complete_output without a start");
+    refused(SCR_Complete_checkpoint(1), SCR_ERR_STATE, "Complete_checkpoint without a start");
+    refused(SCR_Start_restart(NULL), 0, "Start_restart with nothing to restart from");
+    refused(SCR_Complete_restart(1), SCR_ERR_STATE, "Complete_restart without a start");
+    expect(SCR_Config("SCR_FLUSH=1") == NULL, "Config after Init");
+}
+
+/* One rank errs alone: the others must not wait for it for ever. */
+static void one_alone(void)
+{
+    int flag = 0;
+
+    if (rank == 0)
+        refused(SCR_Need_checkpoint(NULL), SCR_ERR_ARGUMENT, "Need_checkpoint(NULL) on one rank");
+    else
+        expect(SCR_Need_checkpoint(&flag) == SCR_SUCCESS, "Need_checkpoint on the others");
+    refused(SCR_Start_output(rank == 0 ? "" : "others", SCR_FLAG_CHECKPOINT), 0, "Start_output with two names");
+    refused(SCR_Delete(rank == 0 ? NULL : "others"), 0, "Delete of NULL on one rank");
+}
+
+static void write_to(const char *path)
+{
+    FILE *file = fopen(path, "w");
+
+    expect(file != NULL, "the routed path can be written");
+    if (file != NULL) {
+        fputs("state", file);
+        fclose(file);
+    }
+}
+
+static void in_output(void)
+{
+    char file[SCR_MAX_FILENAME], again[SCR_MAX_FILENAME], name[64];
+    int flag = 7;
+
+    expect(SCR_Start_output("misuse", SCR_FLAG_CHECKPOINT) == SCR_SUCCESS, "Start_output");
+    refused(SCR_Start_output("twice", SCR_FLAG_CHECKPOINT), SCR_ERR_STATE, "Start_output inside an output");
+    refused(SCR_Need_checkpoint(&flag), SCR_ERR_STATE, "Need_checkpoint inside an output");
+    refused(SCR_Should_exit(&flag), SCR_ERR_STATE, "Should_exit inside an output");
+    refused(SCR_Have_restart(&flag, NULL), SCR_ERR_STATE, "Have_restart inside an output");
+    refused(SCR_Start_restart(NULL), SCR_ERR_STATE, "Start_restart inside an output");
+    refused(SCR_Complete_restart(1), SCR_ERR_STATE, "Complete_restart inside an output");
+    refused(SCR_Current("misuse"), SCR_ERR_STATE, "Current inside an output");
+    refused(SCR_Drop("misuse"), SCR_ERR_STATE, "Drop inside an output");
+    refused(SCR_Delete("misuse"), SCR_ERR_STATE, "Delete inside an output");
+    refused(SCR_Finalize(), SCR_ERR_STATE, "Finalize inside an output");
+    expect(flag == 7, "a call in the wrong state left the flag alone");
+    memset(file, '#', sizeof file);
+    refused(SCR_Route_file("/etc/passwd", file), SCR_ERR_ARGUMENT, "Route_file outside of the prefix");
+    refused(SCR_Route_file("../../outside", file), SCR_ERR_ARGUMENT, "Route_file that climbs out of the prefix");
+    refused(SCR_Route_file("", file), SCR_ERR_ARGUMENT, "Route_file of the empty name");
+    expect(untouched(file), "refused paths left the buffer alone");
+    snprintf(name, sizeof name, "misuse/rank_%d", rank);
+    expect(SCR_Route_file(name, file) == SCR_SUCCESS, "Route_file");
+    expect(SCR_Route_file(name, again) == SCR_SUCCESS && strcmp(file, again) == 0, "the same file again");
+    snprintf(name, sizeof name, "misuse/other/rank_%d", rank);
+    refused(SCR_Route_file(name, again), SCR_ERR_ARGUMENT, "the same base name in another folder");
+    write_to(file);
+    expect(SCR_Complete_output(1) == SCR_SUCCESS, "Complete_output after all that");
+}
+
+static void after_finalize(void)
+{
+    char file[SCR_MAX_FILENAME];
+    int flag = 7;
+
+    refused(SCR_Finalize(), SCR_ERR_STATE, "a second Finalize");
+    refused(SCR_Init(), SCR_ERR_STATE, "Init after Finalize");
+    refused(SCR_Need_checkpoint(&flag), SCR_ERR_STATE, "Need_checkpoint after Finalize");
+    refused(SCR_Start_checkpoint(), SCR_ERR_STATE, "Start_checkpoint after Finalize");
+    refused(SCR_Route_file("a", file), SCR_ERR_STATE, "Route_file after Finalize");
+    expect(strcmp(SCR_Get_version(), SCR_VERSION) == 0, "Get_version after Finalize");
+}
+
+int main(int argc, char **argv)
+{
+    refused(SCR_Init(), SCR_ERR_MPI, "Init before MPI_Init");
+    expect(strcmp(SCR_Get_version(), SCR_VERSION) == 0, "Get_version before Init");
+    before_init();
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    config();
+    before_init();
+    expect(SCR_Init() == SCR_SUCCESS, "Init");
+    idle();
+    names();
+    flags();
+    one_alone();
+    in_output();
+    expect(SCR_Start_checkpoint() == SCR_SUCCESS, "Start_checkpoint");
+    refused(SCR_Complete_checkpoint(rank != 0), SCR_FAILURE, "a checkpoint that is not valid on one rank");
+    expect(SCR_Finalize() == SCR_SUCCESS, "Finalize");
+    after_finalize();
+    MPI_Finalize();
+    refused(SCR_Finalize(), SCR_ERR_STATE, "Finalize after MPI_Finalize");
+    if (rank == 0)
+        printf("DONE\n");
+    return 0;
+}

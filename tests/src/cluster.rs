@@ -1,0 +1,121 @@
+//! Pretend nodes: what they store, and how they are lost.
+
+use crate::job::Job;
+use crate::mpi::Mpi;
+use crate::programs::Program;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Some nodes and one prefix directory. All is removed in the end; a failed test shows what its jobs said.
+pub struct Cluster {
+    nodes: u32,
+    storage: TempDir,
+    work: TempDir,
+    /// One log per job.
+    pub(crate) logs: Vec<(String, PathBuf)>,
+}
+
+impl Cluster {
+    /// Nodes n0, n1, ... with empty storage and an empty prefix directory.
+    pub fn new(nodes: u32) -> Self {
+        let work = tempfile::Builder::new().prefix("scr-tests.").tempdir().expect("a folder for the test");
+        // Memory, as on real nodes, if there is enough.
+        let memory = Path::new("/dev/shm");
+        let room = rustix::fs::statvfs(memory).map_or(0, |info| info.f_bavail * info.f_frsize);
+        let base = if room > 256 << 20 { memory } else { work.path() };
+        let storage = tempfile::Builder::new().prefix("scr-tests.").tempdir_in(base);
+        let storage = storage.expect("a folder for the storage of the nodes");
+        let cluster = Cluster { nodes, storage, work, logs: Vec::new() };
+        std::fs::create_dir(cluster.prefix()).expect("the prefix directory can be made");
+        cluster
+    }
+
+    /// A job of so many ranks, dealt out evenly to the nodes in their order.
+    pub fn job(&mut self, mpi: Mpi, ranks: u32, program: Program) -> Job<'_> {
+        let hosts = (0..self.nodes).collect();
+        Job::new(self, mpi, ranks, program, hosts)
+    }
+
+    /// The prefix directory, which is also where jobs run.
+    pub fn prefix(&self) -> PathBuf {
+        self.work.path().join("prefix")
+    }
+
+    /// A folder for whatever the test needs.
+    pub fn scratch(&self) -> &Path {
+        self.work.path()
+    }
+
+    /// Where the storage of all nodes lies.
+    pub(crate) fn storage(&self) -> &Path {
+        self.storage.path()
+    }
+
+    /// What a node stores.
+    pub fn node_storage(&self, node: u32) -> PathBuf {
+        self.storage().join(format!("n{node}"))
+    }
+
+    /// The node goes down: its processes end, and what it stored is gone.
+    pub fn lose_node(&mut self, node: u32) {
+        self.kill_processes_of(node);
+        match std::fs::remove_dir_all(self.node_storage(node)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                panic!("the storage of node n{node} cannot be removed: {error}")
+            }
+            _ => {}
+        }
+    }
+
+    /// Kills what runs on a node. Its processes carry the node's storage in their environment.
+    pub fn kill_processes_of(&self, node: u32) {
+        let mark = format!("PRETEND_STORAGE={}", self.node_storage(node).display());
+        for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let pid =
+                name.to_str().and_then(|name| name.parse().ok()).and_then(rustix::process::Pid::from_raw);
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let runs_there = environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
+            if let (Some(pid), true) = (pid, runs_there) {
+                // It may have ended by itself meanwhile.
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        }
+    }
+
+    /// All files below the storage of a node, as paths below it, sorted.
+    pub fn files_of(&self, node: u32) -> Vec<PathBuf> {
+        let root = self.node_storage(node);
+        let mut files = files_below(&root);
+        files.iter_mut().for_each(|file| *file = file.strip_prefix(&root).unwrap_or(file).to_path_buf());
+        files
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for node in 0..self.nodes {
+            self.kill_processes_of(node);
+        }
+        if std::thread::panicking() {
+            for (what, path) in &self.logs {
+                let log = std::fs::read(path).unwrap_or_default();
+                eprintln!("---- {what}\n{}", String::from_utf8_lossy(&log));
+            }
+        }
+    }
+}
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            files.extend(files_below(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}

@@ -1,0 +1,227 @@
+//! One launch of a program on the nodes of a cluster, and what came of it.
+
+use crate::cluster::Cluster;
+use crate::mpi::Mpi;
+use crate::programs::{repository, Program};
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// A job that can be started. It runs in the prefix directory.
+pub struct Job<'a> {
+    cluster: &'a mut Cluster,
+    mpi: Mpi,
+    ranks: u32,
+    program: Program,
+    hosts: Vec<u32>,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    limit: Duration,
+}
+
+impl<'a> Job<'a> {
+    pub(crate) fn new(
+        cluster: &'a mut Cluster,
+        mpi: Mpi,
+        ranks: u32,
+        program: Program,
+        hosts: Vec<u32>,
+    ) -> Self {
+        let limit = Duration::from_secs(90);
+        let (arguments, variables) = (Vec::new(), Vec::new());
+        Job { cluster, mpi, ranks, program, hosts, arguments, variables, limit }
+    }
+
+    /// Runs on these nodes, the first ranks on the first one.
+    pub fn on(mut self, hosts: &[u32]) -> Self {
+        self.hosts = hosts.to_vec();
+        self
+    }
+
+    /// Adds arguments of the program.
+    pub fn args<S: ToString>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.to_string()));
+        self
+    }
+
+    /// Adds options of the program, each a name and a number.
+    pub fn options(self, options: &[(&str, i64)]) -> Self {
+        self.args(options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]))
+    }
+
+    /// Sets an environment variable.
+    #[expect(clippy::needless_pass_by_value, reason = "so that a number can be passed as it is")]
+    pub fn env(mut self, name: &str, value: impl ToString) -> Self {
+        self.variables.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Ends the job after this time; by default it has 90 s.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Outcome {
+        self.start().finish()
+    }
+
+    /// Starts it.
+    pub fn start(self) -> RunningJob {
+        let number = self.cluster.logs.len();
+        let log = self.cluster.scratch().join(format!("job{number}.log"));
+        let file = File::create(&log).expect("a log can be made");
+        let mut command = self.command();
+        let copy = file.try_clone().expect("a log can be shared");
+        let child = command.stdout(file).stderr(copy).spawn().expect("the launcher can be started");
+        self.cluster.logs.push((format!("{command:?}"), log.clone()));
+        RunningJob { child, log, limit: self.limit + Duration::from_secs(20) }
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(repository().join("scripts/run-on-nodes"));
+        // Settings of whoever runs the tests would change what is tested.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SCR_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("SCR_PREFIX", self.cluster.prefix()).env("SCR_JOB_ID", "tests").env("SCR_DEBUG", "1");
+        command.env("SCR_CACHE_BYPASS", "0").env("SCR_FLUSH", "0").env("SCR_COPY_TYPE", "XOR");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.current_dir(self.cluster.prefix());
+        command.args(["--mpi", self.mpi.name(), "--limit", &self.limit.as_secs().to_string(), "--nodes"]);
+        command.arg(self.cluster.storage()).arg("--hosts").arg(self.host_list());
+        command.arg(self.program.path(self.mpi)).args(&self.arguments);
+        command
+    }
+
+    /// `n0:2,n1:2,...`: the ranks dealt out evenly.
+    fn host_list(&self) -> String {
+        let nodes = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        let upto = |node: u32| self.ranks * node / nodes;
+        let ranks = (0..nodes).map(|node| upto(node + 1) - upto(node));
+        let hosts = self.hosts.iter().zip(ranks).filter(|(_, ranks)| *ranks > 0);
+        hosts.map(|(node, ranks)| format!("n{node}:{ranks}")).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// A job that runs. It is ended if it is dropped.
+pub struct RunningJob {
+    child: Child,
+    log: PathBuf,
+    limit: Duration,
+}
+
+impl RunningJob {
+    /// Waits until the job has said a line that holds this text. Panics if it ends or a minute passes before.
+    pub fn wait_for(&mut self, text: &str) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !self.said(text) {
+            let ended = self.child.try_wait().expect("a child can be waited for").is_some();
+            assert!(!ended || self.said(text), "the job ended before it said `{text}`");
+            assert!(Instant::now() < deadline, "the job has not said `{text}` within a minute");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Outcome {
+        // The launcher has a limit of its own; this one is for a launcher that hangs.
+        let deadline = Instant::now() + self.limit;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child can be waited for") {
+                return Outcome { status, log: self.text() };
+            }
+            assert!(Instant::now() < deadline, "the launcher hangs");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn said(&self, text: &str) -> bool {
+        self.text().contains(text)
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+}
+
+impl Drop for RunningJob {
+    fn drop(&mut self) {
+        // The wrapper passes its end on to the launcher; both have mostly gone already.
+        if let Ok(None) = self.child.try_wait() {
+            let pid = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// How a job ended, and all that it said.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    status: ExitStatus,
+    log: String,
+}
+
+impl Outcome {
+    /// Whether it ended well. The program of the job tests says `DONE` then.
+    pub fn succeeded(&self) -> bool {
+        self.status.success()
+    }
+
+    /// Whether it was ended by its time limit.
+    pub fn timed_out(&self) -> bool {
+        self.status.code() == Some(124)
+    }
+
+    /// Panics unless it ran to its end and found every byte in place.
+    pub fn expect_success(self) -> Self {
+        assert!(self.succeeded(), "the job ended with {}", self.status);
+        assert!(self.says("DONE"), "the job ended early");
+        self.expect_every_byte()
+    }
+
+    /// Panics unless it died, as it was to, before its time limit, and had found every byte in place.
+    pub fn expect_death(self) -> Self {
+        assert!(!self.succeeded(), "the job was to die and did not");
+        assert!(!self.timed_out(), "the job was to die, and hung");
+        self.expect_every_byte()
+    }
+
+    fn expect_every_byte(self) -> Self {
+        let bad: Vec<_> =
+            self.lines().filter(|line| line.starts_with("BAD ") || line.starts_with("FAIL ")).collect();
+        assert!(bad.is_empty(), "{bad:#?}");
+        self
+    }
+
+    /// The dataset it restarted from.
+    pub fn restarted_from(&self) -> Option<&str> {
+        self.lines().find_map(|line| line.strip_prefix("RESTARTED "))
+    }
+
+    /// Whether it has this line.
+    pub fn says(&self, line: &str) -> bool {
+        self.lines().any(|found| found == line)
+    }
+
+    /// Whether any of its lines holds this text.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.log.contains(text)
+    }
+
+    /// All that it said, standard error too.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.log.lines()
+    }
+
+    /// The last dataset that was complete on all ranks.
+    pub fn last_complete(&self) -> Option<&str> {
+        let complete = self.lines().filter_map(|line| line.strip_prefix("COMPLETE ")?.strip_suffix(" 0"));
+        complete.last()
+    }
+}

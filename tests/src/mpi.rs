@@ -1,0 +1,98 @@
+//! Which MPIs there are, and what becomes of a test whose MPI is missing.
+
+use crate::programs::repository;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// An MPI that jobs are tested with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mpi {
+    /// Open MPI.
+    OpenMpi,
+    /// MPICH.
+    Mpich,
+}
+
+impl Mpi {
+    /// Its name in the build folders and for the scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "openmpi",
+            Mpi::Mpich => "mpich",
+        }
+    }
+
+    /// Its compiler wrapper.
+    pub fn compiler(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "mpicc.openmpi",
+            Mpi::Mpich => "mpicc.mpich",
+        }
+    }
+
+    fn is_there(self) -> bool {
+        let launcher = repository().join("scripts/mpi-launcher");
+        starts(Command::new(self.compiler()).arg("--version"))
+            && starts(Command::new(launcher).arg(self.name()))
+    }
+}
+
+/// Runs `body` if the MPI is there.
+pub fn run_if_there(mpi: Mpi, test: &str, body: impl FnOnce(Mpi)) {
+    if mpi.is_there() {
+        body(mpi);
+    } else {
+        skip(test, mpi.compiler());
+    }
+}
+
+/// Runs `body` if there is such a compiler.
+pub fn with_compiler(compiler: &str, test: &str, body: impl FnOnce()) {
+    if starts(Command::new(compiler).arg("--version")) {
+        body();
+    } else {
+        skip(test, compiler);
+    }
+}
+
+/// What is missing root could have installed, so that a test fails for want of it. Anybody else gets a skip, which
+/// is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
+fn skip(test: &str, missing: &str) {
+    assert!(!rustix::process::geteuid().is_root(), "{missing} is not there; run `scripts/deps.sh tests`");
+    let line = format!("skipped: {test}: {missing} is not there\n");
+    print!("{line}");
+    if let Some(list) = std::env::var_os("SCR_TESTS_SKIPPED") {
+        let file = OpenOptions::new().create(true).append(true).open(list);
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the list of skipped tests can be written");
+    }
+}
+
+fn starts(command: &mut Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Makes a test under Open MPI and one under MPICH of each function: `fn name(mpi: Mpi) { ... }`.
+#[macro_export]
+macro_rules! on_each_mpi {
+    ($( $(#[$attribute:meta])* fn $name:ident($mpi:ident: Mpi) $body:block )+) => {$(
+        $(#[$attribute])*
+        #[cfg(test)]
+        mod $name {
+            use super::*;
+
+            fn body($mpi: $crate::Mpi) $body
+
+            #[test]
+            fn openmpi() {
+                $crate::run_if_there($crate::Mpi::OpenMpi, stringify!($name), body);
+            }
+
+            #[test]
+            fn mpich() {
+                $crate::run_if_there($crate::Mpi::Mpich, stringify!($name), body);
+            }
+        }
+    )+};
+}

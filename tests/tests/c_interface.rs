@@ -1,0 +1,120 @@
+//! The C interface as a compiler, a linker and a careless application see it.
+
+use scr_tests::{compile, on_each_mpi, repository, stage, with_compiler, Cluster, Program};
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Every function of `scr.h`.
+const FUNCTIONS: [&str; 18] = [
+    "SCR_Complete_checkpoint",
+    "SCR_Complete_output",
+    "SCR_Complete_restart",
+    "SCR_Config",
+    "SCR_Configf",
+    "SCR_Current",
+    "SCR_Delete",
+    "SCR_Drop",
+    "SCR_Finalize",
+    "SCR_Get_version",
+    "SCR_Have_restart",
+    "SCR_Init",
+    "SCR_Need_checkpoint",
+    "SCR_Route_file",
+    "SCR_Should_exit",
+    "SCR_Start_checkpoint",
+    "SCR_Start_output",
+    "SCR_Start_restart",
+];
+
+#[test]
+fn the_header_compiles_as_c_from_two_files() {
+    with_compiler("gcc", "the header as C", || {
+        ["-std=c99", "-std=c17"].into_iter().for_each(|standard| compile_header("gcc", "c", standard));
+    });
+}
+
+#[test]
+fn the_header_compiles_as_cpp_from_two_files() {
+    with_compiler("g++", "the header as C++", || {
+        ["-std=c++98", "-std=c++17"].into_iter().for_each(|standard| compile_header("g++", "c++", standard));
+    });
+}
+
+fn compile_header(compiler: &str, language: &str, standard: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let programs = repository().join("tests/programs");
+    let mut command = Command::new(compiler);
+    command.args(["-c", "-x", language, standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
+    command.arg(repository().join("ffi/include")).current_dir(folder.path());
+    compile(command.arg(programs.join("prototypes.c")).arg(programs.join("prototypes_again.c")));
+}
+
+on_each_mpi! {
+    fn an_application_written_for_c_scr_builds_and_links(mpi: Mpi) {
+        let folder = tempfile::tempdir().unwrap();
+        let programs = repository().join("tests/programs");
+        let (include, lib) = (stage(mpi).join("include"), stage(mpi).join("lib"));
+        let mut command = Command::new(mpi.compiler());
+        command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-DWITH_MAIN", "-o"]);
+        command.arg(folder.path().join("app")).arg("-I").arg(include);
+        command.arg(programs.join("prototypes.c")).arg(programs.join("prototypes_again.c"));
+        compile(command.arg("-L").arg(&lib).arg("-lscr").arg(format!("-Wl,-rpath,{}", lib.display())));
+    }
+
+    fn the_library_exports_the_functions_of_the_header_and_nothing_else(mpi: Mpi) {
+        let library = stage(mpi).join("lib/libscr.so");
+        let exported = output(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
+        let exported: BTreeSet<_> = exported.lines().filter_map(|line| line.split_whitespace().last()).collect();
+        assert_eq!(exported, BTreeSet::from(FUNCTIONS));
+    }
+
+    fn the_library_has_the_soname_that_applications_ask_for(mpi: Mpi) {
+        let dynamic = output(Command::new("readelf").arg("-d").arg(stage(mpi).join("lib/libscr.so")));
+        assert!(dynamic.contains("Library soname: [libscr.so]"), "{dynamic}");
+    }
+
+    fn every_wrong_call_is_refused_and_harms_nothing(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let run = cluster.job(mpi, 2, Program::ApiMisuse).run().expect_success();
+        assert!(run.mentions("ERROR: rank 1 on n1: SCR_Route_file: "), "errors tell who says them");
+    }
+
+    fn a_forgotten_finalize_is_told_and_the_job_ends_well(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let run = cluster.job(mpi, 2, Program::CkptTest).options(&[("no-finalize", 1)]).run().expect_success();
+        assert!(run.mentions("MPI_Finalize was called without SCR_Finalize"));
+    }
+
+    fn an_installed_tree_works_after_it_was_moved(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let moved = cluster.scratch().join("moved tree");
+        let copied = Command::new("cp").arg("-r").arg(stage(mpi)).arg(&moved).status().unwrap();
+        assert!(copied.success());
+        let job = |cluster: &mut Cluster| {
+            // Comes before the folder that the program was linked with.
+            cluster.job(mpi, 2, Program::CkptTest).env("LD_LIBRARY_PATH", moved.join("lib").display()).run()
+        };
+        job(&mut cluster).expect_success();
+        std::fs::remove_dir_all(moved.join("lib/scr/plugins")).unwrap();
+        let without = job(&mut cluster);
+        assert!(!without.succeeded() && without.mentions("moved tree"), "the plugins were those of another tree");
+    }
+}
+
+#[test]
+fn the_header_declares_the_functions_that_are_tested() {
+    let header = std::fs::read_to_string(repository().join("ffi/include/scr.h")).unwrap();
+    let words = header.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    // A function's name has a small letter after its first; macros have none.
+    let is_function = |word: &&str| {
+        word.strip_prefix("SCR_").is_some_and(|rest| rest.chars().any(|c| c.is_ascii_lowercase()))
+    };
+    let declared: BTreeSet<_> = words.filter(is_function).collect();
+    assert_eq!(declared, BTreeSet::from(FUNCTIONS));
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.output().expect("the command can be started");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
