@@ -1,0 +1,125 @@
+//! The schemes and transports that a session has in use: each loaded once, together on all ranks.
+
+use super::{open_together, PluginHost, PluginKind};
+use crate::cache::record::Protection;
+use crate::comm::{CommError, Disagreement};
+use crate::context::Context;
+use crate::descriptor::Redundancy;
+use crate::env::Env;
+use crate::param::{self, Params};
+use scr_plugin_api::{KvTree, Scheme, Transport};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+type Loaded<T> = Result<Arc<T>, String>;
+
+/// What is in use.
+pub(crate) struct Plugins {
+    host: PluginHost,
+    /// By name and packed options.
+    schemes: RefCell<HashMap<(String, Vec<u8>), Loaded<dyn Scheme>>>,
+    transports: RefCell<HashMap<String, Loaded<dyn Transport>>>,
+    /// How new datasets are protected, by the number of their descriptor.
+    protections: RefCell<HashMap<u32, Protection>>,
+}
+
+impl Plugins {
+    pub(crate) fn new(env: &Env, params: &Params) -> Self {
+        let path = params.get(&param::PLUGIN_PATH).map(|folders| {
+            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            folders.join(":")
+        });
+        Self {
+            host: PluginHost::new(env, path.as_deref()),
+            schemes: RefCell::default(),
+            transports: RefCell::default(),
+            protections: RefCell::default(),
+        }
+    }
+
+    /// How a new dataset is stored and protected by a descriptor. Collective the first time.
+    pub(crate) fn protection(
+        &self,
+        ctx: &Context,
+        descriptor: &Redundancy,
+    ) -> Result<Result<Protection, Disagreement>, CommError> {
+        if let Some(known) = self.protections.borrow().get(&descriptor.index) {
+            return Ok(Ok(known.clone()));
+        }
+        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &descriptor.scheme);
+        let made = opened.map_err(|error| crate::describe(&error)).and_then(|plugin| {
+            let set_failures = descriptor.set_failures.to_string();
+            let mut given: Vec<(&str, &str)> =
+                descriptor.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            if plugin.manifest.option("SET_FAILURES").is_some() {
+                given.push(("SET_FAILURES", &set_failures));
+            }
+            let options = plugin.options(given).map_err(|error| crate::describe(&error))?;
+            let scheme = plugin.scheme(&options).map_err(|error| crate::describe(&error))?;
+            let size = u32::try_from(ctx.members(descriptor).len()).unwrap_or(u32::MAX);
+            scheme.losses_survived(size).map_err(|error| error.to_string())?;
+            let protection = Protection {
+                scheme: plugin.manifest.name.clone(),
+                format: plugin.formats().1,
+                version: plugin.manifest.version.clone(),
+                options,
+                store: descriptor.store.clone(),
+                bypass: descriptor.bypass,
+            };
+            Ok((protection, scheme))
+        });
+        let made = ctx.agree(made)?;
+        Ok(made.map(|(protection, scheme)| {
+            self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
+            self.protections.borrow_mut().insert(descriptor.index, protection.clone());
+            protection
+        }))
+    }
+
+    /// The scheme that a dataset was written with. Collective the first time.
+    pub(crate) fn scheme(
+        &self,
+        ctx: &Context,
+        protection: &Protection,
+    ) -> Result<Loaded<dyn Scheme>, CommError> {
+        if let Some(known) = self.schemes.borrow().get(&key(protection)) {
+            return Ok(known.clone());
+        }
+        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &protection.scheme);
+        let made = opened.map_err(|error| crate::describe(&error)).and_then(|plugin| {
+            let (oldest, newest) = plugin.formats();
+            if protection.format < oldest || protection.format > newest {
+                return Err(format!(
+                    "it was written in format {} by version {} of the scheme {}, and version {} reads the formats {oldest} to \
+                     {newest}; install the newer one",
+                    protection.format, protection.version, protection.scheme, plugin.manifest.version
+                ));
+            }
+            plugin.scheme(&protection.options).map_err(|error| crate::describe(&error))
+        });
+        let made = ctx.agree(made)?.map(Arc::from).map_err(|why| why.to_string());
+        self.schemes.borrow_mut().insert(key(protection), made.clone());
+        Ok(made)
+    }
+
+    /// The transport of a name. Collective the first time.
+    pub(crate) fn transport(&self, ctx: &Context, name: &str) -> Result<Loaded<dyn Transport>, CommError> {
+        if let Some(known) = self.transports.borrow().get(name) {
+            return Ok(known.clone());
+        }
+        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, name);
+        let made = opened.map_err(|error| crate::describe(&error)).and_then(|plugin| {
+            let options: Result<KvTree, _> = plugin.options([]);
+            let made = options.and_then(|options| plugin.transport(&options));
+            made.map_err(|error| crate::describe(&error))
+        });
+        let made = ctx.agree(made)?.map(Arc::from).map_err(|why| why.to_string());
+        self.transports.borrow_mut().insert(name.to_owned(), made.clone());
+        Ok(made)
+    }
+}
+
+fn key(protection: &Protection) -> (String, Vec<u8>) {
+    (protection.scheme.clone(), protection.options.pack())
+}
