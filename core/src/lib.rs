@@ -1,6 +1,6 @@
 //! The scr runtime.
 //!
-//! A [`comm`] is how ranks talk, an [`env`] is how the runtime sees the world around it, and [`prefix`] is what
+//! A [`comm`] is how ranks talk, an [`env`](mod@env) is how the runtime sees the world around it, and [`prefix`] is what
 //! it keeps on the parallel file system.
 
 pub mod comm;

@@ -95,6 +95,13 @@ impl FsError {
     }
 }
 
+/// For code that passes on the system's errors: the kind is kept, and the whole error is what it holds.
+impl From<FsError> for io::Error {
+    fn from(error: FsError) -> Self {
+        io::Error::new(error.kind().unwrap_or(io::ErrorKind::InvalidData), error)
+    }
+}
+
 /// Adds to an error of the system what was done and to which path.
 pub(crate) trait At<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError>;
@@ -119,6 +126,8 @@ mod tests {
         assert!(error.source().is_some());
         assert!(error.is_not_found());
         assert!(!error.is_damage());
+        let error = io::Error::from(error);
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::NotFound, "cannot open /a".to_owned()));
     }
 
     #[test]

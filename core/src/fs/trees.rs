@@ -1,7 +1,7 @@
 //! KVTree files: read, replaced whole, and changed in place under a lock.
 //!
 //! `halt.scr` is shared with commands that may wait for its lock, of C SCR too. A rename would leave them with
-//! the old file, so it is written in place; every other file is replaced by [`write_tree`](#method.write_tree).
+//! the old file, so it is written in place; every other file is replaced by `write_tree`.
 
 use super::error::At;
 use super::whole::read_open;
@@ -40,16 +40,16 @@ impl dyn Files + '_ {
     /// Makes a file hold `tree`, in one step.
     ///
     /// # Errors
-    /// As for [`write_atomic`](#method.write_atomic).
+    /// As for `write_atomic`.
     pub fn write_tree(&self, path: &Path, tree: &KvTree, mode: u32, wait: Durability) -> Result<(), FsError> {
         self.write_atomic(path, &tree.to_file_bytes(), mode, wait)
     }
 
-    /// Like [`read_tree`](Self::read_tree), for a file that is changed in place: waits for its lock, takes an empty
+    /// Like `read_tree`, for a file that is changed in place: waits for its lock, takes an empty
     /// file for an empty tree, and passes over what an older, longer tree left behind.
     ///
     /// # Errors
-    /// As for [`read_tree`](Self::read_tree).
+    /// As for `read_tree`.
     pub fn read_locked(&self, path: &Path) -> Result<Option<KvTree>, FsError> {
         // NFS gives an exclusive lock only to who may write. Who may not reads without.
         let opened = match self.open_locked(path, How::Update) {
@@ -68,7 +68,7 @@ impl dyn Files + '_ {
     /// empty.
     ///
     /// # Errors
-    /// As for [`read_tree`](Self::read_tree); a damaged file is left as it is.
+    /// As for `read_tree`; a damaged file is left as it is.
     pub fn update_locked<R>(
         &self,
         path: &Path,
@@ -137,12 +137,20 @@ fn read_in_place(file: &dyn File, path: &Path) -> Result<KvTree, FsError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::faulty::FaultyFiles;
+    use super::super::faulty::{FaultyFiles, What};
     use super::super::RealFiles;
     use super::*;
     use std::fs;
 
     const REAL: &dyn Files = &RealFiles;
+
+    fn until(condition: impl Fn() -> bool) {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !condition() {
+            assert!(std::time::Instant::now() < deadline, "it never came");
+            std::thread::yield_now();
+        }
+    }
 
     fn tree(value: &str) -> KvTree {
         let mut tree = KvTree::new();
@@ -252,8 +260,14 @@ mod tests {
         let path = dir.path().join("halt.scr");
         REAL.write_tree(&path, &tree("old"), 0o600, Durability::Unsynced).unwrap();
         let (held, _) = REAL.open_locked(&path, How::Update).unwrap();
+        let files = FaultyFiles::new(RealFiles);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| REAL.update_locked(&path, 0o600, |tree| tree.set("B", 1)));
+            let waiter = scope.spawn(|| {
+                let files: &dyn Files = &files;
+                files.update_locked(&path, 0o600, |tree| tree.set("B", 1))
+            });
+            // It has opened the old file by then.
+            until(|| files.count(What::Lock) == 1);
             REAL.write_tree(&path, &tree("new"), 0o600, Durability::Unsynced).unwrap();
             drop(held);
             waiter.join().unwrap().unwrap();

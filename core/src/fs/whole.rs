@@ -28,10 +28,10 @@ impl dyn Files + '_ {
         read_open(&*file, path, limit)
     }
 
-    /// As [`read_all`](Self::read_all), or `None` where there is no such file.
+    /// As `read_all`, or `None` where there is no such file.
     ///
     /// # Errors
-    /// As for [`read_all`](Self::read_all).
+    /// As for `read_all`.
     pub fn read_if_there(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
         match self.read_all(path, limit) {
             Err(error) if error.is_not_found() => Ok(None),

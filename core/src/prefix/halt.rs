@@ -225,6 +225,8 @@ mod tests {
 
         let before = Halt { exit_before: Some(500), ..none.clone() };
         assert_eq!(reason(&before, 600), None, "it takes halt seconds to be effective");
+        let before = Halt { halt_seconds: Some(0), ..before };
+        assert_eq!(reason(&before, 600), None, "none are no halt seconds");
         let before = Halt { halt_seconds: Some(100), ..before };
         assert_eq!(reason(&before, 399), None);
         assert_eq!(reason(&before, 400), Some(HaltReason::ExitBefore { time: 500, halt_seconds: 100 }));
