@@ -1,13 +1,34 @@
 //! The scr runtime.
 //!
-//! A [`comm`] is how ranks talk, an [`env`](mod@env) is how the runtime sees the world around it, and [`prefix`] is what
-//! it keeps on the parallel file system.
+//! A [`session`] is one run of an application under the runtime. It talks to the other ranks through a [`comm`],
+//! sees the world around it as an [`env`](mod@env), and touches files through [`fs`]. [`param`] turns what users and sites set into
+//! values, [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that
+//! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `restart`,
+//! `flush` and `fetch` move data between them.
 
+// Tests make and look at real files; the rule is for what ships.
+#![cfg_attr(test, allow(clippy::disallowed_methods))]
+
+mod cache;
 pub mod comm;
+mod context;
+pub mod descriptor;
 pub mod env;
 pub mod fs;
+pub mod message;
+pub mod param;
+mod placement;
 pub mod plugin;
 pub mod prefix;
+mod redundancy;
+mod restart;
+pub mod session;
 
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// An error with its causes, on one line.
+pub fn describe(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

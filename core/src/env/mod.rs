@@ -2,6 +2,11 @@
 //!
 //! Core asks nothing else: no `std::env`, no `current_dir`, no clock of its own. A test makes the world it needs.
 
+mod fake;
+mod process;
+
+pub use fake::{FakeClock, RecordedOutput, TestEnv};
+
 use crate::fs::Files;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,0 +1,107 @@
+//! The world as the running process sees it. The one place in core that asks the system for it.
+#![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
+
+use super::{Clock, Env, Output};
+use crate::fs::Files;
+use std::collections::BTreeMap;
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+impl Env {
+    /// The world of this process: its variables, its current folder, its host, its user, the system's clock,
+    /// and standard output and error. Taken once; what changes later is not seen.
+    ///
+    /// `install_dir` is the folder that `lib/libscr.so` or `bin/scr` lies below, where it is known. Variables that
+    /// are not UTF-8 are left out. A user without a name is called by the number, as `uid1000`.
+    ///
+    /// # Errors
+    /// The current folder is gone or may not be looked at.
+    pub fn of_process(install_dir: Option<PathBuf>, files: Arc<dyn Files>) -> io::Result<Self> {
+        let variables = variables();
+        let uid = rustix::process::getuid().as_raw();
+        let user = user_name(&variables, uid).unwrap_or_else(|| format!("uid{uid}"));
+        Ok(Self {
+            variables,
+            current_dir: std::env::current_dir()?,
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            user,
+            uid,
+            install_dir,
+            files,
+            clock: Arc::new(SystemClock { start: Instant::now() }),
+            output: Arc::new(StandardOutput),
+        })
+    }
+}
+
+fn variables() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// `$USER`, or else what the user database says. Batch systems and containers often leave `$USER` out.
+fn user_name(variables: &BTreeMap<String, String>, uid: u32) -> Option<String> {
+    if let Some(name) = variables.get("USER").filter(|name| !name.is_empty()) {
+        return Some(name.clone());
+    }
+    let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok()??;
+    Some(user.name)
+}
+
+struct SystemClock {
+    start: Instant,
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// One write per line, so that the lines of many ranks stay whole. A closed pipe must not end the application, so
+/// nothing is done about a line that cannot be written.
+struct StandardOutput;
+
+impl Output for StandardOutput {
+    fn info(&self, line: &str) {
+        drop(io::stdout().lock().write_all(format!("{line}\n").as_bytes()));
+    }
+
+    fn error(&self, line: &str) {
+        drop(io::stderr().lock().write_all(format!("{line}\n").as_bytes()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_is_looked_up_where_the_variable_is_unset_or_empty() {
+        let root = user_name(&BTreeMap::new(), 0).unwrap();
+        assert_eq!(root, "root");
+        let empty = BTreeMap::from([("USER".to_string(), String::new())]);
+        assert_eq!(user_name(&empty, 0).unwrap(), "root");
+        let set = BTreeMap::from([("USER".to_string(), "ann".to_string())]);
+        assert_eq!(user_name(&set, 0).unwrap(), "ann");
+    }
+
+    #[test]
+    fn a_user_that_nobody_knows_has_no_name() {
+        assert_eq!(user_name(&BTreeMap::new(), 4_000_000_123), None);
+    }
+
+    #[test]
+    fn the_stopwatch_never_goes_back() {
+        let clock = SystemClock { start: Instant::now() };
+        let first = clock.elapsed();
+        assert!(clock.elapsed() >= first);
+    }
+}

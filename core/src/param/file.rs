@@ -1,0 +1,357 @@
+//! Configuration files: settings with the line each was made on.
+//!
+//! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` with pairs behind it; what follows a `#` is a comment. A
+//! line that cannot be read is told and passed over, whatever bytes it has; the rest of the file counts.
+
+use super::line::{self, LineFault, Pair, Words};
+use super::problem::{nearest, Cause, Origin, Place, Problem};
+use super::table::{find, RETIRED, TABLE};
+use crate::fs::{Files, How, Kind};
+use indexmap::map::Entry;
+use indexmap::IndexMap;
+use std::io;
+use std::path::Path;
+
+/// Keys that start a descriptor line.
+pub(crate) const GROUPS: &str = "GROUPS";
+pub(crate) const STORE: &str = "STORE";
+pub(crate) const CKPT: &str = "CKPT";
+pub(crate) const DESCRIPTORS: &[&str] = &[GROUPS, STORE, CKPT];
+
+/// A configuration file of more bytes is none.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// A parameter or a descriptor line as it was set; variables are not expanded.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// The pairs behind the first, on a descriptor line.
+    pub(crate) items: Vec<Pair>,
+    pub(crate) origin: Origin,
+}
+
+impl Setting {
+    pub(crate) fn new(name: &str, value: &str, origin: Origin) -> Self {
+        Self { name: name.to_string(), value: value.to_string(), items: Vec::new(), origin }
+    }
+
+    pub(crate) fn is_descriptor(&self) -> bool {
+        DESCRIPTORS.contains(&self.name.as_str())
+    }
+
+    /// Takes over what a later setting of the same thing says. Gives the keys that had another value before.
+    fn overlay(&mut self, later: &Self) -> Vec<String> {
+        let mut changed = Vec::new();
+        if !self.is_descriptor() {
+            changed.push(self.name.clone());
+            self.clone_from(later);
+            return changed;
+        }
+        for item in &later.items {
+            match self.items.iter_mut().find(|own| own.key == item.key) {
+                Some(own) if own.value == item.value => {}
+                Some(own) => {
+                    changed.push(format!("{}={} {}", self.name, self.value, item.key));
+                    own.value.clone_from(&item.value);
+                }
+                None => self.items.push(item.clone()),
+            }
+        }
+        changed
+    }
+}
+
+/// Settings of one source: each thing is set once, in the order in which it was first set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Settings(IndexMap<(String, String), Setting>);
+
+impl Settings {
+    /// Adds a setting; the later one counts. Gives what it changed, and where that was set before.
+    pub(crate) fn add(&mut self, later: Setting) -> Vec<(String, Origin)> {
+        match self.0.entry(key(&later.name, &later.value)) {
+            Entry::Vacant(entry) => {
+                entry.insert(later);
+                Vec::new()
+            }
+            Entry::Occupied(mut entry) => {
+                let origin = entry.get().origin.clone();
+                let changed = entry.get_mut().overlay(&later);
+                changed.into_iter().map(|name| (name, origin.clone())).collect()
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Setting> {
+        self.0.values()
+    }
+
+    pub(crate) fn get(&self, name: &str, value: &str) -> Option<&Setting> {
+        self.0.get(&key(name, value))
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str, value: &str) -> Option<&mut Setting> {
+        self.0.get_mut(&key(name, value))
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Setting) -> bool) {
+        self.0.retain(|_, setting| keep(setting));
+    }
+}
+
+/// What tells two settings apart: for a descriptor line also its value.
+fn key(name: &str, value: &str) -> (String, String) {
+    let id = if DESCRIPTORS.contains(&name) { value } else { "" };
+    (name.to_string(), id.to_string())
+}
+
+/// Reads a file, whose lines get their origin from `origin`. `None` where there is no such file.
+pub(crate) fn load(
+    files: &dyn Files,
+    path: &Path,
+    origin: fn(Place) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<Settings> {
+    match read(files, path) {
+        Ok(bytes) => Some(parse(&bytes, path, origin, problems)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
+            let place = Place { file: path.to_path_buf(), line: 0 };
+            problems.push(Problem::new(&origin(place), cause));
+            Some(Settings::default())
+        }
+    }
+}
+
+/// The whole of a regular file. A pipe or a device could keep us waiting or never end.
+pub(crate) fn read(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
+    if matches!(files.status(path)?.kind, Kind::Dir | Kind::Other) {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let file = files.open(path, How::Read)?;
+    let status = file.status()?;
+    if status.kind != Kind::File {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if status.len > MOST_BYTES {
+        return Err(io::Error::other(format!("it is larger than {MOST_BYTES} bytes")));
+    }
+    let len = usize::try_from(status.len).map_err(io::Error::other)?;
+    let mut bytes = vec![0; len];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(u64::try_from(filled).map_err(io::Error::other)?, rest)? {
+            0 => break,
+            count => filled = filled.saturating_add(count),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Reads the text of a file.
+pub(crate) fn parse(
+    bytes: &[u8],
+    path: &Path,
+    origin: fn(Place) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Settings {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut settings = Settings::default();
+    for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
+        let origin = origin(Place { file: path.to_path_buf(), line: number });
+        let mut found = Vec::new();
+        if let Some(setting) = setting(line, &origin, &mut found) {
+            for (name, earlier) in settings.add(setting) {
+                if let Some(earlier) = earlier.place().cloned() {
+                    found.push(Cause::Duplicate { name, earlier });
+                }
+            }
+        }
+        problems.extend(found.into_iter().map(|cause| Problem::new(&origin, cause)));
+    }
+    settings
+}
+
+/// What a line sets, if it sets something.
+fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
+    let text = String::from_utf8_lossy(line);
+    let text = line::without_comment(text.strip_suffix('\r').unwrap_or(&text)).trim();
+    if text.is_empty() {
+        return None;
+    }
+    if !is_text(text) {
+        problems.push(Cause::NotText);
+        return None;
+    }
+    let words = match line::words(text) {
+        Ok(words) => words,
+        Err(fault) => {
+            problems.push(fault.into());
+            return None;
+        }
+    };
+    from_words(words, origin, problems)
+}
+
+/// Whether a text holds nothing that no value can hold. What was not UTF-8 has become U+FFFD.
+pub(crate) fn is_text(text: &str) -> bool {
+    !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
+}
+
+impl From<LineFault> for Cause {
+    fn from(fault: LineFault) -> Self {
+        match fault {
+            LineFault::Unterminated(quote) => Cause::Unterminated { quote },
+            LineFault::NoKey => Cause::NoKey,
+        }
+    }
+}
+
+fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
+    let mut pairs = words.pairs.into_iter();
+    let Some(first) = pairs.next() else {
+        problems.push(Cause::NoEquals { text: words.rest.unwrap_or_default() });
+        return None;
+    };
+    if let Some(cause) = unknown(&first.key) {
+        problems.push(cause);
+        return None;
+    }
+    if first.value.is_empty() {
+        problems.push(Cause::Empty { name: first.key });
+        return None;
+    }
+    let mut setting = Setting::new(&first.key, &first.value, origin.clone());
+    if setting.is_descriptor() {
+        problems.extend(words.rest.map(|text| Cause::NoEquals { text }));
+        take_items(&mut setting, pairs, problems);
+    } else {
+        let rest: Vec<_> =
+            pairs.map(|pair| format!("{}={}", pair.key, pair.value)).chain(words.rest).collect();
+        if !rest.is_empty() {
+            problems.push(Cause::AfterValue { name: first.key, rest: rest.join(" ") });
+        }
+    }
+    Some(setting)
+}
+
+fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems: &mut Vec<Cause>) {
+    for pair in pairs {
+        let name = format!("{}={} {}", setting.name, setting.value, pair.key);
+        if pair.value.is_empty() {
+            problems.push(Cause::Empty { name });
+            continue;
+        }
+        match setting.items.iter_mut().find(|own| own.key == pair.key) {
+            Some(own) => {
+                if let (true, Some(earlier)) = (own.value != pair.value, setting.origin.place().cloned()) {
+                    problems.push(Cause::Duplicate { name, earlier });
+                }
+                own.value = pair.value;
+            }
+            None => setting.items.push(pair),
+        }
+    }
+}
+
+/// What is wrong with a name that is no parameter and starts no descriptor line.
+pub(crate) fn unknown(name: &str) -> Option<Cause> {
+    if find(name).is_some() || DESCRIPTORS.contains(&name) {
+        return None;
+    }
+    if let Some((_, advice)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
+        return Some(Cause::Retired { name: name.to_string(), advice });
+    }
+    let known = || TABLE.iter().map(|info| info.name).chain(DESCRIPTORS.iter().copied());
+    let nearest = nearest(name, known()).or_else(|| nearest(&format!("SCR_{name}"), known()));
+    Some(Cause::UnknownName { name: name.to_string(), nearest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &[u8]) -> (Vec<Setting>, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let settings = parse(text, Path::new("/etc/scr.conf"), Origin::SystemFile, &mut problems);
+        (settings.0.into_values().collect(), problems)
+    }
+
+    fn clean(text: &str) -> Vec<(String, String, u32)> {
+        let (settings, problems) = parsed(text.as_bytes());
+        assert_eq!(problems, []);
+        let place = |setting: &Setting| setting.origin.place().unwrap().line;
+        settings.iter().map(|s| (s.name.clone(), s.value.clone(), place(s))).collect()
+    }
+
+    #[test]
+    fn the_guides_first_file_is_read() {
+        let text = "# set the halt seconds to one hour\nSCR_HALT_SECONDS=3600\n\n# flush\nSCR_FLUSH=20\n";
+        let expected = [("SCR_HALT_SECONDS".into(), "3600".into(), 2), ("SCR_FLUSH".into(), "20".into(), 5)];
+        assert_eq!(clean(text), expected);
+    }
+
+    #[test]
+    fn line_ends_of_windows_a_missing_last_one_and_a_byte_order_mark_do_not_matter() {
+        let text = "\u{feff}SCR_FLUSH=20\r\n\r\nSCR_DEBUG=1";
+        assert_eq!(clean(text), [("SCR_FLUSH".into(), "20".into(), 1), ("SCR_DEBUG".into(), "1".into(), 3)]);
+    }
+
+    #[test]
+    fn a_descriptor_line_keeps_its_pairs_in_order() {
+        let (settings, problems) =
+            parsed(b"CKPT=0 INTERVAL=1 GROUP=NODE   STORE=/dev/shm TYPE=XOR SET_SIZE=16");
+        assert_eq!(problems, []);
+        assert_eq!((settings[0].name.as_str(), settings[0].value.as_str()), ("CKPT", "0"));
+        let keys: Vec<_> = settings[0].items.iter().map(|item| item.key.as_str()).collect();
+        assert_eq!(keys, ["INTERVAL", "GROUP", "STORE", "TYPE", "SET_SIZE"]);
+    }
+
+    #[test]
+    fn lines_of_the_same_descriptor_are_joined() {
+        let (settings, problems) = parsed(b"CKPT=0 TYPE=XOR\nCKPT=0 SET_SIZE=4\nCKPT=0 SET_SIZE=8");
+        assert_eq!(settings.len(), 1);
+        assert_eq!(settings[0].items.last().unwrap().value, "8");
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0]
+            .to_string()
+            .contains("/etc/scr.conf:3: CKPT=0 SET_SIZE is set a second time, after"));
+    }
+
+    #[test]
+    fn not_utf8_in_a_comment_is_fine_and_in_a_setting_is_told() {
+        assert_eq!(parsed(b"SCR_FLUSH=1 # caf\xe9").1, []);
+        let (settings, problems) = parsed(b"SCR_JOB_NAME=caf\xe9\nSCR_FLUSH=2");
+        assert_eq!((settings.len(), &problems[0].cause), (1, &Cause::NotText));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_settings_and_problems_and_never_a_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400)
+        ) {
+            parsed(&bytes);
+        }
+
+        #[test]
+        fn any_line_of_likely_pieces_gives_settings_and_problems(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    Just("SCR_FLUSH"), Just("CKPT"), Just("STORE"), Just("GROUPS"), Just("="), Just(" "),
+                    Just("\""), Just("'"), Just("#"), Just("\n"), Just("\r"), Just("0"), Just("$X"), Just("\u{e9}"),
+                ],
+                0..40,
+            )
+        ) {
+            let text: String = pieces.concat();
+            let (settings, _) = parsed(text.as_bytes());
+            for setting in settings {
+                prop_assert!(!setting.value.is_empty());
+                prop_assert!(unknown(&setting.name).is_none());
+            }
+        }
+    }
+}

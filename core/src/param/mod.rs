@@ -1,0 +1,36 @@
+//! Parameters: one table, and everything from text to values. The user guide's section "Configure a job".
+//!
+//! - `table`: every parameter with its type, default, place and help; one typed constant each.
+//! - `line`, `file`: a line as `key=value` pairs; a configuration file as settings with their file and line.
+//! - `expand`, `value`: variables inside values; text as typed values.
+//! - `raw`: what rank 0 reads and sends to all ranks, with variables not yet expanded.
+//! - `resolve`, `check`: the effective values on one rank with their origins; settings that contradict each other.
+//! - `app`: `SCR_Config`.
+//! - `problem`: what is wrong, where, and what to do about it.
+//!
+//! Rank 0 calls [`RawSettings::load`] and broadcasts [`RawSettings::to_tree`]; every rank calls [`Params::resolve`].
+
+mod app;
+mod check;
+mod expand;
+mod file;
+mod line;
+mod problem;
+mod raw;
+mod resolve;
+mod table;
+#[cfg(test)]
+mod testing;
+mod value;
+
+pub use app::{AppConfig, Request, APP_CONF};
+pub use expand::normalise;
+pub use problem::{Cause, ConfigError, Origin, Place, Problem};
+pub use raw::RawSettings;
+pub use resolve::{Effective, Params};
+pub use table::*;
+pub use value::{Datum, Kind, Value};
+
+pub(crate) use expand::Variables;
+pub(crate) use problem::nearest;
+pub(crate) use resolve::Line;

@@ -1,0 +1,351 @@
+//! What rank 0 reads for all ranks: its environment, the files and `SCR_Config`, variables not yet expanded.
+//!
+//! Rank 0 alone asks the file system; the others get the same settings as a tree. The prefix directory is one for
+//! the whole run, so it is settled here already, with the variables and the current folder of rank 0.
+
+use super::app::AppConfig;
+use super::expand::{normalise, Variables};
+use super::file::{is_text, load, unknown, Setting, Settings};
+use super::line::Pair;
+use super::problem::{Cause, Origin, Place, Problem};
+use super::resolve::{pick, Locks};
+use super::table::{self, find, Preset, Scope, FOREIGN, SYSTEM_FILE, TABLE};
+use super::value::Datum;
+use crate::env::Env;
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The settings of a run before any variable is expanded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RawSettings {
+    prefix: PathBuf,
+    prefix_text: Option<String>,
+    prefix_origin: Origin,
+    /// The first one of a name counts.
+    settings: Vec<Setting>,
+    problems: Vec<Problem>,
+}
+
+impl RawSettings {
+    /// Reads the environment and the files. For rank 0, and for commands.
+    ///
+    /// Never fails: what is wrong is in [`problems`](Self::problems), and the next source counts.
+    pub fn load(env: &Env, app: &AppConfig) -> Self {
+        let mut problems = Vec::new();
+        let environment = environment(env, &mut problems);
+        let system = match system_file(env) {
+            Some(file) => load(&*env.files, &file, Origin::SystemFile, &mut problems).unwrap_or_default(),
+            None => Settings::default(),
+        };
+        let named = named_user_file(env, &mut problems);
+        let mut sources =
+            vec![environment, named.clone().unwrap_or_default(), app.settings().clone(), system];
+        let (prefix, prefix_text, prefix_origin) = prefix(env, &sources, &mut problems);
+        if named.is_none() {
+            let file = prefix.join(".scrconf");
+            let user = load(&*env.files, &file, Origin::UserFile, &mut problems).unwrap_or_default();
+            check_prefix(env, &user, &prefix, &mut problems);
+            sources[1] = user;
+        }
+        for source in &mut sources {
+            drop_misplaced(source, &mut problems);
+        }
+        let mut settings: Vec<_> = sources.iter().flat_map(Settings::iter).cloned().collect();
+        settings.extend(presets(env));
+        Self { prefix, prefix_text, prefix_origin, settings, problems }
+    }
+
+    /// What was wrong with what was read. Only where it was read: it does not travel.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The prefix directory: absolute, without `.` and `..`.
+    pub fn prefix(&self) -> &Path {
+        &self.prefix
+    }
+
+    /// As a tree, to be sent to the other ranks.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set_bytes("PREFIX", self.prefix.as_os_str().as_bytes());
+        if let Some(text) = &self.prefix_text {
+            tree.set("TEXT", text);
+        }
+        origin_to_tree(&self.prefix_origin, &mut tree);
+        for (number, setting) in self.settings.iter().enumerate() {
+            let entry = tree.entry("SETTING", number);
+            entry.set("NAME", &setting.name);
+            entry.set("VALUE", &setting.value);
+            origin_to_tree(&setting.origin, entry);
+            for (number, item) in setting.items.iter().enumerate() {
+                let entry = entry.entry("ITEM", number);
+                entry.set("KEY", &item.key);
+                entry.set("VALUE", &item.value);
+            }
+        }
+        tree
+    }
+
+    /// From what [`to_tree`](Self::to_tree) made on rank 0.
+    ///
+    /// # Errors
+    /// The tree is of something else.
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let prefix = bytes_path(tree, "PREFIX")?;
+        let mut settings = Vec::new();
+        for entry in children(tree, "SETTING") {
+            let mut setting = Setting::new("", "", origin_from_tree(entry)?);
+            setting.name = entry.require("NAME")?;
+            setting.value = entry.require("VALUE")?;
+            for item in children(entry, "ITEM") {
+                setting.items.push(Pair { key: item.require("KEY")?, value: item.require("VALUE")? });
+            }
+            settings.push(setting);
+        }
+        let prefix_text = tree.parse("TEXT")?;
+        Ok(Self {
+            prefix,
+            prefix_text,
+            prefix_origin: origin_from_tree(tree)?,
+            settings,
+            problems: Vec::new(),
+        })
+    }
+
+    pub(crate) fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    pub(crate) fn prefix_as_set(&self) -> (Option<&String>, &Origin) {
+        (self.prefix_text.as_ref(), &self.prefix_origin)
+    }
+}
+
+/// `etc/scr.conf` of the installation, or what the build says.
+fn system_file(env: &Env) -> Option<PathBuf> {
+    match SYSTEM_FILE {
+        Some(file) if !file.is_empty() => Some(PathBuf::from(file)),
+        _ => Some(env.install_dir.as_ref()?.join("etc/scr.conf")),
+    }
+}
+
+/// What `SCR_CONF_FILE` names, if it is set. A file that is asked for must be there.
+fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Settings> {
+    let (text, _) = Variables::of(env).expand(env.variable(table::CONF_FILE.info().name)?);
+    let path = match text.strip_prefix("~/").zip(env.variable("HOME")) {
+        Some((rest, home)) => Path::new(home).join(rest),
+        None => PathBuf::from(text),
+    };
+    let file = normalise(&env.current_dir.join(path));
+    let settings = load(&*env.files, &file, Origin::UserFile, problems);
+    if settings.is_none() {
+        let cause = Cause::Unreadable { file, reason: "there is no such file".to_string() };
+        problems.push(Problem::new(&Origin::Environment, cause));
+    }
+    Some(settings.unwrap_or_default())
+}
+
+/// The parameters among the variables, and what looks like one and is none.
+fn environment(env: &Env, problems: &mut Vec<Problem>) -> Settings {
+    let mut settings = Settings::default();
+    for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
+        let Some(value) = env.variable(name) else { continue };
+        let cause = match find(name) {
+            // Each rank has its own.
+            Some(info) if info.scope == Scope::Rank => continue,
+            Some(_) if is_text(value) => {
+                settings.add(Setting::new(name, value, Origin::Environment));
+                continue;
+            }
+            Some(_) => Some(Cause::NotText),
+            None if FOREIGN.contains(&name.as_str()) || name.starts_with("SCR_TEST") => None,
+            None => unknown(name),
+        };
+        problems.extend(cause.map(|cause| Problem::new(&Origin::Environment, cause)));
+    }
+    settings
+}
+
+/// What rank 0 has instead of what nobody sets.
+fn presets(env: &Env) -> impl Iterator<Item = Setting> + '_ {
+    let first = |names: &[&str]| names.iter().find_map(|name| env.variable(name));
+    TABLE.iter().filter_map(move |info| {
+        let value = match info.preset {
+            Preset::Variables(names) | Preset::VariablesOr(names, _) => first(names)?,
+            Preset::User => &env.user,
+            Preset::Unset | Preset::Text(_) | Preset::CurrentDir | Preset::Host => return None,
+        };
+        Some(Setting::new(info.name, value, Origin::Default))
+    })
+}
+
+fn prefix(env: &Env, sources: &[Settings], problems: &mut Vec<Problem>) -> (PathBuf, Option<String>, Origin) {
+    let info = table::PREFIX.info();
+    let candidates = sources.iter().filter_map(|source| source.get(info.name, ""));
+    let locks = Locks::of(sources.iter().flat_map(Settings::iter), &mut Vec::new());
+    match pick(info, candidates, &locks, env, problems) {
+        Some(picked) => match picked.datum {
+            Datum::Path(path) => (path, Some(picked.text), picked.origin),
+            _ => (normalise(&env.current_dir), None, Origin::Default),
+        },
+        None => (normalise(&env.current_dir), None, Origin::Default),
+    }
+}
+
+/// The file that was found in the prefix directory cannot name another one.
+fn check_prefix(env: &Env, user: &Settings, prefix: &Path, problems: &mut Vec<Problem>) {
+    let Some(setting) = user.get(table::PREFIX.info().name, "") else { return };
+    let (text, _) = Variables::of(env).expand(&setting.value);
+    let found = normalise(&env.current_dir.join(text));
+    if found != prefix {
+        let cause = Cause::PrefixMoved { found, prefix: prefix.to_path_buf() };
+        problems.push(Problem::new(&setting.origin, cause));
+    }
+}
+
+/// Takes away what cannot be set in this source.
+fn drop_misplaced(source: &mut Settings, problems: &mut Vec<Problem>) {
+    source.retain(|setting| {
+        let Some(info) = find(&setting.name) else { return true };
+        let allowed = match info.scope {
+            Scope::Environment => setting.origin == Origin::Environment,
+            Scope::SystemFile => matches!(setting.origin, Origin::SystemFile(_)),
+            Scope::Anywhere | Scope::Node | Scope::Rank => true,
+        };
+        if !allowed {
+            let cause = Cause::WrongPlace { name: setting.name.clone(), allowed: info.scope.allowed() };
+            problems.push(Problem::new(&setting.origin, cause));
+        }
+        allowed
+    });
+}
+
+fn children<'a>(tree: &'a KvTree, key: &str) -> impl Iterator<Item = &'a KvTree> {
+    tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, entry)| entry)
+}
+
+fn bytes_path(tree: &KvTree, key: &str) -> Result<PathBuf, FieldError> {
+    let bytes = tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_string() })?;
+    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
+}
+
+fn origin_to_tree(origin: &Origin, tree: &mut KvTree) {
+    let source = match origin {
+        Origin::Environment => "ENVIRONMENT",
+        Origin::UserFile(_) => "USER",
+        Origin::Application => "APPLICATION",
+        Origin::SystemFile(_) => "SYSTEM",
+        Origin::Dataset => "DATASET",
+        Origin::Default => "DEFAULT",
+    };
+    tree.set("SOURCE", source);
+    if let Some(place) = origin.place() {
+        tree.set_bytes("FILE", place.file.as_os_str().as_bytes());
+        tree.set("LINE", place.line);
+    }
+}
+
+fn origin_from_tree(tree: &KvTree) -> Result<Origin, FieldError> {
+    let place = || Ok(Place { file: bytes_path(tree, "FILE")?, line: tree.require("LINE")? });
+    let source: String = tree.require("SOURCE")?;
+    Ok(match source.as_str() {
+        "ENVIRONMENT" => Origin::Environment,
+        "USER" => Origin::UserFile(place()?),
+        "APPLICATION" => Origin::Application,
+        "SYSTEM" => Origin::SystemFile(place()?),
+        "DATASET" => Origin::Dataset,
+        "DEFAULT" => Origin::Default,
+        _ => {
+            let key = "SOURCE".to_string();
+            return Err(FieldError::Malformed { key, found: source, expected: "a source of settings" });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{world, world_of};
+    use super::*;
+
+    #[test]
+    fn settings_travel_as_a_tree() {
+        let files = [
+            ("/opt/scr/etc/scr.conf", "STORE=/ssd GROUP=NODE COUNT=3\nSCR_DEBUG=1\n"),
+            ("/pfs/run1/.scrconf", "CKPT=0 STORE=/tmp/$SCR_NODE_NAME\n"),
+        ];
+        let env = world_of(&files).with_variable("SCR_FLUSH", "2").with_variable("SLURM_JOB_ID", "77").env();
+        let raw = RawSettings::load(&env, &AppConfig::default());
+        assert_eq!(raw.problems(), []);
+        assert_eq!(RawSettings::from_tree(&raw.to_tree()), Ok(raw));
+    }
+
+    #[test]
+    fn a_tree_of_something_else_is_refused() {
+        assert!(RawSettings::from_tree(&KvTree::new()).is_err());
+        let mut tree = RawSettings::load(&world().env(), &AppConfig::default()).to_tree();
+        tree.set("SOURCE", "MOON");
+        assert!(RawSettings::from_tree(&tree).is_err());
+    }
+
+    #[test]
+    fn the_prefix_is_absolute_and_plain() {
+        let raw = |value: &str| {
+            let env = world().with_variable("SCR_PREFIX", value).with_variable("JOB", "x").env();
+            RawSettings::load(&env, &AppConfig::default()).prefix().to_path_buf()
+        };
+        assert_eq!(raw("/a/b/../c/./"), Path::new("/a/c"));
+        assert_eq!(raw("sub/../other"), Path::new("/pfs/run1/other"));
+        assert_eq!(raw("$JOB"), Path::new("/pfs/run1/x"));
+        assert_eq!(raw(""), Path::new("/pfs/run1"));
+    }
+
+    #[test]
+    fn the_file_in_the_prefix_cannot_move_the_prefix() {
+        let env = world_of(&[("/pfs/run1/.scrconf", "SCR_PREFIX=/elsewhere\n")]).env();
+        let raw = RawSettings::load(&env, &AppConfig::default());
+        assert_eq!(raw.prefix(), Path::new("/pfs/run1"));
+        assert!(matches!(raw.problems(), [Problem { cause: Cause::PrefixMoved { .. }, .. }]));
+    }
+
+    #[test]
+    fn a_named_user_file_replaces_the_one_in_the_prefix_and_may_set_the_prefix() {
+        let files = [("/home/u/my.conf", "SCR_PREFIX=/pfs/run2"), ("/pfs/run2/.scrconf", "SCR_DEBUG=2")];
+        let env = world_of(&files)
+            .with_variable("HOME", "/home/u")
+            .with_variable("SCR_CONF_FILE", "~/my.conf")
+            .env();
+        let raw = RawSettings::load(&env, &AppConfig::default());
+        assert_eq!(raw.prefix(), Path::new("/pfs/run2"));
+        assert!(raw.settings().iter().all(|setting| setting.name != "SCR_DEBUG"));
+    }
+
+    #[test]
+    fn a_named_user_file_that_is_missing_or_no_file_is_told() {
+        for (files, reason) in
+            [(&[][..], "no such file"), (&[("/x.conf", "(folder)")][..], "not a regular file")]
+        {
+            let env = world_of(files).with_variable("SCR_CONF_FILE", "/x.conf").env();
+            let raw = RawSettings::load(&env, &AppConfig::default());
+            assert_eq!(raw.problems().len(), 1);
+            let text = raw.problems()[0].to_string();
+            assert!(text.contains("/x.conf") && text.contains(reason), "{text}");
+        }
+    }
+
+    #[test]
+    fn unknown_variables_are_told_and_those_of_others_are_not() {
+        let env = world()
+            .with_variable("SCR_CACHE_SZIE", "2")
+            .with_variable("SCR_INSTALL_DIR", "/opt/scr")
+            .with_variable("SCRATCH", "/s")
+            .env();
+        let raw = RawSettings::load(&env, &AppConfig::default());
+        assert_eq!(raw.problems().len(), 1);
+        let expected = "environment: there is no parameter SCR_CACHE_SZIE, did you mean SCR_CACHE_SIZE?";
+        assert_eq!(raw.problems()[0].to_string(), expected);
+    }
+}

@@ -1,0 +1,360 @@
+//! The one table of parameters: the user guide's table "SCR parameters", and what C SCR knows besides.
+//!
+//! A constant per parameter carries the type of its value, so asking for another type does not compile:
+//! `params.get(&param::CACHE_SIZE)` is a `u64`. Documentation, `scr config` and `SCR_Config` read [`TABLE`].
+
+use super::value::Kind;
+use std::marker::PhantomData;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A parameter whose value is a `T`.
+#[derive(Debug)]
+pub struct Param<T> {
+    index: usize,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Param<T> {
+    /// Its row in [`TABLE`].
+    pub fn info(&self) -> &'static Info {
+        &TABLE[self.index]
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Info {
+    /// Its name, as in the environment and in files.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: Kind,
+    /// Its value where nobody sets it.
+    pub preset: Preset,
+    /// Where it can be set.
+    pub scope: Scope,
+    /// One line about it.
+    pub help: &'static str,
+}
+
+/// What a parameter is where nobody sets it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Preset {
+    /// Not set.
+    Unset,
+    /// This text.
+    Text(&'static str),
+    /// The first of these variables that is set, or else not set.
+    Variables(&'static [&'static str]),
+    /// The first of these variables that is set, or else this text.
+    VariablesOr(&'static [&'static str], &'static str),
+    /// The current folder of rank 0.
+    CurrentDir,
+    /// The name of the user.
+    User,
+    /// The name of the host.
+    Host,
+}
+
+/// Where a parameter can be set. The environment of rank 0 counts for all ranks if nothing else is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Everywhere: environment, files, `SCR_Config`.
+    Anywhere,
+    /// Everywhere; and a rank's own environment goes before that of rank 0.
+    Node,
+    /// Everywhere; and only a rank's own environment counts, not that of rank 0.
+    Rank,
+    /// In the environment only.
+    Environment,
+    /// In the system file only.
+    SystemFile,
+}
+
+impl Scope {
+    /// The places in words, after "only".
+    pub fn allowed(self) -> &'static str {
+        match self {
+            Scope::Anywhere | Scope::Node | Scope::Rank => "in the environment, in a file or with SCR_Config",
+            Scope::Environment => "in the environment",
+            Scope::SystemFile => "in the system configuration file",
+        }
+    }
+}
+
+/// The row of this name.
+pub fn find(name: &str) -> Option<&'static Info> {
+    TABLE.iter().find(|info| info.name == name)
+}
+
+/// Names of former versions, with what to do about them.
+pub(crate) const RETIRED: &[(&str, &str)] = &[
+    ("SCR_HOP_DISTANCE", "describe failure groups with GROUPS lines and name one with SCR_GROUP"),
+    ("HOP_DISTANCE", "describe failure groups with GROUPS lines and name one with GROUP"),
+    ("CKPTDESC", "describe checkpoints with CKPT lines"),
+    ("CACHEDESC", "describe storage with STORE lines"),
+    ("CACHEDIR", "describe storage with STORE lines"),
+    ("CNTLDIR", "set SCR_CNTL_BASE"),
+];
+
+/// Variables that start with `SCR_` and are no parameters: they belong to builds, modules and tests.
+pub(crate) const FOREIGN: &[&str] =
+    &["SCR_BIN", "SCR_CONFIG_FILE", "SCR_DIR", "SCR_HOME", "SCR_INSTALL_DIR", "SCR_ROOT", "SCR_VERSION"];
+
+const fn built(set: Option<&'static str>, default: &'static str) -> Preset {
+    match set {
+        Some(text) if !text.is_empty() => Preset::Text(text),
+        _ => Preset::Text(default),
+    }
+}
+
+const fn text(default: &'static str) -> Preset {
+    Preset::Text(default)
+}
+
+const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
+/// Set sizes and widths: they count ranks.
+const RANKS: Kind = Kind::Count { least: 1, most: u32::MAX as u64 };
+const BUFFER: Kind = Kind::Bytes { least: 4096 };
+
+/// The system file of this build, where it is not `etc/scr.conf` of the installation.
+pub(crate) const SYSTEM_FILE: Option<&str> = option_env!("SCR_CONFIG_FILE");
+
+macro_rules! parameters {
+    ($($id:ident: $type:ty = $name:literal, $kind:expr, $preset:expr, $scope:ident, $help:literal;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Row { $($id),* }
+
+        $(
+            #[doc = $help]
+            pub const $id: Param<$type> = Param { index: Row::$id as usize, value: PhantomData };
+        )*
+
+        /// Every parameter, in the order in which they are shown.
+        pub static TABLE: &[Info] = &[$(
+            Info { name: $name, kind: $kind, preset: $preset, scope: Scope::$scope, help: $help }
+        ),*];
+
+        #[cfg(test)]
+        fn is_of_its_type(index: usize, datum: &super::value::Datum) -> bool {
+            use super::value::Value as _;
+            let checks: &[fn(&super::value::Datum) -> bool] = &[$(|datum| <$type>::from_datum(datum).is_some()),*];
+            checks[index](datum)
+        }
+    };
+}
+
+parameters! {
+    ENABLE: bool = "SCR_ENABLE", Kind::Bool, text("1"), Anywhere,
+        "Set to 0 to turn SCR off: SCR_Init then returns an error and the application runs without it.";
+    DEBUG: u64 = "SCR_DEBUG", COUNT, text("0"), Anywhere,
+        "Set to 1 or 2 for messages with more and more detail.";
+    CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, Preset::Unset, Environment,
+        "The user configuration file, instead of .scrconf in the prefix directory.";
+    LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, Preset::Unset, SystemFile,
+        "Names of parameters, separated by commas, that only the system configuration file may set.";
+    PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, Preset::CurrentDir, Anywhere,
+        "The prefix directory on the parallel file system, where datasets are read from and written to.";
+    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(option_env!("SCR_CNTL_BASE"), "/dev/shm"), Node,
+        "Base folder of the control directory, in fast node-local storage.";
+    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(option_env!("SCR_CACHE_BASE"), "/dev/shm"), Node,
+        "Base folder of the cache directory.";
+    CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
+        "How many datasets to keep in cache.";
+    CACHE_BYPASS: bool = "SCR_CACHE_BYPASS", Kind::Bool, text("1"), Anywhere,
+        "Whether files are written to and read from the prefix directory and not the cache.";
+    CACHE_PURGE: bool = "SCR_CACHE_PURGE", Kind::Bool, text("0"), Anywhere,
+        "Whether SCR_Init deletes all datasets from cache.";
+    COPY_TYPE: String = "SCR_COPY_TYPE", Kind::Name { known: SCHEMES }, text("XOR"), Anywhere,
+        "The redundancy scheme: SINGLE, PARTNER, XOR, RS, a plugin's name, or FILE for the CKPT descriptors.";
+    GROUP: String = "SCR_GROUP", Kind::Text, text("NODE"), Anywhere,
+        "The failure group: processes that are likely to fail together.";
+    SET_SIZE: u32 = "SCR_SET_SIZE", RANKS, text("8"), Anywhere,
+        "The least number of processes in a redundancy set, where there are enough failure groups.";
+    SET_FAILURES: u32 = "SCR_SET_FAILURES", RANKS, text("2"), Anywhere,
+        "How many failures in each set the RS scheme survives.";
+    CURRENT: Option<String> = "SCR_CURRENT", Kind::Text, Preset::Unset, Anywhere,
+        "Name of the checkpoint to mark as current and to fetch first.";
+    DISTRIBUTE: bool = "SCR_DISTRIBUTE", Kind::Bool, text("1"), Anywhere,
+        "Set to 0 to restart from the prefix directory and never from cache.";
+    FETCH: bool = "SCR_FETCH", Kind::Bool, text("1"), Anywhere,
+        "Set to 0 to fetch nothing from the prefix directory in SCR_Init.";
+    FETCH_BYPASS: bool = "SCR_FETCH_BYPASS", Kind::Bool, text("0"), Anywhere,
+        "Whether a fetch leaves the files in the prefix directory and copies nothing to cache.";
+    FETCH_WIDTH: u32 = "SCR_FETCH_WIDTH", RANKS, text("256"), Anywhere,
+        "How many processes read from the parallel file system at the same time.";
+    FLUSH: u64 = "SCR_FLUSH", COUNT, text("10"), Anywhere,
+        "Flush every so many checkpoints to the prefix directory; 0 for no periodic flush.";
+    FLUSH_TYPE: String = "SCR_FLUSH_TYPE", Kind::Name { known: TRANSPORTS }, text("SYNC"), Anywhere,
+        "The flush transport: SYNC, PTHREAD, BBAPI, DATAWARP, or a plugin's name.";
+    FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,
+        "How many processes write to the parallel file system at the same time.";
+    FLUSH_ASYNC: bool = "SCR_FLUSH_ASYNC", Kind::Bool, text("0"), Anywhere,
+        "Whether the application goes on while a flush is running.";
+    FLUSH_ASYNC_BW: u64 = "SCR_FLUSH_ASYNC_BW", Kind::Bytes { least: 0 }, text("200MB"), Anywhere,
+        "Most bytes per second that asynchronous flushes may write; 0 for no limit.";
+    FLUSH_ASYNC_PERCENT: f64 = "SCR_FLUSH_ASYNC_PERCENT", Kind::Number { most: 100.0 }, text("0"), Anywhere,
+        "Most percent of the time that asynchronous flushes may spend copying; 0 for no limit.";
+    FLUSH_ASYNC_USLEEP: u64 = "SCR_FLUSH_ASYNC_USLEEP", COUNT, text("1000"), Anywhere,
+        "Microseconds between two looks at a running flush while waiting for it.";
+    FLUSH_POSTSTAGE: bool = "SCR_FLUSH_POSTSTAGE", Kind::Bool, text("0"), Anywhere,
+        "Whether scr_poststage finishes asynchronous flushes after the job, and not SCR_Finalize.";
+    FLUSH_ON_RESTART: bool = "SCR_FLUSH_ON_RESTART", Kind::Bool, text("0"), Anywhere,
+        "Whether to flush cached datasets during restart, for applications without the Restart API.";
+    GLOBAL_RESTART: bool = "SCR_GLOBAL_RESTART", Kind::Bool, text("0"), Anywhere,
+        "Whether to flush cached datasets in SCR_Init and restart from the prefix directory.";
+    DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Anywhere,
+        "Whether datasets newer than the current one are dropped from the index on restart.";
+    PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
+        "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept.";
+    PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
+        "Whether SCR_Init deletes all datasets, output too, from the prefix directory.";
+    CHECKPOINT_INTERVAL: u64 = "SCR_CHECKPOINT_INTERVAL", COUNT, text("0"), Anywhere,
+        "How often SCR_Need_checkpoint is called until it says yes; 0 to ignore calls.";
+    CHECKPOINT_SECONDS: Duration = "SCR_CHECKPOINT_SECONDS", Kind::Seconds, text("0"), Anywhere,
+        "Least time between two checkpoints, for SCR_Need_checkpoint; 0 to ignore time.";
+    CHECKPOINT_OVERHEAD: f64 = "SCR_CHECKPOINT_OVERHEAD", Kind::Number { most: 100.0 }, text("0"), Anywhere,
+        "Most percent of the time spent on checkpoints, for SCR_Need_checkpoint; 0 to ignore cost.";
+    HALT_EXIT: bool = "SCR_HALT_EXIT", Kind::Bool, text("0"), Anywhere,
+        "Whether SCR ends the application when a halt condition holds.";
+    HALT_SECONDS: Duration = "SCR_HALT_SECONDS", Kind::Seconds, text("0"), Anywhere,
+        "Halt when less than this is left of the allocation; 0 to ignore its end.";
+    CRC_ON_COPY: bool = "SCR_CRC_ON_COPY", Kind::Bool, text("0"), Anywhere,
+        "Whether checksums are also taken and checked where the files are read for nothing else.";
+    CRC_ON_FLUSH: bool = "SCR_CRC_ON_FLUSH", Kind::Bool, text("1"), Anywhere,
+        "Whether checksums are taken and checked when files are flushed, fetched and scavenged.";
+    CRC_ON_DELETE: bool = "SCR_CRC_ON_DELETE", Kind::Bool, text("0"), Anywhere,
+        "Whether checksums are checked before a dataset is deleted from cache.";
+    COPY_METADATA: bool = "SCR_COPY_METADATA", Kind::Bool, text("1"), Anywhere,
+        "Whether permissions, owner and times of files are kept when they are copied.";
+    AXL_MKDIR: bool = "SCR_AXL_MKDIR", Kind::Bool, text("0"), Anywhere,
+        "Whether each process makes the folders its files are flushed to, and not one process for all.";
+    MPI_BUF_SIZE: u64 = "SCR_MPI_BUF_SIZE", BUFFER, text("131072"), Anywhere,
+        "Bytes in a message when redundancy is computed or files are rebuilt.";
+    FILE_BUF_SIZE: u64 = "SCR_FILE_BUF_SIZE", BUFFER, text("1048576"), Anywhere,
+        "Bytes read or written at once when files are copied.";
+    PLUGIN_PATH: Option<Vec<PathBuf>> = "SCR_PLUGIN_PATH", Kind::Paths, Preset::Unset, Anywhere,
+        "Folders to look for plugins in before those of the installation, separated by colons.";
+    NODE_NAME: String = "SCR_NODE_NAME", Kind::Text, Preset::Host, Rank,
+        "Name of the node, instead of the name of the host.";
+    NODELIST: Option<String> = "SCR_NODELIST", Kind::Text,
+        Preset::Variables(&["SLURM_JOB_NODELIST", "SLURM_NODELIST"]), Anywhere,
+        "The nodes of the allocation, instead of what the resource manager says.";
+    USER_NAME: String = "SCR_USER_NAME", Kind::Text, Preset::User, Anywhere,
+        "Name of the user, in paths and logs.";
+    JOB_ID: String = "SCR_JOB_ID", Kind::Text,
+        Preset::VariablesOr(
+            &["SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "COBALT_JOBID"], "defjobid"),
+        Anywhere, "Id of the allocation, in paths and logs.";
+    JOB_NAME: Option<String> = "SCR_JOB_NAME", Kind::Text,
+        Preset::Variables(&["SLURM_JOB_NAME", "LSB_JOBNAME", "PBS_JOBNAME"]), Anywhere,
+        "Name of the job, in logs.";
+    CLUSTER_NAME: Option<String> = "SCR_CLUSTER_NAME", Kind::Text, Preset::Variables(&["SLURM_CLUSTER_NAME"]), Anywhere,
+        "Name of the cluster, in logs.";
+    END_TIME: Option<u64> = "SCR_END_TIME", COUNT, Preset::Variables(&["SLURM_JOB_END_TIME"]), Anywhere,
+        "When the allocation ends, in seconds since the epoch.";
+    RUNS: i64 = "SCR_RUNS", Kind::Whole { least: -1 }, text("1"), Anywhere,
+        "How often scr_run starts the job within an allocation; -1 for no limit.";
+    MIN_NODES: Option<u64> = "SCR_MIN_NODES", COUNT, Preset::Unset, Anywhere,
+        "Least number of nodes a run needs; unset for as many as the last run had.";
+    EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, Preset::Unset, Anywhere,
+        "Nodes not to run on, as a list such as node[1-3,7].";
+    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(option_env!("SCR_LOG_ENABLE"), "0"), Anywhere,
+        "Whether events are logged at all.";
+    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(option_env!("SCR_LOG_TXT_ENABLE"), "1"), Anywhere,
+        "Whether events are logged to .scr/log in the prefix directory.";
+    LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
+        built(option_env!("SCR_LOG_SYSLOG_ENABLE"), "1"), Anywhere,
+        "Whether events are logged to syslog.";
+    LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
+        built(option_env!("SCR_LOG_SYSLOG_FACILITY"), "LOG_LOCAL7"), Anywhere,
+        "The facility of messages to syslog, as in openlog(3).";
+    LOG_SYSLOG_LEVEL: String = "SCR_LOG_SYSLOG_LEVEL", Kind::Text,
+        built(option_env!("SCR_LOG_SYSLOG_LEVEL"), "LOG_INFO"), Anywhere,
+        "The level of messages to syslog, as in openlog(3).";
+    LOG_SYSLOG_PREFIX: String = "SCR_LOG_SYSLOG_PREFIX", Kind::Text,
+        built(option_env!("SCR_LOG_SYSLOG_PREFIX"), "SCR"), Anywhere,
+        "What messages to syslog start with.";
+    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, built(option_env!("SCR_LOG_DB_ENABLE"), "0"), Anywhere,
+        "Whether events are logged to a MySQL or MariaDB database.";
+    LOG_DB_DEBUG: bool = "SCR_LOG_DB_DEBUG", Kind::Bool, text("0"), Anywhere,
+        "Whether the statements sent to the database are printed.";
+    LOG_DB_HOST: Option<String> = "SCR_LOG_DB_HOST", Kind::Text, Preset::Unset, Anywhere,
+        "Host of the database server.";
+    LOG_DB_NAME: Option<String> = "SCR_LOG_DB_NAME", Kind::Text, Preset::Unset, Anywhere,
+        "Name of the database.";
+    LOG_DB_USER: Option<String> = "SCR_LOG_DB_USER", Kind::Text, Preset::Unset, Anywhere,
+        "User of the database.";
+    LOG_DB_PASS: Option<String> = "SCR_LOG_DB_PASS", Kind::Secret, Preset::Unset, Anywhere,
+        "Password of that user.";
+    WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
+        "Whether scr_run ends a run that writes no checkpoint in the expected time.";
+    WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, Preset::Unset, Anywhere,
+        "Longest expected time between checkpoints that are written to cache.";
+    WATCHDOG_TIMEOUT_PFS: Option<Duration> = "SCR_WATCHDOG_TIMEOUT_PFS", Kind::Seconds, Preset::Unset, Anywhere,
+        "Longest expected time between checkpoints that are written to the parallel file system.";
+}
+
+/// The schemes that come with scr, and the word for descriptors.
+pub(crate) const SCHEMES: &[&str] = &["SINGLE", "PARTNER", "XOR", "RS", FROM_LINES];
+/// `SCR_COPY_TYPE=FILE`: take the CKPT lines.
+pub(crate) const FROM_LINES: &str = "FILE";
+/// The transports that come with scr.
+pub(crate) const TRANSPORTS: &[&str] = &["SYNC", "PTHREAD", "BBAPI", "DATAWARP"];
+
+#[cfg(test)]
+mod tests {
+    use super::super::value::Datum;
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_name_is_there_once_and_has_its_help() {
+        let names: BTreeSet<_> = TABLE.iter().map(|info| info.name).collect();
+        assert_eq!(names.len(), TABLE.len());
+        for info in TABLE {
+            assert!(info.name.starts_with("SCR_"), "{}", info.name);
+            assert!(info.help.ends_with('.') && !info.help.contains('\n'), "{}", info.name);
+        }
+        for (name, _) in RETIRED {
+            assert!(!names.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_value_that_is_accepted_is_of_the_type_of_its_constant() {
+        let texts =
+            ["", "0", "1", "7", "-1", "4096", "4294967295", "4294967296", "18446744073709551615", "/a:/b"];
+        for (index, info) in TABLE.iter().enumerate() {
+            let data = texts.iter().filter_map(|text| info.kind.read(text, Path::new("/")).ok());
+            for datum in data {
+                assert!(is_of_its_type(index, &datum), "{} {datum:?}", info.name);
+            }
+            if matches!(info.preset, Preset::Unset | Preset::Variables(_)) {
+                assert!(is_of_its_type(index, &Datum::Unset), "{} may be unset", info.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_default_is_accepted() {
+        for info in TABLE {
+            if let Preset::Text(text) | Preset::VariablesOr(_, text) = info.preset {
+                assert!(info.kind.read(text, Path::new("/")).is_ok(), "{}", info.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_constant_stands_for_its_row() {
+        assert_eq!(CACHE_SIZE.info().name, "SCR_CACHE_SIZE");
+        assert_eq!(WATCHDOG_TIMEOUT_PFS.info().name, "SCR_WATCHDOG_TIMEOUT_PFS");
+        assert_eq!(find("SCR_SET_SIZE").unwrap().preset, Preset::Text("8"));
+        assert_eq!(find("SCR_NONE"), None);
+    }
+}
