@@ -73,7 +73,7 @@ impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display().to_string();
         // Errors of manifests begin with the path themselves, and the line.
-        match self.reason.contains(&path) && !path.is_empty() {
+        match self.path.is_absolute() && self.reason.contains(&path) {
             true => f.write_str(&self.reason),
             false => write!(f, "`{path}': {}", self.reason),
         }

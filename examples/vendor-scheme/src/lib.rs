@@ -4,6 +4,8 @@
 //! computed: this costs room, `COPIES` times the data, and saves arithmetic. `layout` says where a copy lies,
 //! `transfers` carries bytes between members.
 
+#![forbid(unsafe_code)]
+
 mod layout;
 mod transfers;
 

@@ -117,7 +117,6 @@ macro_rules! export_plugin {
 
             // SAFETY: the name is the loader's own and so no other symbol's; what `exported` gives comes from a
             // `PluginModuleRef`, as `from_constructor` asks.
-            #[allow(unsafe_code)]
             #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
             pub static EXPORTED: private::LibHeader = unsafe {
                 private::LibHeader::from_constructor::<$crate::abi::PluginModuleRef>(

@@ -1,0 +1,9 @@
+//! The plugin host against real libraries: good ones, and ones that are wrong in one way each.
+//!
+//! - `library`: what a library may be, and how a wrong one is refused
+//! - `search`: which plugin a name means, and what is passed over
+//! - `world`: the folders, manifests and libraries that the tests use
+
+mod library;
+mod search;
+mod world;

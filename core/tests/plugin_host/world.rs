@@ -1,0 +1,123 @@
+//! A folder of plugins for a test, and the world that a host sees.
+
+use scr_core::env::{Clock, Env, Output};
+use scr_core::fs::RealFiles;
+use scr_core::plugin::PluginHost;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+/// A folder that is gone when the test is.
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        // The folder without links, so that paths in messages are the paths of the test.
+        fs::canonicalize(self.dir.path()).unwrap().join(name)
+    }
+
+    /// Writes a file that only its owner may write, and the folders above it.
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        set_mode(&path, 0o644);
+        path
+    }
+
+    /// A manifest `<name>.toml` for a scheme of that name in `folder`.
+    pub(crate) fn manifest(&self, folder: &str, name: &str, library: &str) -> PathBuf {
+        let text = manifest_text(name, "scheme", library);
+        self.write(&format!("{folder}/{}.toml", name.to_lowercase()), text)
+    }
+
+    /// A copy of one of the test plugins.
+    pub(crate) fn library(&self, place: &str, example: &str) -> PathBuf {
+        self.write(place, fs::read(built(example)).unwrap())
+    }
+
+    pub(crate) fn host(&self, folders: &[&str]) -> PluginHost {
+        let folders: Vec<_> = folders.iter().map(|name| self.path(name).display().to_string()).collect();
+        PluginHost::new(&env(None), Some(&folders.join(":")))
+    }
+}
+
+pub(crate) fn manifest_text(name: &str, kind: &str, library: &str) -> String {
+    format!(
+        "name = \"{name}\"\nkind = \"{kind}\"\nversion = \"1.0\"\nabi = \"1.0\"\nlibrary = \"{library}\"\n\
+         [format]\noldest = 2\nnewest = 3\n[[option]]\nname = \"PANIC\"\ntype = \"text\"\n"
+    )
+}
+
+pub(crate) fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The world of this very user, with or without an installation.
+pub(crate) fn env(install_dir: Option<PathBuf>) -> Env {
+    Env {
+        variables: BTreeMap::new(),
+        current_dir: PathBuf::from("/"),
+        host: "node0".to_owned(),
+        user: "user1".to_owned(),
+        uid: fs::metadata("/proc/self").unwrap().uid(),
+        install_dir,
+        files: Arc::new(RealFiles),
+        clock: Arc::new(Still),
+        output: Arc::new(Silent),
+    }
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+struct Silent;
+
+impl Output for Silent {
+    fn info(&self, line: &str) {
+        unreachable!("the host said {line}")
+    }
+    fn error(&self, line: &str) {
+        unreachable!("the host said {line}")
+    }
+}
+
+/// Path of a test plugin. They are built once, into the target folder of this very test.
+pub(crate) fn built(example: &str) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(build).join(format!("lib{example}.so"))
+}
+
+fn build() -> PathBuf {
+    let output = Command::new(env!("CARGO"))
+        .args(["build", "--package", "scr-test-plugins", "--examples", "--message-format", "json"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let messages = String::from_utf8(output.stdout).unwrap();
+    let mut files = messages
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter_map(|message| message["filenames"][0].as_str().map(PathBuf::from));
+    let library = files.find(|file| file.ends_with("examples/libobedient.so")).unwrap();
+    library.parent().unwrap().to_owned()
+}
