@@ -4,7 +4,7 @@
 use crate::comm::collective::broadcast_tree;
 use crate::comm::{Comm, CommError, Disagreement, Rank};
 use crate::cache::record::Protection;
-use crate::descriptor::{Descriptors, Evict, RedundancyDescriptor};
+use crate::descriptor::{Descriptors, Evict, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
 use crate::message::Reporter;
@@ -121,7 +121,7 @@ impl Context {
     /// The cache directory of this job on a store, which may be one that is no longer configured.
     pub(crate) fn cache_of(&self, store: &str) -> PathBuf {
         self.stores.iter().find(|known| known.name == store).map_or_else(
-            || self.job_dir(Path::new(&param::expand(store, &self.env))),
+            || self.job_dir(Path::new(&param::expanded(store, &self.env))),
             |known| known.cache.clone(),
         )
     }
@@ -134,7 +134,7 @@ impl Context {
     /// How a new dataset is stored and protected by a descriptor. Collective.
     pub(crate) fn protection_of(
         &self,
-        descriptor: &RedundancyDescriptor,
+        descriptor: &Redundancy,
     ) -> Result<Result<Protection, Disagreement>, CommError> {
         self.plugins.protection(self, descriptor)
     }
@@ -150,7 +150,7 @@ impl Context {
     }
 
     /// The ranks of this rank's redundancy set under a descriptor.
-    pub(crate) fn members(&self, descriptor: &RedundancyDescriptor) -> Vec<Rank> {
+    pub(crate) fn members(&self, descriptor: &Redundancy) -> Vec<Rank> {
         let wanted = (&descriptor.group, descriptor.set_size);
         let found = self.sets.iter().find(|((group, size), _)| (group, *size) == wanted);
         found.map_or_else(|| vec![self.rank()], |(_, sets)| sets.of(self.rank()).members)
@@ -193,12 +193,12 @@ impl Context {
         let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
         let made = made.map_err(|error| crate::describe(&error));
         self.agree(made)?.map_err(|why| Error::Phase { doing: "making the folder .scr".to_owned(), why })?;
-        let stores: Vec<_> = self.descriptors.stores().filter(|store| store.enabled).cloned().collect();
+        let stores: Vec<_> = self.descriptors.stores.iter().filter(|store| store.enabled).cloned().collect();
         for store in stores {
             let below = self.job_folder();
             let group = self.group_value(&store.group);
             let made = group.and_then(|group| {
-                let dir = self.files().make_private_dirs(&store.base, &below, self.env.uid);
+                let dir = self.files().make_private_dirs(&store.path, &below, self.env.uid);
                 dir.map(|dir| (dir, group)).map_err(|error| crate::describe(&error))
             });
             let (cache, group) = self
@@ -221,12 +221,15 @@ impl Context {
 
     fn group_value(&self, group: &str) -> Result<String, String> {
         let node = self.params.get(&param::NODE_NAME);
-        self.descriptors.groups().value(group, &node).map_err(|error| error.to_string())
+        self.descriptors.groups.value(group, &node, self.rank()).map_err(|error| error.to_string())
     }
 
     fn choose_sets(&mut self) -> Result<(), Error> {
         let wanted: Vec<_> =
-            self.descriptors.redundancy().map(|descriptor| (descriptor.group.clone(), descriptor.set_size)).collect();
+            {
+            let all = self.descriptors.redundancy.all();
+            all.iter().map(|descriptor| (descriptor.group.clone(), descriptor.set_size)).collect()
+        };
         for (group, size) in wanted {
             if self.sets.iter().any(|(known, _)| *known == (group.clone(), size)) {
                 continue;
@@ -244,7 +247,7 @@ impl Context {
     /// Says where redundancy cannot protect, at every level of messages.
     fn warn_unprotected(&self, group: &str, placement: &Placement, sets: &Sets) {
         let alone = sets.unprotected();
-        let used = self.descriptors.redundancy().any(|descriptor| {
+        let used = self.descriptors.redundancy.all().iter().any(|descriptor| {
             descriptor.group == group && !descriptor.bypass && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
         });
         if alone == 0 || !used {
@@ -268,7 +271,7 @@ fn together<T, E: Display>(
     node: &str,
     result: Result<T, E>,
 ) -> Result<Result<T, Disagreement>, CommError> {
-    match crate::comm::agree_at(comm, node, result) {
+    match crate::comm::collective::agree_at(comm, node, result) {
         Err(Disagreement { broken: Some(error), .. }) => Err(error),
         outcome => Ok(outcome),
     }
@@ -278,7 +281,7 @@ fn together<T, E: Display>(
 fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<RawSettings, Error> {
     let own = (comm.rank() == Rank(0)).then(|| RawSettings::load(env, app));
     let tree = own.as_ref().map(RawSettings::to_tree).unwrap_or_default();
-    let tree = broadcast_tree(comm, Rank(0), tree)?;
+    let tree = broadcast_tree(comm, Rank(0), &tree)?;
     match own {
         Some(raw) => Ok(raw),
         None => RawSettings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),

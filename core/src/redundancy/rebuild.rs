@@ -42,7 +42,7 @@ impl Rebuilding<'_> {
         lost: &[Rank],
         ready: Result<(), String>,
     ) -> Result<Trust, String> {
-        let set = SetComm::new(self.comm, record.members.clone(), CHANNEL);
+        let set = SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
         let is_lost = lost.contains(&record.rank);
         let outcome = ready.and_then(|()| self.within(&set, part, record, lost));
         let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);

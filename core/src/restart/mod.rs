@@ -10,13 +10,12 @@ mod scan;
 
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::CommError;
 use crate::context::Context;
 use crate::fs::{Files, Kind};
 use claims::{DatasetKey, Held};
 use recover::{Kept, Recovered, Restored};
-use std::path::PathBuf;
 
 /// What a run finds in cache.
 #[derive(Default)]
@@ -46,11 +45,23 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         }
         below = Some(key);
     }
-    found.kept.extend(damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)));
+    let lost: Vec<_> = damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)).collect();
+    found.kept.extend(lost);
     let mut highest = [found.highest];
     all_reduce(&*ctx.comm, &mut highest, Op::Max)?;
     found.highest = highest[0];
     Ok(found)
+}
+
+/// Removes from cache whatever belongs to this prefix directory, and what nobody can tell of. Collective.
+pub(crate) fn purge(ctx: &Context) -> Result<(), CommError> {
+    let (ours, unknown) = ours(ctx, scan::scan(ctx)?.held);
+    for part in ours.iter().chain(&unknown) {
+        if let Err(error) = part.part.remove(ctx.files()) {
+            ctx.report.error_here(&crate::describe(&error));
+        }
+    }
+    barrier(&*ctx.comm)
 }
 
 /// Whether the files of a bypass dataset are in the prefix directory with their lengths.
@@ -86,7 +97,3 @@ fn next_key(ctx: &Context, held: &[Held], below: Option<DatasetKey>) -> Result<O
     Ok(Some(DatasetKey { id, created: created[0] }))
 }
 
-/// The cache directory of a job on a store: `<base>/<user>/scr.<allocation>`.
-pub(crate) fn cache_dir(base: &std::path::Path, user: &str, job: &str) -> PathBuf {
-    base.join(user).join(format!("scr.{job}"))
-}

@@ -9,7 +9,7 @@ use super::moves;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::comm::collective::{agree, all_reduce, route, Op};
+use crate::comm::collective::{all_reduce, broadcast, gather, route, Op};
 use crate::comm::set::SetComm;
 use crate::comm::{CommError, Rank};
 use crate::context::Context;
@@ -121,7 +121,7 @@ impl Survey {
     /// The dataset as messages name it, the same on all ranks.
     fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
         let name = held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
-        let name = crate::comm::collective::first_some(&*ctx.comm, name)?.unwrap_or_default();
+        let name = first_known(ctx, name)?;
         Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }
 }
@@ -147,7 +147,7 @@ impl<'a> Recovery<'a> {
     fn run(&mut self, label: &str) -> Result<Result<Restored, String>, CommError> {
         let ctx = self.ctx;
         let known = self.record.ok_or_else(|| "nothing is left of its part, nor a record of it".to_owned());
-        let record = match agree(&*ctx.comm, known)? {
+        let record = match ctx.agree(known)? {
             Ok(record) => record,
             Err(disagreement) => return Ok(Err(disagreement.to_string())),
         };
@@ -196,7 +196,7 @@ impl<'a> Recovery<'a> {
         }
         let arriving = from.map(|holder| moves::Arriving { holder, part, record });
         let outcome = begun.and(moves::run(&*ctx.comm, ctx.files(), &departing, arriving.as_ref())?);
-        let outcome = agree(&*ctx.comm, outcome)?;
+        let outcome = ctx.agree(outcome)?;
         if outcome.is_ok() {
             ctx.report.info(&format!("{} of {} ranks fetched their files from other nodes", count[0], ctx.comm.size()));
         }
@@ -244,7 +244,7 @@ impl<'a> Recovery<'a> {
                     Ok(Trust::Sound) => Ok(()),
                     Ok(Trust::Corrupt(what)) | Err(what) => Err(what),
                 };
-                let verdict = agree(&*ctx.comm, verdict)?;
+                let verdict = ctx.agree(verdict)?;
                 return Ok(verdict.map(|()| !lost.is_empty()).map_err(|disagreement| disagreement.to_string()));
             }
         }
@@ -282,7 +282,7 @@ impl<'a> Recovery<'a> {
         if record.protection.bypass {
             let gone = lost.contains(&ctx.rank());
             let outcome = if gone { Err("its files are not in the prefix directory any more".to_owned()) } else { Ok(()) };
-            return Ok(agree(&*ctx.comm, outcome)?.map_err(|disagreement| disagreement.to_string()));
+            return Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()));
         }
         let outcome = ctx.scheme(&record.protection)?.and_then(|scheme| {
             let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
@@ -297,14 +297,14 @@ impl<'a> Recovery<'a> {
                 record.protection.scheme,
             ))
         });
-        Ok(agree(&*ctx.comm, outcome)?.map_err(|disagreement| disagreement.to_string()))
+        Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()))
     }
 
     /// Says once who has lost what, with the node on which it was written.
     fn tell_lost(&self, label: &str, record: &RankRecord, lost: &[Rank]) -> Result<(), CommError> {
         let ctx = self.ctx;
         let own = lost.contains(&ctx.rank()).then(|| format!("{} (written on {})", ctx.rank(), record.node));
-        let told = crate::comm::collective::gather(&*ctx.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
+        let told = gather(&*ctx.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
         let told = told.unwrap_or_default();
         let names: Vec<_> = told.iter().filter(|text| !text.is_empty()).map(|text| String::from_utf8_lossy(text)).collect();
         ctx.report.notice(&format!(
@@ -339,17 +339,17 @@ impl<'a> Recovery<'a> {
             let prepared = kept.and_then(|kept| self.write_prepared(record, part, &kept));
             outcome = outcome.and(prepared);
         }
-        if let Err(disagreement) = agree(&*ctx.comm, outcome)? {
+        if let Err(disagreement) = ctx.agree(outcome)? {
             return Ok(Err(disagreement.to_string()));
         }
         let known = mine == Some(State::Refused) && !self.begun;
         self.begun = false;
         let completed = if known { Ok(()) } else { self.append(part, &Entry::Complete) };
-        Ok(agree(&*ctx.comm, completed)?.map_err(|disagreement| disagreement.to_string()))
+        Ok(ctx.agree(completed)?.map_err(|disagreement| disagreement.to_string()))
     }
 
     fn keep_neighbours(&self, record: &RankRecord, scheme: &Arc<dyn Scheme>) -> Result<Vec<RankRecord>, String> {
-        let set = SetComm::new(&*self.ctx.comm, record.members.clone(), CHANNEL);
+        let set = SetComm::new(&*self.ctx.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
         let copies = scheme.losses_survived(set.size()).map_err(|error| error.to_string());
         let kept = copies.and_then(|copies| neighbours::exchange(&set, record, copies).map_err(|error| error.to_string()));
         set.finish(kept.as_ref().map(|_| ()).map_err(Clone::clone)).map_err(|error| error.to_string())?;
@@ -419,6 +419,15 @@ impl<'a> Recovery<'a> {
             self.ctx.report.error_here(&crate::describe(&error));
         }
     }
+}
+
+/// What the first rank that knows a thing says of it.
+fn first_known(ctx: &Context, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
+    let nobody = u64::from(u32::MAX);
+    let mut first = [known.as_ref().map_or(nobody, |_| u64::from(ctx.rank().0))];
+    all_reduce(&*ctx.comm, &mut first, Op::Min)?;
+    let root = u32::try_from(first[0]).ok().filter(|&rank| rank != u32::MAX);
+    root.map_or(Ok(Vec::new()), |root| broadcast(&*ctx.comm, Rank(root), known.unwrap_or_default()))
 }
 
 /// The ranks that have lost their parts, the same list everywhere.

@@ -6,7 +6,7 @@ use super::datasets::ROOT;
 use super::{Error, Session};
 use crate::comm::collective::broadcast;
 use crate::param;
-use crate::prefix::Halt;
+use crate::prefix::{Halt, PrefixError};
 use std::time::Duration;
 
 /// What the advice is drawn from.
@@ -129,14 +129,35 @@ impl Session {
     /// Why the job should halt, after `completed` more checkpoints; rank 0 only. A halt file that cannot be read halts
     /// nothing.
     fn halt_reason(&self, completed: u64) -> Option<String> {
-        let now = self.ctx.env.clock.now();
-        match Halt::check(&self.ctx.prefix, self.ctx.files(), completed, now) {
-            Ok(reason) => reason,
+        let now = i64::try_from(self.ctx.micros() / 1_000_000).unwrap_or(i64::MAX);
+        let end = self.ctx.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+        match self.read_halt(completed > 0) {
+            Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
             Err(error) => {
                 self.ctx.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
                 None
             }
         }
+    }
+}
+
+impl Session {
+    /// The halt conditions, with one checkpoint less to be taken where one has been `completed`.
+    fn read_halt(&self, completed: bool) -> Result<Halt, PrefixError> {
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        let Some(halt) = Halt::read(files, prefix)? else {
+            // The parameter counts only where no command has written a halt file.
+            let seconds = self.ctx.params.get(&param::HALT_SECONDS).as_secs();
+            return Ok(Halt { halt_seconds: i64::try_from(seconds).ok(), ..Halt::default() });
+        };
+        if !completed || halt.checkpoints_left.is_none() {
+            return Ok(halt);
+        }
+        let updated = Halt::update(files, prefix, |halt| {
+            halt.checkpoint_completed();
+            halt.clone()
+        })?;
+        Ok(updated.value)
     }
 }
 

@@ -1,7 +1,6 @@
 //! What a call of the interface can fail with.
 
-use crate::comm::collective::Disagreement;
-use crate::comm::CommError;
+use crate::comm::{CommError, Disagreement};
 use crate::fs::FsError;
 
 /// Why a call failed.

@@ -95,13 +95,13 @@ impl Session {
         ctx.report.info(&speed("scr_flush_sync", took, report.files, report.bytes, ctx.comm.size()));
         ctx.report.info(&format!("scr_flush_sync: Flush succeeded for {label}"));
         self.cached[at].flushed = true;
-        self.note(id, |flush, id| _ = flush.add_location(id, Location::Pfs));
+        self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
         Ok(())
     }
 
     fn flush_type(&self, store: usize) -> String {
         let name = &self.ctx.stores[store].name;
-        let configured = self.ctx.descriptors.stores().find(|known| known.name == *name).map(|store| store.flush.clone());
+        let configured = self.ctx.descriptors.stores.iter().find(|known| known.name == *name).map(|store| store.flush.clone());
         configured.unwrap_or_else(|| self.ctx.params.get(&param::FLUSH_TYPE))
     }
 

@@ -10,6 +10,7 @@ use crate::comm::collective::{all_reduce, broadcast_tree, Op};
 use crate::comm::Comm;
 use crate::context::Context;
 use crate::env::Env;
+use crate::fs::Durability;
 use crate::param::{self, AppConfig};
 use crate::prefix::{FlushFile, Index, Location, Nodes, PrefixError};
 use crate::restart;
@@ -58,8 +59,8 @@ impl Session {
         let ctx = &self.ctx;
         let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
         Nodes(nodes).write(ctx.files(), &ctx.prefix)?;
-        app.write(ctx.files(), &ctx.prefix.app_conf_file())?;
-        Ok(())
+        let conf = app.to_text();
+        Ok(ctx.files().write_atomic(&ctx.prefix.app_conf_file(), conf.as_bytes(), 0o666, Durability::Unsynced)?)
     }
 
     /// Brings back what is in cache, and learns which ids are taken.
@@ -123,7 +124,7 @@ impl Session {
             }
             tree.set("HIGHEST", highest);
         }
-        Ok(broadcast_tree(&*self.ctx.comm, ROOT, tree)?)
+        Ok(broadcast_tree(&*self.ctx.comm, ROOT, &tree)?)
     }
 
     /// Finds the checkpoint to restart from.

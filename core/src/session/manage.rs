@@ -3,7 +3,7 @@
 use super::datasets::ROOT;
 use super::error::Doing;
 use super::{Error, Session};
-use crate::comm::collective::{broadcast_tree, same};
+use crate::comm::collective::{broadcast_tree, same_everywhere, Differs};
 use crate::prefix::{Index, PrefixError};
 use scr_plugin_api::KvTree;
 
@@ -62,9 +62,13 @@ impl Session {
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
         self.expect_idle(call)?;
-        if !same(&*self.ctx.comm, name)? {
-            let what = format!("the ranks gave different names to {call}; all must give the same");
-            return Err(Error::Argument { what });
+        match same_everywhere(&*self.ctx.comm, name) {
+            Err(Differs::Broken(error)) => return Err(error.into()),
+            Err(_) => {
+                let what = format!("the ranks gave different names to {call}; all must give the same");
+                return Err(Error::Argument { what });
+            }
+            Ok(()) => (),
         }
         if name.is_empty() {
             return Err(Error::Argument { what: format!("{call} was given an empty name") });
@@ -91,7 +95,7 @@ impl Session {
         if let Some(value) = own {
             tree.set("VALUE", value);
         }
-        let tree = broadcast_tree(&*ctx.comm, ROOT, tree)?;
+        let tree = broadcast_tree(&*ctx.comm, ROOT, &tree)?;
         let value = tree.parse("VALUE").ok().flatten();
         value.ok_or_else(|| Error::Argument {
             what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),

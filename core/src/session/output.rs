@@ -9,13 +9,14 @@ use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
-use crate::comm::collective::{agree, all_reduce, Op};
+use crate::comm::collective::{all_reduce, Op};
 use crate::comm::Rank;
-use crate::descriptor::RedundancyDescriptor;
 use crate::fs::{Durability, Kind};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use scr_plugin_api::Scheme;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An output phase under way.
@@ -48,18 +49,18 @@ impl Session {
         self.expect_idle("SCR_Start_output")?;
         let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
         let start = self.agree_on_start(name, flags, crowded)?;
-        self.ctx.note_compute_end();
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint + 1);
         let descriptor = self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
-        let scheme = agree(&*self.ctx.comm, self.ctx.scheme_of(&descriptor)?)?;
-        let protection = scheme.doing(|| format!("loading the scheme {}", descriptor.scheme))?;
-        let record = self.new_record(start.created, name, flags, checkpoint, protection);
+        let protection = self.ctx.protection_of(&descriptor)?;
+        let protection = protection.doing(|| format!("loading the scheme {}", descriptor.scheme))?;
+        let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
+        record.members = self.ctx.members(&descriptor);
         let label = label(&record);
         if start.crowded {
             self.make_room(&record.protection.store)?;
         }
         self.ctx.report.info(&format!("Starting {label}"));
-        let begun = agree(&*self.ctx.comm, self.begin(&record))?;
+        let begun = self.ctx.agree(self.begin(&record))?;
         // An id is never used twice, not even where a start has failed halfway.
         self.next_id += 1;
         let (part, journal) = match begun {
@@ -191,17 +192,18 @@ impl Session {
         all_reduce(&*self.ctx.comm, &mut totals, Op::Sum)?;
         let [failed, files, bytes] = totals;
         if failed > 0 {
-            let sized = agree(&*self.ctx.comm, sized)?;
+            let sized = self.ctx.agree(sized)?;
             self.abandon(&output)?;
             return sized.doing(|| format!("{label} is not valid: completing it"));
         }
-        output.record.dataset.files = files;
-        output.record.dataset.size = bytes;
-        output.record.dataset.complete = true;
+        output.record.dataset.files = Some(files);
+        output.record.dataset.bytes = Some(bytes);
+        output.record.dataset.complete = Some(true);
         self.say_speed("app write stats", output.ready, completing, files, bytes);
         let before = self.ctx.env.clock.elapsed();
-        let prepared = self.prepare(&mut output);
-        if let Err(why) = agree(&*self.ctx.comm, prepared)? {
+        let scheme = self.ctx.scheme(&output.record.protection)?;
+        let prepared = self.prepare(&mut output, scheme);
+        if let Err(why) = self.ctx.agree(prepared)? {
             self.abandon(&output)?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
         }
@@ -217,7 +219,6 @@ impl Session {
         let now = self.ctx.env.clock.elapsed();
         self.ctx.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
         self.ctx.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
-        self.ctx.note_compute_start();
         Ok(())
     }
 
@@ -243,10 +244,9 @@ impl Session {
     }
 
     /// Protects this rank's part and records it as prepared.
-    fn prepare(&self, output: &mut Output) -> Result<(), String> {
+    fn prepare(&self, output: &mut Output, scheme: Result<Arc<dyn Scheme>, String>) -> Result<(), String> {
         let ctx = &self.ctx;
-        output.record.members = ctx.sets(&output.record.protection).of(ctx.rank()).members;
-        let scheme = ctx.loaded_scheme(&output.record.protection)?;
+        let scheme = scheme?;
         let protecting = Protecting {
             comm: &*ctx.comm,
             files: ctx.files(),
@@ -273,8 +273,7 @@ impl Session {
     /// The descriptor's store for a dataset with these flags, unless it bypasses cache.
     fn store_of(&self, flags: OutputFlags) -> Option<usize> {
         let checkpoint = if flags.checkpoint { self.last_checkpoint + 1 } else { 0 };
-        let descriptor: &RedundancyDescriptor =
-            self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
+        let descriptor = self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
         (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
     }
 

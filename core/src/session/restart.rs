@@ -5,7 +5,6 @@
 
 use super::{Error, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
-use crate::comm::collective::agree;
 
 /// The checkpoint that the application can restart from.
 #[derive(Debug, Clone)]
@@ -80,7 +79,7 @@ impl Session {
         }
         self.phase = Phase::Idle;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
-        let Err(why) = agree(&*self.ctx.comm, own)? else { return Ok(()) };
+        let Err(why) = self.ctx.agree(own)? else { return Ok(()) };
         let loaded = self.loaded.take().expect("a restart phase begins with a checkpoint");
         let name = String::from_utf8_lossy(&loaded.name).into_owned();
         self.refuse(&loaded);
