@@ -144,6 +144,14 @@ pub enum Cause {
         /// Where it was set first.
         earlier: Place,
     },
+    /// The same thing is described twice.
+    #[error("{} is described a second time, after {earlier}; the line is passed over", show(name))]
+    Twice {
+        /// What.
+        name: String,
+        /// Where it was described first.
+        earlier: Place,
+    },
     /// A line, or what is left of it, has no `=`.
     #[error("`{}' has no `=', write KEY=value; it is passed over", show(text))]
     NoEquals {
