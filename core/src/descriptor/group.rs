@@ -3,7 +3,7 @@
 //! `NODE` and `WORLD` are always there. Others come from lines such as `GROUPS=host1 POWER=psu1 SWITCH=0`, one per
 //! node. A node is known by `SCR_NODE_NAME` or else by the name of its host.
 
-use super::keys::at;
+use super::keys::{at, fatal};
 use crate::comm::Rank;
 use crate::param::{nearest, Cause, ConfigError, Line, Origin, Params, Problem};
 use indexmap::{IndexMap, IndexSet};
@@ -75,13 +75,13 @@ impl Groups {
             _ => {}
         }
         if !self.has(group) {
-            return Err(ConfigError(at(&Origin::Default, self.unknown("the group descriptor", group))));
+            return Err(fatal(&Origin::Default, self.unknown("the group descriptor", group)));
         }
         let host = self.host(node, rank)?;
         host.values.get(group).cloned().ok_or_else(|| {
             let cause =
                 Cause::GroupNotOnHost { host: node.to_string(), rank: rank.0, group: group.to_string() };
-            ConfigError(at(&host.origin, cause))
+            fatal(&host.origin, cause)
         })
     }
 
@@ -115,7 +115,7 @@ impl Groups {
             || self.hosts.iter().find(|(name, _)| short(name) == short(node)).map(|(_, host)| host);
         self.hosts.get(node).or_else(by_short).ok_or_else(|| {
             let origin = self.hosts.first().map_or(Origin::Default, |(_, host)| host.origin.clone());
-            ConfigError(at(&origin, Cause::HostWithoutGroups { host: node.to_string(), rank: rank.0 }))
+            fatal(&origin, Cause::HostWithoutGroups { host: node.to_string(), rank: rank.0 })
         })
     }
 

@@ -1,6 +1,6 @@
 //! The keys of a descriptor line as typed values: a value that cannot be used is told and the default counts.
 
-use crate::param::{nearest, Cause, Kind, Line, Origin, Problem, Value};
+use crate::param::{nearest, Cause, ConfigError, Kind, Line, Origin, Problem, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -63,6 +63,11 @@ impl Keys<'_> {
         }
         options
     }
+}
+
+/// The same, where the run cannot go on.
+pub(super) fn fatal(origin: &Origin, cause: Cause) -> ConfigError {
+    at(origin, cause).into()
 }
 
 /// A problem that a line or a parameter has, told with where it was set.

@@ -4,7 +4,7 @@
 //! that is then implied. A dataset records its descriptor, so that it is read back with the same one.
 
 use super::group::Groups;
-use super::keys::{at, Keys};
+use super::keys::{at, fatal, Keys};
 use super::store::Store;
 use crate::param::{
     self, nearest, normalise, scheme_name, Cause, ConfigError, Kind, Line, Origin, Params, Problem,
@@ -140,7 +140,7 @@ impl Redundancies {
 
     fn by_interval(&self, checkpoint_id: u64) -> &Redundancy {
         let dividing =
-            self.others.iter().filter(|descriptor| checkpoint_id.is_multiple_of(descriptor.interval));
+            self.others.iter().filter(|descriptor| checkpoint_id.checked_rem(descriptor.interval) == Some(0));
         // Of equal ones the last is taken, so backwards the first. Those with interval 1 are for output only.
         let largest = dividing.rev().max_by_key(|descriptor| descriptor.interval);
         largest.filter(|descriptor| descriptor.interval > 1).unwrap_or(&self.every)
@@ -181,7 +181,7 @@ impl Redundancies {
                 let every = kept.remove(at);
                 Ok(Self { every, others: kept })
             }
-            None => Err(ConfigError(at(origin, Cause::NoIntervalOne))),
+            None => Err(fatal(origin, Cause::NoIntervalOne)),
         }
     }
 }
@@ -203,9 +203,9 @@ pub(super) fn build(
         return Ok(Redundancies { every: implied, others: Vec::new() });
     }
     let Some(first) = params.lines("CKPT").next() else {
-        return Err(ConfigError(at(params.origin(&param::COPY_TYPE), Cause::NoDescriptors)));
+        return Err(fatal(params.origin(&param::COPY_TYPE), Cause::NoDescriptors));
     };
-    let list = builder.from_lines()?;
+    let list = builder.described()?;
     Redundancies::from_list(list, &first.origin, problems)
 }
 
@@ -223,7 +223,7 @@ impl<'a> Builder<'a> {
         let group = params.get(&param::GROUP);
         let group_origin = params.origin(&param::GROUP);
         if !self.groups.has(&group) {
-            return Err(ConfigError(at(group_origin, self.groups.unknown(param::GROUP.info().name, &group))));
+            return Err(fatal(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
         }
         let path = params.get(&param::CACHE_BASE);
         let name = param::CACHE_BASE.info().name;
@@ -231,7 +231,7 @@ impl<'a> Builder<'a> {
         let store = self.stores.iter().find(|store| store.path == path);
         let Some(store) = store.filter(|store| store.enabled) else {
             let cause = Cause::StoreDisabled { name: name.to_string(), store: path.display().to_string() };
-            return Err(ConfigError(at(&origin, cause)));
+            return Err(fatal(&origin, cause));
         };
         let mut redundancy = Redundancy {
             index: 0,
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
         Ok(redundancy)
     }
 
-    fn from_lines(&mut self) -> Result<Vec<Redundancy>, ConfigError> {
+    fn described(&mut self) -> Result<Vec<Redundancy>, ConfigError> {
         let mut list: Vec<Redundancy> = Vec::new();
         let mut numbers = Vec::new();
         for line in self.params.lines("CKPT") {
@@ -269,14 +269,14 @@ impl<'a> Builder<'a> {
                 continue;
             }
             numbers.push(index);
-            list.extend(self.from_line(index, line)?);
+            list.extend(self.one(index, line)?);
         }
         self.check_numbers(numbers);
         Ok(list)
     }
 
     /// `None` for one that is not to be used, or cannot be.
-    fn from_line(&mut self, index: u32, line: &Line) -> Result<Option<Redundancy>, ConfigError> {
+    fn one(&mut self, index: u32, line: &Line) -> Result<Option<Redundancy>, ConfigError> {
         if !(Keys { line, problems: self.problems }).read("ENABLED", Kind::Bool, true) {
             return Ok(None);
         }
@@ -288,7 +288,7 @@ impl<'a> Builder<'a> {
         };
         if !self.groups.has(&group) {
             let name = if group_is_own { line.title("GROUP") } else { param::GROUP.info().name.to_string() };
-            return Err(ConfigError(at(&line.origin, self.groups.unknown(&name, &group))));
+            return Err(fatal(&line.origin, self.groups.unknown(&name, &group)));
         }
         let scheme = scheme(&mut keys);
         let mut redundancy = Redundancy {
@@ -327,7 +327,7 @@ impl<'a> Builder<'a> {
             let known: Vec<_> = stores.iter().map(|store| store.path.display().to_string()).collect();
             let nearest = nearest(&shown, known.iter().map(String::as_str));
             let cause = Cause::UnknownStore { index, store: shown, known: known.join(", "), nearest };
-            return Err(ConfigError(at(&line.origin, cause)));
+            return Err(fatal(&line.origin, cause));
         };
         if !store.enabled {
             let cause = Cause::StoreDisabled { name: format!("CKPT={index}"), store: shown };

@@ -3,7 +3,7 @@
 //! One per `STORE=` line, and one for `SCR_CACHE_BASE` if no line describes it.
 
 use super::group::{Groups, NODE, WORLD};
-use super::keys::{at, Keys};
+use super::keys::{fatal, Keys};
 use crate::param::{self, normalise, Cause, ConfigError, Kind, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl Store {
     }
 }
 
-fn word<T: PartialEq>(words: &[(&'static str, T)], value: T) -> &'static str {
+fn word<T: PartialEq + Copy>(words: &[(&'static str, T)], value: T) -> &'static str {
     words.iter().find(|(_, own)| *own == value).map_or("", |(word, _)| *word)
 }
 
@@ -151,7 +151,7 @@ fn described(
     let group = keys.text("GROUP").unwrap_or_else(|| NODE.to_string());
     let enabled = keys.read("ENABLED", Kind::Bool, true);
     if enabled && !groups.has(&group) {
-        return Err(ConfigError(at(&line.origin, groups.unknown(&line.title("GROUP"), &group))));
+        return Err(fatal(&line.origin, groups.unknown(&line.title("GROUP"), &group)));
     }
     let view = if group == WORLD { View::Global } else { View::Private };
     Ok(Store {

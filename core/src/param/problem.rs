@@ -56,7 +56,20 @@ pub struct Problem {
 /// Something wrong with the configuration that the run cannot go on with.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{0}")]
-pub struct ConfigError(pub Problem);
+pub struct ConfigError(Box<Problem>);
+
+impl ConfigError {
+    /// What it is, and where.
+    pub fn problem(&self) -> &Problem {
+        &self.0
+    }
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
 
 /// What is wrong. The texts end with what happens now, or with what to do.
 #[derive(Debug, Clone, PartialEq, Error)]
