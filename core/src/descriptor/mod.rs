@@ -1,1 +1,82 @@
-//! placeholder
+//! Group, store and redundancy descriptors. The user guide's section "Group, store, and checkpoint descriptors".
+//!
+//! Plain data made from the parameters, the same on every rank but for the paths in which variables differ. What
+//! is wrong is told with file and line; only what would leave data unprotected, or nowhere, stops the run.
+
+mod group;
+mod keys;
+mod redundancy;
+mod store;
+
+pub use group::{Groups, NODE, WORLD};
+pub use redundancy::{Redundancies, Redundancy};
+pub use store::{Evict, Store, View};
+
+use crate::param::{self, ConfigError, Params, Problem};
+use scr_plugin_api::KvTree;
+use std::path::Path;
+
+/// All descriptors of a run, as one rank sees them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Descriptors {
+    /// How processes are grouped.
+    pub groups: Groups,
+    /// Where datasets can be cached, in the order in which they were described.
+    pub stores: Vec<Store>,
+    /// Where the control directory is.
+    pub control: Store,
+    /// How datasets are protected.
+    pub redundancy: Redundancies,
+}
+
+impl Descriptors {
+    /// Makes the descriptors, and tells what is wrong with them but can be lived with.
+    ///
+    /// # Errors
+    /// The first thing that cannot be lived with: a group or a store that is not described, no descriptor for
+    /// every checkpoint.
+    pub fn build(params: &Params) -> Result<(Self, Vec<Problem>), ConfigError> {
+        let mut problems = Vec::new();
+        let groups = Groups::build(params, &mut problems);
+        let stores = store::build(params, &groups, &mut problems)?;
+        let control = store::control(params);
+        let redundancy = redundancy::build(params, &groups, &stores, &mut problems)?;
+        Ok((Self { groups, stores, control, redundancy }, problems))
+    }
+
+    /// The descriptor for a dataset.
+    ///
+    /// `checkpoint_id` counts checkpoints from 1. Output goes to the descriptor that is marked for it, if there is
+    /// one. Otherwise a checkpoint goes to the one with the largest interval that divides its id, and any other
+    /// dataset to the one with interval 1.
+    pub fn choose(&self, checkpoint_id: u64, is_checkpoint: bool, is_output: bool) -> &Redundancy {
+        self.redundancy.choose(checkpoint_id, is_checkpoint, is_output)
+    }
+
+    /// The store of this name, or else of this path.
+    pub fn store(&self, name: &str) -> Option<&Store> {
+        let by_name = self.stores.iter().find(|store| store.name == name);
+        by_name.or_else(|| self.stores.iter().find(|store| store.path == Path::new(name)))
+    }
+
+    /// The descriptors as the debug lines show them: `GROUPS`, `STORE` and `CKPT`, each with its entries.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.put("GROUPS", self.groups.to_tree());
+        for store in &self.stores {
+            tree.child("STORE").put(&store.name, store.to_tree());
+        }
+        for redundancy in self.redundancy.all() {
+            tree.child("CKPT").put(redundancy.index.to_string(), redundancy.to_tree());
+        }
+        tree
+    }
+}
+
+/// The name of this rank's node, for [`Groups::value`].
+pub fn node_name(params: &Params) -> String {
+    params.get(&param::NODE_NAME)
+}
+
+#[cfg(test)]
+mod tests;

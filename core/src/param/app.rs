@@ -174,7 +174,7 @@ fn join<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
 }
 
 fn refused(cause: Cause) -> ConfigError {
-    ConfigError(Problem::new(&Origin::Application, cause))
+    Problem::new(&Origin::Application, cause).into()
 }
 
 fn action(text: &str) -> Result<Action, Cause> {

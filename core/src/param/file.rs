@@ -5,7 +5,7 @@
 
 use super::line::{self, LineFault, Pair, Words};
 use super::problem::{nearest, Cause, Origin, Place, Problem};
-use super::table::{find, RETIRED, TABLE};
+use super::table::{find, retired, TABLE};
 use crate::fs::{Files, How, Kind};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
@@ -261,7 +261,7 @@ pub(crate) fn unknown(name: &str) -> Option<Cause> {
     if find(name).is_some() || DESCRIPTORS.contains(&name) {
         return None;
     }
-    if let Some((_, advice)) = RETIRED.iter().find(|(retired, _)| *retired == name) {
+    if let Some(advice) = retired(name) {
         return Some(Cause::Retired { name: name.to_string(), advice });
     }
     let known = || TABLE.iter().map(|info| info.name).chain(DESCRIPTORS.iter().copied());

@@ -20,7 +20,7 @@ mod raw;
 mod resolve;
 mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};
@@ -31,6 +31,5 @@ pub use resolve::{Effective, Params};
 pub use table::*;
 pub use value::{Datum, Kind, Value};
 
-pub(crate) use expand::Variables;
 pub(crate) use problem::nearest;
-pub(crate) use resolve::Line;
+pub(crate) use resolve::{scheme_name, Line};

@@ -56,7 +56,20 @@ pub struct Problem {
 /// Something wrong with the configuration that the run cannot go on with.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{0}")]
-pub struct ConfigError(pub Problem);
+pub struct ConfigError(Box<Problem>);
+
+impl ConfigError {
+    /// What it is, and where.
+    pub fn problem(&self) -> &Problem {
+        &self.0
+    }
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        Self(Box::new(problem))
+    }
+}
 
 /// What is wrong. The texts end with what happens now, or with what to do.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -142,6 +155,14 @@ pub enum Cause {
         /// The parameter or key.
         name: String,
         /// Where it was set first.
+        earlier: Place,
+    },
+    /// The same thing is described twice.
+    #[error("{} is described a second time, after {earlier}; the line is passed over", show(name))]
+    Twice {
+        /// What.
+        name: String,
+        /// Where it was described first.
         earlier: Place,
     },
     /// A line, or what is left of it, has no `=`.

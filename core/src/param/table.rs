@@ -92,7 +92,7 @@ pub fn find(name: &str) -> Option<&'static Info> {
 }
 
 /// Names of former versions, with what to do about them.
-pub(crate) const RETIRED: &[(&str, &str)] = &[
+const RETIRED: &[(&str, &str)] = &[
     ("SCR_HOP_DISTANCE", "describe failure groups with GROUPS lines and name one with SCR_GROUP"),
     ("HOP_DISTANCE", "describe failure groups with GROUPS lines and name one with GROUP"),
     ("CKPTDESC", "describe checkpoints with CKPT lines"),
@@ -100,6 +100,11 @@ pub(crate) const RETIRED: &[(&str, &str)] = &[
     ("CACHEDIR", "describe storage with STORE lines"),
     ("CNTLDIR", "set SCR_CNTL_BASE"),
 ];
+
+/// What to do about a name of former versions.
+pub(crate) fn retired(name: &str) -> Option<&'static str> {
+    RETIRED.iter().find(|(retired, _)| *retired == name).map(|(_, advice)| *advice)
+}
 
 /// Variables that start with `SCR_` and are no parameters: they belong to builds, modules and tests.
 pub(crate) const FOREIGN: &[&str] =

@@ -1,0 +1,132 @@
+//! Group descriptors: which processes belong together, by the node they run on.
+//!
+//! `NODE` and `WORLD` are always there. Others come from lines such as `GROUPS=host1 POWER=psu1 SWITCH=0`, one per
+//! node. A node is known by `SCR_NODE_NAME` or else by the name of its host.
+
+use super::keys::{at, fatal};
+use crate::comm::Rank;
+use crate::param::{nearest, Cause, ConfigError, Line, Origin, Params, Problem};
+use indexmap::{IndexMap, IndexSet};
+use scr_plugin_api::KvTree;
+
+/// All processes on the same node.
+pub const NODE: &str = "NODE";
+/// All processes of the run.
+pub const WORLD: &str = "WORLD";
+
+/// All group descriptors.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Groups {
+    /// Besides the two that are built in.
+    names: IndexSet<String>,
+    hosts: IndexMap<String, Host>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Host {
+    values: IndexMap<String, String>,
+    origin: Origin,
+}
+
+impl Groups {
+    pub(super) fn build(params: &Params, problems: &mut Vec<Problem>) -> Self {
+        let mut groups = Self::default();
+        for line in params.lines("GROUPS") {
+            if line.value.is_empty() {
+                problems.push(at(&line.origin, Cause::Empty { name: line.name.clone() }));
+                continue;
+            }
+            groups.add(line, problems);
+        }
+        groups
+    }
+
+    fn add(&mut self, line: &Line, problems: &mut Vec<Problem>) {
+        let mut values = IndexMap::new();
+        for item in &line.items {
+            if item.key == NODE || item.key == WORLD {
+                problems.push(at(&line.origin, Cause::BuiltInGroup { group: item.key.clone() }));
+                continue;
+            }
+            self.names.insert(item.key.clone());
+            values.insert(item.key.clone(), item.value.clone());
+        }
+        self.hosts.insert(line.value.clone(), Host { values, origin: line.origin.clone() });
+    }
+
+    /// The names of all groups, the built-in ones first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        [NODE, WORLD].into_iter().chain(self.names.iter().map(String::as_str))
+    }
+
+    /// Whether there is a group of this name.
+    pub fn has(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+
+    /// What a process on `node` is grouped by in the group `group`: processes with the same value belong together.
+    ///
+    /// # Errors
+    /// There is no such group, no line for the node, or the line does not give the group. `rank` is named.
+    pub fn value(&self, group: &str, node: &str, rank: Rank) -> Result<String, ConfigError> {
+        match group {
+            NODE => return Ok(node.to_string()),
+            WORLD => return Ok(WORLD.to_string()),
+            _ => {}
+        }
+        if !self.has(group) {
+            return Err(fatal(&Origin::Default, self.unknown("the group descriptor", group)));
+        }
+        let host = self.host(node, rank)?;
+        host.values.get(group).cloned().ok_or_else(|| {
+            let cause =
+                Cause::GroupNotOnHost { host: node.to_string(), rank: rank.0, group: group.to_string() };
+            fatal(&host.origin, cause)
+        })
+    }
+
+    /// Whether a node has its line, if any has.
+    ///
+    /// # Errors
+    /// It has none. The node and `rank` are named, and the file that has the lines of the others.
+    pub fn check_node(&self, node: &str, rank: Rank) -> Result<(), ConfigError> {
+        if self.hosts.is_empty() {
+            return Ok(());
+        }
+        self.host(node, rank).map(drop)
+    }
+
+    /// The groups as a tree: the name of each host with its groups.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        for (name, host) in &self.hosts {
+            let entry = tree.child(name);
+            for (group, value) in &host.values {
+                entry.set(group, value);
+            }
+        }
+        tree
+    }
+
+    /// A line with the full name of the host counts before one with the name up to the first dot.
+    fn host(&self, node: &str, rank: Rank) -> Result<&Host, ConfigError> {
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+        let by_short =
+            || self.hosts.iter().find(|(name, _)| short(name) == short(node)).map(|(_, host)| host);
+        self.hosts.get(node).or_else(by_short).ok_or_else(|| {
+            let origin = self.hosts.first().map_or(Origin::Default, |(_, host)| host.origin.clone());
+            fatal(&origin, Cause::HostWithoutGroups { host: node.to_string(), rank: rank.0 })
+        })
+    }
+
+    /// The problem of a name that no group has; `name` is what names it.
+    pub(super) fn unknown(&self, name: &str, group: &str) -> Cause {
+        let known: Vec<_> = self.names().collect();
+        Cause::UnknownGroup {
+            name: name.to_string(),
+            group: group.to_string(),
+            known: known.join(", "),
+            nearest: nearest(group, self.names()),
+        }
+    }
+}

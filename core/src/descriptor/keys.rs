@@ -1,0 +1,76 @@
+//! The keys of a descriptor line as typed values: a value that cannot be used is told and the default counts.
+
+use crate::param::{nearest, Cause, ConfigError, Kind, Line, Origin, Problem, Value};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A line that is being read.
+pub(super) struct Keys<'a> {
+    pub(super) line: &'a Line,
+    pub(super) problems: &'a mut Vec<Problem>,
+}
+
+impl Keys<'_> {
+    /// Tells a problem with this line.
+    pub(super) fn tell(&mut self, cause: Cause) {
+        self.problems.push(Problem { origin: self.line.origin.clone(), cause });
+    }
+
+    /// The value of a key as it stands there.
+    pub(super) fn text(&self, key: &str) -> Option<String> {
+        self.line.item(key).map(|item| item.value.clone()).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a key, or the default.
+    pub(super) fn read<T: Value>(&mut self, key: &str, kind: Kind, default: T) -> T {
+        let Some(text) = self.text(key) else { return default };
+        match kind.read(&text, Path::new("/")) {
+            Ok(datum) => T::from_datum(&datum).unwrap_or(default),
+            Err(rejected) => {
+                self.tell(rejected.cause(self.line.title(key), text));
+                default
+            }
+        }
+    }
+
+    /// The value of a key that takes one of a few words, or the default.
+    pub(super) fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)], default: T) -> T {
+        let Some(text) = self.text(key) else { return default };
+        if let Some((_, value)) = choices.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text)) {
+            return *value;
+        }
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        let expected = format!("one of {}", words.join(", "));
+        self.tell(Cause::Malformed { name: self.line.title(key), found: text, expected });
+        default
+    }
+
+    /// All keys that are not `known`: they are for the plugin. One that looks like a mistyped key is told.
+    pub(super) fn options(&mut self, known: &[&str]) -> BTreeMap<String, String> {
+        let line = self.line;
+        let mut options = BTreeMap::new();
+        for item in line.items.iter().filter(|item| !known.contains(&item.key.as_str())) {
+            if let Some(advice) = crate::param::retired(&item.key) {
+                self.tell(Cause::Retired { name: line.title(&item.key), advice });
+                continue;
+            }
+            let nearest = nearest(&item.key, known.iter().copied());
+            if nearest.is_some() {
+                let title = format!("{}={}", line.name, line.value);
+                self.tell(Cause::UnknownKey { line: title, key: item.key.clone(), nearest });
+            }
+            options.insert(item.key.clone(), item.value.clone());
+        }
+        options
+    }
+}
+
+/// The same, where the run cannot go on.
+pub(super) fn fatal(origin: &Origin, cause: Cause) -> ConfigError {
+    at(origin, cause).into()
+}
+
+/// A problem that a line or a parameter has, told with where it was set.
+pub(super) fn at(origin: &Origin, cause: Cause) -> Problem {
+    Problem { origin: origin.clone(), cause }
+}
