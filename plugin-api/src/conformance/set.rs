@@ -6,7 +6,7 @@
 //! the limit is left behind and reported.
 
 use super::threads::{fault, run_member, Shared};
-use crate::{Level, PluginError, PluginErrorKind, Scheme};
+use crate::{Level, PluginError, Scheme};
 use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
 
@@ -28,15 +28,28 @@ pub enum Call {
     Rebuild(u32),
 }
 
-/// What goes wrong on purpose: one call of one member to its host fails, and so do all after it.
+/// What goes wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Injected {
-    /// Which member.
-    pub member: u32,
-    /// Which of its calls, counted from 0, of those that can fail.
-    pub call: u64,
-    /// What the call returns.
-    pub kind: PluginErrorKind,
+pub enum Injected {
+    /// One call of a member to its host fails.
+    Failure {
+        /// Which member.
+        member: u32,
+        /// Which of its calls, counted from 0, of those that can fail.
+        call: u64,
+    },
+    /// A call of a member to its host fails, and so do all after it.
+    Death {
+        /// Which member.
+        member: u32,
+        /// Which of its calls, counted from 0, of those that can fail.
+        call: u64,
+    },
+    /// The host asks a member to stop when it tells its progress.
+    Cancel {
+        /// Which member.
+        member: u32,
+    },
 }
 
 /// A set that is ready for one call of a scheme.
@@ -78,8 +91,10 @@ pub struct Outcome {
     pub broken: Vec<String>,
     /// What the plugin logged.
     pub logged: Vec<(Level, String)>,
-    /// How many calls each member made to its host.
+    /// How many calls that can fail each member made to its host.
     pub calls: Vec<u64>,
+    /// How often each member told its progress.
+    pub progress: Vec<u64>,
     /// Bytes that each member sent to others.
     pub sent: Vec<u64>,
     /// Bytes that each member received from others.
@@ -162,12 +177,19 @@ impl SetUp {
 
     /// Calls the scheme on all members at once, each in its own thread.
     pub fn call(&self, scheme: &Arc<dyn Scheme>, call: Call) -> Outcome {
+        self.call_each(self.members.iter().map(|_| Arc::clone(scheme)), call)
+    }
+
+    /// The same, each member with its own instance of the scheme, as in a real job.
+    pub fn call_each(&self, schemes: impl IntoIterator<Item = Arc<dyn Scheme>>, call: Call) -> Outcome {
         let shared = Arc::new(Shared::new(self));
         let (report, reports) = mpsc::channel();
-        for rank in 0..shared.size {
-            let (shared, scheme, report) = (Arc::clone(&shared), Arc::clone(scheme), report.clone());
+        for (rank, scheme) in (0..shared.size).zip(schemes) {
+            let (shared, report) = (Arc::clone(&shared), report.clone());
             std::thread::spawn(move || {
                 let ended = run_member(&shared, &*scheme, rank, call);
+                drop(scheme);
+                // Nobody listens any more where the limit has passed.
                 let _ = report.send((rank, ended));
             });
         }

@@ -1,7 +1,7 @@
 //! The threads of a [`SetUp`](super::SetUp): mailboxes, the watch for deadlocks, and each member's `Set`.
 
 use super::memory::MemoryFile;
-use super::set::{Call, Ended, Outcome, SetUp, Stored};
+use super::set::{Call, Ended, Injected, Outcome, SetUp, Stored};
 use crate::{Bytes, Level, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -62,6 +62,7 @@ struct State {
     broken: Vec<String>,
     logged: Vec<(Level, String)>,
     calls: Vec<u64>,
+    progress: Vec<u64>,
     sent: Vec<u64>,
     received: Vec<u64>,
     messages: Vec<u64>,
@@ -94,6 +95,7 @@ impl Shared {
             done: vec![false; count],
             failed: vec![false; count],
             calls: vec![0; count],
+            progress: vec![0; count],
             sent: vec![0; count],
             received: vec![0; count],
             messages: vec![0; count],
@@ -140,6 +142,7 @@ impl Shared {
             broken,
             logged: state.logged.clone(),
             calls: state.calls.clone(),
+            progress: state.progress.clone(),
             sent: state.sent.clone(),
             received: state.received.clone(),
             messages: state.messages.clone(),
@@ -152,13 +155,17 @@ impl Shared {
         let mut state = self.lock();
         let call = state.calls[rank as usize];
         state.calls[rank as usize] += 1;
-        match self.set_up.injected {
-            Some(injected) if injected.member == rank && call >= injected.call => {
-                state.failed[rank as usize] = true;
-                Err(PluginError::new(injected.kind, format!("call {call} of member {rank} fails on purpose")))
-            }
-            _ => Ok(()),
+        let fails = match self.set_up.injected {
+            Some(Injected::Failure { member, call: at }) => member == rank && call == at,
+            Some(Injected::Death { member, call: from }) => member == rank && call >= from,
+            Some(Injected::Cancel { .. }) | None => false,
+        };
+        if !fails {
+            return Ok(());
         }
+        state.failed[rank as usize] = true;
+        let text = format!("call {call} of member {rank} fails on purpose");
+        Err(PluginError::new(PluginErrorKind::Io, text))
     }
 
     /// Whether every member that is not done waits for something that nobody can bring.
@@ -337,7 +344,14 @@ impl Set for ThreadSet {
         if done > total {
             self.broken(format!("member {} says that {done} of {total} is done", self.rank))?;
         }
-        self.shared.count(self.rank)
+        self.shared.count(self.rank)?;
+        let mut state = self.shared.lock();
+        state.progress[self.rank as usize] += 1;
+        if self.shared.set_up.injected == Some(Injected::Cancel { member: self.rank }) {
+            state.failed[self.rank as usize] = true;
+            return Err(PluginError::new(PluginErrorKind::Cancelled, "cancelled on purpose"));
+        }
+        Ok(())
     }
 
     fn log(&self, level: Level, text: &str) {

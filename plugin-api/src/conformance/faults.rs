@@ -1,0 +1,138 @@
+//! Members that die, and users that cancel: everybody else has to come to an end.
+
+use super::kit::{clean, members, orderly, plain, same_files, Kit};
+use super::set::{Call, Ended, Injected, SetUp};
+
+/// At most so many of a member's calls are tried, evenly spread.
+const POINTS: u64 = 12;
+
+const END: &str =
+    "every member to return, the survivors' files to be left alone, and no success of who failed";
+
+/// A member fails or dies at any of its calls while redundancy is made.
+pub(super) fn in_protect(kit: &mut Kit<'_>) {
+    if !kit.begin("failures and deaths in protect: everybody comes to an end") {
+        return;
+    }
+    for data in kinds(kit) {
+        let Some(set) = kit.set(data).ok() else { continue };
+        let clean_run = kit.call(&set, Call::Protect);
+        each_death(kit, &set, Call::Protect, &clean_run.calls);
+        if kit.hung() {
+            return;
+        }
+    }
+}
+
+/// A member fails or dies at any of its calls while lost files are brought back; after that it must still be possible.
+pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
+    if !kit.begin("failures and deaths in rebuild: everybody comes to an end, and another try succeeds") {
+        return;
+    }
+    let call = Call::Rebuild(kit.limits.format);
+    for data in kinds(kit) {
+        let Some(set) = kit.protected(data) else { continue };
+        let Some(lost) = losing_one(kit, &set) else {
+            kit.skip("the scheme promises to survive no loss");
+            continue;
+        };
+        let clean_run = kit.rebuild(&lost);
+        each_death(kit, &lost, call, &clean_run.calls);
+        if kit.hung() {
+            return;
+        }
+        super::losses::comes_back(kit, &set, &lost.lost);
+    }
+}
+
+/// The user cancels: the member that is told so gives up, and takes the others with it.
+pub(super) fn cancelled(kit: &mut Kit<'_>) {
+    if !kit.begin("cancelled: everybody comes to an end") {
+        return;
+    }
+    for data in kinds(kit) {
+        let Some(set) = kit.protected(data) else { continue };
+        try_cancel(kit, &set, Call::Protect);
+        if let Some(lost) = losing_one(kit, &set) {
+            let call = Call::Rebuild(kit.limits.format);
+            try_cancel(kit, &lost, call);
+        }
+        if kit.hung() {
+            return;
+        }
+    }
+}
+
+fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) {
+    let told = kit.call(set, call).progress;
+    let member = told.iter().position(|&times| times > 0);
+    let Some(member) = member else {
+        if set.members.iter().any(|member| member.data.len() > 100_000) {
+            kit.warn(format!("{call:?} never tells its progress, and so cannot be cancelled"));
+        }
+        return;
+    };
+    let member = member as u32;
+    let outcome = kit.call(&SetUp { injected: Some(Injected::Cancel { member }), ..set.clone() }, call);
+    let result = ended_orderly(set, &outcome, call, member);
+    kit.note(
+        || format!("set of {}, member {member} is cancelled in {call:?}", set.members.len()),
+        END,
+        result,
+    );
+}
+
+/// Sets to kill members of: small ones, and one with so much data that there are blocks.
+fn kinds(kit: &Kit<'_>) -> Vec<Vec<Vec<u8>>> {
+    let small = kit.sizes(|size| [2, 3, 5].contains(&size));
+    let mut kinds: Vec<Vec<Vec<u8>>> = small.into_iter().map(|(size, _)| plain(size)).collect();
+    let much = kit.sizes(|size| size == 3 || size == 4);
+    if let Some(&(size, _)) = much.last() {
+        kinds.push(members(vec![kit.limits.much; size as usize]));
+    }
+    kinds
+}
+
+fn losing_one(kit: &Kit<'_>, set: &SetUp) -> Option<SetUp> {
+    let size = set.members.len();
+    kit.promises.iter().find(|&&(of, promise)| of as usize == size && promise > 0)?;
+    let mut lost = vec![false; size];
+    lost[size / 2] = true;
+    Some(set.losing(&lost))
+}
+
+/// Lets some members fail, and die, at each of their calls.
+fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) {
+    let last = set.members.len() - 1;
+    let mut who = vec![0, set.members.len() / 2, last];
+    who.dedup();
+    for member in who {
+        let count = calls[member];
+        let step = count.div_ceil(POINTS).max(1) as usize;
+        let points = (0..count).step_by(step).chain(count.checked_sub(1));
+        let member = member as u32;
+        for injected in points
+            .flat_map(|call| [Injected::Failure { member, call }, Injected::Death { member, call }])
+            .collect::<Vec<_>>()
+        {
+            let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
+            let result = ended_orderly(set, &outcome, call, member);
+            kit.note(|| format!("set of {}, {injected:?} in {call:?}", last + 1), END, result);
+            if kit.hung() {
+                return;
+            }
+        }
+    }
+}
+
+fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32) -> Result<(), String> {
+    orderly(outcome)?;
+    if outcome.ended[member as usize] == Ended::Returned(Ok(())) {
+        return clean(outcome).and(Err(format!("member {member} succeeded all the same")));
+    }
+    if call == Call::Protect {
+        let data = outcome.members.iter().zip(&set.members).position(|(now, before)| now.data != before.data);
+        return data.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")));
+    }
+    same_files(&outcome.members, &set.members, |member| !set.lost[member])
+}

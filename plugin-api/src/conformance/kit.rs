@@ -1,0 +1,252 @@
+//! The order of the checks, and what they have in common: sets of all sizes, data, and the book of what failed.
+
+use super::report::{Check, Failure, Report};
+use super::set::{Call, Ended, Outcome, SetUp, Stored};
+use super::{damage, faults, losses, promises};
+use crate::Scheme;
+use std::ops::RangeInclusive;
+use std::sync::{mpsc, Arc};
+use std::time::Duration;
+
+/// Makes a scheme with its options applied; every member of every set gets its own.
+pub type Factory<'a> = dyn Fn() -> Box<dyn Scheme> + 'a;
+
+/// How much is tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Sizes of the sets.
+    pub set_sizes: RangeInclusive<u32>,
+    /// The on-disk format that the scheme writes.
+    pub format: u32,
+    /// How long a call may take before it counts as hung.
+    pub call: Duration,
+    /// Bytes of data of a member in the sets with much of it.
+    pub much: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { set_sizes: 2..=9, format: 1, call: Duration::from_secs(20), much: 1_500_000 }
+    }
+}
+
+/// Puts a scheme through all checks. After a call that hangs no more is tried, since its threads are still about.
+pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
+    let mut kit = Kit { factory, limits, report: Report::default(), hung: false, promises: Vec::new() };
+    promises::set_sizes(&mut kit);
+    promises::set_of_one(&mut kit);
+    losses::round_trip(&mut kit);
+    losses::promised(&mut kit);
+    losses::beyond(&mut kit);
+    losses::uneven(&mut kit);
+    losses::much(&mut kit);
+    damage::other_dataset(&mut kit);
+    damage::flipped_identity(&mut kit);
+    damage::flipped_bits(&mut kit);
+    faults::in_protect(&mut kit);
+    faults::in_rebuild(&mut kit);
+    faults::cancelled(&mut kit);
+    kit.report
+}
+
+/// What all checks share.
+pub(super) struct Kit<'a> {
+    factory: &'a Factory<'a>,
+    pub(super) limits: &'a Limits,
+    report: Report,
+    hung: bool,
+    /// The sizes that the scheme takes, and how many losses it promises to survive in each.
+    pub(super) promises: Vec<(u32, u32)>,
+}
+
+impl Kit<'_> {
+    /// Begins a check; what is noted next belongs to it. `false` if nothing can be tried any more.
+    pub(super) fn begin(&mut self, name: &'static str) -> bool {
+        let mut check = Check::new(name);
+        if self.hung {
+            check.skipped = Some("a call before did not return".to_owned());
+        }
+        self.report.checks.push(check);
+        !self.hung
+    }
+
+    /// Notes how one try went; an error is what came instead.
+    pub(super) fn note(
+        &mut self,
+        place: impl FnOnce() -> String,
+        expected: &str,
+        result: Result<(), String>,
+    ) {
+        let Some(check) = self.report.checks.last_mut() else { return };
+        check.tried += 1;
+        if let Err(came) = result {
+            check.fail(Failure { place: place(), expected: expected.to_owned(), came });
+        }
+    }
+
+    pub(super) fn warn(&mut self, text: String) {
+        if let Some(check) = self.report.checks.last_mut() {
+            check.warnings.push(text);
+        }
+    }
+
+    pub(super) fn skip(&mut self, text: &str) {
+        if let Some(check) = self.report.checks.last_mut() {
+            check.skipped = Some(text.to_owned());
+        }
+    }
+
+    pub(super) fn hung(&self) -> bool {
+        self.hung
+    }
+
+    pub(super) fn scheme(&self) -> Arc<dyn Scheme> {
+        Arc::from((self.factory)())
+    }
+
+    /// Asks the scheme something outside of any set, in a thread that may panic or hang.
+    pub(super) fn ask<T: Send + 'static>(
+        &mut self,
+        question: impl FnOnce(&dyn Scheme) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        let scheme = self.scheme();
+        let (sender, answer) = mpsc::channel();
+        std::thread::spawn(move || {
+            let ask = std::panic::AssertUnwindSafe(|| question(&*scheme));
+            // Nobody listens any more where the limit has passed.
+            let _ = sender.send(std::panic::catch_unwind(ask).map_err(|_| "it panicked".to_owned()));
+        });
+        answer.recv_timeout(self.limits.call).unwrap_or_else(|_| {
+            self.hung = true;
+            Err("it did not return".to_owned())
+        })
+    }
+
+    /// Calls the scheme on a set, every member with a new instance.
+    pub(super) fn call(&mut self, set: &SetUp, call: Call) -> Outcome {
+        let schemes: Vec<_> = set.members.iter().map(|_| self.scheme()).collect();
+        let outcome = set.call_each(schemes, call);
+        self.hung |= outcome.has_hung();
+        outcome
+    }
+
+    pub(super) fn rebuild(&mut self, set: &SetUp) -> Outcome {
+        let format = self.limits.format;
+        self.call(set, Call::Rebuild(format))
+    }
+
+    /// A set that has not been protected yet.
+    pub(super) fn set(&mut self, data: Vec<Vec<u8>>) -> Result<SetUp, String> {
+        let limit = self.limits.call;
+        let set = self.ask(move |scheme| SetUp::new(scheme, data))?;
+        set.map(|set| SetUp { limit, ..set }).map_err(|error| error.to_string())
+    }
+
+    /// A set that has been protected. Where that fails, it is noted.
+    pub(super) fn protected(&mut self, data: Vec<Vec<u8>>) -> Option<SetUp> {
+        let place =
+            format!("set of {} ({} bytes in the first)", data.len(), data.first().map_or(0, Vec::len));
+        let result = self.set(data).and_then(|set| {
+            let outcome = self.call(&set, Call::Protect);
+            clean(&outcome)?;
+            same_data(&outcome.members, &set.members)?;
+            Ok(SetUp { members: outcome.members, ..set })
+        });
+        match result {
+            Ok(set) => Some(set),
+            Err(came) => {
+                self.note(|| place, "protect to succeed and to leave the data alone", Err(came));
+                None
+            }
+        }
+    }
+
+    /// The sizes to try, with their promises, of those that are small or large as wanted.
+    pub(super) fn sizes(&self, wanted: impl Fn(u32) -> bool) -> Vec<(u32, u32)> {
+        self.promises.iter().copied().filter(|&(size, _)| wanted(size)).collect()
+    }
+}
+
+/// Whether every member succeeded and no rule was broken.
+pub(super) fn clean(outcome: &Outcome) -> Result<(), String> {
+    if outcome.is_clean() {
+        Ok(())
+    } else {
+        Err(outcome.summary())
+    }
+}
+
+/// Whether every member returned, well or badly, without a panic and within the rules.
+pub(super) fn orderly(outcome: &Outcome) -> Result<(), String> {
+    let returned = outcome.ended.iter().all(|ended| matches!(ended, Ended::Returned(_)));
+    if returned && outcome.broken.is_empty() {
+        Ok(())
+    } else {
+        Err(outcome.summary())
+    }
+}
+
+fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {
+    let different = found.iter().zip(expected).position(|(found, expected)| found.data != expected.data);
+    different.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")))
+}
+
+/// Whether all files of some members are what they should be; says which byte is not.
+pub(super) fn same_files(
+    found: &[Stored],
+    expected: &[Stored],
+    wanted: impl Fn(usize) -> bool,
+) -> Result<(), String> {
+    for (member, (found, expected)) in
+        found.iter().zip(expected).enumerate().filter(|(member, _)| wanted(*member))
+    {
+        for (name, found, expected) in
+            [("data", &found.data, &expected.data), ("redundancy", &found.redundancy, &expected.redundancy)]
+        {
+            if let Some(byte) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
+                return Err(format!("byte {byte} of the {name} of member {member} is another"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Data that differs from member to member and has no pattern.
+pub(super) fn content(member: usize, len: usize) -> Vec<u8> {
+    let mut state = (member as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Members with data of these lengths.
+pub(super) fn members(lens: impl IntoIterator<Item = usize>) -> Vec<Vec<u8>> {
+    lens.into_iter().enumerate().map(|(member, len)| content(member, len)).collect()
+}
+
+/// A set of ordinary members: some thousand bytes, no two alike.
+pub(super) fn plain(size: u32) -> Vec<Vec<u8>> {
+    members((0..size as usize).map(|member| 1000 + 37 * member))
+}
+
+/// All patterns of so many losses.
+pub(super) fn patterns(size: u32, losses: RangeInclusive<u32>) -> impl Iterator<Item = Vec<bool>> {
+    (0..1_u32 << size)
+        .filter(move |bits| losses.contains(&bits.count_ones()))
+        .map(move |bits| (0..size).map(|member| bits >> member & 1 == 1).collect())
+}
+
+/// Who is lost, for a message.
+pub(super) fn who(lost: &[bool]) -> String {
+    let members: Vec<String> =
+        lost.iter().enumerate().filter(|(_, lost)| **lost).map(|(member, _)| member.to_string()).collect();
+    format!(
+        "set of {}, lost {}",
+        lost.len(),
+        if members.is_empty() { "nobody".to_owned() } else { members.join(", ") }
+    )
+}

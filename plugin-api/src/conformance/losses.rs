@@ -1,0 +1,157 @@
+//! Losses: what is promised comes back, and nothing more is claimed.
+
+use super::kit::{clean, members, orderly, patterns, plain, same_files, who, Kit};
+use super::set::{Ended, Outcome, SetUp};
+use crate::PluginErrorKind;
+
+pub(super) const REFUSAL: &str = "`TooManyLost', no member to succeed, and no file to be touched";
+const RETURN: &str = "every file of every member to come back byte for byte";
+
+/// Protect, then rebuild with nothing lost.
+pub(super) fn round_trip(kit: &mut Kit<'_>) {
+    if !kit.begin("round trip: protect leaves the data alone, and rebuild has nothing to do") {
+        return;
+    }
+    for (size, _) in kit.sizes(|_| true) {
+        let Some(set) = kit.protected(plain(size)) else { return };
+        comes_back(kit, &set, &vec![false; size as usize]);
+        if kit.hung() {
+            return;
+        }
+    }
+}
+
+/// Every pattern of losses that the scheme promises to survive.
+pub(super) fn promised(kit: &mut Kit<'_>) {
+    if !kit.begin("promised losses: every pattern comes back") {
+        return;
+    }
+    for (size, promise) in kit.sizes(|_| true) {
+        let Some(set) = kit.protected(plain(size)) else { return };
+        for lost in patterns(size, 1..=promise) {
+            let asked = lost.clone();
+            let yes = kit.ask(move |scheme| scheme.recoverable(&asked));
+            if yes != Ok(true) {
+                kit.note(|| who(&lost), "`recoverable' to say yes", Err(format!("{yes:?} came")));
+            }
+            comes_back(kit, &set, &lost);
+            if kit.hung() {
+                return;
+            }
+        }
+    }
+}
+
+/// One loss more than promised, and the loss of all: either the scheme says that it can, and does, or it refuses.
+pub(super) fn beyond(kit: &mut Kit<'_>) {
+    if !kit.begin("beyond the promise: refused, and nothing invented") {
+        return;
+    }
+    for (size, promise) in kit.sizes(|_| true) {
+        let Some(set) = kit.protected(plain(size)) else { return };
+        let more = patterns(size, promise + 1..=promise + 1);
+        let all = patterns(size, size..=size).filter(|_| promise + 1 < size);
+        for lost in more.chain(all) {
+            let asked = lost.clone();
+            let can = kit.ask(move |scheme| scheme.recoverable(&asked));
+            match can {
+                Ok(true) => comes_back(kit, &set, &lost),
+                Ok(false) => is_refused(kit, &set, &lost),
+                Err(came) => kit.note(|| who(&lost), "an answer from `recoverable'", Err(came)),
+            }
+            if kit.hung() {
+                return;
+            }
+        }
+    }
+}
+
+/// Empty, tiny and very different lengths.
+pub(super) fn uneven(kit: &mut Kit<'_>) {
+    if !kit.begin("uneven and empty files: every promised loss comes back") {
+        return;
+    }
+    for (size, promise) in kit.sizes(|size| size <= 5) {
+        for lens in lengths(size as usize) {
+            let Some(set) = kit.protected(members(lens)) else {
+                if kit.hung() {
+                    return;
+                }
+                continue;
+            };
+            for lost in patterns(size, 0..=promise) {
+                comes_back(kit, &set, &lost);
+                if kit.hung() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Lengths that trip up arithmetic: nothing, one byte, one off a page, one long among short ones.
+fn lengths(size: usize) -> Vec<Vec<usize>> {
+    let pages = [4096, 4095, 4097, 1, 0];
+    vec![
+        vec![0; size],
+        vec![1; size],
+        (0..size).map(|member| usize::from(member == 0)).collect(),
+        (0..size).map(|member| if member + 1 == size { 5003 } else { 0 }).collect(),
+        (0..size).map(|member| pages[member % pages.len()]).collect(),
+        (0..size).map(|member| [7, 100_003][usize::from(member == 1)]).collect(),
+        (0..size).map(|member| (size - member) * (size - member)).collect(),
+    ]
+}
+
+/// So much data that a scheme has to work in blocks, with lengths around powers of two.
+pub(super) fn much(kit: &mut Kit<'_>) {
+    if !kit.begin("much data: promised losses come back") {
+        return;
+    }
+    let much = kit.limits.much;
+    for (size, promise) in kit.sizes(|size| size == 2 || size == 4) {
+        let power = (much / 2).next_power_of_two();
+        let lens = (0..size as usize).map(|member| [power - 1, power, power + 1, much][member % 4]);
+        let Some(set) = kit.protected(members(lens)) else { return };
+        for lost in patterns(size, promise..=promise) {
+            comes_back(kit, &set, &lost);
+            if kit.hung() {
+                return;
+            }
+        }
+    }
+}
+
+/// Tries that a pattern of losses comes back, and that the survivors' files are left alone.
+pub(super) fn comes_back(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) {
+    let outcome = kit.rebuild(&set.losing(lost));
+    let result = clean(&outcome).and_then(|()| same_files(&outcome.members, &set.members, |_| true));
+    kit.note(|| who(lost), RETURN, result);
+}
+
+/// Tries that a pattern of losses is refused.
+fn is_refused(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) {
+    let before = set.losing(lost);
+    let outcome = kit.rebuild(&before);
+    kit.note(|| who(lost), REFUSAL, refused(&outcome, &before));
+}
+
+/// Whether a rebuild was refused for the right reason, by all, with all files left alone.
+pub(super) fn refused(outcome: &Outcome, before: &SetUp) -> Result<(), String> {
+    orderly(outcome)?;
+    let kinds: Vec<Option<PluginErrorKind>> = outcome
+        .ended
+        .iter()
+        .map(|ended| match ended {
+            Ended::Returned(Err(error)) => Some(error.kind),
+            _ => None,
+        })
+        .collect();
+    if let Some(member) = kinds.iter().position(Option::is_none) {
+        return Err(format!("member {member} succeeded"));
+    }
+    if !kinds.contains(&Some(PluginErrorKind::TooManyLost)) {
+        return Err(outcome.summary());
+    }
+    same_files(&outcome.members, &before.members, |_| true)
+}

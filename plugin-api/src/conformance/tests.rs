@@ -1,0 +1,278 @@
+//! The kit itself: an honest scheme passes, and each wrong one fails in the check that is meant for it.
+
+use super::{run, Limits, Report};
+use crate::{PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+use std::time::Duration;
+
+/// What is wrong with a scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Nothing,
+    InventsZeros,
+    DropsTheLastByte,
+    DropsTheData,
+    ForgetsTheRedundancy,
+    TrustsAnyHeader,
+    ChecksOnlyTheDataset,
+    MixesUpTheMembers,
+    PromisesOneMore,
+    RefusesWhatItCanDo,
+    GoesOnAfterFailedReads,
+    PanicsAtEmptyFiles,
+    PanicsInItsPromise,
+    WaitsForNobody,
+    SpinsForEver,
+    NeverGivesUp,
+    WritesPastTheEnd,
+    SpoilsASurvivor,
+    SendsPadding,
+    IgnoresTheUser,
+    WritesBeforeItRefuses,
+    PromisesAlone,
+    AsksForAnyLength,
+}
+
+/// Each member keeps a header and the data of its left neighbour; one loss, or any that are not neighbours.
+struct Neighbour {
+    wrong: Wrong,
+    made: u64,
+}
+
+const HEADER: u64 = 16;
+
+impl Neighbour {
+    fn is(&self, wrong: Wrong) -> bool {
+        self.wrong == wrong
+    }
+
+    fn header(set: &dyn Set) -> [u8; HEADER as usize] {
+        let mut header = [0; HEADER as usize];
+        header[..8].copy_from_slice(&set.dataset().to_be_bytes());
+        header[8..12].copy_from_slice(&set.world_rank(set.rank()).to_be_bytes());
+        header[12..].copy_from_slice(&set.rank().to_be_bytes());
+        header
+    }
+
+    fn check_header(&self, set: &dyn Set) -> Result<(), PluginError> {
+        let mut found = [0; HEADER as usize];
+        set.redundancy().read_at(0, &mut found)?;
+        let known = match self.wrong {
+            Wrong::TrustsAnyHeader => 0,
+            Wrong::ChecksOnlyTheDataset => 8,
+            _ => 16,
+        };
+        if found[..known] == Self::header(set)[..known] {
+            return Ok(());
+        }
+        Err(PluginError::new(PluginErrorKind::Corrupt, "redundancy of something else"))
+    }
+
+    /// Reads this member's own data or the copy of its neighbour's.
+    fn read(&self, set: &dyn Set, own: bool) -> Result<Vec<u8>, PluginError> {
+        let (file, offset, owner) =
+            if own { (set.data(), 0, set.rank()) } else { (set.redundancy(), HEADER, left(set)) };
+        let mut bytes = vec![0; set.data_len(owner) as usize];
+        match file.read_at(offset, &mut bytes) {
+            Err(_) if self.is(Wrong::GoesOnAfterFailedReads) => Ok(bytes),
+            result => result.map(|()| bytes),
+        }
+    }
+
+    /// Sends `bytes` to a member and gets so many from another, where each is wanted.
+    fn pass(
+        &self,
+        set: &dyn Set,
+        send: Option<(u32, &[u8])>,
+        receive: Option<(u32, u64)>,
+    ) -> Result<Vec<u8>, PluginError> {
+        let mut buffer = vec![0; receive.map_or(0, |(_, len)| len as usize)];
+        let padded: Vec<u8> = send.map_or(Vec::new(), |(_, bytes)| [bytes, &[0]].concat());
+        let pads = self.is(Wrong::SendsPadding) && padded.len() % 2 == 0;
+        let sends: Vec<SendTo<'_>> = send
+            .iter()
+            .map(|&(to, bytes)| SendTo { to, bytes: if pads { &padded } else { bytes } })
+            .collect();
+        let mut receives = Vec::new();
+        if let Some((from, _)) = receive {
+            receives.push(ReceiveFrom { from, bytes: &mut buffer });
+        }
+        let mut result = set.exchange(&sends, &mut receives);
+        while result.is_err() && self.is(Wrong::NeverGivesUp) {
+            result = set.exchange(&[], &mut []);
+        }
+        result.map(|()| buffer)
+    }
+
+    fn keep_copy(&self, set: &dyn Set, copy: &[u8]) -> Result<(), PluginError> {
+        set.redundancy().write_at(0, &Self::header(set))?;
+        set.redundancy().write_at(HEADER, copy)
+    }
+
+    fn restore(&self, set: &dyn Set, bytes: &[u8]) -> Result<(), PluginError> {
+        let mut bytes = bytes.to_vec();
+        match self.wrong {
+            Wrong::DropsTheLastByte => drop(bytes.pop()),
+            Wrong::DropsTheData => bytes.clear(),
+            Wrong::WritesPastTheEnd => bytes.push(1),
+            Wrong::MixesUpTheMembers => bytes.reverse(),
+            _ => {}
+        }
+        set.data().write_at(0, &bytes)
+    }
+
+    fn tell(&self, set: &dyn Set, done: u64) -> Result<(), PluginError> {
+        match set.progress(done, 2) {
+            Err(error) if self.is(Wrong::IgnoresTheUser) && error.kind == PluginErrorKind::Cancelled => {
+                Ok(())
+            }
+            result => result,
+        }
+    }
+}
+
+fn left(set: &dyn Set) -> u32 {
+    (set.rank() + set.size() - 1) % set.size()
+}
+
+fn right(set: &dyn Set) -> u32 {
+    (set.rank() + 1) % set.size()
+}
+
+impl Scheme for Neighbour {
+    fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {
+        assert!(!self.is(Wrong::PanicsInItsPromise), "a panic on purpose");
+        match set_size {
+            1 => Ok(u32::from(self.is(Wrong::PromisesAlone))),
+            2 => Ok(1),
+            _ => Ok(1 + u32::from(self.is(Wrong::PromisesOneMore))),
+        }
+    }
+
+    fn recoverable(&self, lost: &[bool]) -> bool {
+        let neighbours = (0..lost.len()).any(|member| lost[member] && lost[(member + 1) % lost.len()]);
+        let count = lost.iter().filter(|lost| **lost).count();
+        !neighbours && !(self.is(Wrong::RefusesWhatItCanDo) && count > 0)
+    }
+
+    fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
+        let size = shape.data_lens.len();
+        let odd = if self.is(Wrong::AsksForAnyLength) { self.made } else { 0 };
+        Ok(HEADER + odd + shape.data_lens[(shape.rank as usize + size - 1) % size])
+    }
+
+    fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
+        assert!(!self.is(Wrong::PanicsAtEmptyFiles) || set.data_len(set.rank()) > 0, "a panic on purpose");
+        self.tell(set, 0)?;
+        let own = self.read(set, true)?;
+        let copy = self.pass(set, Some((right(set), &own)), Some((left(set), set.data_len(left(set)))))?;
+        self.tell(set, 1)?;
+        self.keep_copy(set, &copy)
+    }
+
+    fn rebuild(&self, set: &dyn Set, _format: u32) -> Result<(), PluginError> {
+        let lost: Vec<bool> = (0..set.size()).map(|member| set.lost(member)).collect();
+        let (mine, lefts, rights) = (set.lost(set.rank()), set.lost(left(set)), set.lost(right(set)));
+        if self.is(Wrong::WritesBeforeItRefuses) && mine {
+            set.data().write_at(0, &[9])?;
+        }
+        let possible = Self { wrong: Wrong::Nothing, made: 0 }.recoverable(&lost);
+        if !possible {
+            return match self.wrong {
+                Wrong::InventsZeros => Ok(()),
+                _ => Err(PluginError::new(PluginErrorKind::TooManyLost, "neighbours are lost")),
+            };
+        }
+        self.tell(set, 0)?;
+        if self.is(Wrong::WaitsForNobody) && lost.contains(&true) {
+            self.pass(set, None, Some((left(set), 1)))?;
+        }
+        while self.is(Wrong::SpinsForEver) && lost.contains(&true) {
+            std::thread::park();
+        }
+        if !mine {
+            self.check_header(set)?;
+        }
+        if self.is(Wrong::SpoilsASurvivor) && rights && set.data_len(set.rank()) > 0 {
+            set.data().write_at(0, &[0])?;
+        }
+        // The data of the lost goes one to the left, out of the copies.
+        let copy = if lefts { self.read(set, false)? } else { Vec::new() };
+        let wanted = mine.then(|| (right(set), set.data_len(set.rank())));
+        let found = self.pass(set, lefts.then_some((left(set), &copy)), wanted)?;
+        if mine {
+            self.restore(set, &found)?;
+        }
+        // The copies of the lost come from the left, out of the data.
+        let own = if rights { self.read(set, true)? } else { Vec::new() };
+        let wanted = mine.then(|| (left(set), set.data_len(left(set))));
+        let copy = self.pass(set, rights.then_some((right(set), &own)), wanted)?;
+        self.tell(set, 1)?;
+        if mine && !self.is(Wrong::ForgetsTheRedundancy) {
+            self.keep_copy(set, &copy)?;
+        }
+        Ok(())
+    }
+}
+
+fn report(wrong: Wrong) -> Report {
+    let made = std::cell::Cell::new(0);
+    let factory = || {
+        made.set(made.get() + 1);
+        Box::new(Neighbour { wrong, made: made.get() }) as Box<dyn Scheme>
+    };
+    let limits =
+        Limits { set_sizes: 2..=4, much: 101_000, call: Duration::from_secs(2), ..Limits::default() };
+    run(&factory, &limits)
+}
+
+/// Runs the kit and expects the first check that fails to be the one with this name, for a reason with these words.
+fn fails(wrong: Wrong, check: &str, words: &str) {
+    let report = report(wrong);
+    let first = report.checks.iter().find(|check| check.failed > 0);
+    let right = first.is_some_and(|first| first.name.starts_with(check) && first.to_string().contains(words));
+    assert!(right, "{wrong:?} should fail `{check}' with `{words}', but:\n{report}");
+}
+
+#[test]
+fn an_honest_scheme_passes() {
+    let report = report(Wrong::Nothing);
+    assert!(report.passed(), "{report}");
+    assert!(report.checks.iter().all(|check| check.tried > 0 && check.warnings.is_empty()), "{report}");
+}
+
+macro_rules! wrong {
+    ($($name:ident: $wrong:ident => $check:literal, $words:literal;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                fails(Wrong::$wrong, $check, $words);
+            }
+        )*
+    };
+}
+
+wrong! {
+    a_panic_in_the_promise_is_found: PanicsInItsPromise => "set sizes", "it panicked";
+    lengths_that_depend_on_the_weather_are_found: AsksForAnyLength => "set sizes", "member 0 got the lengths";
+    promising_to_survive_the_loss_of_all_is_found: PromisesAlone => "set of one", "Ok(1) came";
+    inventing_zeros_is_found: InventsZeros => "set of one", "member 0 succeeded";
+    writing_before_refusing_is_found: WritesBeforeItRefuses => "set of one", "byte 0 of the data of member 0";
+    sending_more_than_agreed_is_found: SendsPadding => "round trip", "who expected";
+    dropping_the_last_byte_is_found: DropsTheLastByte => "promised losses", "byte 999 of the data of member 0";
+    dropping_the_data_is_found: DropsTheData => "promised losses", "byte 0 of the data of member 0";
+    forgetting_the_redundancy_is_found: ForgetsTheRedundancy => "promised losses", "redundancy of member 0";
+    giving_bytes_in_the_wrong_order_is_found: MixesUpTheMembers => "promised losses", "byte 0 of the data";
+    promising_too_much_is_found: PromisesOneMore => "promised losses", "neighbours are lost";
+    refusing_what_was_promised_is_found: RefusesWhatItCanDo => "promised losses", "Ok(false) came";
+    writing_past_the_end_is_found: WritesPastTheEnd => "promised losses", "wrote past the end of its data";
+    changing_a_survivors_file_is_found: SpoilsASurvivor => "promised losses", "byte 0 of the data";
+    waiting_for_a_message_that_nobody_sends_is_found: WaitsForNobody => "promised losses", "did not return";
+    never_returning_is_found: SpinsForEver => "promised losses", "did not return";
+    a_panic_at_an_empty_file_is_found: PanicsAtEmptyFiles => "uneven and empty files", "panicked";
+    trusting_any_header_is_found: TrustsAnyHeader => "stale redundancy", "the dataset before";
+    trusting_the_redundancy_of_another_set_is_found: ChecksOnlyTheDataset => "stale redundancy", "other ranks";
+    passing_on_what_could_not_be_read_is_found: GoesOnAfterFailedReads =>
+        "failures and deaths in protect", "returned success although one of its calls had failed";
+    going_on_after_an_abort_is_found: NeverGivesUp => "failures and deaths in protect", "did not return";
+    ignoring_the_user_is_found: IgnoresTheUser => "cancelled", "returned success although";
+}
