@@ -173,6 +173,12 @@ impl Context {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// The time of day as the files under the prefix directory give it: local, to the second.
+    pub(crate) fn local_time(&self) -> String {
+        let now = chrono::DateTime::<chrono::Local>::from(self.env.clock.now());
+        now.format("%Y-%m-%dT%H:%M:%S").to_string()
+    }
+
     /// Time on the stopwatch.
     pub(crate) fn elapsed(&self) -> Duration {
         self.env.clock.elapsed()

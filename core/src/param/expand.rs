@@ -57,6 +57,11 @@ impl<'a> Variables<'a> {
     }
 }
 
+/// A text with its variables replaced; those that are not set count as empty.
+pub(crate) fn expanded(text: &str, env: &Env) -> String {
+    Variables::of(env).expand(text).0
+}
+
 /// The name that a text starting with `$` names, and what comes after it.
 fn variable(text: &str) -> Option<(&str, &str)> {
     let (name, tail) = match text.strip_prefix("${") {

@@ -9,10 +9,11 @@
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
 //! | `host` | one plugin by its kind and name, ready to make schemes and transports |
 //! | `agree` | the same plugin on every rank, or the same error |
+//! | `schemes` | what a session has in use |
 //!
 //! Only plugins that the configuration names are ever opened; listing them needs their manifests only.
 
-// mod agree;
+mod agree;
 mod check;
 mod document;
 mod elf;
@@ -20,10 +21,11 @@ mod host;
 mod load;
 mod manifest;
 mod options;
+pub(crate) mod schemes;
 mod search;
 mod trust;
 
-// pub use agree::{open_together, AgreeError};
+pub use agree::{open_together, AgreeError};
 pub use check::{check_library, CheckError, CheckedLibrary};
 pub use document::ManifestError;
 pub use elf::ElfProblem;

@@ -147,7 +147,7 @@ impl Session {
     }
 
     /// What cannot be removed now is found by the next start.
-    fn remove_part(&self, part: &PartDir) {
+    pub(super) fn remove_part(&self, part: &PartDir) {
         if let Err(error) = part.remove(self.ctx.files()) {
             self.ctx.report.error_here(&crate::describe(&error));
         }

@@ -5,11 +5,12 @@
 use super::datasets::{Cached, ROOT};
 use super::output::{label, speed};
 use super::restart::Loaded;
-use super::{Error, Phase, Session};
+use super::{Error, OutputFlags, Phase, Session};
+use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
-use crate::cache::record::FileRecord;
+use crate::cache::record::{base_name, FileRecord, RankRecord};
 use crate::comm::collective::broadcast;
-use crate::fetch::{self, Candidate};
+use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::flush::{self, finalize, Flush, FlushFile as FileToFlush, Options};
 use crate::param;
 use crate::prefix::{FlushFile, Halt, Index, Location};
@@ -129,8 +130,18 @@ impl Session {
             &self.ctx.prefix,
             wanted.as_deref().map(str::as_bytes),
         );
-        let candidates = candidates.map_err(|error| Error::Refused(error.to_string()))?;
-        let eligible = candidates.into_iter().filter(|candidate| {
+        let candidates = match candidates {
+            Ok(candidates) => candidates,
+            Err(FetchError::Comm(error)) => return Err(error.into()),
+            Err(error) => {
+                self.ctx.report.error(&format!("nothing is fetched: {error}"));
+                return Ok(None);
+            }
+        };
+        if let Some(note) = &candidates.note {
+            self.ctx.report.warn(note);
+        }
+        let eligible = candidates.list.into_iter().filter(|candidate| {
             below.is_none_or(|below| candidate.id < below) && above.is_none_or(|above| candidate.id > above)
         });
         let mut loaded = None;
@@ -155,6 +166,111 @@ impl Session {
                 self.ctx.report.error(&format!("`{name}' cannot be fetched: {why}"));
                 Ok(None)
             }
+        }
+    }
+
+    /// The inner error says why it cannot be fetched, the same on all ranks; what was copied is removed then.
+    fn fetch_into_cache(&mut self, candidate: &Candidate) -> Result<Result<Loaded, String>, Error> {
+        let descriptor = self.ctx.descriptors.choose(1, true, false).clone();
+        let mut protection = match self.ctx.protection_of(&descriptor)? {
+            Ok(protection) => protection,
+            Err(why) => return Ok(Err(why.to_string())),
+        };
+        protection.bypass |= self.ctx.params.get(&param::FETCH_BYPASS);
+        let flags = OutputFlags { checkpoint: true, output: false };
+        let mut record = self.new_record(0, Some(&candidate.name), flags, None, protection);
+        record.dataset.id = candidate.id;
+        record.members = self.ctx.members(&descriptor);
+        self.clear_kept(&record);
+        let begun = match self.ctx.agree(self.begin(&record))? {
+            Ok(begun) => begun,
+            Err(why) => {
+                self.drop_part(&record);
+                return Ok(Err(why.to_string()));
+            }
+        };
+        let outcome = self.fill_and_seal(candidate, &mut record, &begun.0, &begun.1)?;
+        if outcome.is_err() {
+            self.drop_part(&record);
+        }
+        Ok(outcome.map(|()| {
+            let loaded = Loaded { id: candidate.id, name: record.dataset.name.clone() };
+            let store = self.ctx.store_index(&record.protection.store);
+            let place = self.cached.partition_point(|cached| cached.id() < candidate.id);
+            self.cached.insert(place, Cached { record, part: begun.0, store, flushed: true, refused: false });
+            self.note_in_cache(place);
+            loaded
+        }))
+    }
+
+    /// Copies a checkpoint's files into this rank's part and protects them.
+    fn fill_and_seal(
+        &self,
+        candidate: &Candidate,
+        record: &mut RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+    ) -> Result<Result<(), String>, Error> {
+        let ctx = &self.ctx;
+        let began = ctx.elapsed();
+        let fetch = Fetch {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            node: ctx.nodes.name(ctx.rank()),
+            prefix: &ctx.prefix,
+            now: &ctx.local_time(),
+            options: fetch::Options {
+                width: ctx.params.get(&param::FETCH_WIDTH),
+                block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
+                bypass: record.protection.bypass,
+            },
+        };
+        let mut bases = std::collections::BTreeSet::new();
+        let fetched = fetch.dataset(candidate, &mut |_, file| {
+            if !bases.insert(base_name(&file.name).to_vec()) {
+                let name = String::from_utf8_lossy(&file.name);
+                return Err(format!("`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place"));
+            }
+            let recorded = journal.append(&Entry::File(&file.name));
+            recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))?;
+            Ok(part.file(&file.name))
+        });
+        let fetched = match fetched {
+            Ok(fetched) => fetched,
+            Err(FetchError::Comm(error)) => return Err(error.into()),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        self.tell_fetched(&fetched, began);
+        record.files = fetched.files.iter().map(recorded).collect();
+        record.dataset = fetched.dataset;
+        let scheme = ctx.scheme(&record.protection)?;
+        let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
+        let sealed = sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
+        Ok(ctx.agree(sealed)?.map_err(|why| why.to_string()))
+    }
+
+    fn tell_fetched(&self, fetched: &fetch::Fetched, began: std::time::Duration) {
+        let ctx = &self.ctx;
+        if !fetched.verified {
+            let name = String::from_utf8_lossy(&fetched.dataset.name);
+            ctx.report.info(&format!("`{name}' has no checksums: only the lengths of its files are verified"));
+        }
+        if let Some(note) = &fetched.note {
+            ctx.report.warn(note);
+        }
+        let (files, bytes) = (fetched.dataset.files.unwrap_or(0), fetched.dataset.bytes.unwrap_or(0));
+        ctx.report.info(&speed("scr_fetch_dset", ctx.elapsed() - began, files, bytes, ctx.comm.size()));
+    }
+
+    /// What is left in cache of a dataset that could not be brought back makes way for its copy from the prefix directory.
+    fn clear_kept(&mut self, record: &RankRecord) {
+        let target = self.part_of(record);
+        let (same, other) = std::mem::take(&mut self.kept).into_iter().partition(|part: &PartDir| part.dataset() == target.dataset());
+        self.kept = other;
+        let same: Vec<PartDir> = same;
+        same.iter().for_each(|part| self.remove_part(part));
+        if let Some(at) = self.position(record.dataset.id) {
+            self.evict(at);
         }
     }
 
@@ -195,7 +311,7 @@ impl Session {
 
 fn to_flush(cached: &Cached, file: &FileRecord) -> FileToFlush {
     FileToFlush {
-        source: source(&cached.part, file),
+        source: cached.part.file(&file.name),
         name: file.name.clone(),
         bytes: file.bytes,
         crc: file.crc,
@@ -204,6 +320,7 @@ fn to_flush(cached: &Cached, file: &FileRecord) -> FileToFlush {
     }
 }
 
-fn source(part: &PartDir, file: &FileRecord) -> std::path::PathBuf {
-    part.file(&file.name)
+fn recorded(file: &fetch::FetchedFile) -> FileRecord {
+    let (name, bytes, mode, mtime, crc) = (file.name.clone(), file.bytes, file.mode, file.mtime, file.crc);
+    FileRecord { name, bytes, mode, mtime, crc }
 }

@@ -141,18 +141,22 @@ impl Session {
             // Once the application has refused a checkpoint, one in the prefix directory may be the newest left.
             let above = if below.is_some() { cached.as_ref().map(|loaded| loaded.id) } else { None };
             if cached.is_none() || above.is_some() {
-                if let Some(fetched) = self.fetch_newest(below, above)? {
-                    self.loaded = Some(fetched);
-                    return Ok(());
-                }
+                let fetched = self.fetch_newest(below, above)?;
+                self.loaded = fetched.or(cached);
+                self.go_on_from_loaded();
+                return Ok(());
             }
         }
         self.loaded = cached;
-        if let Some(loaded) = &self.loaded {
-            let at = self.position(loaded.id).expect("it was found in the list");
-            self.last_checkpoint = self.cached[at].record.dataset.checkpoint_id.unwrap_or(self.last_checkpoint);
-        }
+        self.go_on_from_loaded();
         Ok(())
+    }
+
+    /// New checkpoints are counted on from the one that is loaded.
+    fn go_on_from_loaded(&mut self) {
+        let at = self.loaded.as_ref().and_then(|loaded| self.position(loaded.id));
+        let count = at.and_then(|at| self.cached[at].record.dataset.checkpoint_id);
+        self.last_checkpoint = count.unwrap_or(self.last_checkpoint);
     }
 
     fn newest_cached(&self, below: Option<u64>) -> Option<Loaded> {

@@ -3,9 +3,11 @@
 use super::datasets::ROOT;
 use super::error::Doing;
 use super::{Error, Session};
-use crate::comm::collective::{broadcast_tree, same_everywhere, Differs};
-use crate::prefix::{Index, PrefixError};
+use crate::comm::collective::{all_reduce, broadcast_tree, same_everywhere, Op};
+use crate::comm::Differs;
+use crate::prefix::{Index, PrefixError, Rank2File};
 use scr_plugin_api::KvTree;
+use std::path::Path;
 
 impl Session {
     /// The application has restarted from this checkpoint without the restart calls. Collective.
@@ -58,6 +60,42 @@ impl Session {
             return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });
         }
         Ok(())
+    }
+
+    /// Deletes a dataset from the prefix directory; gives whether there was one. Its entry is marked incomplete first and
+    /// dropped last, so that nothing half deleted is ever restarted from.
+    fn delete_from_prefix(&self, name: &[u8]) -> Result<bool, Error> {
+        let ctx = &self.ctx;
+        let deleted = if ctx.rank() == ROOT { self.delete_on_root(name) } else { Ok(false) };
+        let deleted = ctx.agree(deleted.map_err(|error| crate::describe(&error)))?;
+        let deleted = deleted.doing(|| format!("deleting `{}'", String::from_utf8_lossy(name)))?;
+        let mut any = [u64::from(deleted)];
+        all_reduce(&*ctx.comm, &mut any, Op::Max)?;
+        Ok(any != [0])
+    }
+
+    fn delete_on_root(&self, name: &[u8]) -> Result<bool, PrefixError> {
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        let Some(id) = Index::read(files, prefix)?.id_of(name) else { return Ok(false) };
+        Index::update(files, prefix, |index| index.set_complete(id, false))?;
+        for file in Rank2File::read(files, prefix, id)?.by_rank().iter().flatten() {
+            let path = prefix.file(&file.name);
+            files.remove_tree(&path)?;
+            self.remove_emptied(&path);
+        }
+        files.remove_tree(&prefix.dataset_dir(id))?;
+        Index::update(files, prefix, |index| index.drop_id(id))?;
+        Ok(true)
+    }
+
+    /// Removes the folders above a removed file that it leaves empty, up to the prefix directory.
+    fn remove_emptied(&self, file: &Path) {
+        let inside = file.ancestors().skip(1).take_while(|above| *above != self.ctx.prefix.dir());
+        for folder in inside {
+            if self.ctx.files().remove_dir(folder).is_err() {
+                break;
+            }
+        }
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {

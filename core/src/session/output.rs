@@ -96,7 +96,7 @@ impl Session {
         Ok(Start { created, crowded: crowded > 0 })
     }
 
-    fn new_record(
+    pub(super) fn new_record(
         &self,
         created: u64,
         name: Option<&[u8]>,
@@ -130,7 +130,7 @@ impl Session {
     }
 
     /// Makes the folders and begins the filemap.
-    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
+    pub(super) fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
         let part = self.part_of(record);
         part.make(self.ctx.files()).map_err(|error| crate::describe(&error))?;
         let path = part.filemap();
@@ -202,7 +202,8 @@ impl Session {
         self.say_speed("app write stats", output.ready, completing, files, bytes);
         let before = self.ctx.env.clock.elapsed();
         let scheme = self.ctx.scheme(&output.record.protection)?;
-        let prepared = self.prepare(&mut output, scheme);
+        let Output { record, part, journal, .. } = &mut *output;
+        let prepared = self.seal(record, part, journal, scheme);
         if let Err(why) = self.ctx.agree(prepared)? {
             self.abandon(&output)?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
@@ -243,8 +244,14 @@ impl Session {
         Ok(())
     }
 
-    /// Protects this rank's part and records it as prepared.
-    fn prepare(&self, output: &mut Output, scheme: Result<Arc<dyn Scheme>, String>) -> Result<(), String> {
+    /// Protects this rank's part of a dataset and records it as prepared. All ranks of its set call it.
+    pub(super) fn seal(
+        &self,
+        record: &mut RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+        scheme: Result<Arc<dyn Scheme>, String>,
+    ) -> Result<(), String> {
         let ctx = &self.ctx;
         let scheme = scheme?;
         let protecting = Protecting {
@@ -254,10 +261,9 @@ impl Session {
             scheme: &*scheme,
             always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
         };
-        let kept = protecting.run(&output.part, &mut output.record, Ok(()))?;
-        output.journal.append(&Entry::Prepared(&output.record, &kept)).map_err(|error| {
-            format!("cannot write {}: {error}", output.part.filemap().display())
-        })
+        let kept = protecting.run(part, record, Ok(()))?;
+        let recorded = journal.append(&Entry::Prepared(record, &kept));
+        recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))
     }
 
     /// Gives up a dataset that has failed, and notes where it was for want of room.
