@@ -1,7 +1,21 @@
 //! How ranks talk to each other.
 //!
 //! [`Comm`] is point to point and nothing else; whatever is collective stands on it in
-//! `collective`, so that it is the same code on every communicator.
+//! [`collective`], so that it is the same code on every communicator. There are two: [`thread`], ranks as
+//! threads of one process, and `mpi`, behind the feature of that name. [`set`] is a redundancy set
+//! on either: some of the ranks, with a protocol that lets any of them give up.
+
+mod agree;
+pub mod collective;
+mod frame;
+//#[cfg(feature = "mpi")]
+//pub mod mpi;
+mod route;
+pub mod set;
+pub mod thread;
+mod world;
+
+pub use agree::{Complaint, Differs, Disagreement};
 
 /// A rank in the whole run, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,8 +35,15 @@ impl Rank {
 }
 
 /// Keeps messages of different purposes apart. Messages of one tag between two ranks keep their order.
+///
+/// What is taken: 1 by [`collective`], 1024 and up by the channels of [`set`]. The others are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(pub u16);
+
+impl Tag {
+    /// The largest tag that every MPI library allows.
+    pub const MAX: Tag = Tag(32767);
+}
 
 /// One message to send.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +68,7 @@ pub struct Incoming<'a> {
 pub enum Wish {
     /// Wait on.
     Wait,
-    /// Give up the receives that have not matched, once the sends are done.
+    /// Give up the receives that have not matched, and return once the sends are done.
     GiveUp,
 }
 
@@ -91,6 +112,34 @@ pub enum CommError {
         /// On which tag.
         tag: u16,
     },
+    /// A rank that is not there was named.
+    #[error("there is no rank {rank} among {size}")]
+    NoSuchRank {
+        /// Which.
+        rank: Rank,
+        /// How many there are.
+        size: u32,
+    },
+    /// A tag that not every communicator can carry.
+    #[error("tag {tag} is above {}, the largest allowed", Tag::MAX.0)]
+    NoSuchTag {
+        /// Which.
+        tag: u16,
+    },
+    /// What a rank sent is not what was agreed; both must run the same version.
+    #[error("rank {from} sent {what} that cannot be read; do all ranks run the same version?")]
+    Malformed {
+        /// Who sent it.
+        from: Rank,
+        /// What it should be.
+        what: &'static str,
+    },
+    /// MPI is not in a state to be called.
+    #[error("MPI cannot be used: {why}")]
+    Unusable {
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// The MPI library reported an error.
     #[error("{call} failed: {text}")]
     Mpi {
@@ -110,10 +159,17 @@ pub trait Comm {
     fn size(&self) -> u32;
 
     /// Sends and receives a batch. While it waits it asks `wish` again and again, with a flag per receive
-    /// that tells which have come.
+    /// that tells which have come; it need not ask at all if nothing has to be waited for.
+    ///
+    /// After [`Wish::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
+    /// `wish` can take what others send meanwhile; then it asks a last time with the final flags. `wish`
+    /// may call [`take`](Self::take), and `exchange` with another tag. It should take all there is: it may
+    /// be asked again only when something more has come.
     ///
     /// # Errors
-    /// [`CommError`]; the communicator is of no use after it.
+    /// [`CommError`]; the communicator is of no use after it. Only after [`CommError::WrongLength`] it is: the
+    /// message counts as received, and the rest of the batch was done as usual. Ranks and tags that are
+    /// not there are told before anything is sent.
     fn exchange(
         &self,
         tag: Tag,
@@ -130,4 +186,29 @@ pub trait Comm {
 
     /// What this rank has sent so far.
     fn traffic(&self) -> Traffic;
+}
+
+/// Sends and receives a batch, however long it takes.
+///
+/// # Errors
+/// As for [`Comm::exchange`].
+pub fn exchange_all(
+    comm: &dyn Comm,
+    tag: Tag,
+    sends: &[Outgoing<'_>],
+    receives: &mut [Incoming<'_>],
+) -> Result<(), CommError> {
+    comm.exchange(tag, sends, receives, &mut |_| Ok(Wish::Wait)).map(drop)
+}
+
+/// What every communicator checks before it sends anything.
+fn check(size: u32, tag: Tag, sends: &[Outgoing<'_>], receives: &[Incoming<'_>]) -> Result<(), CommError> {
+    if tag.0 > Tag::MAX.0 {
+        return Err(CommError::NoSuchTag { tag: tag.0 });
+    }
+    let mut named = sends.iter().map(|send| send.to).chain(receives.iter().map(|receive| receive.from));
+    match named.find(|rank| rank.0 >= size) {
+        Some(rank) => Err(CommError::NoSuchRank { rank, size }),
+        None => Ok(()),
+    }
 }

@@ -1,0 +1,251 @@
+//! What all ranks do together, over any communicator.
+//!
+//! All ranks call the same functions in the same order. Each sends a number of messages that grows like the
+//! logarithm of the number of ranks. All messages have one tag and are received by sender, so ranks may
+//! run ahead of each other as far as they like.
+
+use scr_plugin_api::KvTree;
+
+pub use super::agree::{agree, agree_at, same_everywhere};
+use super::frame::{self, Reader, Writer};
+pub use super::route::{route, route_trees};
+use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
+
+/// How values of all ranks become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// The sum, or the largest number there is where the sum is larger.
+    Sum,
+    /// The bits that all have.
+    And,
+    /// The bits that any has.
+    Or,
+}
+
+/// Returns when all ranks have called it.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn barrier(comm: &dyn Comm) -> Result<(), CommError> {
+    for distance in distances(comm) {
+        let (to, from) = neighbours(comm, distance);
+        let mut nothing = [Incoming { from, bytes: &mut [] }];
+        exchange_all(comm, COLLECTIVE, &[Outgoing { to, bytes: &[] }], &mut nothing)?;
+    }
+    Ok(())
+}
+
+/// Gives all ranks the bytes of `root`; those that the others give do not matter.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+    let tree = Tree::new(comm, root)?;
+    let bytes = match tree.parent {
+        None => bytes,
+        Some(parent) => frame::receive(comm, COLLECTIVE, parent)?,
+    };
+    // The child with the largest subtree first, since it has the most to pass on.
+    let sends: Vec<(Rank, &[u8])> =
+        tree.children.iter().rev().map(|&child| (child, bytes.as_slice())).collect();
+    frame::send(comm, COLLECTIVE, &sends)?;
+    Ok(bytes)
+}
+
+/// Gives all ranks the tree of `root`; those that the others give do not matter.
+///
+/// # Errors
+/// [`CommError`] of the communicator, or [`CommError::Malformed`] for what is no tree.
+pub fn broadcast_tree(comm: &dyn Comm, root: Rank, tree: &KvTree) -> Result<KvTree, CommError> {
+    let packed = if comm.rank() == root { tree.pack() } else { Vec::new() };
+    let packed = broadcast(comm, root, packed)?;
+    KvTree::unpack(&packed).map_err(|_| CommError::Malformed { from: root, what: "a tree" })
+}
+
+/// Combines the values of all ranks, place by place; afterwards all have the result.
+///
+/// # Errors
+/// [`CommError`] of the communicator; [`CommError::WrongLength`] where ranks give different numbers of values.
+pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
+    let (me, size) = (comm.rank().0, comm.size());
+    // Ranks beyond a power of two lend their values to a neighbour, and get the result from it.
+    let power = 1 << size.ilog2();
+    let extra = size - power;
+    if me < 2 * extra && me % 2 == 0 {
+        send_values(comm, Rank(me + 1), values)?;
+        values.copy_from_slice(&receive_values(comm, Rank(me + 1), values.len())?);
+        return Ok(());
+    }
+    if me < 2 * extra {
+        op.merge(values, &receive_values(comm, Rank(me - 1), values.len())?);
+    }
+    let place = if me < 2 * extra { me / 2 } else { me - extra };
+    for bit in (0..power.ilog2()).map(|round| 1 << round) {
+        let other = place ^ bit;
+        let other = Rank(if other < extra { 2 * other + 1 } else { other + extra });
+        let theirs = swap_values(comm, Some(other), Some(other), values)?;
+        op.merge(values, &theirs);
+    }
+    if me < 2 * extra {
+        send_values(comm, Rank(me - 1), values)?;
+    }
+    Ok(())
+}
+
+/// The sum of the values of all ranks below this one, as [`Op::Sum`] adds.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn sum_below(comm: &dyn Comm, value: u64) -> Result<u64, CommError> {
+    let (me, size) = (comm.rank().0, comm.size());
+    let mut with_me = value;
+    let mut below = 0u64;
+    for distance in distances(comm) {
+        let to = (me < size - distance).then(|| Rank(me + distance));
+        let from = me.checked_sub(distance).map(Rank);
+        if let [theirs] = swap_values(comm, to, from, &[with_me])?[..] {
+            below = below.saturating_add(theirs);
+            with_me = with_me.saturating_add(theirs);
+        }
+    }
+    Ok(below)
+}
+
+/// Gives `root` the bytes of all ranks, by rank; the others get `None`.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, CommError> {
+    let tree = Tree::new(comm, root)?;
+    let mut parts = Writer::default();
+    parts.number(comm.rank().0);
+    parts.bytes(&bytes);
+    drop(bytes);
+    let mut parts = parts.done();
+    for &child in &tree.children {
+        parts.extend(frame::receive(comm, COLLECTIVE, child)?);
+    }
+    match tree.parent {
+        Some(parent) => frame::send(comm, COLLECTIVE, &[(parent, &parts)]).map(|()| None),
+        None => sorted_by_rank(comm, root, &parts).map(Some),
+    }
+}
+
+/// Gives all ranks the bytes of all ranks, by rank.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn all_gather(comm: &dyn Comm, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
+    let root = Rank(0);
+    let mut parts = Writer::default();
+    if let Some(all) = gather(comm, root, bytes)? {
+        for (rank, bytes) in (0u32..).zip(&all) {
+            parts.number(rank);
+            parts.bytes(bytes);
+        }
+    }
+    sorted_by_rank(comm, root, &broadcast(comm, root, parts.done())?)
+}
+
+impl Op {
+    fn merge(self, mine: &mut [u64], theirs: &[u64]) {
+        for (mine, &theirs) in mine.iter_mut().zip(theirs) {
+            *mine = match self {
+                Op::Min => (*mine).min(theirs),
+                Op::Max => (*mine).max(theirs),
+                Op::Sum => mine.saturating_add(theirs),
+                Op::And => *mine & theirs,
+                Op::Or => *mine | theirs,
+            };
+        }
+    }
+}
+
+/// 1, 2, 4 and so on: how far apart ranks are that talk in one round.
+pub(super) fn distances(comm: &dyn Comm) -> impl Iterator<Item = u32> {
+    let size = comm.size();
+    (0..u32::BITS).map(|round| 1 << round).take_while(move |&distance| distance < size)
+}
+
+/// The ranks that lie `distance` after and before this one, round the ring.
+pub(super) fn neighbours(comm: &dyn Comm, distance: u32) -> (Rank, Rank) {
+    let (me, size) = (comm.rank().0, comm.size());
+    let after = if me < size - distance { me + distance } else { me - (size - distance) };
+    let before = if me >= distance { me - distance } else { me + (size - distance) };
+    (Rank(after), Rank(before))
+}
+
+/// A rank's place in the binomial tree under a root.
+pub(super) struct Tree {
+    pub(super) parent: Option<Rank>,
+    /// Nearest first.
+    pub(super) children: Vec<Rank>,
+}
+
+impl Tree {
+    pub(super) fn new(comm: &dyn Comm, root: Rank) -> Result<Self, CommError> {
+        let size = comm.size();
+        if root.0 >= size {
+            return Err(CommError::NoSuchRank { rank: root, size });
+        }
+        let me = comm.rank().0;
+        // Counted from the root, the parent lacks the lowest bit, and the children have one more below it.
+        let place = if me >= root.0 { me - root.0 } else { me + (size - root.0) };
+        let rank_at = |place: u32| {
+            let room = size - root.0;
+            Rank(if place < room { place + root.0 } else { place - room })
+        };
+        let parent = (place > 0).then(|| rank_at(place & (place - 1)));
+        let lower_bits = distances(comm).take_while(|bit| place & bit == 0);
+        let children = lower_bits.filter_map(|bit| place.checked_add(bit)).filter(|&child| child < size);
+        Ok(Self { parent, children: children.map(rank_at).collect() })
+    }
+}
+
+fn sorted_by_rank(comm: &dyn Comm, root: Rank, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+    let mut all: Vec<Option<Vec<u8>>> = vec![None; Rank(comm.size()).index()];
+    let malformed = || CommError::Malformed { from: root, what: "what it gathered" };
+    let mut reader = Reader(parts);
+    while !reader.is_at_end() {
+        let rank = reader.number().ok_or_else(malformed)?;
+        let bytes = reader.bytes().ok_or_else(malformed)?;
+        *all.get_mut(Rank(rank).index()).ok_or_else(malformed)? = Some(bytes.to_vec());
+    }
+    all.into_iter().collect::<Option<_>>().ok_or_else(malformed)
+}
+
+fn send_values(comm: &dyn Comm, to: Rank, values: &[u64]) -> Result<(), CommError> {
+    swap_values(comm, Some(to), None, values).map(drop)
+}
+
+fn receive_values(comm: &dyn Comm, from: Rank, count: usize) -> Result<Vec<u64>, CommError> {
+    let mut bytes = vec![0; 8 * count];
+    exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from, bytes: &mut bytes }])?;
+    Ok(numbers(&bytes))
+}
+
+fn swap_values(
+    comm: &dyn Comm,
+    to: Option<Rank>,
+    from: Option<Rank>,
+    values: &[u64],
+) -> Result<Vec<u64>, CommError> {
+    let mine: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut theirs = vec![0; if from.is_some() { mine.len() } else { 0 }];
+    let sends: Vec<Outgoing<'_>> = to.iter().map(|&to| Outgoing { to, bytes: &mine }).collect();
+    let mut receive = from.map(|from| Incoming { from, bytes: &mut theirs });
+    exchange_all(comm, COLLECTIVE, &sends, receive.as_mut_slice())?;
+    Ok(numbers(&theirs))
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let chunks = bytes.chunks_exact(8);
+    chunks.map(|chunk| chunk.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))).collect()
+}
+
+/// The tag of everything here.
+pub(super) const COLLECTIVE: Tag = Tag(1);

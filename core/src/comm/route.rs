@@ -1,0 +1,93 @@
+//! The sparse exchange: messages to any ranks, whose receivers do not know beforehand.
+//!
+//! Section 3.2.7 of the developer's manual asks for it. In round k a rank passes on, to the one that lies 2^k
+//! after it, whatever has a way to go in which bit k is set. So after as many rounds as the number of
+//! ranks has bits everything is where it belongs, and each rank has sent one frame per round.
+
+use scr_plugin_api::KvTree;
+
+use super::collective::{distances, neighbours, COLLECTIVE};
+use super::frame::{self, Reader, Writer};
+use super::{Comm, CommError, Rank};
+
+/// Delivers messages to any ranks, oneself included, and gives those for this rank, sorted by sender.
+/// Several from one sender are in the order it gave them. All ranks call it, with or without messages.
+///
+/// # Errors
+/// [`CommError`] of the communicator. [`CommError::NoSuchRank`] for a receiver that is not there; all other
+/// messages have been delivered then, and the communicator can be used.
+pub fn route(comm: &dyn Comm, messages: Vec<(Rank, Vec<u8>)>) -> Result<Vec<(Rank, Vec<u8>)>, CommError> {
+    let (me, size) = (comm.rank(), comm.size());
+    let lost = messages.iter().map(|(to, _)| *to).find(|to| to.0 >= size);
+    let parcels = messages.into_iter().filter(|(to, _)| to.0 < size);
+    let mut parcels: Vec<Parcel> = parcels.map(|(to, bytes)| Parcel { from: me, to, bytes }).collect();
+    for distance in distances(comm) {
+        let (next, previous) = neighbours(comm, distance);
+        let (leaving, staying) = parcels.into_iter().partition(|parcel| parcel.way(me, size) & distance != 0);
+        parcels = staying;
+        let came = frame::swap(comm, COLLECTIVE, &[(next, &pack(leaving))], &[previous])?;
+        for frame in &came {
+            unpack(frame, &mut parcels, size)
+                .ok_or(CommError::Malformed { from: previous, what: "routed messages" })?;
+        }
+    }
+    // Stable, and all messages between two ranks took the same way.
+    parcels.sort_by_key(|parcel| parcel.from);
+    match lost {
+        Some(rank) => Err(CommError::NoSuchRank { rank, size }),
+        None => Ok(parcels.into_iter().map(|parcel| (parcel.from, parcel.bytes)).collect()),
+    }
+}
+
+/// [`route`] for trees.
+///
+/// # Errors
+/// As for [`route`], and [`CommError::Malformed`] for what is no tree.
+pub fn route_trees(comm: &dyn Comm, trees: Vec<(Rank, KvTree)>) -> Result<Vec<(Rank, KvTree)>, CommError> {
+    let packed = trees.into_iter().map(|(to, tree)| (to, tree.pack())).collect();
+    let unpack = |(from, bytes): (Rank, Vec<u8>)| match KvTree::unpack(&bytes) {
+        Ok(tree) => Ok((from, tree)),
+        Err(_) => Err(CommError::Malformed { from, what: "a tree" }),
+    };
+    route(comm, packed)?.into_iter().map(unpack).collect()
+}
+
+struct Parcel {
+    from: Rank,
+    to: Rank,
+    bytes: Vec<u8>,
+}
+
+impl Parcel {
+    /// How many ranks after `here`, round the ring, it has to go.
+    fn way(&self, here: Rank, size: u32) -> u32 {
+        if self.to >= here {
+            self.to.0 - here.0
+        } else {
+            self.to.0 + (size - here.0)
+        }
+    }
+}
+
+fn pack(parcels: Vec<Parcel>) -> Vec<u8> {
+    let mut writer = Writer::default();
+    for parcel in parcels {
+        writer.number(parcel.from.0);
+        writer.number(parcel.to.0);
+        writer.bytes(&parcel.bytes);
+    }
+    writer.done()
+}
+
+fn unpack(frame: &[u8], parcels: &mut Vec<Parcel>, size: u32) -> Option<()> {
+    let mut reader = Reader(frame);
+    while !reader.is_at_end() {
+        let (from, to) = (Rank(reader.number()?), Rank(reader.number()?));
+        let bytes = reader.bytes()?.to_vec();
+        if from.0 >= size || to.0 >= size {
+            return None;
+        }
+        parcels.push(Parcel { from, to, bytes });
+    }
+    Some(())
+}

@@ -1,0 +1,286 @@
+//! What the ranks of one process share: their mailboxes, and who waits for what.
+//!
+//! A deadlock is found without a clock. A rank that blocks has seen all of its mailbox and says what it
+//! waits for; whatever changes for it unblocks it at once, under the same lock. So when as many ranks
+//! are blocked as are alive, none can ever go on.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write as _;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::{CommError, Rank, Tag};
+
+/// All ranks of a process.
+pub(super) struct World {
+    state: Mutex<State>,
+    wake: Vec<Condvar>,
+}
+
+/// A message on its way.
+pub(super) struct Letter {
+    pub(super) from: Rank,
+    pub(super) bytes: Vec<u8>,
+    /// The exchange whose sender waits until this is taken.
+    ticket: Option<u64>,
+}
+
+/// One exchange's sends that are still to be taken.
+#[derive(Clone, Copy)]
+pub(super) struct Posted(Option<u64>);
+
+/// What a rank finds when it looks into its mailbox.
+pub(super) struct Found {
+    /// Which receive each letter is for.
+    pub(super) letters: Vec<(usize, Letter)>,
+    /// Whether all that this exchange posted has been taken.
+    pub(super) sent: bool,
+    /// How often anything had changed for this rank.
+    pub(super) changes: u64,
+}
+
+/// What a blocked rank waits for.
+pub(super) struct Waiting {
+    pub(super) tag: Tag,
+    pub(super) from: Vec<Rank>,
+}
+
+struct State {
+    places: Vec<Place>,
+    living: usize,
+    blocked: usize,
+    deadlock: Option<String>,
+}
+
+#[derive(Default)]
+struct Place {
+    mailbox: HashMap<u16, VecDeque<Letter>>,
+    changes: u64,
+    ended: bool,
+    /// Set while the rank is blocked.
+    waiting: Option<Waiting>,
+    /// Per exchange, how many of its letters have not been taken.
+    posted: HashMap<u64, usize>,
+    tickets: u64,
+}
+
+impl World {
+    pub(super) fn new(ranks: u32) -> Self {
+        let places: Vec<Place> = (0..ranks).map(|_| Place::default()).collect();
+        let living = places.len();
+        Self {
+            wake: places.iter().map(|_| Condvar::new()).collect(),
+            state: Mutex::new(State { places, living, blocked: 0, deadlock: None }),
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.wake.len()
+    }
+
+    /// Puts messages into mailboxes. Those marked `true` keep their sender waiting until they are taken.
+    pub(super) fn post(
+        &self,
+        me: Rank,
+        tag: Tag,
+        letters: Vec<(Rank, Vec<u8>, bool)>,
+    ) -> Result<Posted, CommError> {
+        let mut state = self.lock();
+        state.alive()?;
+        let tracked = letters.iter().filter(|(.., tracked)| *tracked).count();
+        let ticket = (tracked > 0).then(|| state.places[me.index()].new_ticket(tracked));
+        for (to, bytes, tracked) in letters {
+            let letter = Letter { from: me, bytes, ticket: ticket.filter(|_| tracked) };
+            state.places[to.index()].mailbox.entry(tag.0).or_default().push_back(letter);
+            self.touch(&mut state, to);
+        }
+        Ok(Posted(ticket))
+    }
+
+    /// Takes, for each rank in `wanted`, its oldest message with this tag.
+    pub(super) fn collect(
+        &self,
+        me: Rank,
+        tag: Tag,
+        wanted: impl Iterator<Item = (usize, Rank)>,
+        posted: Posted,
+    ) -> Result<Found, CommError> {
+        let mut state = self.lock();
+        state.alive()?;
+        let mut letters = Vec::new();
+        if let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) {
+            for (place, from) in wanted {
+                if queue.is_empty() {
+                    break;
+                }
+                if let Some(letter) = remove_first(queue, |letter| letter.from == from) {
+                    letters.push((place, letter));
+                }
+            }
+        }
+        for (_, letter) in &letters {
+            self.taken(&mut state, letter);
+        }
+        let place = &state.places[me.index()];
+        let sent = posted.0.is_none_or(|ticket| !place.posted.contains_key(&ticket));
+        Ok(Found { letters, sent, changes: place.changes })
+    }
+
+    /// Takes the oldest message with this tag whose sender is not one of those excluded.
+    pub(super) fn take(
+        &self,
+        me: Rank,
+        tag: Tag,
+        excluded: impl Fn(Rank) -> bool,
+    ) -> Result<Option<Letter>, CommError> {
+        let mut state = self.lock();
+        state.alive()?;
+        let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) else { return Ok(None) };
+        let letter = remove_first(queue, |letter| !excluded(letter.from));
+        if let Some(letter) = &letter {
+            self.taken(&mut state, letter);
+        }
+        Ok(letter)
+    }
+
+    /// Blocks until something has changed for `me` since it had changed `seen` times.
+    pub(super) fn wait(
+        &self,
+        me: Rank,
+        seen: u64,
+        waiting: impl FnOnce() -> Waiting,
+    ) -> Result<(), CommError> {
+        let mut state = self.lock();
+        if state.places[me.index()].changes != seen {
+            return state.alive();
+        }
+        state.alive()?;
+        state.places[me.index()].waiting = Some(waiting());
+        state.blocked += 1;
+        self.look_for_deadlock(&mut state);
+        while state.deadlock.is_none() && state.places[me.index()].changes == seen {
+            state = self.wake[me.index()].wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.alive()
+    }
+
+    /// Says that a rank takes no more part. Saying it twice does no harm.
+    pub(super) fn end(&self, me: Rank) {
+        let mut state = self.lock();
+        if !std::mem::replace(&mut state.places[me.index()].ended, true) {
+            state.living -= 1;
+            self.look_for_deadlock(&mut state);
+        }
+    }
+
+    /// What lies in a mailbox: who sent it and with which tag.
+    pub(super) fn pending(&self, me: Rank) -> Vec<(Rank, Tag)> {
+        let state = self.lock();
+        let boxes = state.places[me.index()].mailbox.iter();
+        boxes.flat_map(|(&tag, queue)| queue.iter().map(move |letter| (letter.from, Tag(tag)))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code that panics runs under the lock; a poisoned one is still sound.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn taken(&self, state: &mut State, letter: &Letter) {
+        let Some(ticket) = letter.ticket else { return };
+        let posted = &mut state.places[letter.from.index()].posted;
+        let left = posted.get(&ticket).map_or(0, |left| left.saturating_sub(1));
+        if left == 0 {
+            posted.remove(&ticket);
+        } else {
+            posted.insert(ticket, left);
+        }
+        self.touch(state, letter.from);
+    }
+
+    fn touch(&self, state: &mut State, rank: Rank) {
+        let place = &mut state.places[rank.index()];
+        place.changes += 1;
+        if place.waiting.take().is_some() {
+            state.blocked -= 1;
+            self.wake[rank.index()].notify_one();
+        }
+    }
+
+    fn look_for_deadlock(&self, state: &mut State) {
+        if state.blocked == state.living && state.living > 0 && state.deadlock.is_none() {
+            state.deadlock = Some(state.who_waits_for_whom());
+            self.wake.iter().for_each(Condvar::notify_one);
+        }
+    }
+}
+
+impl State {
+    fn alive(&self) -> Result<(), CommError> {
+        match &self.deadlock {
+            Some(who) => Err(CommError::Deadlock { who: who.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whoever waits for a rank that has ended comes first: there lies the cause.
+    fn who_waits_for_whom(&self) -> String {
+        let mut lines: Vec<(bool, String)> = Vec::new();
+        for (rank, place) in self.places.iter().enumerate() {
+            if let Some(waiting) = &place.waiting {
+                lines.push(self.describe(rank, waiting));
+            }
+        }
+        lines.sort_by_key(|(for_ended, _)| !for_ended);
+        let mut text: Vec<String> = lines.iter().take(SHOWN).map(|(_, line)| line.clone()).collect();
+        if lines.len() > SHOWN {
+            text.push(format!("and {} more ranks wait", lines.len() - SHOWN));
+        }
+        text.join("; ")
+    }
+
+    fn describe(&self, rank: usize, waiting: &Waiting) -> (bool, String) {
+        let mut line = format!("rank {rank} waits for ");
+        let ended = |other: &Rank| self.places[other.index()].ended;
+        if waiting.from.is_empty() {
+            let others = self.holders_of_letters_from(rank);
+            let _ = write!(line, "{} to take what it sent (tag {})", self.list(&others), waiting.tag.0);
+            return (others.iter().any(ended), line);
+        }
+        let _ = write!(line, "a message from {} (tag {})", self.list(&waiting.from), waiting.tag.0);
+        (waiting.from.iter().any(ended), line)
+    }
+
+    fn list(&self, ranks: &[Rank]) -> String {
+        let name = |rank: &Rank| {
+            let ended = if self.places[rank.index()].ended { ", which has ended" } else { "" };
+            format!("rank {rank}{ended}")
+        };
+        let mut names: Vec<String> = ranks.iter().take(SHOWN).map(name).collect();
+        if ranks.len() > SHOWN {
+            names.push(format!("{} more", ranks.len() - SHOWN));
+        }
+        names.join(" and ")
+    }
+
+    fn holders_of_letters_from(&self, rank: usize) -> Vec<Rank> {
+        let holds = |place: &Place| {
+            let mut letters = place.mailbox.values().flatten();
+            letters.any(|letter| letter.ticket.is_some() && letter.from.index() == rank)
+        };
+        (0u32..).zip(&self.places).filter(|(_, place)| holds(place)).map(|(other, _)| Rank(other)).collect()
+    }
+}
+
+impl Place {
+    fn new_ticket(&mut self, letters: usize) -> u64 {
+        self.tickets += 1;
+        self.posted.insert(self.tickets, letters);
+        self.tickets
+    }
+}
+
+fn remove_first(queue: &mut VecDeque<Letter>, fits: impl Fn(&Letter) -> bool) -> Option<Letter> {
+    queue.iter().position(fits).and_then(|at| queue.remove(at))
+}
+
+/// How many ranks a deadlock's text names.
+const SHOWN: usize = 8;

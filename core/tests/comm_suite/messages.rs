@@ -1,0 +1,157 @@
+//! Point to point: order, lengths, giving up, taking.
+
+use std::time::{Duration, Instant};
+
+use scr_core::comm::collective::barrier;
+use scr_core::comm::{exchange_all, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Wish};
+
+use super::{payload, ranks, Case, Random};
+
+pub(super) const CASES: &[Case] = &[
+    ("messages between any two ranks arrive, in order and whole", all_to_all),
+    ("a message of another length is named and does no other harm", wrong_length),
+    ("a message that nobody waits for can be taken", taken),
+    ("taking leaves alone what a receive waits for", taken_beside_a_receive),
+    ("a receive that was given up takes nothing", given_up),
+    ("ranks and tags that are not there are refused", not_there),
+    ("what is sent is counted", counted),
+];
+
+const TAG: Tag = Tag(7);
+
+fn all_to_all(comm: &dyn Comm) {
+    const EACH: u64 = 3;
+    let me = comm.rank();
+    let seed = |from: Rank, to: Rank, nth: u64| u64::from(from.0) << 40 | u64::from(to.0) << 8 | nth;
+    let len = |seed: u64| if comm.size() > 16 { (seed % 300) as usize } else { Random(seed).len() };
+    let between = |from: Rank, to: Rank| {
+        (0..EACH).map(move |nth| payload(seed(from, to, nth), len(seed(from, to, nth))))
+    };
+    let sent: Vec<(Rank, Vec<u8>)> =
+        ranks(comm).flat_map(|to| between(me, to).map(move |bytes| (to, bytes))).collect();
+    let expected: Vec<(Rank, Vec<u8>)> =
+        ranks(comm).flat_map(|from| between(from, me).map(move |bytes| (from, bytes))).collect();
+    let mut came: Vec<Vec<u8>> = expected.iter().map(|(_, bytes)| vec![0xee; bytes.len()]).collect();
+    let sends: Vec<Outgoing<'_>> = sent.iter().map(|(to, bytes)| Outgoing { to: *to, bytes }).collect();
+    let buffers = came.iter_mut().zip(&expected);
+    let mut receives: Vec<Incoming<'_>> =
+        buffers.map(|(bytes, (from, _))| Incoming { from: *from, bytes }).collect();
+    exchange_all(comm, TAG, &sends, &mut receives).unwrap();
+    for (came, (from, expected)) in came.iter().zip(&expected) {
+        assert!(came == expected, "what rank {from} sent to rank {me} came changed");
+    }
+}
+
+fn wrong_length(comm: &dyn Comm) {
+    let me = comm.rank();
+    let (next, previous) = neighbours(comm);
+    for (sent, agreed) in [(3, 5), (5, 3), (0, 1), (1, 0), (100_000, 10)] {
+        let (long, good) = (vec![1; sent], [2; 4]);
+        let (mut first, mut second) = (vec![0; agreed], [0; 4]);
+        let sends = [Outgoing { to: next, bytes: &long }, Outgoing { to: next, bytes: &good }];
+        let mut receives =
+            [Incoming { from: previous, bytes: &mut first }, Incoming { from: previous, bytes: &mut second }];
+        let result = exchange_all(comm, TAG, &sends, &mut receives);
+        let expected = CommError::WrongLength { from: previous, found: sent, expected: agreed, tag: TAG.0 };
+        assert_eq!(result, Err(expected), "on rank {me}");
+        assert_eq!(second, good);
+    }
+}
+
+fn taken(comm: &dyn Comm) {
+    let (next, previous) = neighbours(comm);
+    let lens = [0, 1, 70_000];
+    let sent = lens.map(|len| payload(len as u64, len));
+    let sends: Vec<Outgoing<'_>> = sent.iter().map(|bytes| Outgoing { to: next, bytes }).collect();
+    let mut came = Vec::new();
+    // The long one is sent only when it is taken, so the taking is done while the sends are waited for.
+    comm.exchange(TAG, &sends, &mut [], &mut |_| {
+        while let Some(message) = comm.take(TAG)? {
+            came.push(message);
+        }
+        Ok(Wish::Wait)
+    })
+    .unwrap();
+    while came.len() < lens.len() {
+        came.push(take_soon(comm, TAG));
+    }
+    assert_eq!(came, sent.map(|bytes| (previous, bytes)));
+}
+
+fn taken_beside_a_receive(comm: &dyn Comm) {
+    let (next, previous) = neighbours(comm);
+    let mut came = [0; 1];
+    let mut stolen = Vec::new();
+    let mut receives = [Incoming { from: previous, bytes: &mut came }];
+    comm.exchange(TAG, &[Outgoing { to: next, bytes: &[9] }], &mut receives, &mut |_| {
+        stolen.extend(comm.take(TAG)?);
+        Ok(Wish::Wait)
+    })
+    .unwrap();
+    assert_eq!((came, stolen), ([9], vec![]));
+}
+
+fn given_up(comm: &dyn Comm) {
+    let (next, previous) = neighbours(comm);
+    let word = Tag(8);
+    let (mut never, mut came) = ([0xee; 4], [0xee; 2]);
+    let mut last = Vec::new();
+    let mut told = false;
+    let mut receives =
+        [Incoming { from: previous, bytes: &mut came }, Incoming { from: next, bytes: &mut never }];
+    let ended = comm.exchange(TAG, &[Outgoing { to: next, bytes: &[1, 2] }], &mut receives, &mut |come| {
+        last = come.to_vec();
+        if !told && come[0] {
+            told = true;
+            exchange_all(comm, word, &[Outgoing { to: previous, bytes: b"no" }], &mut [])?;
+        }
+        let said_no = told && comm.take(word)?.is_some();
+        Ok(if said_no { Wish::GiveUp } else { Wish::Wait })
+    });
+    assert_eq!(ended, Ok(Ended::GivenUp));
+    assert_eq!((last, came, never), (vec![true, false], [1, 2], [0xee; 4]));
+    // What comes later is there to be taken.
+    barrier(comm).unwrap();
+    exchange_all(comm, TAG, &[Outgoing { to: previous, bytes: b"late" }], &mut []).unwrap();
+    assert_eq!(take_soon(comm, TAG), (next, b"late".to_vec()));
+}
+
+fn not_there(comm: &dyn Comm) {
+    let (rank, size) = (Rank(comm.size()), comm.size());
+    let refused = Err(CommError::NoSuchRank { rank, size });
+    assert_eq!(exchange_all(comm, TAG, &[Outgoing { to: rank, bytes: &[1] }], &mut []), refused);
+    let mut receive = [Incoming { from: rank, bytes: &mut [] }];
+    assert_eq!(exchange_all(comm, TAG, &[], &mut receive), refused);
+    let refused = CommError::NoSuchTag { tag: 32768 };
+    assert_eq!(exchange_all(comm, Tag(32768), &[], &mut []), Err(refused.clone()));
+    assert_eq!(comm.take(Tag(32768)), Err(refused));
+}
+
+fn counted(comm: &dyn Comm) {
+    let (next, previous) = neighbours(comm);
+    let before = comm.traffic();
+    let (mut first, mut second) = ([0; 10], [0; 0]);
+    let sends = [Outgoing { to: next, bytes: &[5; 10] }, Outgoing { to: next, bytes: &[] }];
+    let mut receives =
+        [Incoming { from: previous, bytes: &mut first }, Incoming { from: previous, bytes: &mut second }];
+    exchange_all(comm, TAG, &sends, &mut receives).unwrap();
+    let after = comm.traffic();
+    assert_eq!((after.messages - before.messages, after.bytes - before.bytes), (2, 10));
+}
+
+/// What is on its way must come soon.
+fn take_soon(comm: &dyn Comm, tag: Tag) -> (Rank, Vec<u8>) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(message) = comm.take(tag).unwrap() {
+            return message;
+        }
+        assert!(Instant::now() < deadline, "nothing came for rank {} with tag {}", comm.rank(), tag.0);
+        std::thread::yield_now();
+    }
+}
+
+fn neighbours(comm: &dyn Comm) -> (Rank, Rank) {
+    let (me, size) = (comm.rank().0, comm.size());
+    (Rank((me + 1) % size), Rank((me + size - 1) % size))
+}
