@@ -67,7 +67,7 @@ fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) {
     let told = kit.call(set, call).progress;
     let member = told.iter().position(|&times| times > 0);
     let Some(member) = member else {
-        if set.members.iter().any(|member| member.data.len() > 100_000) {
+        if set.members.iter().any(|member| member.data.len() > 100_000 && !member.redundancy.is_empty()) {
             kit.warn(format!("{call:?} never tells its progress, and so cannot be cancelled"));
         }
         return;

@@ -203,7 +203,9 @@ pub(super) fn same_files(
         for (name, found, expected) in
             [("data", &found.data, &expected.data), ("redundancy", &found.redundancy, &expected.redundancy)]
         {
-            if let Some(byte) = found.iter().zip(expected).position(|(found, expected)| found != expected) {
+            if found != expected {
+                let byte =
+                    found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
                 return Err(format!("byte {byte} of the {name} of member {member} is another"));
             }
         }

@@ -151,7 +151,7 @@ impl Scheme for Neighbour {
     fn recoverable(&self, lost: &[bool]) -> bool {
         let neighbours = (0..lost.len()).any(|member| lost[member] && lost[(member + 1) % lost.len()]);
         let count = lost.iter().filter(|lost| **lost).count();
-        !neighbours && !(self.is(Wrong::RefusesWhatItCanDo) && count > 0)
+        !(neighbours || count > 0 && self.is(Wrong::RefusesWhatItCanDo))
     }
 
     fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {

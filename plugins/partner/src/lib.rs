@@ -5,7 +5,7 @@
 //! A member's redundancy is the header of [`scr_striping`] and the data of its left neighbours, the nearest
 //! first, one after the other.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod copies;
 
@@ -160,6 +160,11 @@ fn too_many_lost(set: &dyn Set, gone: &[u32]) -> PluginError {
             ranks.join(", ")
         ),
     )
+}
+
+scr_plugin_api::export_scheme! {
+    formats: FORMAT..=FORMAT,
+    new: Partner::new,
 }
 
 #[cfg(test)]

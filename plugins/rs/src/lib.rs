@@ -1,7 +1,7 @@
 //! The scheme RS, after Reed and Solomon: every member of a set keeps as many parity chunks as losses are to be
 //! survived, and any so many members may be lost. See the user guide's section "Redundancy schemes".
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
 use scr_striping::Striping;
@@ -28,6 +28,11 @@ pub fn rs(options: &KvTree) -> Result<Striping, PluginError> {
         return Err(refused(format!("{SET_FAILURES} is {failures}, but must be from 1 to 255")));
     }
     Ok(Striping::new(failures))
+}
+
+scr_plugin_api::export_scheme! {
+    formats: FORMAT..=FORMAT,
+    new: rs,
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The scheme SINGLE: files stay where they were written, and no redundancy is kept. It survives the end of a
 //! process, but not the loss of a node. See the user guide's section "Redundancy schemes".
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use scr_plugin_api::{PluginError, PluginErrorKind, Scheme, Set, SetShape};
 
@@ -37,4 +37,9 @@ impl Scheme for Single {
             ),
         ))
     }
+}
+
+scr_plugin_api::export_scheme! {
+    formats: 1..=1,
+    new: |_options| Ok(Single),
 }
