@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?which MPI?} prefix=${2:?where to?}
 built=target/release
+umask 022 # plugins that others may write are refused
 
 put() { # put MODE FILE FOLDER
     install -d "$prefix/$3" && install -m "$1" "$2" "$prefix/$3/"

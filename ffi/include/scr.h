@@ -3,7 +3,7 @@
  * Call SCR_Init after MPI_Init and SCR_Finalize before MPI_Finalize. Between the two, every call is collective
  * over MPI_COMM_WORLD, apart from SCR_Route_file and SCR_Get_version. No call ends the application, unless the
  * user asked for it (SCR_HALT_EXIT=1): a failed one prints one line on standard error and returns one of the
- * codes below.
+ * codes below. A flag that it was to set is 0 then.
  */
 #ifndef SCR_H
 #define SCR_H
@@ -20,14 +20,13 @@ extern "C" {
 
 /* What the functions return. The numbers never change their meaning. */
 #define SCR_SUCCESS (0)
-#define SCR_FAILURE (1)       /* the operation failed on this or another rank */
-#define SCR_ERR_STATE (2)     /* not to be called now: before SCR_Init, inside a phase, outside of one, ... */
-#define SCR_ERR_ARGUMENT (3)  /* NULL where a value is needed, an over-long name, a path outside the prefix, ... */
-#define SCR_ERR_CONFIG (4)    /* a setting is wrong, or a plugin that it names cannot be used */
-#define SCR_ERR_NOT_FOUND (5) /* no such file or dataset */
-#define SCR_ERR_IO (6)        /* a file or folder cannot be read or written */
-#define SCR_ERR_MPI (7)       /* MPI is not running, or a call to it failed */
-#define SCR_ERR_INTERNAL (8)  /* a defect of the library; scr is of no use to this process any more */
+#define SCR_FAILURE (1)      /* the operation failed on this or another rank, or SCR_ENABLE=0 */
+#define SCR_ERR_STATE (2)    /* not to be called now: before SCR_Init, inside a phase, outside of one, ... */
+#define SCR_ERR_ARGUMENT (3) /* NULL where a value is needed, an over-long name, a path outside the prefix, ... */
+#define SCR_ERR_CONFIG (4)   /* a setting is wrong, or a plugin that it names cannot be used */
+#define SCR_ERR_IO (5)       /* a file or folder cannot be read or written */
+#define SCR_ERR_MPI (6)      /* MPI is not running, or a call to it failed */
+#define SCR_ERR_INTERNAL (7) /* a defect of the library; scr is of no use to this process any more */
 
 /* Size of every buffer that receives a name, with its terminating null. */
 #define SCR_MAX_FILENAME 1024

@@ -8,9 +8,9 @@ use crate::failure::{Failure, MAX_FILENAME};
 use crate::leave;
 use crate::message;
 use crate::mpi_library;
-use crate::place;
+use crate::place::environment;
 use crate::state::{entry, State};
-use crate::stub::{Comm, Env, MpiComm, OutputFlags, Session};
+use crate::stub::{MpiComm, OutputFlags, Session, SessionError};
 use crate::text::{self, Text};
 use std::ffi::{c_char, c_int};
 
@@ -24,19 +24,31 @@ pub extern "C" fn SCR_Init() -> c_int {
         let config = match state {
             State::NotStarted(config) => config.clone(),
             State::Running(..) => return Err(Failure::StartedTwice),
+            State::Disabled => return Err(Failure::StartedTwice),
             State::Ended => return Err(Failure::Ended),
             State::Broken => return Err(Failure::Broken),
         };
         mpi_library::require_running()?;
         let comm = MpiComm::of_world()?;
-        let env = Env::of_process(place::install_dir());
+        let env = environment()?;
         message::speak_as(comm.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
-        let session = Session::init(Box::new(comm), env, &config)?;
+        let session = match Session::init(Box::new(comm), env, &config) {
+            Err(SessionError::Disabled) => return disable(state),
+            outcome => outcome?,
+        };
         *state = State::Running(Box::new(session), config);
         mpi_library::at_finalize(leave::mpi_ends)?;
         leave::exit_if_wanted(state);
         Ok(())
     })
+}
+
+fn disable(state: &mut State) -> Result<(), Failure> {
+    *state = State::Disabled;
+    if message::is_first_rank() {
+        message::note("SCR is disabled by SCR_ENABLE=0: every call to it fails from here on");
+    }
+    Err(Failure::Disabled)
 }
 
 /// Shuts it down.
@@ -71,7 +83,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
 #[no_mangle]
 pub unsafe extern "C" fn SCR_Need_checkpoint(flag: *mut c_int) -> c_int {
     entry("SCR_Need_checkpoint", |state| {
-        let needed = state.session()?.need_checkpoint()?;
+        let needed = state.session().and_then(|session| Ok(session.need_checkpoint()?));
         // SAFETY: the caller's promise.
         unsafe { text::write_flag(flag, needed) }
     })
@@ -146,11 +158,15 @@ pub extern "C" fn SCR_Complete_checkpoint(valid: c_int) -> c_int {
 #[no_mangle]
 pub unsafe extern "C" fn SCR_Have_restart(flag: *mut c_int, name: *mut c_char) -> c_int {
     entry("SCR_Have_restart", |state| {
-        let found = state.session()?.have_restart()?;
+        let found = state.session().and_then(|session| Ok(session.have_restart()?));
+        let (there, found) = match found {
+            Ok(found) => (Ok(found.is_some()), found.unwrap_or_default()),
+            Err(failure) => (Err(failure), Vec::new()),
+        };
         // SAFETY: the caller's promise, for both.
         unsafe {
-            text::write_flag(flag, found.is_some())?;
-            text::write_name(name, found.as_deref().unwrap_or_default(), "name")
+            text::write_flag(flag, there)?;
+            text::write_name(name, &found, "name")
         }
     })
 }
@@ -211,7 +227,7 @@ pub unsafe extern "C" fn SCR_Delete(name: *const c_char) -> c_int {
 fn of_dataset(
     state: &mut State,
     name: Text,
-    work: fn(&mut Session, &[u8]) -> Result<(), crate::stub::SessionError>,
+    work: fn(&mut Session, &[u8]) -> Result<(), SessionError>,
 ) -> Result<(), Failure> {
     let session = state.session()?;
     let name = name.required("name", MAX_FILENAME);
@@ -236,7 +252,7 @@ const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"), "\0");
 #[no_mangle]
 pub unsafe extern "C" fn SCR_Should_exit(flag: *mut c_int) -> c_int {
     entry("SCR_Should_exit", |state| {
-        let stop = state.session()?.should_exit()?;
+        let stop = state.session().and_then(|session| Ok(session.should_exit()?));
         // SAFETY: the caller's promise.
         unsafe { text::write_flag(flag, stop) }
     })

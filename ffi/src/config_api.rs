@@ -1,8 +1,10 @@
 //! `SCR_Config`: setting and asking parameters. Section followed: SCR_Config of the user guide.
 
 use crate::failure::Failure;
+use crate::place::environment;
 use crate::state::{value_entry, State};
 use crate::text;
+use scr_core::param::Request;
 use std::ffi::{c_char, CString};
 
 /// The longest line that is read; descriptors may be longer than a file name.
@@ -24,20 +26,20 @@ pub unsafe extern "C" fn SCR_Config(config: *const c_char) -> *const c_char {
     answer.ok().flatten().unwrap_or(std::ptr::null_mut())
 }
 
-/// Before the start a line may set, unset or ask; later it may only ask.
+/// Before the start a line may set, unset or ask; later it may only ask. What counts is asked for, whoever set it.
 fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
+    let asks = Request::parse(line)?.is_query();
     match state {
+        State::NotStarted(config) if asks => Ok(config.query(None, &environment()?, line)?),
         State::NotStarted(config) => Ok(config.apply(line)?),
-        State::Running(_, _) if sets(line) => Err(Failure::SetAfterInit { setting: line.to_owned() }),
-        State::Running(_, config) => Ok(config.apply(line)?),
+        State::Running(session, config) if asks => {
+            Ok(config.query(Some(session.params()), &environment()?, line)?)
+        }
+        State::Running(..) => Err(Failure::SetAfterInit { setting: line.to_owned() }),
+        State::Disabled => Err(Failure::Disabled),
         State::Ended => Err(Failure::Ended),
         State::Broken => Err(Failure::Broken),
     }
-}
-
-/// Whether a line sets or unsets: its last word has an equals sign.
-fn sets(line: &str) -> bool {
-    line.split_whitespace().last().is_some_and(|word| word.contains('='))
 }
 
 /// A copy for the caller, who frees it with `free()`.
@@ -49,19 +51,4 @@ fn to_c(value: &str) -> Result<*mut c_char, Failure> {
         return Err(Failure::NoMemory);
     }
     Ok(copy)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_that_ends_in_a_bare_name_asks() {
-        assert!(!sets("SCR_FLUSH"));
-        assert!(!sets("CKPT=0 TYPE"));
-        assert!(sets("SCR_FLUSH="));
-        assert!(sets("SCR_FLUSH=10"));
-        assert!(sets("CKPT=0 TYPE=XOR"));
-        assert!(!sets(""));
-    }
 }

@@ -1,6 +1,8 @@
 //! What can go wrong in a call from C, and the fixed number that stands for it in `scr.h`.
 
-use crate::stub::{CommError, ConfigError, SessionError};
+use crate::stub::SessionError;
+use scr_core::comm::CommError;
+use scr_core::param::ConfigError;
 use std::ffi::c_int;
 
 /// `SCR_SUCCESS`.
@@ -21,14 +23,12 @@ pub(crate) enum Code {
     Argument = 3,
     /// `SCR_ERR_CONFIG`.
     Config = 4,
-    /// `SCR_ERR_NOT_FOUND`.
-    NotFound = 5,
     /// `SCR_ERR_IO`.
-    Io = 6,
+    Io = 5,
     /// `SCR_ERR_MPI`.
-    Mpi = 7,
+    Mpi = 6,
     /// `SCR_ERR_INTERNAL`.
-    Internal = 8,
+    Internal = 7,
 }
 
 /// Why a call from C failed.
@@ -42,6 +42,8 @@ pub(crate) enum Failure {
     Ended,
     #[error("the library failed inside before, and is of no use to this process any more")]
     Broken,
+    #[error("SCR is disabled by SCR_ENABLE=0")]
+    Disabled,
     #[error("MPI is not running; call MPI_Init first")]
     MpiNotStarted,
     #[error("MPI_Finalize was called already; call this before it")]
@@ -60,19 +62,30 @@ pub(crate) enum Failure {
     NotText { what: &'static str },
     #[error("`{setting}` comes after SCR_Init; set and unset parameters before it")]
     SetAfterInit { setting: String },
+    #[error("cannot learn the current folder of the process")]
+    Environment(#[source] std::io::Error),
     #[error("there is no memory for the answer")]
     NoMemory,
     #[error(transparent)]
-    Config(#[from] ConfigError),
+    Config(Box<ConfigError>),
     #[error(transparent)]
     Comm(#[from] CommError),
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Session(Box<SessionError>),
     #[error("a defect of the library: {text}; please report it")]
     Panic { text: String },
 }
 
 impl Failure {
+    /// Whether every rank has the very same failure, so that one of them tells it for all.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Failure::Session(error) => is_shared(error),
+            Failure::Disabled => true,
+            _ => false,
+        }
+    }
+
     /// The number that the caller gets.
     pub(crate) fn code(&self) -> Code {
         match self {
@@ -88,15 +101,42 @@ impl Failure {
                 Code::Mpi
             }
             Failure::Config(_) => Code::Config,
+            Failure::Environment(_) => Code::Io,
             Failure::Session(error) => session_code(error),
             Failure::Broken | Failure::Panic { .. } => Code::Internal,
-            Failure::NoMemory => Code::Failure,
+            Failure::Disabled | Failure::NoMemory => Code::Failure,
         }
     }
 }
 
-fn session_code(_error: &SessionError) -> Code {
-    Code::Failure
+// Boxed, since the large ones are the rare ones.
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Failure::Config(Box::new(error))
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        Failure::Session(Box::new(error))
+    }
+}
+
+fn session_code(error: &SessionError) -> Code {
+    match error {
+        SessionError::State { .. } => Code::State,
+        SessionError::Argument { .. } => Code::Argument,
+        SessionError::Files(_) => Code::Io,
+        SessionError::Config { .. } => Code::Config,
+        SessionError::Comm(_) => Code::Mpi,
+        // What failed on any rank, or with the dataset itself; and whatever core may add.
+        _ => Code::Failure,
+    }
+}
+
+fn is_shared(error: &SessionError) -> bool {
+    use SessionError::{Config, Disabled, Phase, Refused};
+    matches!(error, Config { .. } | Disabled | Phase { .. } | Refused(_))
 }
 
 #[cfg(test)]
@@ -116,7 +156,6 @@ mod tests {
             ("SCR_ERR_STATE", Code::State),
             ("SCR_ERR_ARGUMENT", Code::Argument),
             ("SCR_ERR_CONFIG", Code::Config),
-            ("SCR_ERR_NOT_FOUND", Code::NotFound),
             ("SCR_ERR_IO", Code::Io),
             ("SCR_ERR_MPI", Code::Mpi),
             ("SCR_ERR_INTERNAL", Code::Internal),

@@ -15,7 +15,9 @@ pub(crate) fn speak_as(rank: u32, node: &str) {
 
 /// Tells why a call failed, with what lies behind it.
 pub(crate) fn failed(call: &str, error: &dyn std::error::Error) {
-    line("ERROR", &format!("{call}: {}", chain(error)));
+    // One line per failure, whatever a file name or a text of the system holds.
+    let text = scr_core::describe(error).replace('\n', " ");
+    line("ERROR", &format!("{call}: {text}"));
 }
 
 /// Tells what will go on, but should not be so.
@@ -26,6 +28,11 @@ pub(crate) fn warn(text: &str) {
 /// Tells what happens on purpose.
 pub(crate) fn note(text: &str) {
     line("NOTE", text);
+}
+
+/// Whether this rank speaks for all where all would say the same. Without MPI every process speaks for itself.
+pub(crate) fn is_first_rank() -> bool {
+    mpi_library::world_rank().is_none_or(|rank| rank == 0)
 }
 
 fn line(kind: &str, text: &str) {
@@ -39,35 +46,5 @@ fn speaker() -> String {
         (Some((rank, node)), _) => format!("rank {rank} on {node}"),
         (None, Some(rank)) => format!("rank {rank}"),
         (None, None) => format!("process {}", std::process::id()),
-    }
-}
-
-/// The error and its causes, apart from those whose text stands in the one before.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    // One line per failure, whatever a file name or a system text holds.
-    text.replace('\n', " ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("cannot read it")]
-    struct Outer(#[source] std::io::Error);
-
-    #[test]
-    fn a_line_shows_the_cause_behind_an_error() {
-        let error = Outer(std::io::Error::other("no\nspace"));
-        assert_eq!(chain(&error), "cannot read it: no space");
     }
 }

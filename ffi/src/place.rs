@@ -1,11 +1,20 @@
 //! Where this library lies, and so the folder of its installation: a moved tree finds its own files.
 
+use crate::failure::Failure;
+use scr_core::env::Env;
+use scr_core::fs::RealFiles;
 use std::ffi::{c_void, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The world around this process.
+pub(crate) fn environment() -> Result<Env, Failure> {
+    Env::of_process(install_dir(), Arc::new(RealFiles)).map_err(Failure::Environment)
+}
 
 /// The folder of the installation, from the path of this very library. `None` where it does not lie in one.
-pub(crate) fn install_dir() -> Option<PathBuf> {
+fn install_dir() -> Option<PathBuf> {
     installation_of(&library_path()?.canonicalize().ok()?).map(Path::to_path_buf)
 }
 

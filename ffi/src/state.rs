@@ -5,7 +5,8 @@
 
 use crate::failure::{Code, Failure, SUCCESS};
 use crate::message;
-use crate::stub::{AppConfig, Session};
+use crate::stub::Session;
+use scr_core::param::AppConfig;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -17,6 +18,8 @@ pub(crate) enum State {
     NotStarted(AppConfig),
     /// Between SCR_Init and SCR_Finalize. The settings stay for queries.
     Running(Box<Session>, AppConfig),
+    /// After SCR_Init with `SCR_ENABLE=0`: every call fails, and no more is said about it.
+    Disabled,
     /// After SCR_Finalize, or after MPI_Finalize without it.
     Ended,
     /// A call panicked. What the session holds is left as it is: no code that touches it can be trusted.
@@ -29,6 +32,7 @@ impl State {
         match self {
             State::Running(session, _) => Ok(session),
             State::NotStarted(_) => Err(Failure::NotStarted),
+            State::Disabled => Err(Failure::Disabled),
             State::Ended => Err(Failure::Ended),
             State::Broken => Err(Failure::Broken),
         }
@@ -59,7 +63,7 @@ pub(crate) fn value_entry<T>(
 ) -> Result<T, Code> {
     let outcome = guarded(&mut lock(), body);
     outcome.map_err(|failure| {
-        message::failed(call, &failure);
+        tell(call, &failure);
         failure.code()
     })
 }
@@ -72,7 +76,15 @@ pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) ->
         Err(TryLockError::WouldBlock) => return,
     };
     if let Err(failure) = guarded(&mut slot, body) {
-        message::failed(call, &failure);
+        tell(call, &failure);
+    }
+}
+
+fn tell(call: &str, failure: &Failure) {
+    // What is disabled was told once, by SCR_Init.
+    let told_elsewhere = failure.is_shared() && !message::is_first_rank();
+    if !told_elsewhere && !matches!(failure, Failure::Disabled) {
+        message::failed(call, failure);
     }
 }
 

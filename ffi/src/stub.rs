@@ -1,41 +1,31 @@
 //! Stands in for the session until it is there.
 #![allow(dead_code, clippy::unnecessary_wraps, clippy::needless_pass_by_value, clippy::unused_self)]
 
-pub(crate) use scr_core::comm::{Comm, CommError};
+use scr_core::comm::CommError;
 #[derive(Debug, thiserror::Error)]
-#[error("refused: {0}")]
-pub(crate) struct SessionError(String);
-#[derive(Debug, thiserror::Error)]
-#[error("config")]
-pub(crate) struct ConfigError;
-#[derive(Default, Clone)]
-pub(crate) struct AppConfig(std::collections::BTreeMap<String, String>);
-impl AppConfig {
-    pub(crate) fn apply(&mut self, line: &str) -> Result<Option<String>, ConfigError> {
-        Ok(match line.split_once('=') {
-            None => self.0.get(line).cloned(),
-            Some((key, "")) => {
-                self.0.remove(key);
-                None
-            }
-            Some((key, value)) => {
-                self.0.insert(key.into(), value.into());
-                None
-            }
-        })
-    }
+#[non_exhaustive]
+pub(crate) enum SessionError {
+    #[error("{call} is not legal {now}; {hint}")]
+    State { call: &'static str, now: &'static str, hint: &'static str },
+    #[error("{what}")]
+    Argument { what: String },
+    #[error(transparent)]
+    Files(#[from] scr_core::fs::FsError),
+    #[error("the configuration cannot be used: {why}")]
+    Config { why: String },
+    #[error("disabled")]
+    Disabled,
+    #[error("{doing} failed: {why}")]
+    Phase { doing: String, why: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the ranks can no longer talk to each other")]
+    Comm(#[from] CommError),
 }
-pub(crate) struct Env {
-    pub(crate) host: String,
-}
-impl Env {
-    pub(crate) fn of_process(_: Option<std::path::PathBuf>) -> Env {
-        Env { host: "localhost".into() }
-    }
-    pub(crate) fn variable(&self, _: &str) -> Option<&str> {
-        None
-    }
-}
+use scr_core::{
+    env::Env,
+    param::{AppConfig, Params},
+};
 pub(crate) struct MpiComm(u32);
 impl MpiComm {
     pub(crate) fn of_world() -> Result<MpiComm, CommError> {
@@ -52,17 +42,19 @@ pub(crate) struct OutputFlags {
 }
 pub(crate) struct Session {
     phase: u8,
+    params: Params,
 }
 type R<T> = Result<T, SessionError>;
 impl Session {
-    pub(crate) fn init(_: Box<MpiComm>, _: Env, _: &AppConfig) -> R<Session> {
-        Ok(Session { phase: 0 })
+    pub(crate) fn init(_: Box<MpiComm>, env: Env, app: &AppConfig) -> R<Session> {
+        let raw = scr_core::param::RawSettings::load(&env, app);
+        Ok(Session { phase: 0, params: Params::resolve(&raw, &env).0 })
     }
     fn idle(&self, phase: u8) -> R<()> {
         if self.phase == phase {
             Ok(())
         } else {
-            Err(SessionError(format!("phase {}", self.phase)))
+            Err(SessionError::State { call: "this", now: "now", hint: "later" })
         }
     }
     pub(crate) fn need_checkpoint(&mut self) -> R<bool> {
@@ -71,7 +63,7 @@ impl Session {
     pub(crate) fn start_output(&mut self, name: Option<&[u8]>, _: OutputFlags) -> R<()> {
         self.idle(0)?;
         if name.is_some_and(<[u8]>::is_empty) {
-            return Err(SessionError("empty".into()));
+            return Err(SessionError::Refused("empty".into()));
         }
         self.phase = 1;
         Ok(())
@@ -89,32 +81,35 @@ impl Session {
         if valid {
             Ok(())
         } else {
-            Err(SessionError("invalid".into()))
+            Err(SessionError::Refused("invalid".into()))
         }
     }
     pub(crate) fn have_restart(&mut self) -> R<Option<Vec<u8>>> {
         self.idle(0).map(|()| None)
     }
     pub(crate) fn start_restart(&mut self) -> R<Vec<u8>> {
-        Err(SessionError("none".into()))
+        Err(SessionError::Refused("none".into()))
     }
     pub(crate) fn complete_restart(&mut self, _: bool) -> R<()> {
-        Err(SessionError("none".into()))
+        Err(SessionError::Refused("none".into()))
     }
     pub(crate) fn should_exit(&mut self) -> R<bool> {
         self.idle(0).map(|()| false)
     }
     pub(crate) fn current(&mut self, _: &[u8]) -> R<()> {
-        Err(SessionError("no such dataset".into()))
+        Err(SessionError::Refused("no such dataset".into()))
     }
     pub(crate) fn drop_dataset(&mut self, _: &[u8]) -> R<()> {
-        Err(SessionError("no such dataset".into()))
+        Err(SessionError::Refused("no such dataset".into()))
     }
     pub(crate) fn delete(&mut self, _: &[u8]) -> R<()> {
-        Err(SessionError("no such dataset".into()))
+        Err(SessionError::Refused("no such dataset".into()))
     }
-    pub(crate) fn exit_wanted(&self) -> Option<String> {
+    pub(crate) fn exit_wanted(&self) -> Option<&str> {
         None
+    }
+    pub(crate) fn params(&self) -> &Params {
+        &self.params
     }
     pub(crate) fn finalize(self) -> R<()> {
         self.idle(0)

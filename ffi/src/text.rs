@@ -78,17 +78,17 @@ pub(crate) unsafe fn write_name(
     Ok(())
 }
 
-/// Stores a yes or no.
+/// Stores a yes or no, and no where there is no answer: applications that look at no code go by the flag alone.
 ///
 /// # Safety
 /// `flag` is NULL or points to an int.
-pub(crate) unsafe fn write_flag(flag: *mut c_int, value: bool) -> Result<(), Failure> {
+pub(crate) unsafe fn write_flag(flag: *mut c_int, answer: Result<bool, Failure>) -> Result<(), Failure> {
     if flag.is_null() {
-        return Err(Failure::Null { what: "flag", wanted: "an int" });
+        return answer.and(Err(Failure::Null { what: "flag", wanted: "an int" }));
     }
     // SAFETY: not NULL, and so an int by the caller's promise.
-    unsafe { flag.write(c_int::from(value)) };
-    Ok(())
+    unsafe { flag.write(c_int::from(*answer.as_ref().unwrap_or(&false))) };
+    answer.map(|_| ())
 }
 
 #[cfg(test)]
