@@ -14,6 +14,8 @@ pub mod comm;
 mod context;
 pub mod descriptor;
 pub mod env;
+mod fetch;
+mod flush;
 pub mod fs;
 pub mod message;
 pub mod param;

@@ -4,7 +4,7 @@
 use super::FetchError;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::{Comm, CommError, Rank};
-use crate::flush::told;
+use crate::describe;
 use crate::fs::Files;
 use crate::prefix::{Index, IndexEntry, Prefix};
 use scr_plugin_api::KvTree;
@@ -48,7 +48,7 @@ pub(crate) fn candidates(
     if comm.rank() == Rank(0) {
         match Index::read(files, prefix) {
             Ok(index) => pack(&in_order(&index, wanted), &mut tree),
-            Err(error) => tree.set("ERROR", told(&error)),
+            Err(error) => tree.set("ERROR", describe(&error)),
         }
     }
     let tree = broadcast_tree(comm, Rank(0), &tree)?;

@@ -18,8 +18,9 @@ pub(crate) use candidates::{candidates, Candidate, Candidates};
 
 use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
+use crate::describe;
 use crate::flush::movers::{open_whole, MoveError};
-use crate::flush::{lists, told, turns};
+use crate::flush::{lists, turns};
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
 use scr_plugin_api::KvTree;
@@ -277,7 +278,7 @@ impl Fetch<'_> {
             index.mark_fetched(candidate.id, self.now);
             index.set_current(&candidate.name);
         });
-        noted.err().map(|error| format!("the fetch could not be noted in the index: {}", told(&error)))
+        noted.err().map(|error| format!("the fetch could not be noted in the index: {}", describe(&error)))
     }
 }
 
@@ -291,9 +292,9 @@ enum Refusal {
 impl From<PrefixError> for Refusal {
     fn from(error: PrefixError) -> Self {
         if error.is_damage() {
-            Self::Damage(told(&error))
+            Self::Damage(describe(&error))
         } else {
-            Self::Passing(told(&error))
+            Self::Passing(describe(&error))
         }
     }
 }

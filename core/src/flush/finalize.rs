@@ -6,8 +6,9 @@
 
 use super::ledger::Ledger;
 use super::movers::{checksum, compare, expect_size, open_whole, MoveError};
+use super::names;
 use super::pending::{self, Pending};
-use super::{names, told};
+use crate::describe;
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixFile, Rank2File};
 use std::collections::BTreeSet;
@@ -81,32 +82,32 @@ struct Expected {
 impl Finalizer<'_> {
     /// Finishes it, or clears it away and says why.
     fn end(&self, now: &str) -> Result<Option<String>, String> {
-        if !self.record.all_done(self.files, self.prefix).map_err(|error| told(&error))? {
+        if !self.record.all_done(self.files, self.prefix).map_err(|error| describe(&error))? {
             let why = "it was interrupted before all files had arrived".to_owned();
             return self.clear_away().map(|()| Some(why));
         }
         let expected = match self.expected() {
             Ok(expected) => expected,
-            Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(told(&error))),
-            Err(error) => return Err(told(&error)),
+            Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(describe(&error))),
+            Err(error) => return Err(describe(&error)),
         };
         match expected.iter().try_for_each(|file| self.check(file)) {
             Ok(()) => self.finish(&expected, now).map(|()| None),
-            Err(error) if error.is_damage() => self.clear_away().map(|()| Some(told(&error))),
-            Err(error) => Err(told(&error)),
+            Err(error) if error.is_damage() => self.clear_away().map(|()| Some(describe(&error))),
+            Err(error) => Err(describe(&error)),
         }
     }
 
     fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
         let ledger = Ledger { files: self.files, prefix: self.prefix };
-        ledger.take_over_name(&self.record.dataset).map_err(|error| told(&error))?;
+        ledger.take_over_name(&self.record.dataset).map_err(|error| describe(&error))?;
         let mut folders = BTreeSet::new();
         for file in expected {
             match self.files.rename(&file.part, &file.target) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 other => other
                     .map_err(MoveError::io("rename a new file to", &file.target))
-                    .map_err(|error| told(&error))?,
+                    .map_err(|error| describe(&error))?,
             }
             folders.extend(file.target.parent());
         }
@@ -114,11 +115,11 @@ impl Finalizer<'_> {
             self.files
                 .sync_dir(folder)
                 .map_err(MoveError::io("sync", folder))
-                .map_err(|error| told(&error))?;
+                .map_err(|error| describe(&error))?;
         }
         let record = &self.record;
-        ledger.close(&record.dataset, record.make_current, now).map_err(|error| told(&error))?;
-        record.forget(self.files, self.prefix).map_err(|error| told(&error))
+        ledger.close(&record.dataset, record.make_current, now).map_err(|error| describe(&error))?;
+        record.forget(self.files, self.prefix).map_err(|error| describe(&error))
     }
 
     /// Either the hidden file is there, or it has its name already. In the latter case its checksum must tell it
@@ -136,15 +137,17 @@ impl Finalizer<'_> {
     }
 
     fn clear_away(&self) -> Result<(), String> {
-        self.record.revoke(self.files, self.prefix).map_err(|error| told(&error))?;
+        self.record.revoke(self.files, self.prefix).map_err(|error| describe(&error))?;
         // Without its lists nobody knows the hidden files; they stay, and do no harm.
         for file in self.expected().unwrap_or_default() {
             match self.files.remove_file(&file.part) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                other => other.map_err(MoveError::io("remove", &file.part)).map_err(|error| told(&error))?,
+                other => {
+                    other.map_err(MoveError::io("remove", &file.part)).map_err(|error| describe(&error))?
+                }
             }
         }
-        self.record.forget(self.files, self.prefix).map_err(|error| told(&error))
+        self.record.forget(self.files, self.prefix).map_err(|error| describe(&error))
     }
 
     fn expected(&self) -> Result<Vec<Expected>, PrefixError> {

@@ -35,6 +35,7 @@ pub(crate) mod turns;
 
 use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
 use crate::comm::{Comm, CommError, Rank};
+use crate::describe;
 use crate::env::Env;
 use crate::fs::{Durability, Files};
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixFile, DIR_MODE};
@@ -42,7 +43,6 @@ use ledger::Ledger;
 use movers::{MoveError, Mover};
 use pending::Pending;
 use scr_plugin_api::{CopyState, KvTree, Transport};
-use std::error::Error;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
@@ -147,17 +147,6 @@ pub(crate) fn new_token(dataset: u64, env: &Env) -> String {
     let now = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let place = format!("{}/{}/{:?}", env.host, env.uid, env.clock.elapsed());
     format!("{dataset}.{now:x}.{:08x}", crc32fast::hash(place.as_bytes()))
-}
-
-/// An error with its causes, on one line.
-pub(crate) fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 impl Flush<'_> {
@@ -274,11 +263,13 @@ impl Flush<'_> {
 
     /// Rank 0's part of step 1.
     fn record(&self, record: &Pending, lists: &[Vec<PrefixFile>]) -> Result<(), String> {
-        self.ledger().open(&record.dataset, lists, self.options.in_place).map_err(|error| told(&error))?;
+        self.ledger()
+            .open(&record.dataset, lists, self.options.in_place)
+            .map_err(|error| describe(&error))?;
         if self.options.in_place {
             return Ok(());
         }
-        record.write(self.files, self.prefix).map_err(|error| told(&error))
+        record.write(self.files, self.prefix).map_err(|error| describe(&error))
     }
 
     /// Makes the folders, each by one rank, and gives those that this rank looks after.
@@ -304,7 +295,9 @@ impl Flush<'_> {
                     b"" => self.prefix.dir().to_owned(),
                     name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string())?,
                 };
-                self.files.make_dirs(&path, DIR_MODE, Durability::Synced).map_err(|error| told(&error))?;
+                self.files
+                    .make_dirs(&path, DIR_MODE, Durability::Synced)
+                    .map_err(|error| describe(&error))?;
                 folders.push(path);
             }
             Ok(())
@@ -377,12 +370,12 @@ impl Flush<'_> {
         let sealed = self.on_rank_0(|| {
             let ledger = self.ledger();
             if let Some(lists) = lists {
-                ledger.write_lists(&record.dataset, &lists).map_err(|error| told(&error))?;
+                ledger.write_lists(&record.dataset, &lists).map_err(|error| describe(&error))?;
             }
             if !started.in_place {
-                record.mark_done(self.files, self.prefix, 0).map_err(|error| told(&error))?;
+                record.mark_done(self.files, self.prefix, 0).map_err(|error| describe(&error))?;
             }
-            ledger.take_over_name(&record.dataset).map_err(|error| told(&error))
+            ledger.take_over_name(&record.dataset).map_err(|error| describe(&error))
         });
         self.agreed(&record.dataset, "recording that all is there", sealed)
     }
@@ -390,7 +383,7 @@ impl Flush<'_> {
     /// Step 5, on rank 0.
     fn close(&self, record: &Pending) -> Result<(), String> {
         let ledger = self.ledger();
-        ledger.close(&record.dataset, record.make_current, self.now).map_err(|error| told(&error))?;
+        ledger.close(&record.dataset, record.make_current, self.now).map_err(|error| describe(&error))?;
         if !self.options.in_place {
             // The dataset counts already; what is left of the record is cleared away by the next run.
             let _ = record.forget(self.files, self.prefix);

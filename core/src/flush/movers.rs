@@ -4,7 +4,7 @@
 //! it checks what came, so that none has to be trusted.
 
 use super::names;
-use super::{told, FlushFile, Options};
+use super::{FlushFile, Options};
 use crate::fs::{File, Files, FsError, How, Kind, Status};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, Transport};
 use std::io;
@@ -88,7 +88,7 @@ pub(crate) enum MoveError {
         cause: io::Error,
     },
     /// A file or folder could not be used.
-    #[error("{}", told(.0))]
+    #[error("{}", crate::describe(.0))]
     Fs(#[from] FsError),
     /// A name leads out of the prefix directory.
     #[error(transparent)]

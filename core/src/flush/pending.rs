@@ -135,7 +135,7 @@ fn token_of(name: &OsStr) -> Option<&str> {
 }
 
 fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<Pending>, String> {
-    let Some(tree) = files.read_tree(path).map_err(|error| super::told(&error))? else { return Ok(None) };
+    let Some(tree) = files.read_tree(path).map_err(|error| crate::describe(&error))? else { return Ok(None) };
     let pending = Pending::from_tree(&tree).map_err(|error| error.to_string())?;
     if pending.token != token {
         return Err(format!("it is the record of the flush {}", pending.token));
