@@ -1,9 +1,9 @@
 //! What a session works with: ranks, settings, places, plugins. Made once, at its start, and the same on all ranks but for
 //! what is a rank's own.
 
+use crate::cache::record::Protection;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::{Comm, CommError, Disagreement, Rank};
-use crate::cache::record::Protection;
 use crate::descriptor::{Descriptors, Evict, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
@@ -140,7 +140,10 @@ impl Context {
     }
 
     /// The scheme that a dataset was written with. Collective the first time it is asked for.
-    pub(crate) fn scheme(&self, protection: &Protection) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
+    pub(crate) fn scheme(
+        &self,
+        protection: &Protection,
+    ) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
         self.plugins.scheme(self, protection)
     }
 
@@ -207,9 +210,10 @@ impl Context {
                 let dir = self.files().make_private_dirs(&store.path, &below, self.env.uid);
                 dir.map(|dir| (dir, group)).map_err(|error| crate::describe(&error))
             });
-            let (cache, group) = self
-                .agree(made)?
-                .map_err(|why| Error::Phase { doing: format!("making the cache folder on {}", store.name), why })?;
+            let (cache, group) = self.agree(made)?.map_err(|why| Error::Phase {
+                doing: format!("making the cache folder on {}", store.name),
+                why,
+            })?;
             let placement = Placement::gather(&*self.comm, &group)?;
             self.stores.push(StoreInUse {
                 name: store.name,
@@ -231,8 +235,7 @@ impl Context {
     }
 
     fn choose_sets(&mut self) -> Result<(), Error> {
-        let wanted: Vec<_> =
-            {
+        let wanted: Vec<_> = {
             let all = self.descriptors.redundancy.all();
             all.iter().map(|descriptor| (descriptor.group.clone(), descriptor.set_size)).collect()
         };
@@ -241,7 +244,8 @@ impl Context {
                 continue;
             }
             let value = self.agree(self.group_value(&group))?;
-            let value = value.map_err(|why| Error::Phase { doing: format!("finding the group {group}"), why })?;
+            let value =
+                value.map_err(|why| Error::Phase { doing: format!("finding the group {group}"), why })?;
             let placement = Placement::gather(&*self.comm, &value)?;
             let sets = Sets::choose(placement.numbers(), size);
             self.warn_unprotected(&group, &placement, &sets);
@@ -254,7 +258,9 @@ impl Context {
     fn warn_unprotected(&self, group: &str, placement: &Placement, sets: &Sets) {
         let alone = sets.unprotected();
         let used = self.descriptors.redundancy.all().iter().any(|descriptor| {
-            descriptor.group == group && !descriptor.bypass && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
+            descriptor.group == group
+                && !descriptor.bypass
+                && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
         });
         if alone == 0 || !used {
             return;

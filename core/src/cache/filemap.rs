@@ -237,8 +237,12 @@ mod tests {
         let mut open = own.clone();
         open.files.clear();
         open.redundancy = None;
-        let entries =
-            [Entry::Open(&open), Entry::File(b"ckpt.7/rank_0"), Entry::Prepared(&own, &kept), Entry::Complete];
+        let entries = [
+            Entry::Open(&open),
+            Entry::File(b"ckpt.7/rank_0"),
+            Entry::Prepared(&own, &kept),
+            Entry::Complete,
+        ];
         let state = |count: usize| Filemap::parse(&journal(&entries[..count])).state;
         assert_eq!(state(1), State::Open);
         assert_eq!(state(2), State::Open);

@@ -93,7 +93,12 @@ impl PartDir {
     }
 
     /// Whether every file is there with the length that its record gives, and the redundancy file as well.
-    pub(crate) fn is_whole(&self, files: &dyn Files, records: &[FileRecord], redundancy: Option<u64>) -> bool {
+    pub(crate) fn is_whole(
+        &self,
+        files: &dyn Files,
+        records: &[FileRecord],
+        redundancy: Option<u64>,
+    ) -> bool {
         let has = |path: &Path, bytes: u64| {
             files.status(path).is_ok_and(|status| status.kind == Kind::File && status.len == bytes)
         };

@@ -137,7 +137,11 @@ impl RankRecord {
 
     /// What must hold between the fields, so that nothing that uses them needs to ask again.
     fn check(&self) -> Result<(), FieldError> {
-        let wrong = |key: &str, found: String, expected| FieldError::Malformed { key: key.to_owned(), found, expected };
+        let wrong = |key: &str, found: String, expected| FieldError::Malformed {
+            key: key.to_owned(),
+            found,
+            expected,
+        };
         let total = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
         if total.is_none() {
             return Err(wrong("FILE", "more bytes than can be".to_owned(), "a set of files"));
@@ -152,7 +156,11 @@ impl RankRecord {
         // Before it is protected, a part has no set yet.
         let listed = self.members.is_empty() || self.members.contains(&self.rank);
         if !inside || !listed || sorted.len() != self.members.len() {
-            return Err(wrong("SET", format!("{:?}", self.members), "a list of different ranks with this one"));
+            return Err(wrong(
+                "SET",
+                format!("{:?}", self.members),
+                "a list of different ranks with this one",
+            ));
         }
         Ok(())
     }
@@ -235,7 +243,11 @@ fn format_crc(crc: u32) -> String {
 fn crc(tree: &KvTree) -> Result<Option<u32>, FieldError> {
     let Some(text) = tree.parse::<String>("CRC")? else { return Ok(None) };
     let digits = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    digits.map(Some).ok_or(FieldError::Malformed { key: "CRC".to_owned(), found: text, expected: "a checksum" })
+    digits.map(Some).ok_or(FieldError::Malformed {
+        key: "CRC".to_owned(),
+        found: text,
+        expected: "a checksum",
+    })
 }
 
 #[cfg(test)]

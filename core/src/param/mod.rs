@@ -24,6 +24,7 @@ pub(crate) mod testing;
 mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};
+pub(crate) use expand::expanded;
 pub use expand::normalise;
 pub use problem::{Cause, ConfigError, Origin, Place, Problem};
 pub use raw::RawSettings;

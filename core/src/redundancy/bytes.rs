@@ -50,7 +50,11 @@ impl LogicalFile {
     }
 
     /// The parts that overlap `len` bytes at `offset`, each with the place in it and the range of the buffer.
-    fn overlapping(&self, offset: u64, len: usize) -> impl Iterator<Item = (&Part, u64, std::ops::Range<usize>)> {
+    fn overlapping(
+        &self,
+        offset: u64,
+        len: usize,
+    ) -> impl Iterator<Item = (&Part, u64, std::ops::Range<usize>)> {
         let end = offset.saturating_add(len as u64);
         let first = self.parts.partition_point(|part| part.start + part.len <= offset);
         self.parts[first..].iter().take_while(move |part| part.start < end).filter(|part| part.len > 0).map(
@@ -88,7 +92,9 @@ impl Bytes for LogicalFile {
             return Err(PluginError::new(PluginErrorKind::Fault, text));
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
-            part.file.write_at(at, &buffer[range.clone()]).map_err(|error| part.error("write", at, &error))?;
+            part.file
+                .write_at(at, &buffer[range.clone()])
+                .map_err(|error| part.error("write", at, &error))?;
             if self.summed {
                 part.sum().take_in(at, &buffer[range]);
             }
@@ -108,7 +114,8 @@ impl Part {
             let at = offset + done as u64;
             match self.file.read_at(at, &mut buffer[done..]) {
                 Ok(0) => {
-                    let text = format!("{} ends at byte {at} where {} were recorded", self.path.display(), self.len);
+                    let text =
+                        format!("{} ends at byte {at} where {} were recorded", self.path.display(), self.len);
                     return Err(PluginError::new(PluginErrorKind::Corrupt, text));
                 }
                 Ok(count) => done += count,

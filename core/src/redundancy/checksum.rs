@@ -74,8 +74,11 @@ impl Checksum {
     /// Joins the piece that ends at `place` with the one that starts there.
     fn join_at(&mut self, place: u64) {
         let Some(next) = self.pieces.remove(&place) else { return };
-        let (_, last) =
-            self.pieces.range_mut(..place).next_back().expect("the caller has just put a piece that ends here");
+        let (_, last) = self
+            .pieces
+            .range_mut(..place)
+            .next_back()
+            .expect("the caller has just put a piece that ends here");
         last.hasher.combine(&next.hasher);
         last.end = next.end;
     }

@@ -8,7 +8,11 @@ use crate::comm::set::{SetComm, SetError};
 use scr_plugin_api::{KvTree, ReceiveFrom, SendTo};
 
 /// Gives `own` to the `copies` members after this one, and gets the records of those before it.
-pub(crate) fn exchange(set: &SetComm<'_>, own: &RankRecord, copies: u32) -> Result<Vec<RankRecord>, NeighbourError> {
+pub(crate) fn exchange(
+    set: &SetComm<'_>,
+    own: &RankRecord,
+    copies: u32,
+) -> Result<Vec<RankRecord>, NeighbourError> {
     let (me, size) = (set.member(), set.size());
     let copies = copies.min(size.saturating_sub(1));
     if copies == 0 {
@@ -24,7 +28,9 @@ pub(crate) fn exchange(set: &SetComm<'_>, own: &RankRecord, copies: u32) -> Resu
     let longer: Vec<u32> = if rest.is_empty() { Vec::new() } else { after };
     let rests = pass(set, &longer, &before, rest, &lengths)?;
     let joined = firsts.iter().zip(&rests).zip(&before);
-    joined.map(|((first, rest), &member)| join(first, rest).ok_or(NeighbourError::Unreadable { member })).collect()
+    joined
+        .map(|((first, rest), &member)| join(first, rest).ok_or(NeighbourError::Unreadable { member }))
+        .collect()
 }
 
 /// Why records could not be exchanged.

@@ -32,7 +32,8 @@ impl Protecting<'_> {
         record: &mut RankRecord,
         ready: Result<(), String>,
     ) -> Result<Vec<RankRecord>, String> {
-        let set = SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
+        let set =
+            SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
         let outcome = ready.and_then(|()| self.within(&set, part, record));
         let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
         set.finish(verdict).map_err(|error| error.to_string())?;

@@ -42,7 +42,8 @@ impl Rebuilding<'_> {
         lost: &[Rank],
         ready: Result<(), String>,
     ) -> Result<Trust, String> {
-        let set = SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
+        let set =
+            SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
         let is_lost = lost.contains(&record.rank);
         let outcome = ready.and_then(|()| self.within(&set, part, record, lost));
         let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
@@ -70,7 +71,10 @@ impl Rebuilding<'_> {
         let (data, redundancy) = if lost.contains(&record.rank) {
             (self.create_data(part, record)?, self.create_redundancy(part, record)?)
         } else {
-            (open_files(self.files, part, record, How::Read, true)?, open_redundancy(self.files, part, record)?)
+            (
+                open_files(self.files, part, record, How::Read, true)?,
+                open_redundancy(self.files, part, record)?,
+            )
         };
         let host = HostSet { shape: &shape, comm: set, data, redundancy, report: self.report };
         self.scheme.rebuild(&host, record.protection.format).map_err(|error| error.to_string())?;
@@ -103,7 +107,9 @@ impl Rebuilding<'_> {
     fn settle(&self, part: &PartDir, record: &RankRecord, sound: bool) -> Result<(), String> {
         let data = record.files.iter().enumerate();
         let mut moves: Vec<(PathBuf, PathBuf, u32)> = data
-            .map(|(number, file)| (being_rebuilt(part, number), part.file(&file.name), file.mode & PERMISSIONS))
+            .map(|(number, file)| {
+                (being_rebuilt(part, number), part.file(&file.name), file.mode & PERMISSIONS)
+            })
             .collect();
         if record.redundancy.is_some() {
             moves.push((redundancy_being_rebuilt(part), part.redundancy(), 0o600));
@@ -151,7 +157,9 @@ fn compare(record: &RankRecord, data: &LogicalFile, redundancy: &LogicalFile) ->
             return Ok(corrupt);
         }
     }
-    let kept = record.redundancy.and_then(|kept| wrong("the redundancy file", sums.1.first().copied().flatten(), kept.crc));
+    let kept = record
+        .redundancy
+        .and_then(|kept| wrong("the redundancy file", sums.1.first().copied().flatten(), kept.crc));
     Ok(kept.unwrap_or(Trust::Sound))
 }
 
@@ -159,8 +167,9 @@ fn open_redundancy(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Re
     let mut open = Vec::new();
     if let Some(redundancy) = record.redundancy {
         let path = part.redundancy();
-        let file =
-            files.open(&path, How::Read).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+        let file = files
+            .open(&path, How::Read)
+            .map_err(|error| format!("cannot open {}: {error}", path.display()))?;
         open.push((path, file, redundancy.bytes));
     }
     Ok(LogicalFile::new(open, true))

@@ -99,7 +99,8 @@ fn seat(rank: Rank, groups: &[u32], sets: &mut Vec<Vec<Rank>>) {
         set.push(rank);
         return;
     }
-    let donor = sets.iter_mut().filter(|set| set.len() > 2 && set.iter().any(foreign)).max_by_key(|set| set.len());
+    let donor =
+        sets.iter_mut().filter(|set| set.len() > 2 && set.iter().any(foreign)).max_by_key(|set| set.len());
     if let Some(set) = donor {
         let at = set.iter().rposition(foreign).expect("the filter has seen one");
         let partner = set.remove(at);

@@ -95,6 +95,7 @@ pub(crate) fn exchange(
 
 /// Of what a rank was told, what it goes by: a whole copy, its own before another's, and any record.
 pub(crate) fn choose(me: Rank, claims: &[Claim]) -> (Option<&Claim>, Option<&RankRecord>) {
-    let whole = claims.iter().filter(|claim| claim.whole).min_by_key(|claim| (claim.holder != me, claim.holder));
+    let whole =
+        claims.iter().filter(|claim| claim.whole).min_by_key(|claim| (claim.holder != me, claim.holder));
     (whole, whole.or(claims.first()).map(|claim| &claim.record))
 }

@@ -40,12 +40,15 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         let told = claims.get(&key).map_or(&[][..], Vec::as_slice);
         match recover::recover(ctx, key, &held, told)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
-            Recovered::Kept(Kept::Unrecoverable) => found.kept.extend(held.iter().map(|part| part.part.clone())),
+            Recovered::Kept(Kept::Unrecoverable) => {
+                found.kept.extend(held.iter().map(|part| part.part.clone()))
+            }
             Recovered::Kept(Kept::OtherSize) | Recovered::Removed => (),
         }
         below = Some(key);
     }
-    let lost: Vec<_> = damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)).collect();
+    let lost: Vec<_> =
+        damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)).collect();
     found.kept.extend(lost);
     let mut highest = [found.highest];
     all_reduce(&*ctx.comm, &mut highest, Op::Max)?;
@@ -76,9 +79,9 @@ fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
 /// directory are neither restarted from nor removed.
 fn ours(ctx: &Context, held: Vec<Held>) -> (Vec<Held>, Vec<Held>) {
     let (known, unknown): (Vec<_>, Vec<_>) = held.into_iter().partition(|part| part.map.record.is_some());
-    let ours = known.into_iter().filter(|part| {
-        part.map.record.as_ref().is_some_and(|record| record.prefix == ctx.prefix_bytes())
-    });
+    let ours = known
+        .into_iter()
+        .filter(|part| part.map.record.as_ref().is_some_and(|record| record.prefix == ctx.prefix_bytes()));
     (ours.collect(), unknown)
 }
 
@@ -87,7 +90,11 @@ fn is_whole_again(found: &Found, part: &PartDir) -> bool {
 }
 
 /// The newest dataset below `below` of which any rank holds a part; the same on all ranks.
-fn next_key(ctx: &Context, held: &[Held], below: Option<DatasetKey>) -> Result<Option<DatasetKey>, CommError> {
+fn next_key(
+    ctx: &Context,
+    held: &[Held],
+    below: Option<DatasetKey>,
+) -> Result<Option<DatasetKey>, CommError> {
     let keys = || held.iter().filter_map(Held::key).filter(|key| below.is_none_or(|below| *key < below));
     let mut id = [keys().map(|key| key.id + 1).max().unwrap_or(0)];
     all_reduce(&*ctx.comm, &mut id, Op::Max)?;
@@ -96,4 +103,3 @@ fn next_key(ctx: &Context, held: &[Held], below: Option<DatasetKey>) -> Result<O
     all_reduce(&*ctx.comm, &mut created, Op::Max)?;
     Ok(Some(DatasetKey { id, created: created[0] }))
 }
-

@@ -33,10 +33,12 @@ pub(crate) fn run(
     let mut outcome = Ok(());
     let mut outgoing: Vec<(Rank, Stream)> = Vec::new();
     for part in departing {
-        outgoing.push((part.record.rank, Stream::open(files, part.part, part.record, How::Read, &mut outcome)));
+        outgoing
+            .push((part.record.rank, Stream::open(files, part.part, part.record, How::Read, &mut outcome)));
     }
-    let mut incoming = arriving
-        .map(|part| (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600), &mut outcome)));
+    let mut incoming = arriving.map(|part| {
+        (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600), &mut outcome))
+    });
     loop {
         let blocks: Vec<(Rank, Vec<u8>)> = outgoing
             .iter_mut()

@@ -13,9 +13,9 @@ use crate::comm::collective::{all_reduce, broadcast, gather, route, Op};
 use crate::comm::set::SetComm;
 use crate::comm::{CommError, Rank};
 use crate::context::Context;
+use crate::redundancy::neighbours;
 use crate::redundancy::protect::CHANNEL;
 use crate::redundancy::rebuild::{verify, Rebuilding, Trust};
-use crate::redundancy::neighbours;
 use scr_plugin_api::Scheme;
 use std::sync::Arc;
 
@@ -101,9 +101,11 @@ impl Survey {
     fn take(ctx: &Context, held: &[&Held]) -> Result<Self, CommError> {
         // A damaged filemap that got no further than open is not unfinished but lost.
         let counted = |part: &&&Held| !(part.map.damaged && part.map.state == State::Open);
-        let any =
-            |states: &[State]| u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)));
-        let ranks = || held.iter().filter_map(|part| part.map.record.as_ref()).map(|record| u64::from(record.ranks));
+        let any = |states: &[State]| {
+            u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)))
+        };
+        let ranks =
+            || held.iter().filter_map(|part| part.map.record.as_ref()).map(|record| u64::from(record.ranks));
         let mut facts = [
             any(&[State::Complete, State::Refused]),
             any(&[State::Refused]),
@@ -115,12 +117,19 @@ impl Survey {
         all_reduce(&*ctx.comm, &mut facts, Op::Max)?;
         let [complete, refused, open, prepared, most, least] = facts;
         let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
-        Ok(Self { complete: complete > 0, refused: refused > 0, open: open > 0, prepared: prepared > 0, ranks: one })
+        Ok(Self {
+            complete: complete > 0,
+            refused: refused > 0,
+            open: open > 0,
+            prepared: prepared > 0,
+            ranks: one,
+        })
     }
 
     /// The dataset as messages name it, the same on all ranks.
     fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
-        let name = held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
+        let name =
+            held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
         let name = first_known(ctx, name)?;
         Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }
@@ -198,7 +207,11 @@ impl<'a> Recovery<'a> {
         let outcome = begun.and(moves::run(&*ctx.comm, ctx.files(), &departing, arriving.as_ref())?);
         let outcome = ctx.agree(outcome)?;
         if outcome.is_ok() {
-            ctx.report.info(&format!("{} of {} ranks fetched their files from other nodes", count[0], ctx.comm.size()));
+            ctx.report.info(&format!(
+                "{} of {} ranks fetched their files from other nodes",
+                count[0],
+                ctx.comm.size()
+            ));
         }
         Ok(outcome.map(|()| true).map_err(|disagreement| disagreement.to_string()))
     }
@@ -245,7 +258,9 @@ impl<'a> Recovery<'a> {
                     Ok(Trust::Corrupt(what)) | Err(what) => Err(what),
                 };
                 let verdict = ctx.agree(verdict)?;
-                return Ok(verdict.map(|()| !lost.is_empty()).map_err(|disagreement| disagreement.to_string()));
+                return Ok(verdict
+                    .map(|()| !lost.is_empty())
+                    .map_err(|disagreement| disagreement.to_string()));
             }
         }
     }
@@ -271,7 +286,8 @@ impl<'a> Recovery<'a> {
             Err(why) => return Ok(Err(why)),
         };
         let ready = if lost.contains(&ctx.rank()) { self.begin_anew(record, part) } else { Ok(()) };
-        let rebuilding = Rebuilding { comm: &*ctx.comm, files: ctx.files(), report: &ctx.report, scheme: &*scheme };
+        let rebuilding =
+            Rebuilding { comm: &*ctx.comm, files: ctx.files(), report: &ctx.report, scheme: &*scheme };
         Ok(rebuilding.run(part, record, lost, ready))
     }
 
@@ -281,7 +297,11 @@ impl<'a> Recovery<'a> {
         let missing: Vec<&Rank> = record.members.iter().filter(|member| lost.contains(member)).collect();
         if record.protection.bypass {
             let gone = lost.contains(&ctx.rank());
-            let outcome = if gone { Err("its files are not in the prefix directory any more".to_owned()) } else { Ok(()) };
+            let outcome = if gone {
+                Err("its files are not in the prefix directory any more".to_owned())
+            } else {
+                Ok(())
+            };
             return Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()));
         }
         let outcome = ctx.scheme(&record.protection)?.and_then(|scheme| {
@@ -306,7 +326,8 @@ impl<'a> Recovery<'a> {
         let own = lost.contains(&ctx.rank()).then(|| format!("{} (written on {})", ctx.rank(), record.node));
         let told = gather(&*ctx.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
         let told = told.unwrap_or_default();
-        let names: Vec<_> = told.iter().filter(|text| !text.is_empty()).map(|text| String::from_utf8_lossy(text)).collect();
+        let names: Vec<_> =
+            told.iter().filter(|text| !text.is_empty()).map(|text| String::from_utf8_lossy(text)).collect();
         ctx.report.notice(&format!(
             "{label}: the parts of {} of {} ranks are lost: {}; rebuilding them with {}",
             lost.len(),
@@ -348,17 +369,28 @@ impl<'a> Recovery<'a> {
         Ok(ctx.agree(completed)?.map_err(|disagreement| disagreement.to_string()))
     }
 
-    fn keep_neighbours(&self, record: &RankRecord, scheme: &Arc<dyn Scheme>) -> Result<Vec<RankRecord>, String> {
-        let set = SetComm::new(&*self.ctx.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
+    fn keep_neighbours(
+        &self,
+        record: &RankRecord,
+        scheme: &Arc<dyn Scheme>,
+    ) -> Result<Vec<RankRecord>, String> {
+        let set = SetComm::new(&*self.ctx.comm, record.members.clone(), CHANNEL)
+            .map_err(|error| error.to_string())?;
         let copies = scheme.losses_survived(set.size()).map_err(|error| error.to_string());
-        let kept = copies.and_then(|copies| neighbours::exchange(&set, record, copies).map_err(|error| error.to_string()));
+        let kept = copies
+            .and_then(|copies| neighbours::exchange(&set, record, copies).map_err(|error| error.to_string()));
         set.finish(kept.as_ref().map(|_| ()).map_err(Clone::clone)).map_err(|error| error.to_string())?;
         kept
     }
 
     /// Records that the part is prepared: at the end of its filemap, or in a new one where the old one is damaged and
     /// nothing behind the damage would be read.
-    fn write_prepared(&mut self, record: &RankRecord, part: &PartDir, kept: &[RankRecord]) -> Result<(), String> {
+    fn write_prepared(
+        &mut self,
+        record: &RankRecord,
+        part: &PartDir,
+        kept: &[RankRecord],
+    ) -> Result<(), String> {
         let entry = Entry::Prepared(record, kept);
         if self.begun || !self.own_map().is_some_and(|held| held.map.damaged) {
             return self.append(part, &entry);
@@ -389,7 +421,10 @@ impl<'a> Recovery<'a> {
         let files = self.ctx.files();
         let path = part.filemap();
         let intact = self.held.iter().any(|held| {
-            held.owner == record.rank && held.part == *part && !held.map.damaged && held.map.state >= State::Prepared
+            held.owner == record.rank
+                && held.part == *part
+                && !held.map.damaged
+                && held.map.state >= State::Prepared
         });
         if self.begun || intact && self.whole.is_none_or(|claim| claim.holder == record.rank) {
             return Ok(());
@@ -414,7 +449,8 @@ impl<'a> Recovery<'a> {
     fn give_up(&mut self) {
         let Some(record) = self.record.filter(|_| self.begun) else { return };
         self.journal = None;
-        let part = PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, self.ctx.rank());
+        let part =
+            PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, self.ctx.rank());
         if let Err(error) = part.remove(self.ctx.files()) {
             self.ctx.report.error_here(&crate::describe(&error));
         }

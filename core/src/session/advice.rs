@@ -121,7 +121,11 @@ impl Session {
     }
 
     fn agreed_halt_reason(&self, completed: u64) -> Result<Option<String>, Error> {
-        let own = if self.ctx.rank() == ROOT { self.halt_reason(completed).unwrap_or_default() } else { String::new() };
+        let own = if self.ctx.rank() == ROOT {
+            self.halt_reason(completed).unwrap_or_default()
+        } else {
+            String::new()
+        };
         let reason = broadcast(&*self.ctx.comm, ROOT, own.into_bytes())?;
         Ok(Some(String::from_utf8_lossy(&reason).into_owned()).filter(|reason| !reason.is_empty()))
     }
@@ -134,7 +138,9 @@ impl Session {
         match self.read_halt(completed > 0) {
             Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
             Err(error) => {
-                self.ctx.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
+                self.ctx
+                    .report
+                    .error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
                 None
             }
         }

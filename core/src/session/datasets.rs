@@ -31,7 +31,12 @@ impl Cached {
 
 impl Session {
     /// Takes in a dataset that has just become complete; what has to leave for it leaves.
-    pub(super) fn add_complete(&mut self, record: RankRecord, part: PartDir, store: usize) -> Result<(), Error> {
+    pub(super) fn add_complete(
+        &mut self,
+        record: RankRecord,
+        part: PartDir,
+        store: usize,
+    ) -> Result<(), Error> {
         let bytes = record.data_bytes() + record.redundancy.map_or(0, |file| file.bytes);
         self.note_node_bytes(store, bytes)?;
         let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
@@ -69,7 +74,8 @@ impl Session {
     /// Whether a new dataset does not fit beside the old ones; only the first rank of a node looks.
     pub(super) fn is_crowded(&self, store: usize) -> bool {
         let here = &self.ctx.stores[store];
-        let full = self.cached.iter().filter(|cached| cached.store == store).count() as u64 >= here.count.max(1);
+        let full =
+            self.cached.iter().filter(|cached| cached.store == store).count() as u64 >= here.count.max(1);
         if !full || here.evict == Evict::After {
             return false;
         }
@@ -77,7 +83,9 @@ impl Session {
             return true;
         }
         let leads = here.placement.leader(self.ctx.rank()) == self.ctx.rank();
-        leads && room::room(self.ctx.files(), &here.cache).is_some_and(|room| room < room::expected(here.last_bytes))
+        leads
+            && room::room(self.ctx.files(), &here.cache)
+                .is_some_and(|room| room < room::expected(here.last_bytes))
     }
 
     /// After a failure: where the store ran full, old datasets leave before new ones from now on. Collective.

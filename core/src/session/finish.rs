@@ -23,7 +23,9 @@ impl Session {
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn finalize(mut self) -> Result<(), Error> {
         if !matches!(self.phase, Phase::Idle) {
-            self.ctx.report.warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
+            self.ctx
+                .report
+                .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
             if let Phase::Output(output) = std::mem::take(&mut self.phase) {
                 self.drop_part(&output.record);
             }
@@ -42,10 +44,17 @@ impl Session {
 
     /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.
     fn flush_last(&mut self) -> Result<(), Error> {
-        let newest = self.cached.iter().filter(|cached| cached.record.dataset.checkpoint && !cached.refused).map(Cached::id).max();
+        let newest = self
+            .cached
+            .iter()
+            .filter(|cached| cached.record.dataset.checkpoint && !cached.refused)
+            .map(Cached::id)
+            .max();
         let periodic = self.ctx.params.get(&param::FLUSH) > 0;
-        let wanted = |cached: &Cached| cached.record.dataset.output || periodic && Some(cached.id()) == newest;
-        let due: Vec<u64> = self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
+        let wanted =
+            |cached: &Cached| cached.record.dataset.output || periodic && Some(cached.id()) == newest;
+        let due: Vec<u64> =
+            self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
         due.into_iter().fold(Ok(()), |outcome, id| {
             let flushed = self.flush(id);
             outcome.and(flushed)
@@ -71,7 +80,9 @@ impl Session {
         let began = ctx.elapsed();
         let transport = match ctx.transport(&self.flush_type(cached.store))? {
             Ok(transport) => transport,
-            Err(why) => return Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache"))),
+            Err(why) => {
+                return Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
+            }
         };
         let files: Vec<_> = record.files.iter().map(|file| to_flush(cached, file)).collect();
         let token = broadcast(&*ctx.comm, ROOT, flush::new_token(id, &ctx.env).into_bytes())?;
@@ -91,7 +102,8 @@ impl Session {
                 make_current: record.dataset.checkpoint,
             },
         };
-        let report = flush.sync(&token, &record.dataset, &files).map_err(|error| Error::Refused(error.to_string()))?;
+        let report =
+            flush.sync(&token, &record.dataset, &files).map_err(|error| Error::Refused(error.to_string()))?;
         let took = ctx.elapsed() - began;
         ctx.report.info(&speed("scr_flush_sync", took, report.files, report.bytes, ctx.comm.size()));
         ctx.report.info(&format!("scr_flush_sync: Flush succeeded for {label}"));
@@ -102,7 +114,13 @@ impl Session {
 
     fn flush_type(&self, store: usize) -> String {
         let name = &self.ctx.stores[store].name;
-        let configured = self.ctx.descriptors.stores.iter().find(|known| known.name == *name).map(|store| store.flush.clone());
+        let configured = self
+            .ctx
+            .descriptors
+            .stores
+            .iter()
+            .find(|known| known.name == *name)
+            .map(|store| store.flush.clone());
         configured.unwrap_or_else(|| self.ctx.params.get(&param::FLUSH_TYPE))
     }
 
@@ -121,7 +139,11 @@ impl Session {
 
     /// Fetches the newest checkpoint that the index offers below `below` and above `above`, going on to older ones while one cannot
     /// be fetched.
-    pub(super) fn fetch_newest(&mut self, below: Option<u64>, above: Option<u64>) -> Result<Option<Loaded>, Error> {
+    pub(super) fn fetch_newest(
+        &mut self,
+        below: Option<u64>,
+        above: Option<u64>,
+    ) -> Result<Option<Loaded>, Error> {
         let began = self.ctx.elapsed();
         let wanted = self.ctx.params.get(&param::CURRENT);
         let candidates = fetch::candidates(
@@ -229,7 +251,9 @@ impl Session {
         let fetched = fetch.dataset(candidate, &mut |_, file| {
             if !bases.insert(base_name(&file.name).to_vec()) {
                 let name = String::from_utf8_lossy(&file.name);
-                return Err(format!("`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place"));
+                return Err(format!(
+                    "`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place"
+                ));
             }
             let recorded = journal.append(&Entry::File(&file.name));
             recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))?;
@@ -245,7 +269,8 @@ impl Session {
         record.dataset = fetched.dataset;
         let scheme = ctx.scheme(&record.protection)?;
         let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
-        let sealed = sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
+        let sealed =
+            sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
         Ok(ctx.agree(sealed)?.map_err(|why| why.to_string()))
     }
 
@@ -253,7 +278,8 @@ impl Session {
         let ctx = &self.ctx;
         if !fetched.verified {
             let name = String::from_utf8_lossy(&fetched.dataset.name);
-            ctx.report.info(&format!("`{name}' has no checksums: only the lengths of its files are verified"));
+            ctx.report
+                .info(&format!("`{name}' has no checksums: only the lengths of its files are verified"));
         }
         if let Some(note) = &fetched.note {
             ctx.report.warn(note);
@@ -265,7 +291,9 @@ impl Session {
     /// What is left in cache of a dataset that could not be brought back makes way for its copy from the prefix directory.
     fn clear_kept(&mut self, record: &RankRecord) {
         let target = self.part_of(record);
-        let (same, other) = std::mem::take(&mut self.kept).into_iter().partition(|part: &PartDir| part.dataset() == target.dataset());
+        let (same, other) = std::mem::take(&mut self.kept)
+            .into_iter()
+            .partition(|part: &PartDir| part.dataset() == target.dataset());
         self.kept = other;
         let same: Vec<PartDir> = same;
         same.iter().for_each(|part| self.remove_part(part));
@@ -280,7 +308,8 @@ impl Session {
             return;
         }
         let time = self.ctx.local_time();
-        let marked = Index::update(self.ctx.files(), &self.ctx.prefix, |index| index.mark_failed(loaded.id, &time));
+        let marked =
+            Index::update(self.ctx.files(), &self.ctx.prefix, |index| index.mark_failed(loaded.id, &time));
         if let Err(error) = marked {
             self.ctx.report.error(&crate::describe(&error));
         }

@@ -60,7 +60,12 @@ impl Session {
         let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
         Nodes(nodes).write(ctx.files(), &ctx.prefix)?;
         let conf = app.to_text();
-        Ok(ctx.files().write_atomic(&ctx.prefix.app_conf_file(), conf.as_bytes(), 0o666, Durability::Unsynced)?)
+        Ok(ctx.files().write_atomic(
+            &ctx.prefix.app_conf_file(),
+            conf.as_bytes(),
+            0o666,
+            Durability::Unsynced,
+        )?)
     }
 
     /// Brings back what is in cache, and learns which ids are taken.
@@ -76,7 +81,8 @@ impl Session {
         for restored in found.whole.into_iter().rev() {
             let store = self.ctx.store_index(&restored.record.protection.store);
             let id = restored.record.dataset.id;
-            self.last_checkpoint = self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
+            self.last_checkpoint =
+                self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
             self.cached.push(Cached {
                 flushed: flushed.contains(&id),
                 refused: restored.refused,
@@ -92,9 +98,9 @@ impl Session {
         if let Some(newest) = self.cached.iter().rev().find(|cached| cached.is_restartable()) {
             let took = (self.ctx.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
-            self.ctx
-                .report
-                .info(&format!("Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"));
+            self.ctx.report.info(&format!(
+                "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
+            ));
         }
         Ok(())
     }

@@ -115,17 +115,10 @@ impl Session {
     }
 
     /// Changes the index on rank 0, and gives every rank what came of it. `None` is for a name that is not there.
-    fn on_index(
-        &self,
-        name: &[u8],
-        change: impl FnOnce(&mut Index) -> Option<u64>,
-    ) -> Result<u64, Error> {
+    fn on_index(&self, name: &[u8], change: impl FnOnce(&mut Index) -> Option<u64>) -> Result<u64, Error> {
         let ctx = &self.ctx;
-        let done: Result<Option<u64>, PrefixError> = if ctx.rank() == ROOT {
-            Index::update(ctx.files(), &ctx.prefix, change)
-        } else {
-            Ok(None)
-        };
+        let done: Result<Option<u64>, PrefixError> =
+            if ctx.rank() == ROOT { Index::update(ctx.files(), &ctx.prefix, change) } else { Ok(None) };
         let own = ctx
             .agree(done.map_err(|error| crate::describe(&error)))?
             .doing(|| "changing the index of the prefix directory".to_owned())?;

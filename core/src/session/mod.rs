@@ -101,7 +101,9 @@ impl Session {
         let (now, hint) = match (&self.phase, call) {
             (Phase::Output(_), _) => ("in an output phase", "call SCR_Complete_output first"),
             (Phase::Restart, _) => ("in a restart phase", "call SCR_Complete_restart first"),
-            (Phase::Idle, "SCR_Complete_output") => ("outside an output phase", "call SCR_Start_output first"),
+            (Phase::Idle, "SCR_Complete_output") => {
+                ("outside an output phase", "call SCR_Start_output first")
+            }
             (Phase::Idle, _) => ("outside a restart phase", "call SCR_Start_restart first"),
         };
         Error::State { call, now, hint }
@@ -119,7 +121,12 @@ pub const MAX_FILENAME: usize = 1024;
 fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() >= MAX_FILENAME {
-        let what = format!("the path {} has {} bytes, and at most {} are allowed", path.display(), bytes.len(), MAX_FILENAME - 1);
+        let what = format!(
+            "the path {} has {} bytes, and at most {} are allowed",
+            path.display(),
+            bytes.len(),
+            MAX_FILENAME - 1
+        );
         return Err(Error::Argument { what });
     }
     Ok(bytes.to_vec())

@@ -14,8 +14,8 @@ use crate::comm::Rank;
 use crate::fs::{Durability, Kind};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use scr_plugin_api::Scheme;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +50,8 @@ impl Session {
         let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
         let start = self.agree_on_start(name, flags, crowded)?;
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint + 1);
-        let descriptor = self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
+        let descriptor =
+            self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
         let protection = self.ctx.protection_of(&descriptor)?;
         let protection = protection.doing(|| format!("loading the scheme {}", descriptor.scheme))?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
@@ -141,7 +142,9 @@ impl Session {
     /// Takes in a file of the dataset that is being written, and gives the path to write it at. Local.
     pub(super) fn route_output(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         let below = super::route::below_prefix(&self.ctx, name)?;
-        let Phase::Output(output) = &mut self.phase else { unreachable!("the caller has looked at the phase") };
+        let Phase::Output(output) = &mut self.phase else {
+            unreachable!("the caller has looked at the phase")
+        };
         let known = output.record.files.iter().any(|file| file.name == below);
         let base = base_name(&below);
         let bypass = output.record.protection.bypass;
@@ -188,7 +191,8 @@ impl Session {
         let label = label(&output.record);
         let completing = self.ctx.env.clock.elapsed();
         let sized = self.measure(&mut output, valid);
-        let mut totals = [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
+        let mut totals =
+            [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
         all_reduce(&*self.ctx.comm, &mut totals, Op::Sum)?;
         let [failed, files, bytes] = totals;
         if failed > 0 {
@@ -210,7 +214,10 @@ impl Session {
         }
         if let Err(error) = output.journal.append(&Entry::Complete) {
             // The other parts say so as well; and where no part does, that all are prepared is enough.
-            self.ctx.report.error_here(&format!("cannot note in {} that {label} is complete: {error}", output.part.filemap().display()));
+            self.ctx.report.error_here(&format!(
+                "cannot note in {} that {label} is complete: {error}",
+                output.part.filemap().display()
+            ));
         }
         let now = self.ctx.env.clock.elapsed();
         self.say_speed("scr_reddesc_apply", before, now, files, bytes);
@@ -232,9 +239,10 @@ impl Session {
         for at in 0..output.record.files.len() {
             let file = &output.record.files[at];
             let path = if bypass { output.record.prefix_path(file) } else { output.part.file(&file.name) };
-            let status = self.ctx.files().status(&path).map_err(|error| {
-                format!("{} was routed, but it cannot be found: {error}", path.display())
-            })?;
+            let status =
+                self.ctx.files().status(&path).map_err(|error| {
+                    format!("{} was routed, but it cannot be found: {error}", path.display())
+                })?;
             if status.kind != Kind::File {
                 return Err(format!("{} was routed as a file and is something else", path.display()));
             }

@@ -41,16 +41,23 @@ impl Session {
 
     /// Gives the path of a file of the loaded checkpoint. Local.
     pub(super) fn route_restart(&self, name: &[u8]) -> Result<Vec<u8>, Error> {
-        let cached = self.loaded.as_ref().and_then(|loaded| self.position(loaded.id)).map(|at| &self.cached[at]);
-        let cached = cached.expect("a restart phase begins with a checkpoint in the list, and none leaves it meanwhile");
+        let cached =
+            self.loaded.as_ref().and_then(|loaded| self.position(loaded.id)).map(|at| &self.cached[at]);
+        let cached = cached
+            .expect("a restart phase begins with a checkpoint in the list, and none leaves it meanwhile");
         let record = &cached.record;
         let given = String::from_utf8_lossy(name);
         let below = super::route::below_prefix(&self.ctx, name);
-        let exact = below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
+        let exact =
+            below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
         // Deprecated, and still used: a bare name stands for the file of that name, wherever it lies.
         let bare = || record.files.iter().find(|file| !name.contains(&b'/') && file.base() == name);
         if let Some(file) = exact.or_else(bare) {
-            let path = if record.protection.bypass { record.prefix_path(file) } else { cached.part.file(&file.name) };
+            let path = if record.protection.bypass {
+                record.prefix_path(file)
+            } else {
+                cached.part.file(&file.name)
+            };
             self.ctx.files().open(&path, crate::fs::How::Read).map_err(|error| Error::Argument {
                 what: format!("{} cannot be read: {error}", path.display()),
             })?;
@@ -65,7 +72,11 @@ impl Session {
             }
         }
         Err(Error::Argument {
-            what: format!("`{given}' is not a file that rank {} wrote in {}", self.ctx.rank(), super::output::label(record)),
+            what: format!(
+                "`{given}' is not a file that rank {} wrote in {}",
+                self.ctx.rank(),
+                super::output::label(record)
+            ),
         })
     }
 
@@ -96,7 +107,8 @@ impl Session {
         let Some(at) = self.position(loaded.id) else { return };
         self.cached[at].refused = true;
         let path = self.cached[at].part.filemap();
-        let noted = Journal::reopen(self.ctx.files(), &path).and_then(|journal| journal.append(&Entry::Refused));
+        let noted =
+            Journal::reopen(self.ctx.files(), &path).and_then(|journal| journal.append(&Entry::Refused));
         if let Err(error) = noted {
             self.ctx.report.error_here(&format!("cannot write {}: {error}", path.display()));
         }

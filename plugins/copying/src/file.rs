@@ -7,12 +7,12 @@
 use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};
 use crate::{Buffer, Control, CopyError};
-use rustix::fs::{copy_file_range, fadvise, Advice};
+use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
 use scr_plugin_api::CopyItem;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// How to copy.
@@ -93,9 +93,10 @@ const WRITE_OUT_BYTES: u64 = 8 << 20;
 
 fn open_source(item: &CopyItem) -> Result<File, CopyError> {
     let path = &item.source;
-    // Without O_NONBLOCK, opening a FIFO would wait for a writer for ever.
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|cause| {
+    // Without NONBLOCK, opening a FIFO would wait for a writer for ever.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
+        let cause = io::Error::from(errno);
         if cause.kind() == io::ErrorKind::NotFound {
             CopyError::Missing { path: path.clone(), cause }
         } else {
@@ -120,16 +121,11 @@ fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
 
 fn open_destination(item: &CopyItem, source: &File) -> Result<File, CopyError> {
     let path = &item.destination;
-    let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits().cast_signed();
     // Not truncated at once: it might be the source under another name.
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags)
-        .open(path)
-        .map_err(io_error("creating", path, 0))?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .map(File::from)
+        .map_err(|errno| io_error("creating", path, 0)(errno.into()))?;
     let here = file.metadata().map_err(io_error("examining", path, 0))?;
     let there = source.metadata().map_err(io_error("examining", &item.source, 0))?;
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {

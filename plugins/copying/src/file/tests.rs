@@ -1,7 +1,7 @@
 //! Tests of the copy of one file: what arrives, what is refused, what is said.
 
 use super::*;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use tempfile::TempDir;
 
 struct Folder(TempDir);

@@ -1,0 +1,175 @@
+//! Which datasets to try, and in which order: what the user asked for, then the index's current one, then the newest,
+//! then older ones.
+
+use super::FetchError;
+use crate::comm::collective::broadcast_tree;
+use crate::comm::{Comm, CommError, Rank};
+use crate::describe;
+use crate::fs::Files;
+use crate::prefix::{Index, IndexEntry, Prefix};
+use scr_plugin_api::KvTree;
+
+/// A dataset that may be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// Its number.
+    pub(crate) id: u64,
+    /// Its name.
+    pub(crate) name: Vec<u8>,
+}
+
+impl Candidate {
+    /// The name for messages.
+    pub(crate) fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+}
+
+/// What there is to try, the same on all ranks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Candidates {
+    /// In the order to try them.
+    pub(crate) list: Vec<Candidate>,
+    /// Why what the user asked for is not among them.
+    pub(crate) note: Option<String>,
+}
+
+/// Reads the index on rank 0 and tells all ranks what to try. `wanted` is the name in `SCR_CURRENT`.
+///
+/// # Errors
+/// The index is damaged or cannot be read, or the ranks could not talk.
+pub(crate) fn candidates(
+    comm: &dyn Comm,
+    files: &dyn Files,
+    prefix: &Prefix,
+    wanted: Option<&[u8]>,
+) -> Result<Candidates, FetchError> {
+    let mut tree = KvTree::new();
+    if comm.rank() == Rank(0) {
+        match Index::read(files, prefix) {
+            Ok(index) => pack(&in_order(&index, wanted), &mut tree),
+            Err(error) => tree.set("ERROR", describe(&error)),
+        }
+    }
+    let tree = broadcast_tree(comm, Rank(0), &tree)?;
+    match tree.text("ERROR") {
+        Some(error) => Err(FetchError::Index(error.to_owned())),
+        None => unpack(&tree)
+            .ok_or_else(|| CommError::Malformed { from: Rank(0), what: "a list of datasets" }.into()),
+    }
+}
+
+/// The order, and nothing else.
+pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
+    let all = index.candidates(None);
+    let mut list: Vec<Candidate> = Vec::new();
+    let mut push = |entry: &IndexEntry| {
+        if list.iter().all(|other| other.id != entry.id) {
+            list.push(Candidate { id: entry.id, name: entry.name.clone() });
+        }
+    };
+    let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
+    wanted_entry.into_iter().for_each(&mut push);
+    all.iter().filter(|entry| entry.current).for_each(&mut push);
+    all.iter().for_each(&mut push);
+    let note = match (wanted, wanted_entry) {
+        (Some(name), None) => Some(why_not(index, name)),
+        _ => None,
+    };
+    Candidates { list, note }
+}
+
+fn why_not(index: &Index, name: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(name);
+    let entry = index.id_of(name).and_then(|id| index.entry(id));
+    let why = match entry {
+        None => "the index has no dataset of that name".to_owned(),
+        Some(entry) if !entry.complete => "it is not complete".to_owned(),
+        Some(IndexEntry { failed: Some(time), .. }) => format!("it was found damaged at {time}"),
+        Some(_) => "it is not a checkpoint".to_owned(),
+    };
+    format!("SCR_CURRENT names {shown}, which cannot be fetched: {why}; trying others")
+}
+
+fn pack(candidates: &Candidates, tree: &mut KvTree) {
+    for (place, candidate) in candidates.list.iter().enumerate() {
+        let entry = tree.entry("LIST", place);
+        entry.set("ID", candidate.id);
+        entry.set_bytes("NAME", &candidate.name);
+    }
+    if let Some(note) = &candidates.note {
+        tree.set("NOTE", note);
+    }
+}
+
+fn unpack(tree: &KvTree) -> Option<Candidates> {
+    let list = tree.get("LIST").into_iter().flat_map(KvTree::iter);
+    let candidate = |entry: &KvTree| {
+        Some(Candidate { id: entry.require("ID").ok()?, name: entry.value("NAME")?.to_vec() })
+    };
+    let list = list.map(|(_, entry)| candidate(entry)).collect::<Option<_>>()?;
+    Some(Candidates { list, note: tree.text("NOTE").map(str::to_owned) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prefix::DatasetDescriptor;
+
+    fn index(datasets: &[(u64, &str)]) -> Index {
+        let mut index = Index::new();
+        for &(id, name) in datasets {
+            let name = name.as_bytes().to_vec();
+            let dataset = DatasetDescriptor { id, name, checkpoint: true, ..DatasetDescriptor::default() };
+            index.record(&dataset, true);
+        }
+        index
+    }
+
+    fn names(index: &Index, wanted: Option<&str>) -> Vec<String> {
+        in_order(index, wanted.map(str::as_bytes)).list.iter().map(Candidate::shown).collect()
+    }
+
+    #[test]
+    fn the_wanted_then_the_current_then_the_newest_then_older_ones() {
+        let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
+        assert_eq!(names(&index, None), ["d", "c", "b", "a"]);
+        index.set_current("b");
+        assert_eq!(names(&index, None), ["b", "d", "c", "a"]);
+        assert_eq!(names(&index, Some("a")), ["a", "b", "d", "c"]);
+        assert_eq!(names(&index, Some("b")), ["b", "d", "c", "a"]);
+    }
+
+    #[test]
+    fn what_is_incomplete_failed_or_no_checkpoint_is_passed_over_and_told() {
+        let mut index = index(&[(1, "a"), (2, "b"), (3, "c")]);
+        index.set_complete(1, false);
+        index.mark_failed(2, "2026-11-21T03:28:24");
+        let output = DatasetDescriptor { id: 4, name: b"d".to_vec(), output: true, ..Default::default() };
+        index.record(&output, true);
+        assert_eq!(names(&index, None), ["c"]);
+        for (name, why) in [
+            ("a", "it is not complete"),
+            ("b", "it was found damaged at 2026-11-21T03:28:24"),
+            ("d", "it is not a checkpoint"),
+            ("e", "the index has no dataset of that name"),
+        ] {
+            let note = in_order(&index, Some(name.as_bytes())).note.unwrap();
+            assert_eq!(
+                note,
+                format!("SCR_CURRENT names {name}, which cannot be fetched: {why}; trying others")
+            );
+        }
+    }
+
+    #[test]
+    fn candidates_travel_to_other_ranks_as_they_are() {
+        let index = index(&[(7, "a b"), (1, "c")]);
+        for wanted in [None, Some(&b"nothing"[..])] {
+            let candidates = in_order(&index, wanted);
+            let mut tree = KvTree::new();
+            pack(&candidates, &mut tree);
+            assert_eq!(unpack(&tree), Some(candidates));
+        }
+    }
+}

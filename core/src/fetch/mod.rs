@@ -1,0 +1,332 @@
+//! Fetch: a dataset comes from the prefix directory into cache, or is found whole where it lies.
+//!
+//! Nothing is believed: the summary, the file lists, every size, and every checksum that was kept are checked. What is
+//! itself damaged is marked in the index, so that no run tries it again; a wrong number of ranks, a full cache or
+//! an error that may pass is told and marks nothing.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `candidates` | which datasets to try, and in which order |
+//! | `copy` | one file from the prefix directory into cache |
+
+mod candidates;
+mod copy;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use candidates::{candidates, Candidate};
+
+use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees, Op};
+use crate::comm::{Comm, CommError, Rank};
+use crate::describe;
+use crate::flush::movers::{open_whole, MoveError};
+use crate::flush::{lists, turns};
+use crate::fs::Files;
+use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
+use scr_plugin_api::KvTree;
+use std::path::PathBuf;
+
+/// How to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// So many ranks copy at a time: `SCR_FETCH_WIDTH`.
+    pub(crate) width: u32,
+    /// Bytes per block: `SCR_FILE_BUF_SIZE`.
+    pub(crate) block_bytes: u64,
+    /// The files stay where they are: `SCR_FETCH_BYPASS`.
+    pub(crate) bypass: bool,
+}
+
+/// What a rank needs to fetch.
+#[derive(Clone, Copy)]
+pub(crate) struct Fetch<'a> {
+    pub(crate) comm: &'a dyn Comm,
+    pub(crate) files: &'a dyn Files,
+    /// Name of this node, for messages.
+    pub(crate) node: &'a str,
+    /// The prefix directory.
+    pub(crate) prefix: &'a Prefix,
+    /// The time, as the index writes it.
+    pub(crate) now: &'a str,
+    pub(crate) options: Options,
+}
+
+/// One file of this rank, fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FetchedFile {
+    /// Path below the prefix directory.
+    pub(crate) name: Vec<u8>,
+    /// Where it lies now.
+    pub(crate) path: PathBuf,
+    /// Length.
+    pub(crate) bytes: u64,
+    /// Checksum: of what was copied; in bypass mode the one that was recorded, if any.
+    pub(crate) crc: Option<u32>,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Time of the last change: seconds and nanoseconds since the epoch.
+    pub(crate) mtime: (i64, u32),
+}
+
+/// A dataset that was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    /// What it is.
+    pub(crate) dataset: DatasetDescriptor,
+    /// This rank's files.
+    pub(crate) files: Vec<FetchedFile>,
+    /// Whether every file of every rank was compared with its checksum. Without, at least the sizes were right.
+    pub(crate) verified: bool,
+    /// What the user should know besides, on rank 0.
+    pub(crate) note: Option<String>,
+}
+
+/// Why a dataset was not fetched, the same on all ranks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum FetchError {
+    /// It is itself damaged, and marked so in the index where that could be written.
+    #[error("dataset {dataset} is damaged and is marked as failed: {account}")]
+    Damaged {
+        /// Its name.
+        dataset: String,
+        /// Who found what.
+        account: String,
+    },
+    /// Another number of ranks wrote it.
+    #[error(
+        "dataset {dataset} was written by {found} ranks and this run has {expected}; \
+         run with {found} ranks to restart from it"
+    )]
+    Ranks {
+        /// Its name.
+        dataset: String,
+        /// Who wrote it.
+        found: u32,
+        /// Who runs.
+        expected: u32,
+    },
+    /// Something failed that may pass.
+    #[error("dataset {dataset} was not fetched: {account}")]
+    Failed {
+        /// Its name.
+        dataset: String,
+        /// Who found what.
+        account: String,
+    },
+    /// The list of datasets cannot be used.
+    #[error("the list of datasets cannot be used: {0}")]
+    Index(String),
+    /// The ranks could not talk.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// Chooses where in cache a file goes, and records it there, before a byte of it is written.
+pub(crate) type Place<'a> = dyn FnMut(&DatasetDescriptor, &PrefixFile) -> Result<PathBuf, String> + 'a;
+
+impl Fetch<'_> {
+    /// Fetches a dataset. All ranks call it. `place` is not asked in bypass mode. After an error what was placed
+    /// is for the caller to remove.
+    ///
+    /// # Errors
+    /// [`FetchError`], the same on all ranks.
+    pub(crate) fn dataset(
+        &self,
+        candidate: &Candidate,
+        place: &mut Place<'_>,
+    ) -> Result<Fetched, FetchError> {
+        let (dataset, mine) = self.learn(candidate)?;
+        let outcome = turns::in_turn(self.comm, self.options.width, || self.bring(&dataset, &mine, place))?;
+        let outcome = self.compare_totals(&dataset, outcome)?;
+        let files = self.settle(candidate, outcome)?;
+        let lacking = mine.iter().any(|file| file.crc.is_none()) || self.options.bypass;
+        let mut any = [u64::from(lacking)];
+        all_reduce(self.comm, &mut any, Op::Max)?;
+        let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
+        Ok(Fetched { dataset, files, verified: any[0] == 0, note })
+    }
+
+    /// Rank 0 reads what is recorded of it; every rank gets the descriptor and its own files.
+    fn learn(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Vec<PrefixFile>), FetchError> {
+        let mut all = Rank2File::new(Vec::new());
+        let mut head = KvTree::new();
+        if self.comm.rank() == Rank(0) {
+            head = match self.read(candidate) {
+                Ok((dataset, read)) => {
+                    all = read;
+                    let mut tree = KvTree::new();
+                    tree.put("DSETDESC", dataset.to_tree());
+                    tree
+                }
+                Err(refusal) => refusal.to_tree(),
+            };
+        }
+        let head = broadcast_tree(self.comm, Rank(0), &head)?;
+        let name = candidate.shown();
+        let Some(dataset) = head.get("DSETDESC") else {
+            let refusal = Refusal::from_tree(&head);
+            self.mark_if(refusal.is_damage(), candidate);
+            return Err(refusal.into_error(name, self.comm.size()));
+        };
+        let malformed = || CommError::Malformed { from: Rank(0), what: "a list of files" };
+        let dataset = DatasetDescriptor::from_tree(dataset).map_err(|_| malformed())?;
+        let messages = (0..).map(Rank).zip(all.by_rank().iter().map(|list| lists::to_tree(list))).collect();
+        let mut mine = Vec::new();
+        for (_, tree) in route_trees(self.comm, messages)? {
+            mine = lists::from_tree(&tree).ok_or_else(malformed)?;
+        }
+        Ok((dataset, mine))
+    }
+
+    fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Rank2File), Refusal> {
+        let id = candidate.id;
+        let path = self.prefix.summary_file(id);
+        let summary = Summary::read(self.files, self.prefix, id)?
+            .ok_or_else(|| PrefixError::Missing { path: path.clone() })?;
+        if !summary.complete {
+            return Err(Refusal::Damage(format!("{} says that it is not complete", path.display())));
+        }
+        let lists = Rank2File::read(self.files, self.prefix, id)?;
+        let found = u32::try_from(lists.ranks()).unwrap_or(u32::MAX);
+        if found != self.comm.size() {
+            return Err(Refusal::Ranks(found));
+        }
+        Ok((summary.dataset, lists))
+    }
+
+    /// This rank's files, copied or, in bypass mode, looked at.
+    fn bring(
+        &self,
+        dataset: &DatasetDescriptor,
+        mine: &[PrefixFile],
+        place: &mut Place<'_>,
+    ) -> Result<Vec<FetchedFile>, MoveError> {
+        mine.iter()
+            .map(|file| {
+                let source = self.prefix.file(&file.name);
+                let (open, status) = open_whole(self.files, &source, file.bytes)?;
+                let mut fetched = FetchedFile {
+                    name: file.name.clone(),
+                    path: source.clone(),
+                    bytes: status.len,
+                    crc: file.crc,
+                    mode: status.mode,
+                    mtime: status.mtime,
+                };
+                if !self.options.bypass {
+                    fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
+                    let copied = copy::Copy { files: self.files, block_bytes: self.options.block_bytes };
+                    let crc = copied.run(&*open, &source, &fetched)?;
+                    crate::flush::movers::compare(&source, file.crc, Some(crc))?;
+                    fetched.crc = Some(crc);
+                }
+                Ok(fetched)
+            })
+            .collect()
+    }
+
+    /// Where the lists hold no sizes, as C SCR writes them, at least the sum must be right.
+    fn compare_totals(
+        &self,
+        dataset: &DatasetDescriptor,
+        outcome: Result<Vec<FetchedFile>, MoveError>,
+    ) -> Result<Result<Vec<FetchedFile>, MoveError>, CommError> {
+        let files = outcome.as_deref().unwrap_or_default();
+        let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+        let mut sums = [files.len() as u64, bytes, u64::from(outcome.is_err())];
+        all_reduce(self.comm, &mut sums, Op::Sum)?;
+        let [files, bytes, failed] = sums;
+        let differs = dataset.files.is_some_and(|expected| expected != files)
+            || dataset.bytes.is_some_and(|expected| expected != bytes);
+        if failed == 0 && differs && self.comm.rank() == Rank(0) {
+            let expected = (dataset.files.unwrap_or(files), dataset.bytes.unwrap_or(bytes));
+            return Ok(Err(MoveError::Totals { expected, found: (files, bytes) }));
+        }
+        Ok(outcome)
+    }
+
+    /// One outcome for all; what is damaged is marked.
+    fn settle(
+        &self,
+        candidate: &Candidate,
+        outcome: Result<Vec<FetchedFile>, MoveError>,
+    ) -> Result<Vec<FetchedFile>, FetchError> {
+        let mut damage = [u64::from(outcome.as_ref().is_err_and(MoveError::is_damage))];
+        all_reduce(self.comm, &mut damage, Op::Max)?;
+        let damaged = damage[0] != 0;
+        agree_at(self.comm, self.node, outcome).map_err(|account| {
+            self.mark_if(damaged, candidate);
+            let (dataset, account) = (candidate.shown(), account.to_string());
+            if damaged {
+                FetchError::Damaged { dataset, account }
+            } else {
+                FetchError::Failed { dataset, account }
+            }
+        })
+    }
+
+    fn mark_if(&self, damaged: bool, candidate: &Candidate) {
+        if damaged && self.comm.rank() == Rank(0) {
+            // Where the prefix cannot be written, the next run finds the damage again.
+            let _ = Index::update(self.files, self.prefix, |index| index.mark_failed(candidate.id, self.now));
+        }
+    }
+
+    fn note_success(&self, candidate: &Candidate) -> Option<String> {
+        let noted = Index::update(self.files, self.prefix, |index| {
+            index.mark_fetched(candidate.id, self.now);
+            index.set_current(&candidate.name);
+        });
+        noted.err().map(|error| format!("the fetch could not be noted in the index: {}", describe(&error)))
+    }
+}
+
+/// Why rank 0 does not even begin.
+enum Refusal {
+    Damage(String),
+    Ranks(u32),
+    Passing(String),
+}
+
+impl From<PrefixError> for Refusal {
+    fn from(error: PrefixError) -> Self {
+        if error.is_damage() {
+            Self::Damage(describe(&error))
+        } else {
+            Self::Passing(describe(&error))
+        }
+    }
+}
+
+impl Refusal {
+    fn is_damage(&self) -> bool {
+        matches!(self, Self::Damage(_))
+    }
+
+    fn into_error(self, dataset: String, expected: u32) -> FetchError {
+        match self {
+            Self::Damage(account) => FetchError::Damaged { dataset, account },
+            Self::Ranks(found) => FetchError::Ranks { dataset, found, expected },
+            Self::Passing(account) => FetchError::Failed { dataset, account },
+        }
+    }
+
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        match self {
+            Self::Damage(text) => tree.set("DAMAGE", text),
+            Self::Ranks(found) => tree.set("RANKS", found),
+            Self::Passing(text) => tree.set("PASSING", text),
+        }
+        tree
+    }
+
+    fn from_tree(tree: &KvTree) -> Self {
+        match (tree.text("DAMAGE"), tree.parse("RANKS")) {
+            (Some(text), _) => Self::Damage(text.to_owned()),
+            (None, Ok(Some(found))) => Self::Ranks(found),
+            _ => Self::Passing(tree.text("PASSING").unwrap_or_default().to_owned()),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Ending what a dead application left: its flushes are finished, or cleared away.
+//!
+//! A flush whose movers were all done lies on disk whole, under hidden names. Naming the files, and listing the
+//! dataset, is repeated here until it has been done; it does not matter how far the application had come. A
+//! flush without all its marks is cleared away, before one of its names is used again.
+
+use super::ledger::Ledger;
+use super::movers::{checksum, compare, expect_size, open_whole, MoveError};
+use super::names;
+use super::pending::{self, Pending};
+use crate::describe;
+use crate::fs::Files;
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixFile, Rank2File};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What became of a flush that was found under way.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ended {
+    /// The dataset is complete now.
+    Finalized(DatasetDescriptor),
+    /// Not all had arrived, or it is damaged: what there was is removed.
+    Revoked {
+        /// Which dataset.
+        dataset: DatasetDescriptor,
+        /// What was missing.
+        why: String,
+    },
+    /// Something failed that may pass; it is left for the next time.
+    Postponed {
+        /// Which dataset.
+        dataset: DatasetDescriptor,
+        /// What failed.
+        why: String,
+    },
+    /// A record that cannot be used; it is left for people to look at.
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = |dataset: &DatasetDescriptor| {
+            format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name))
+        };
+        match self {
+            Self::Finalized(dataset) => {
+                write!(f, "the flush of {}, begun by an earlier run, is finished", named(dataset))
+            }
+            Self::Revoked { dataset, why } => {
+                write!(f, "the flush of {}, begun by an earlier run, is taken back: {why}", named(dataset))
+            }
+            Self::Postponed { dataset, why } => {
+                write!(
+                    f,
+                    "the flush of {}, begun by an earlier run, is left for the next one: {why}",
+                    named(dataset)
+                )
+            }
+            Self::Unusable { path, why } => write!(f, "{} cannot be used: {why}", path.display()),
+        }
+    }
+}
+
+/// Ends every flush found under way below a prefix. One process calls it, while no flush of its own is under way
+/// there.
+///
+/// # Errors
+/// The folder could not be listed.
+pub(crate) fn finalize_pending(
+    files: &dyn Files,
+    prefix: &Prefix,
+    now: &str,
+) -> Result<Vec<Ended>, PrefixError> {
+    let (found, unusable) = pending::list(files, prefix)?;
+    let mut ended: Vec<_> = unusable.into_iter().map(|(path, why)| Ended::Unusable { path, why }).collect();
+    for record in found {
+        let dataset = record.dataset.clone();
+        ended.push(match (Finalizer { files, prefix, record }).end(now) {
+            Ok(None) => Ended::Finalized(dataset),
+            Ok(Some(why)) => Ended::Revoked { dataset, why },
+            Err(why) => Ended::Postponed { dataset, why },
+        });
+    }
+    Ok(ended)
+}
+
+struct Finalizer<'a> {
+    files: &'a dyn Files,
+    prefix: &'a Prefix,
+    record: Pending,
+}
+
+/// One file of the flush.
+struct Expected {
+    target: PathBuf,
+    part: PathBuf,
+    bytes: u64,
+    crc: Option<u32>,
+}
+
+impl Finalizer<'_> {
+    /// Finishes it, or clears it away and says why.
+    fn end(&self, now: &str) -> Result<Option<String>, String> {
+        if !self.record.all_done(self.files, self.prefix).map_err(|error| describe(&error))? {
+            let why = "it was interrupted before all files had arrived".to_owned();
+            return self.clear_away().map(|()| Some(why));
+        }
+        let expected = match self.expected() {
+            Ok(expected) => expected,
+            Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(describe(&error))),
+            Err(error) => return Err(describe(&error)),
+        };
+        match expected.iter().try_for_each(|file| self.check(file)) {
+            Ok(()) => self.finish(&expected, now).map(|()| None),
+            Err(error) if error.is_damage() => self.clear_away().map(|()| Some(describe(&error))),
+            Err(error) => Err(describe(&error)),
+        }
+    }
+
+    fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
+        let ledger = Ledger { files: self.files, prefix: self.prefix };
+        ledger.take_over_name(&self.record.dataset).map_err(|error| describe(&error))?;
+        let mut folders = BTreeSet::new();
+        for file in expected {
+            match self.files.rename(&file.part, &file.target) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                other => other
+                    .map_err(MoveError::io("rename a new file to", &file.target))
+                    .map_err(|error| describe(&error))?,
+            }
+            folders.extend(file.target.parent());
+        }
+        for folder in folders {
+            self.files
+                .sync_dir(folder)
+                .map_err(MoveError::io("sync", folder))
+                .map_err(|error| describe(&error))?;
+        }
+        let record = &self.record;
+        ledger.close(&record.dataset, record.make_current, now).map_err(|error| describe(&error))?;
+        record.forget(self.files, self.prefix).map_err(|error| describe(&error))
+    }
+
+    /// Either the hidden file is there, or it has its name already. In the latter case its checksum must tell it
+    /// from a file of the same name and size of an older dataset.
+    fn check(&self, file: &Expected) -> Result<(), MoveError> {
+        match expect_size(self.files, &file.part, file.bytes) {
+            Err(MoveError::Missing { .. }) => {}
+            other => return other,
+        }
+        let (open, _) = open_whole(self.files, &file.target, Some(file.bytes))?;
+        let Some(crc) = file.crc else {
+            return Err(MoveError::Missing { path: file.part.clone() });
+        };
+        compare(&file.target, Some(crc), Some(checksum(&*open, &file.target, BLOCK_BYTES)?))
+    }
+
+    fn clear_away(&self) -> Result<(), String> {
+        self.record.revoke(self.files, self.prefix).map_err(|error| describe(&error))?;
+        // Without its lists nobody knows the hidden files; they stay, and do no harm.
+        for file in self.expected().unwrap_or_default() {
+            match self.files.remove_file(&file.part) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                other => {
+                    other.map_err(MoveError::io("remove", &file.part)).map_err(|error| describe(&error))?
+                }
+            }
+        }
+        self.record.forget(self.files, self.prefix).map_err(|error| describe(&error))
+    }
+
+    fn expected(&self) -> Result<Vec<Expected>, PrefixError> {
+        let id = self.record.dataset.id;
+        let lists = Rank2File::read(self.files, self.prefix, id)?;
+        let expected = |file: &PrefixFile| {
+            let target = self.prefix.file(&file.name);
+            let part = names::part(&target, &self.record.token);
+            Some(Expected { part, target, bytes: file.bytes?, crc: file.crc })
+        };
+        let all: Option<Vec<_>> = lists.by_rank().iter().flatten().map(expected).collect();
+        // A flush of ours always says how long its files are.
+        all.ok_or_else(|| PrefixError::Missing { path: self.prefix.rank2file(id) })
+    }
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;

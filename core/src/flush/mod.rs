@@ -1,0 +1,461 @@
+//! Flush: a dataset goes from cache to the prefix directory, and counts there only when every byte is safe.
+//!
+//! The order of steps is all that protects a dataset from a crash between any two of them:
+//! 1. The index lists the dataset as incomplete, the file lists with sizes are written, `flush.<token>` tells what is
+//!    under way: all synced, before any byte moves.
+//! 2. Movers write hidden files beside the final names, and sync them.
+//! 3. When all have arrived, and are what was recorded, a `done` file says so. From here on anybody can end the flush.
+//! 4. The files get their names, the folders are synced.
+//! 5. The summary is written, then the index lists the dataset as complete; only now it counts.
+//!
+//! An error on any rank is the error of all: the hidden files are removed, the entry stays incomplete, and the
+//! cached dataset is not touched. A name that stood for an older dataset stands for it until step 4.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `names` | which names are allowed, and where a file lies until it is whole |
+//! | `shares` | which rank makes which folder; two ranks that mean one file |
+//! | `turns` | so many ranks at a time |
+//! | `movers` | one rank's files on their way |
+//! | `pending` | the record of a flush under way, for whoever ends it |
+//! | `lists` | a rank's list of files, on its way between ranks |
+//! | `ledger` | index, summary and file lists, as a flush and a fetch change them |
+//! | `finalize` | ending, or clearing away, what a dead application left |
+
+pub(crate) mod finalize;
+pub(crate) mod ledger;
+pub(crate) mod lists;
+pub(crate) mod movers;
+pub(crate) mod names;
+pub(crate) mod pending;
+mod shares;
+#[cfg(test)]
+mod tests;
+pub(crate) mod turns;
+
+use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
+use crate::comm::{Comm, CommError, Rank};
+use crate::describe;
+use crate::env::Env;
+use crate::fs::{Durability, Files};
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixFile, DIR_MODE};
+use ledger::Ledger;
+use movers::{MoveError, Mover};
+use pending::Pending;
+use scr_plugin_api::{CopyState, KvTree, Transport};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
+
+/// One file of this rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FlushFile {
+    /// Where it lies in cache; in bypass mode it is not looked at.
+    pub(crate) source: PathBuf,
+    /// Path below the prefix directory.
+    pub(crate) name: Vec<u8>,
+    /// Length.
+    pub(crate) bytes: u64,
+    /// Checksum, where one was recorded.
+    pub(crate) crc: Option<u32>,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Time of the last change: seconds and nanoseconds since the epoch.
+    pub(crate) mtime: (i64, u32),
+}
+
+impl FlushFile {
+    /// The permission bits that a copy gets: never set-user-id and the like.
+    pub(crate) fn permissions(&self) -> u32 {
+        self.mode & 0o777
+    }
+}
+
+/// How to flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// So many ranks copy at a time: `SCR_FLUSH_WIDTH`.
+    pub(crate) width: u32,
+    /// Bytes per block: `SCR_FILE_BUF_SIZE`.
+    pub(crate) block_bytes: u64,
+    /// Whether checksums are taken, compared with those recorded, and kept: `SCR_CRC_ON_FLUSH`.
+    pub(crate) checksums: bool,
+    /// The files are in place already: bypass mode.
+    pub(crate) in_place: bool,
+    /// Whether the dataset becomes the current one: checkpoints do.
+    pub(crate) make_current: bool,
+}
+
+/// What a rank needs to flush.
+#[derive(Clone, Copy)]
+pub(crate) struct Flush<'a> {
+    pub(crate) comm: &'a dyn Comm,
+    pub(crate) files: &'a dyn Files,
+    pub(crate) transport: &'a dyn Transport,
+    /// Name of this node, for messages.
+    pub(crate) node: &'a str,
+    /// The prefix directory.
+    pub(crate) prefix: &'a Prefix,
+    /// The time, as the index writes it.
+    pub(crate) now: &'a str,
+    pub(crate) options: Options,
+}
+
+/// A flush under way.
+#[derive(Debug)]
+pub(crate) struct Started {
+    record: Pending,
+    movers: Vec<Mover>,
+    /// The folders that this rank looks after.
+    folders: Vec<PathBuf>,
+    /// What the transport gave, or why it did not.
+    ticket: Result<Vec<u8>, String>,
+    /// Whether this very rank has nothing left to wait for: bypass mode.
+    in_place: bool,
+}
+
+/// What was flushed, the same on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FlushReport {
+    /// Files of all ranks.
+    pub(crate) files: u64,
+    /// Their bytes.
+    pub(crate) bytes: u64,
+}
+
+/// Why a dataset was not flushed, the same on all ranks. It is still in cache.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum FlushError {
+    /// A step failed on some rank.
+    #[error("dataset {dataset} was not flushed, {step} failed: {account}; it is kept in cache")]
+    Failed {
+        /// Its name.
+        dataset: String,
+        /// Which step.
+        step: &'static str,
+        /// Who said what.
+        account: String,
+    },
+    /// The ranks could not talk.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// A token that no other flush has: the dataset's id, the time, and where it was made.
+pub(crate) fn new_token(dataset: u64, env: &Env) -> String {
+    let now = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let place = format!("{}/{}/{:?}", env.host, env.uid, env.clock.elapsed());
+    format!("{dataset}.{now:x}.{:08x}", crc32fast::hash(place.as_bytes()))
+}
+
+impl Flush<'_> {
+    /// Flushes and waits for the end. All ranks call it, with the same token.
+    ///
+    /// # Errors
+    /// [`FlushError`], the same on all ranks.
+    pub(crate) fn sync(
+        &self,
+        token: &str,
+        dataset: &DatasetDescriptor,
+        mine: &[FlushFile],
+    ) -> Result<FlushReport, FlushError> {
+        let mut started = self.announce(token, dataset, mine)?;
+        let width = self.options.width;
+        let arrived = turns::in_turn(self.comm, width, || {
+            self.start_movers(&mut started);
+            self.wait_for_movers(&mut started)
+        })?;
+        self.conclude(started, arrived)
+    }
+
+    /// Begins a flush and returns while the transport is at work. All ranks call it, with the same token. What
+    /// the transport could not even start is told by [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// [`FlushError`], the same on all ranks.
+    pub(crate) fn start(
+        &self,
+        token: &str,
+        dataset: &DatasetDescriptor,
+        mine: &[FlushFile],
+    ) -> Result<Started, FlushError> {
+        let mut started = self.announce(token, dataset, mine)?;
+        self.start_movers(&mut started);
+        Ok(started)
+    }
+
+    /// Whether the transport is at work on any rank. All ranks call it.
+    ///
+    /// # Errors
+    /// The ranks could not talk.
+    pub(crate) fn is_running(&self, started: &Started) -> Result<bool, FlushError> {
+        let running = match &started.ticket {
+            Ok(ticket) if !started.in_place => {
+                matches!(self.transport.poll(ticket), Ok(CopyState::Running(_)))
+            }
+            _ => false,
+        };
+        let mut any = [u64::from(running)];
+        all_reduce(self.comm, &mut any, Op::Max)?;
+        Ok(any[0] != 0)
+    }
+
+    /// Waits for a flush that was begun, and ends it. All ranks call it.
+    ///
+    /// # Errors
+    /// [`FlushError`], the same on all ranks.
+    pub(crate) fn finish(&self, mut started: Started) -> Result<FlushReport, FlushError> {
+        let arrived = self.wait_for_movers(&mut started);
+        self.conclude(started, arrived)
+    }
+
+    /// Gives a flush up that was begun. All ranks call it.
+    ///
+    /// # Errors
+    /// The ranks could not talk, or something could not be removed; the next run removes it then.
+    pub(crate) fn cancel(&self, started: &Started) -> Result<(), FlushError> {
+        let stopped = match &started.ticket {
+            Ok(ticket) if !started.in_place => {
+                self.transport.cancel(ticket).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        };
+        let name = &started.record.dataset;
+        self.agreed(name, "stopping the copies", stopped)?;
+        self.clear_away(started);
+        barrier(self.comm)?;
+        Ok(())
+    }
+
+    /// Step 1.
+    fn announce(
+        &self,
+        token: &str,
+        dataset: &DatasetDescriptor,
+        mine: &[FlushFile],
+    ) -> Result<Started, FlushError> {
+        let planned = movers::plan(self.prefix.dir(), mine, token);
+        let movers = self.agreed(dataset, "checking the file names", planned)?;
+        let folders = self.prepare_folders(dataset, &movers)?;
+        let record = Pending {
+            token: token.to_owned(),
+            dataset: dataset.clone(),
+            ranks: self.comm.size(),
+            movers: 1,
+            make_current: self.options.make_current,
+        };
+        let started = Started {
+            record,
+            movers,
+            folders,
+            ticket: Err("the copy was not started".to_owned()),
+            in_place: self.options.in_place,
+        };
+        let lists = self.gather_lists(&started.movers)?;
+        let recorded = lists.map_or(Ok(()), |lists| self.record(&started.record, &lists));
+        if let Err(error) = self.agreed(dataset, "recording what is to come", recorded) {
+            self.clear_away(&started);
+            return Err(error);
+        }
+        Ok(started)
+    }
+
+    /// Rank 0's part of step 1.
+    fn record(&self, record: &Pending, lists: &[Vec<PrefixFile>]) -> Result<(), String> {
+        self.ledger()
+            .open(&record.dataset, lists, self.options.in_place)
+            .map_err(|error| describe(&error))?;
+        if self.options.in_place {
+            return Ok(());
+        }
+        record.write(self.files, self.prefix).map_err(|error| describe(&error))
+    }
+
+    /// Makes the folders, each by one rank, and gives those that this rank looks after.
+    fn prepare_folders(
+        &self,
+        dataset: &DatasetDescriptor,
+        movers: &[Mover],
+    ) -> Result<Vec<PathBuf>, FlushError> {
+        let names = movers.iter().map(|mover| mover.file.name.as_slice());
+        let shares = shares::share_out(self.comm, names)?;
+        let clash = match shares.clash {
+            // In bypass mode all ranks may well have written one file.
+            Some((name, other)) if !self.options.in_place => {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                Err(format!("rank {other}, too, wrote a file named {name}; give each rank its own"))
+            }
+            _ => Ok(()),
+        };
+        let mut folders = Vec::new();
+        let made = clash.and_then(|()| {
+            for folder in &shares.folders {
+                let path = match folder.as_slice() {
+                    b"" => self.prefix.dir().to_owned(),
+                    name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string())?,
+                };
+                self.files
+                    .make_dirs(&path, DIR_MODE, Durability::Synced)
+                    .map_err(|error| describe(&error))?;
+                folders.push(path);
+            }
+            Ok(())
+        });
+        self.agreed(dataset, "making the folders", made)?;
+        Ok(folders)
+    }
+
+    /// Step 2, its beginning. An error is kept until all ranks are asked.
+    fn start_movers(&self, started: &mut Started) {
+        if started.in_place {
+            return;
+        }
+        let token = format!("{}.{}", started.record.token, self.comm.rank());
+        started.ticket = movers::start(self.files, self.transport, &started.movers, token, &self.options)
+            .map_err(|error| error.to_string());
+    }
+
+    /// Step 2, its end.
+    fn wait_for_movers(&self, started: &mut Started) -> Result<(), String> {
+        let Started { movers, ticket, .. } = started;
+        let arrived = if started.in_place {
+            movers::settle_in_place(self.files, movers, &self.options)
+        } else {
+            let ticket = ticket.as_ref().map_err(Clone::clone)?;
+            movers::finish(self.files, self.transport, movers, ticket, &self.options)
+        };
+        arrived.map_err(|error: MoveError| error.to_string())
+    }
+
+    /// Steps 3 to 5.
+    fn conclude(&self, started: Started, arrived: Result<(), String>) -> Result<FlushReport, FlushError> {
+        let concluded = self.try_to_conclude(&started, arrived);
+        if concluded.is_err() {
+            self.clear_away(&started);
+        }
+        concluded
+    }
+
+    fn try_to_conclude(
+        &self,
+        started: &Started,
+        arrived: Result<(), String>,
+    ) -> Result<FlushReport, FlushError> {
+        let dataset = &started.record.dataset;
+        self.agreed(dataset, "copying", arrived)?;
+        self.seal(started)?;
+        if !started.in_place {
+            let renamed = movers::rename(self.files, &started.movers);
+            self.agreed(dataset, "renaming the files", renamed)?;
+        }
+        let synced = started
+            .folders
+            .iter()
+            .try_for_each(|folder| self.files.sync_dir(folder).map_err(MoveError::io("sync", folder)));
+        self.agreed(dataset, "syncing the folders", synced)?;
+        let closed = self.on_rank_0(|| self.close(&started.record));
+        self.agreed(dataset, "listing the dataset as complete", closed)?;
+        self.report(&started.movers)
+    }
+
+    /// Step 3: file lists with checksums that were not known before, then the mark that all is there, then the
+    /// name leaves the older dataset that it may have stood for.
+    fn seal(&self, started: &Started) -> Result<(), FlushError> {
+        let news = started.movers.iter().any(|mover| mover.file.crc.is_none() && mover.crc.is_some());
+        let mut any = [u64::from(news)];
+        all_reduce(self.comm, &mut any, Op::Max)?;
+        let lists = if any[0] != 0 { self.gather_lists(&started.movers)? } else { None };
+        let record = &started.record;
+        let sealed = self.on_rank_0(|| {
+            let ledger = self.ledger();
+            if let Some(lists) = lists {
+                ledger.write_lists(&record.dataset, &lists).map_err(|error| describe(&error))?;
+            }
+            if !started.in_place {
+                record.mark_done(self.files, self.prefix, 0).map_err(|error| describe(&error))?;
+            }
+            ledger.take_over_name(&record.dataset).map_err(|error| describe(&error))
+        });
+        self.agreed(&record.dataset, "recording that all is there", sealed)
+    }
+
+    /// Step 5, on rank 0.
+    fn close(&self, record: &Pending) -> Result<(), String> {
+        let ledger = self.ledger();
+        ledger.close(&record.dataset, record.make_current, self.now).map_err(|error| describe(&error))?;
+        if !self.options.in_place {
+            // The dataset counts already; what is left of the record is cleared away by the next run.
+            let _ = record.forget(self.files, self.prefix);
+        }
+        Ok(())
+    }
+
+    /// After an error on any rank. What cannot be removed now is removed by the next run.
+    fn clear_away(&self, started: &Started) {
+        if started.in_place {
+            return;
+        }
+        if let Ok(ticket) = &started.ticket {
+            let _ = self.transport.cancel(ticket);
+        }
+        let revoked = self.on_rank_0(|| started.record.revoke(self.files, self.prefix));
+        // The marks go before the files, so that nobody takes the rest for a whole.
+        let _ = barrier(self.comm);
+        movers::remove_parts(self.files, &started.movers);
+        let _ = barrier(self.comm);
+        if revoked.is_ok() {
+            let _ = self.on_rank_0(|| started.record.forget(self.files, self.prefix));
+        }
+    }
+
+    /// Every rank's file list, on rank 0.
+    fn gather_lists(&self, movers: &[Mover]) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
+        let entries = movers.iter().map(|mover| PrefixFile {
+            name: mover.file.name.clone(),
+            bytes: Some(mover.file.bytes),
+            crc: mover.crc.or(mover.file.crc),
+        });
+        let packed = lists::to_tree(&entries.collect::<Vec<_>>()).pack();
+        let Some(all) = gather(self.comm, Rank(0), packed)? else { return Ok(None) };
+        let unpack = |(rank, bytes): (u32, Vec<u8>)| {
+            KvTree::unpack(&bytes)
+                .ok()
+                .and_then(|tree| lists::from_tree(&tree))
+                .ok_or(CommError::Malformed { from: Rank(rank), what: "a list of files" })
+        };
+        (0..).zip(all).map(unpack).collect::<Result<_, _>>().map(Some)
+    }
+
+    fn report(&self, movers: &[Mover]) -> Result<FlushReport, FlushError> {
+        let bytes = movers.iter().fold(0_u64, |sum, mover| sum.saturating_add(mover.file.bytes));
+        let mut sums = [movers.len() as u64, bytes];
+        all_reduce(self.comm, &mut sums, Op::Sum)?;
+        Ok(FlushReport { files: sums[0], bytes: sums[1] })
+    }
+
+    fn on_rank_0<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        if self.comm.rank() == Rank(0) {
+            work()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn agreed<T, E: Display>(
+        &self,
+        dataset: &DatasetDescriptor,
+        step: &'static str,
+        result: Result<T, E>,
+    ) -> Result<T, FlushError> {
+        agree_at(self.comm, self.node, result).map_err(|account| FlushError::Failed {
+            dataset: String::from_utf8_lossy(&dataset.name).into_owned(),
+            step,
+            account: account.to_string(),
+        })
+    }
+
+    fn ledger(&self) -> Ledger<'_> {
+        Ledger { files: self.files, prefix: self.prefix }
+    }
+}

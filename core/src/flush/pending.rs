@@ -1,0 +1,165 @@
+//! What is on disk of a flush under way, so that the next run, or a command, can end it without the application.
+//!
+//! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many movers must say that they
+//! are done. Each mover that has synced its files leaves a `done.<token>.<n>`. With all of them there every byte lies
+//! safe under a hidden name, and naming the files may be repeated by anybody. With one missing, the hidden files
+//! are of no use and are removed.
+
+use crate::fs::{Durability, Files, FsError};
+use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// One flush under way, as it stands on disk.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pending {
+    /// Tells it apart from every other flush under this prefix.
+    pub(crate) token: String,
+    /// What is flushed.
+    pub(crate) dataset: DatasetDescriptor,
+    /// Number of ranks that wrote it.
+    pub(crate) ranks: u32,
+    /// How many movers there are.
+    pub(crate) movers: u32,
+    /// Whether the dataset becomes the current one.
+    pub(crate) make_current: bool,
+}
+
+impl Pending {
+    /// Makes it known, durably.
+    pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
+    }
+
+    /// Says, durably, that a mover has done its part.
+    pub(crate) fn mark_done(&self, files: &dyn Files, prefix: &Prefix, mover: u32) -> Result<(), FsError> {
+        files.write_atomic(&done_path(prefix, &self.token, mover), b"", FILE_MODE, Durability::Synced)
+    }
+
+    /// Whether every mover has said that it is done.
+    pub(crate) fn all_done(&self, files: &dyn Files, prefix: &Prefix) -> Result<bool, FsError> {
+        for mover in 0..self.movers {
+            if !exists(files, &done_path(prefix, &self.token, mover))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// From now on nobody can end it any more, only clear it away.
+    pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        let mut any = false;
+        for mover in 0..self.movers {
+            any |= remove(files, &done_path(prefix, &self.token, mover))?;
+        }
+        if any {
+            sync(files, prefix)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets it; the dones go first, so that none is left without its flush.
+    pub(crate) fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        self.revoke(files, prefix)?;
+        remove(files, &flush_path(prefix, &self.token))?;
+        sync(files, prefix)
+    }
+
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("VERSION", 1);
+        tree.set("TOKEN", &self.token);
+        tree.put("DSETDESC", self.dataset.to_tree());
+        tree.set("RANKS", self.ranks);
+        tree.set("MOVERS", self.movers);
+        tree.set("CURRENT", u8::from(self.make_current));
+        tree
+    }
+
+    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let descriptor =
+            tree.get("DSETDESC").ok_or_else(|| FieldError::Missing { key: "DSETDESC".to_owned() })?;
+        Ok(Self {
+            token: tree.require("TOKEN")?,
+            dataset: DatasetDescriptor::from_tree(descriptor)?,
+            ranks: tree.require("RANKS")?,
+            movers: tree.require("MOVERS")?,
+            make_current: tree.require::<u8>("CURRENT")? != 0,
+        })
+    }
+}
+
+/// The flushes under way below a prefix, oldest dataset first; with those whose record cannot be used, and why.
+pub(crate) fn list(
+    files: &dyn Files,
+    prefix: &Prefix,
+) -> Result<(Vec<Pending>, Vec<(PathBuf, String)>), FsError> {
+    let folder = prefix.scr_dir();
+    let names = match files.list(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?,
+    };
+    let (mut found, mut unusable) = (Vec::new(), Vec::new());
+    for name in names {
+        let Some(token) = token_of(name.as_os_str()) else { continue };
+        let path = folder.join(&name);
+        match read(files, &path, token) {
+            Ok(Some(pending)) => found.push(pending),
+            Ok(None) => (),
+            Err(why) => unusable.push((path, why)),
+        }
+    }
+    found.sort_by_key(|pending| pending.dataset.id);
+    Ok((found, unusable))
+}
+
+/// Where the flush's record lies.
+pub(crate) fn flush_path(prefix: &Prefix, token: &str) -> PathBuf {
+    prefix.scr_file(&format!("{PREFIX}{token}"))
+}
+
+const PREFIX: &str = "flush.";
+/// The file of C SCR whose name begins alike.
+const FLUSH_FILE: &str = "flush.scr";
+
+fn done_path(prefix: &Prefix, token: &str, mover: u32) -> PathBuf {
+    prefix.scr_file(&format!("done.{token}.{mover}"))
+}
+
+fn token_of(name: &OsStr) -> Option<&str> {
+    let name = std::str::from_utf8(name.as_bytes()).ok().filter(|&name| name != FLUSH_FILE)?;
+    name.strip_prefix(PREFIX)
+}
+
+fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<Pending>, String> {
+    let Some(tree) = files.read_tree(path).map_err(|error| crate::describe(&error))? else { return Ok(None) };
+    let pending = Pending::from_tree(&tree).map_err(|error| error.to_string())?;
+    if pending.token != token {
+        return Err(format!("it is the record of the flush {}", pending.token));
+    }
+    Ok(Some(pending))
+}
+
+fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
+    match files.status(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(FsError::Io { doing: "look at", path: path.to_owned(), source }),
+    }
+}
+
+fn remove(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
+    match files.remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(FsError::Io { doing: "remove", path: path.to_owned(), source }),
+    }
+}
+
+fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+    let path = prefix.scr_dir();
+    files.sync_dir(&path).map_err(|source| FsError::Io { doing: "sync", path, source })
+}

@@ -1,0 +1,111 @@
+//! Who does for all what only one rank needs to do, and whether two ranks mean the same file.
+//!
+//! Each name, and each folder, has one rank that keeps the book for it, chosen by its checksum. So no rank hears of
+//! all names, and it takes two rounds whatever their number.
+
+use super::names;
+use crate::comm::collective::route_trees;
+use crate::comm::{Comm, CommError, Rank};
+use scr_plugin_api::KvTree;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What this rank hears back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// The folders that this rank makes and syncs, below the prefix directory.
+    pub(crate) folders: Vec<Vec<u8>>,
+    /// A name of this rank that another rank, too, wants to write.
+    pub(crate) clash: Option<(Vec<u8>, Rank)>,
+}
+
+/// Shares out folders, and looks for names that two ranks want to write. All ranks call it.
+pub(crate) fn share_out<'a>(
+    comm: &dyn Comm,
+    mine: impl Iterator<Item = &'a [u8]>,
+) -> Result<Shares, CommError> {
+    let answers = keep_book(&route_trees(comm, questions(comm.size(), mine))?);
+    let mut shares = Shares::default();
+    for (_, answer) in route_trees(comm, answers)? {
+        shares.folders.extend(answer.get(FOLDER).into_iter().flat_map(KvTree::keys).map(<[u8]>::to_vec));
+        for (name, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
+            shares.clash = other.keys_as().next().map(|other| (name.to_vec(), Rank(other)));
+        }
+    }
+    Ok(shares)
+}
+
+const NAME: &str = "NAME";
+/// The empty name, the prefix directory itself, stands for itself as a key.
+const FOLDER: &str = "FOLDER";
+
+fn questions<'a>(size: u32, mine: impl Iterator<Item = &'a [u8]>) -> Vec<(Rank, KvTree)> {
+    let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
+    let keeper = |key: &[u8]| Rank(crc32fast::hash(key) % size);
+    for name in mine {
+        to.entry(keeper(name)).or_default().child(NAME).child(name);
+        let folder = names::folder(name);
+        to.entry(keeper(folder)).or_default().child(FOLDER).child(folder);
+    }
+    to.into_iter().collect()
+}
+
+/// The first rank gets the folder; of two that want a name each is told of the other.
+fn keep_book(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
+    let mut writers: HashMap<&[u8], Rank> = HashMap::new();
+    let mut folders: BTreeSet<&[u8]> = BTreeSet::new();
+    let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
+    for (from, question) in asked {
+        for name in question.get(NAME).into_iter().flat_map(KvTree::keys) {
+            if let Some(&other) = writers.get(name) {
+                to.entry(*from).or_default().child(NAME).set(name, other);
+                to.entry(other).or_default().child(NAME).set(name, from);
+            } else {
+                writers.insert(name, *from);
+            }
+        }
+        for folder in question.get(FOLDER).into_iter().flat_map(KvTree::keys) {
+            if folders.insert(folder) {
+                to.entry(*from).or_default().child(FOLDER).child(folder);
+            }
+        }
+    }
+    to.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::thread::run;
+
+    fn shares_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<Shares> {
+        run(ranks, |comm| {
+            let mine = names(comm.rank().0);
+            share_out(&comm, mine.iter().map(String::as_bytes)).unwrap()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn every_folder_has_exactly_one_rank() {
+        for ranks in [1, 2, 5, 16] {
+            let all = shares_of(ranks, |rank| {
+                vec![format!("a/{rank}"), format!("b{}/{rank}", rank % 3), format!("top{rank}")]
+            });
+            let mut folders: Vec<_> = all.iter().flat_map(|shares| shares.folders.clone()).collect();
+            folders.sort();
+            let mut expected = vec![b"".to_vec(), b"a".to_vec()];
+            expected.extend((0..ranks.min(3)).map(|number| format!("b{number}").into_bytes()));
+            assert_eq!(folders, expected);
+            assert!(all.iter().all(|shares| shares.clash.is_none()));
+        }
+    }
+
+    #[test]
+    fn two_writers_of_one_file_are_told_of_each_other() {
+        let all = shares_of(4, |rank| vec![format!("a/{}", rank.min(2))]);
+        let clash = |rank: usize| all[rank].clash.clone();
+        assert_eq!(clash(2), Some((b"a/2".to_vec(), Rank(3))));
+        assert_eq!(clash(3), Some((b"a/2".to_vec(), Rank(2))));
+        assert_eq!((clash(0), clash(1)), (None, None));
+    }
+}

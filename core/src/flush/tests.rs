@@ -1,0 +1,5 @@
+//! Whole flushes in one process: what arrives, and what is left after every fault and every crash.
+
+mod faults;
+mod plain;
+pub(crate) mod stage;

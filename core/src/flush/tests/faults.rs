@@ -1,0 +1,119 @@
+//! Every mutating operation of a flush fails once, and the world stops before and in the middle of each: whatever
+//! the index then lists as complete is complete, and what was cached is still there.
+
+use super::stage::{Cached, Stage, Through, NOW};
+use crate::flush::finalize::finalize_pending;
+use crate::fs::faulty::FaultyFiles;
+use crate::fs::RealFiles;
+use std::io::ErrorKind;
+
+const RANKS: u32 = 3;
+
+/// Number of mutating operations of a whole flush of this stage's dataset.
+fn operations(prepare: impl Fn(&Stage) -> Cached) -> u64 {
+    let stage = Stage::new(RANKS);
+    let cached = prepare(&stage);
+    let files = FaultyFiles::new(RealFiles);
+    stage.flush(&files, &Through::new(files.clone()), "1.x", &cached).unwrap();
+    files.mutations()
+}
+
+fn fresh(stage: &Stage) -> Cached {
+    stage.cache(1, "a")
+}
+
+/// A dataset whose name, and files, an older one has.
+fn reused(stage: &Stage) -> Cached {
+    stage.flush_well("0.x", &stage.cache(0, "a"));
+    stage.cache(1, "a")
+}
+
+/// Whatever is listed is right; then a new run puts all in order and flushes again.
+fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
+    stage.assert_cache_is_whole(cached);
+    let sound = |when: &str| {
+        assert!(!stage.is_listed(1) || stage.is_right(cached), "{context}, {when}: listed but not right");
+        if stage.is_listed(0) {
+            assert!(stage.is_right(&stage.cache(0, "a")), "{context}, {when}: the older one is not right");
+        }
+    };
+    sound("at once");
+    let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
+    sound("in the next run");
+    assert!(stage.leftovers().is_empty(), "{context}: {:?} after {ended:?}", stage.leftovers());
+    stage.flush_well("2.x", cached);
+    assert!(stage.is_listed(1) && stage.is_right(cached), "{context}: flushed again");
+}
+
+#[test]
+fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
+    for (name, prepare) in [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused)] {
+        for at in 1..=operations(prepare) {
+            let stage = Stage::new(RANKS);
+            let cached = prepare(&stage);
+            let files = FaultyFiles::new(RealFiles);
+            files.fail_once(at, ErrorKind::StorageFull);
+            let outcome = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+            let context = format!("{name}, operation {at}");
+            if outcome.is_ok() {
+                assert!(stage.is_listed(1) && stage.is_right(&cached), "{context}: done but not listed");
+            }
+            assert_sound(&stage, &cached, &context);
+        }
+    }
+}
+
+#[test]
+fn a_full_prefix_is_told_and_nothing_is_lost() {
+    for at in 1..=operations(fresh) {
+        let stage = Stage::new(RANKS);
+        let cached = fresh(&stage);
+        let files = FaultyFiles::new(RealFiles);
+        files.fail_from(at, ErrorKind::StorageFull);
+        let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+        assert_sound(&stage, &cached, &format!("full from operation {at}"));
+    }
+}
+
+#[test]
+fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
+    for (name, prepare) in [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused)] {
+        for at in 1..=operations(prepare) {
+            for torn in [false, true] {
+                let stage = Stage::new(RANKS);
+                let cached = prepare(&stage);
+                let files = FaultyFiles::new(RealFiles);
+                if torn {
+                    files.stop_torn_at(at);
+                } else {
+                    files.stop_at(at);
+                }
+                let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+                assert_sound(&stage, &cached, &format!("{name}, crash at {at}, torn: {torn}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
+    let mut finished = 0;
+    for at in 1..=operations(reused) {
+        for again in 1.. {
+            let stage = Stage::new(RANKS);
+            let cached = reused(&stage);
+            let files = FaultyFiles::new(RealFiles);
+            files.stop_at(at);
+            let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+            let second = FaultyFiles::new(RealFiles);
+            second.stop_at(again);
+            let _ = finalize_pending(&second, &stage.prefix, NOW);
+            if !second.stopped() {
+                finished += u32::from(stage.is_listed(1));
+                break;
+            }
+            assert_sound(&stage, &cached, &format!("crash at {at}, then at {again}"));
+        }
+    }
+    assert!(finished > 0, "no flush was ever finished by the next run");
+}

@@ -1,0 +1,313 @@
+//! Flushes without a fault in the file layer.
+
+use super::stage::{Stage, Through, OPTIONS};
+use crate::flush::finalize::{finalize_pending, Ended};
+use crate::flush::{FlushError, Options};
+use crate::fs::RealFiles;
+use crate::prefix::{Rank2File, Summary};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[test]
+fn every_byte_arrives_and_the_dataset_is_listed() {
+    for ranks in [1, 2, 5, 16] {
+        let stage = Stage::new(ranks);
+        let cached = stage.cache(3, "ckpt.3");
+        stage.flush_well("3.a", &cached);
+        assert!(stage.is_right(&cached));
+        stage.assert_cache_is_whole(&cached);
+        assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+        let entry = stage.index().entry(3).unwrap();
+        assert!(entry.is_candidate() && entry.current);
+        assert_eq!(entry.flushed.as_deref(), Some(super::stage::NOW));
+        let summary = Summary::read(&RealFiles, &stage.prefix, 3).unwrap().unwrap();
+        assert!(summary.complete);
+        assert_eq!(summary.dataset, cached.dataset);
+        let lists = Rank2File::read(&RealFiles, &stage.prefix, 3).unwrap();
+        for (list, files) in lists.by_rank().iter().zip(&cached.by_rank) {
+            let of = |name: &[u8]| files.iter().find(|file| file.name == name).unwrap();
+            assert!(list.iter().all(|file| file.bytes == Some(of(&file.name).bytes)));
+            assert!(list.iter().all(|file| file.crc == of(&file.name).crc));
+        }
+    }
+}
+
+#[test]
+fn a_checksum_that_was_not_known_is_kept() {
+    for takes_checksums in [true, false] {
+        let stage = Stage::new(3);
+        let mut cached = stage.cache(1, "a");
+        cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+        let mut transport = Through::new(RealFiles);
+        transport.takes_checksums = takes_checksums;
+        stage.flush(&RealFiles, &transport, "1.a", &cached).unwrap();
+        let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
+        for file in lists.by_rank().iter().flatten() {
+            assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
+        }
+    }
+}
+
+#[test]
+fn output_does_not_become_current() {
+    let stage = Stage::new(2);
+    let (first, second) = (stage.cache(1, "a"), stage.cache(2, "b"));
+    stage.flush_well("1", &first);
+    let options = Options { make_current: false, ..OPTIONS };
+    stage.flush_with(&RealFiles, &Through::new(RealFiles), "2", &second, options).unwrap();
+    assert_eq!(stage.index().current(), Some(&b"a"[..]));
+    assert!(stage.is_listed(2));
+}
+
+#[test]
+fn one_rank_at_a_time_is_enough() {
+    let stage = Stage::new(5);
+    let cached = stage.cache(1, "a");
+    let options = Options { width: 1, ..OPTIONS };
+    stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
+    assert!(stage.is_right(&cached));
+}
+
+fn failure(result: Result<crate::flush::FlushReport, FlushError>) -> String {
+    result.unwrap_err().to_string()
+}
+
+#[test]
+fn a_cached_file_that_was_damaged_is_not_flushed() {
+    for (change, expected) in [(b"changed".to_vec(), "was recorded"), (Vec::new(), "were recorded")] {
+        let stage = Stage::new(3);
+        let cached = stage.cache(1, "a");
+        let victim = &cached.by_rank[1][0];
+        let mut bytes = fs::read(&victim.source).unwrap();
+        if change.is_empty() {
+            bytes.push(0);
+        } else {
+            bytes[..change.len()].copy_from_slice(&change);
+        }
+        fs::write(&victim.source, bytes).unwrap();
+        let mut shortened = stage.cache(9, "unused");
+        shortened.dataset = cached.dataset.clone();
+        let text = failure(stage.flush(&RealFiles, &checked(), "1", &cached));
+        assert!(text.starts_with("dataset a was not flushed, copying failed: rank 1 on node0: "), "{text}");
+        assert!(text.contains(expected) && text.ends_with("it is kept in cache"), "{text}");
+        assert!(!stage.is_listed(1));
+        assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+        assert!(!stage.prefix.file(b"a/rank_0").exists());
+    }
+}
+
+/// A transport that, as all must, refuses a source of another size.
+fn checked() -> impl Transport {
+    struct Checked(Through<RealFiles>);
+    impl Transport for Checked {
+        fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+            for item in &job.items {
+                let found = fs::metadata(&item.source).unwrap().len();
+                if found != item.bytes {
+                    let text = format!("{} bytes were recorded, {found} found", item.bytes);
+                    return Err(PluginError::new(scr_plugin_api::PluginErrorKind::Corrupt, text));
+                }
+            }
+            self.0.start(job)
+        }
+        fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+            self.0.poll(ticket)
+        }
+        fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+            self.0.wait(ticket)
+        }
+        fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+            self.0.cancel(ticket)
+        }
+        fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+            self.0.crc(ticket, item)
+        }
+    }
+    Checked(Through::new(RealFiles))
+}
+
+#[test]
+fn two_ranks_with_one_file_name_are_told() {
+    let stage = Stage::new(4);
+    let mut cached = stage.cache(1, "a");
+    cached.by_rank[3][0].name = b"a/rank_1".to_vec();
+    let text = failure(stage.flush(&RealFiles, &Through::new(RealFiles), "1", &cached));
+    assert!(text.contains("rank 3, too, wrote a file named a/rank_1"), "{text}");
+    assert!(text.contains("rank 1, too, wrote a file named a/rank_1"), "{text}");
+}
+
+#[test]
+fn a_name_outside_the_prefix_is_refused_before_anything_is_written() {
+    let stage = Stage::new(2);
+    let mut cached = stage.cache(1, "a");
+    cached.by_rank[1][1].name = b"../outside".to_vec();
+    let text = failure(stage.flush(&RealFiles, &Through::new(RealFiles), "1", &cached));
+    assert!(text.contains("rank 1") && text.contains("../outside"), "{text}");
+    assert_eq!(fs::read_dir(stage.prefix.dir()).unwrap().count(), 0);
+}
+
+#[test]
+fn something_in_the_way_is_told_and_the_next_flush_works() {
+    let stage = Stage::new(3);
+    let cached = stage.cache(1, "a");
+    fs::create_dir_all(stage.prefix.file(b"a/rank_2")).unwrap();
+    let text = failure(stage.flush(&RealFiles, &Through::new(RealFiles), "1", &cached));
+    assert!(text.contains("renaming the files failed: rank 2"), "{text}");
+    assert!(!stage.is_listed(1));
+    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+    fs::remove_dir(stage.prefix.file(b"a/rank_2")).unwrap();
+    stage.flush_well("2", &cached);
+    assert!(stage.is_right(&cached) && stage.is_listed(1));
+}
+
+#[test]
+fn a_name_that_is_used_again_stands_for_the_newer_dataset() {
+    let stage = Stage::new(3);
+    let (old, new) = (stage.cache(1, "same"), stage.cache(2, "same"));
+    stage.flush_well("1", &old);
+    stage.flush_well("2", &new);
+    assert!(stage.is_right(&new) && stage.is_listed(2) && !stage.is_listed(1));
+}
+
+#[test]
+fn a_flush_that_fails_before_the_renames_leaves_the_older_dataset_of_that_name() {
+    let stage = Stage::new(3);
+    let (old, new) = (stage.cache(1, "same"), stage.cache(2, "same"));
+    stage.flush_well("1", &old);
+    fs::remove_file(&new.by_rank[1][0].source).unwrap();
+    stage.flush(&RealFiles, &Through::new(RealFiles), "2", &new).unwrap_err();
+    assert!(stage.is_right(&old) && stage.is_listed(1) && !stage.is_listed(2));
+    assert_eq!(stage.index().current(), Some(&b"same"[..]));
+}
+
+#[test]
+fn files_in_place_are_checked_and_listed() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    let options = Options { in_place: true, ..OPTIONS };
+    let transport = Through::new(RealFiles);
+    let text = failure(stage.flush_with(&RealFiles, &transport, "1", &cached, options));
+    assert!(text.contains("a/rank_0 is missing"), "{text}");
+    for file in cached.by_rank.iter().flatten() {
+        fs::write(stage.prefix.file(&file.name), &cached.bytes[&file.name]).unwrap();
+    }
+    stage.flush_with(&RealFiles, &transport, "2", &cached, options).unwrap();
+    assert!(stage.is_listed(1));
+    fs::write(stage.prefix.file(b"a/rank_0"), b"short").unwrap();
+    let text = failure(stage.flush_with(&RealFiles, &transport, "3", &cached, options));
+    assert!(text.contains("a/rank_0 has 5 bytes where 1000 were recorded"), "{text}");
+    assert!(!stage.is_listed(1));
+}
+
+#[test]
+fn in_place_all_ranks_may_have_written_one_file() {
+    let stage = Stage::new(4);
+    let mut cached = stage.cache(1, "a");
+    fs::create_dir(stage.prefix.file(b"a")).unwrap();
+    fs::write(stage.prefix.file(b"a/shared"), b"all of us").unwrap();
+    let shared = crate::flush::FlushFile {
+        name: b"a/shared".to_vec(),
+        bytes: 9,
+        crc: None,
+        ..cached.by_rank[0][0].clone()
+    };
+    cached.by_rank = vec![vec![shared]; 4];
+    let options = Options { in_place: true, ..OPTIONS };
+    stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
+    assert!(stage.is_listed(1));
+}
+
+/// A transport that copies when it is told to.
+struct Gated {
+    inner: Through<RealFiles>,
+    open: AtomicBool,
+    jobs: std::sync::Mutex<std::collections::HashMap<Vec<u8>, CopyJob>>,
+}
+
+impl Gated {
+    fn new() -> Self {
+        Self { inner: Through::new(RealFiles), open: AtomicBool::new(false), jobs: Default::default() }
+    }
+}
+
+impl Transport for Gated {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        let ticket = job.token.clone().into_bytes();
+        self.jobs.lock().unwrap().insert(ticket.clone(), job.clone());
+        Ok(ticket)
+    }
+    fn poll(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(if self.open.load(Ordering::SeqCst) { CopyState::Done } else { CopyState::Running(0) })
+    }
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        let job = self.jobs.lock().unwrap()[ticket].clone();
+        self.inner.start(&job)?;
+        self.inner.wait(ticket)
+    }
+    fn cancel(&self, _ticket: &[u8]) -> Result<(), PluginError> {
+        Ok(())
+    }
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.inner.crc(ticket, item)
+    }
+}
+
+#[test]
+fn a_flush_may_go_on_while_the_ranks_compute() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    let transport = Gated::new();
+    stage.on_all(&RealFiles, &transport, OPTIONS, |flush, rank| {
+        let started = flush.start("1", &cached.dataset, &cached.by_rank[rank]).unwrap();
+        assert!(flush.is_running(&started).unwrap());
+        assert!(!stage.is_listed(1));
+        crate::comm::collective::barrier(flush.comm).unwrap();
+        transport.open.store(true, Ordering::SeqCst);
+        crate::comm::collective::barrier(flush.comm).unwrap();
+        assert!(!flush.is_running(&started).unwrap());
+        flush.finish(started).unwrap();
+    });
+    assert!(stage.is_listed(1) && stage.is_right(&cached));
+    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_flush_that_is_given_up_leaves_nothing() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    let transport = Gated::new();
+    stage.on_all(&RealFiles, &transport, OPTIONS, |flush, rank| {
+        let started = flush.start("1", &cached.dataset, &cached.by_rank[rank]).unwrap();
+        flush.cancel(&started).unwrap();
+    });
+    assert!(!stage.is_listed(1));
+    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn what_an_application_left_halfway_is_cleared_away() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    stage.on_all(&RealFiles, &Gated::new(), OPTIONS, |flush, rank| {
+        flush.start("1.x", &cached.dataset, &cached.by_rank[rank]).map(drop).unwrap();
+    });
+    assert!(!stage.leftovers().is_empty());
+    let ended = finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap();
+    assert!(matches!(&ended[..], [Ended::Revoked { dataset, .. }] if dataset.id == 1), "{ended:?}");
+    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+    assert!(!stage.is_listed(1));
+    assert_eq!(finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap(), []);
+}
+
+#[test]
+fn a_record_that_cannot_be_used_is_told_and_left() {
+    let stage = Stage::new(1);
+    stage.prefix.make_scr_dir(&RealFiles).unwrap();
+    let path = stage.prefix.scr_file("flush.7.x");
+    fs::write(&path, b"no tree").unwrap();
+    fs::write(stage.prefix.flush_file(), b"C SCR's own").unwrap();
+    let ended = finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap();
+    assert!(matches!(&ended[..], [Ended::Unusable { path: found, .. }] if *found == path), "{ended:?}");
+    assert!(path.exists());
+}

@@ -1,0 +1,233 @@
+//! A run in one process: a cache per rank, a prefix directory, and a transport that goes through the file layer.
+
+use crate::comm::thread::run;
+use crate::comm::Comm;
+use crate::flush::{Flush, FlushError, FlushFile, FlushReport, Options};
+use crate::fs::{Files, How, RealFiles};
+use crate::prefix::{DatasetDescriptor, Index, Prefix};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use tempfile::TempDir;
+
+pub(crate) const NOW: &str = "2026-11-21T03:28:24";
+
+/// A transport that copies at once, through a file layer that may have faults.
+pub(crate) struct Through<F> {
+    pub(crate) files: F,
+    pub(crate) takes_checksums: bool,
+    jobs: Mutex<HashMap<Vec<u8>, (Vec<u32>, CopyState)>>,
+}
+
+impl<F: Files> Through<F> {
+    pub(crate) fn new(files: F) -> Self {
+        Self { files, takes_checksums: true, jobs: Mutex::default() }
+    }
+
+    fn copy(&self, from: &Path, to: &Path, bytes: u64) -> std::io::Result<u32> {
+        let mut buffer = vec![0; bytes as usize];
+        let count = self.files.open(from, How::Read)?.read_at(0, &mut buffer)?;
+        assert_eq!(count as u64, bytes);
+        let to = self.files.open(to, How::Update)?;
+        to.write_at(0, &buffer)?;
+        to.sync()?;
+        Ok(crc32fast::hash(&buffer))
+    }
+}
+
+impl<F: Files> Transport for Through<F> {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        let copied: Result<Vec<u32>, _> = job
+            .items
+            .iter()
+            .map(|item| {
+                self.copy(&item.source, &item.destination, item.bytes).map_err(|error| {
+                    let text = format!("copying {} failed: {error}", item.source.display());
+                    PluginError::new(PluginErrorKind::Io, text)
+                })
+            })
+            .collect();
+        let outcome = match copied {
+            Ok(crcs) => (crcs, CopyState::Done),
+            Err(error) => (vec![], CopyState::Failed(error)),
+        };
+        let ticket = job.token.clone().into_bytes();
+        self.jobs.lock().unwrap().insert(ticket.clone(), outcome);
+        Ok(ticket)
+    }
+
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(self.jobs.lock().unwrap()[ticket].1.clone())
+    }
+
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.poll(ticket)
+    }
+
+    fn cancel(&self, _ticket: &[u8]) -> Result<(), PluginError> {
+        Ok(())
+    }
+
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.takes_checksums.then(|| self.jobs.lock().unwrap()[ticket].0[item])
+    }
+}
+
+/// The folders of one run.
+pub(crate) struct Stage {
+    pub(crate) dir: TempDir,
+    pub(crate) prefix: Prefix,
+    pub(crate) ranks: u32,
+}
+
+/// A dataset in cache.
+pub(crate) struct Cached {
+    pub(crate) dataset: DatasetDescriptor,
+    pub(crate) by_rank: Vec<Vec<FlushFile>>,
+    /// What every file must hold.
+    pub(crate) bytes: HashMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Stage {
+    pub(crate) fn new(ranks: u32) -> Self {
+        // Thousands of syncs: in memory where there is such a place.
+        let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+        let prefix = Prefix::new(dir.path().join("prefix"));
+        fs::create_dir(prefix.dir()).unwrap();
+        Self { dir, prefix, ranks }
+    }
+
+    /// Puts a dataset into cache: each rank has two files, some of them empty, some in folders of their own.
+    pub(crate) fn cache(&self, id: u64, name: &str) -> Cached {
+        let mut bytes = HashMap::new();
+        let file = |rank: u32, part: u32, bytes: &mut HashMap<Vec<u8>, Vec<u8>>| {
+            let relative = match part {
+                0 => format!("{name}/rank_{rank}"),
+                _ => format!("{name}/more/{}/{rank}.dat", rank % 2),
+            };
+            let len = if (rank + part) % 3 == 2 { 0 } else { 1000 * (rank + 1) + part };
+            let content: Vec<u8> =
+                (0..len).map(|place| (place + rank + part + id as u32 * 7) as u8).collect();
+            let source = self.dir.path().join(format!("cache/{id}/{rank}/{part}"));
+            fs::create_dir_all(source.parent().unwrap()).unwrap();
+            fs::write(&source, &content).unwrap();
+            let crc = Some(crc32fast::hash(&content));
+            bytes.insert(relative.clone().into_bytes(), content);
+            let mode = if part == 0 { 0o100_640 } else { 0o100_444 };
+            FlushFile { source, name: relative.into_bytes(), bytes: len.into(), crc, mode, mtime: (0, 0) }
+        };
+        let by_rank: Vec<Vec<FlushFile>> =
+            (0..self.ranks).map(|rank| (0..2).map(|part| file(rank, part, &mut bytes)).collect()).collect();
+        let dataset = DatasetDescriptor {
+            id,
+            name: name.as_bytes().to_vec(),
+            checkpoint: true,
+            checkpoint_id: Some(id),
+            files: Some(2 * u64::from(self.ranks)),
+            bytes: Some(by_rank.iter().flatten().map(|file| file.bytes).sum()),
+            complete: Some(true),
+            ..DatasetDescriptor::default()
+        };
+        Cached { dataset, by_rank, bytes }
+    }
+
+    /// Runs `body` on every rank.
+    pub(crate) fn on_all<T: Send>(
+        &self,
+        files: &dyn Files,
+        transport: &dyn Transport,
+        options: Options,
+        body: impl Fn(&Flush<'_>, usize) -> T + Sync,
+    ) -> Vec<T> {
+        run(self.ranks, |comm| {
+            let (prefix, node) = (&self.prefix, "node0");
+            let flush = Flush { comm: &comm, files, transport, node, prefix, now: NOW, options };
+            body(&flush, comm.rank().index())
+        })
+        .unwrap()
+    }
+
+    /// Flushes, and checks that all ranks tell the same.
+    pub(crate) fn flush(
+        &self,
+        files: &dyn Files,
+        transport: &dyn Transport,
+        token: &str,
+        cached: &Cached,
+    ) -> Result<FlushReport, FlushError> {
+        self.flush_with(files, transport, token, cached, OPTIONS)
+    }
+
+    pub(crate) fn flush_with(
+        &self,
+        files: &dyn Files,
+        transport: &dyn Transport,
+        token: &str,
+        cached: &Cached,
+        options: Options,
+    ) -> Result<FlushReport, FlushError> {
+        let mut all = self.on_all(files, transport, options, |flush, rank| {
+            flush.sync(token, &cached.dataset, &cached.by_rank[rank])
+        });
+        let first = all.remove(0);
+        assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
+        first
+    }
+
+    /// A flush without faults.
+    pub(crate) fn flush_well(&self, token: &str, cached: &Cached) {
+        let report = self.flush(&RealFiles, &Through::new(RealFiles), token, cached).unwrap();
+        assert_eq!(Some(report.files), cached.dataset.files);
+        assert_eq!(Some(report.bytes), cached.dataset.bytes);
+    }
+
+    pub(crate) fn index(&self) -> Index {
+        Index::read(&RealFiles, &self.prefix).unwrap()
+    }
+
+    pub(crate) fn is_listed(&self, id: u64) -> bool {
+        self.index().entry(id).is_some_and(|entry| entry.is_valid())
+    }
+
+    /// Every byte and every permission under the final names is right.
+    pub(crate) fn is_right(&self, cached: &Cached) -> bool {
+        cached.by_rank.iter().flatten().all(|file| {
+            let path = self.prefix.file(&file.name);
+            let mode = fs::metadata(&path).map(|found| found.permissions().mode() & 0o777);
+            fs::read(&path).is_ok_and(|found| found == cached.bytes[&file.name])
+                && mode.is_ok_and(|mode| mode == file.permissions())
+        })
+    }
+
+    pub(crate) fn assert_cache_is_whole(&self, cached: &Cached) {
+        for file in cached.by_rank.iter().flatten() {
+            assert_eq!(fs::read(&file.source).unwrap(), cached.bytes[&file.name]);
+        }
+    }
+
+    /// What a flush leaves only where it was interrupted.
+    pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut todo = vec![self.prefix.dir().to_owned()];
+        while let Some(folder) = todo.pop() {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                let is_record = name.starts_with("flush.") || name.starts_with("done.");
+                if path.is_dir() {
+                    todo.push(path);
+                } else if name.ends_with(".part") || is_record {
+                    found.push(path);
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+pub(crate) const OPTIONS: Options =
+    Options { width: 256, block_bytes: 4096, checksums: true, in_place: false, make_current: true };
