@@ -135,7 +135,7 @@ impl Context {
     pub(crate) fn protection_of(
         &self,
         descriptor: &Redundancy,
-    ) -> Result<Result<Protection, Disagreement>, CommError> {
+    ) -> Result<Result<Protection, String>, CommError> {
         self.plugins.protection(self, descriptor)
     }
 

@@ -2,7 +2,7 @@
 
 use super::{open_together, PluginHost, PluginKind};
 use crate::cache::record::Protection;
-use crate::comm::{CommError, Disagreement};
+use crate::comm::CommError;
 use crate::context::Context;
 use crate::descriptor::Redundancy;
 use crate::env::Env;
@@ -43,12 +43,16 @@ impl Plugins {
         &self,
         ctx: &Context,
         descriptor: &Redundancy,
-    ) -> Result<Result<Protection, Disagreement>, CommError> {
+    ) -> Result<Result<Protection, String>, CommError> {
         if let Some(known) = self.protections.borrow().get(&descriptor.index) {
             return Ok(Ok(known.clone()));
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &descriptor.scheme);
-        let made = opened.map_err(|error| crate::describe(&error)).and_then(|plugin| {
+        let plugin = match opened {
+            Ok(plugin) => plugin,
+            Err(error) => return Ok(Err(crate::describe(&error))),
+        };
+        let made = || {
             let set_failures = descriptor.set_failures.to_string();
             let mut given: Vec<(&str, &str)> =
                 descriptor.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
@@ -68,8 +72,8 @@ impl Plugins {
                 bypass: descriptor.bypass,
             };
             Ok((protection, scheme))
-        });
-        let made = ctx.agree(made)?;
+        };
+        let made = ctx.agree::<_, String>(made())?.map_err(|why| why.to_string());
         Ok(made.map(|(protection, scheme)| {
             self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
             self.protections.borrow_mut().insert(descriptor.index, protection.clone());
@@ -87,7 +91,7 @@ impl Plugins {
             return Ok(known.clone());
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &protection.scheme);
-        let made = opened.map_err(|error| crate::describe(&error)).and_then(|plugin| {
+        let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
             let (oldest, newest) = plugin.formats();
             if protection.format < oldest || protection.format > newest {
                 return Err(format!(
@@ -98,7 +102,7 @@ impl Plugins {
             }
             plugin.scheme(&protection.options).map_err(|error| crate::describe(&error))
         });
-        let made = ctx.agree(made)?.map(Arc::from).map_err(|why| why.to_string());
+        let made = settle(ctx, made)?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
         Ok(made)
     }
@@ -109,14 +113,26 @@ impl Plugins {
             return Ok(known.clone());
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, name);
-        let made = opened.map_err(|error| crate::describe(&error)).and_then(|plugin| {
+        let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
             let options: Result<KvTree, _> = plugin.options([]);
             let made = options.and_then(|options| plugin.transport(&options));
             made.map_err(|error| crate::describe(&error))
         });
-        let made = ctx.agree(made)?.map(Arc::from).map_err(|why| why.to_string());
+        let made = settle(ctx, made)?;
         self.transports.borrow_mut().insert(name.to_owned(), made.clone());
         Ok(made)
+    }
+}
+
+/// What came of a plugin: that it could not be opened is known to all ranks alike, and what it made of its options is
+/// still to be agreed upon.
+fn settle<T: ?Sized>(
+    ctx: &Context,
+    opened: Result<Result<Box<T>, String>, String>,
+) -> Result<Loaded<T>, CommError> {
+    match opened {
+        Ok(made) => Ok(ctx.agree(made)?.map(Arc::from).map_err(|why| why.to_string())),
+        Err(why) => Ok(Err(why)),
     }
 }
 

@@ -196,7 +196,7 @@ impl Session {
         let descriptor = self.ctx.descriptors.choose(1, true, false).clone();
         let mut protection = match self.ctx.protection_of(&descriptor)? {
             Ok(protection) => protection,
-            Err(why) => return Ok(Err(why.to_string())),
+            Err(why) => return Ok(Err(why)),
         };
         protection.bypass |= self.ctx.params.get(&param::FETCH_BYPASS);
         let flags = OutputFlags { checkpoint: true, output: false };

@@ -53,7 +53,8 @@ impl Session {
         let descriptor =
             self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
         let protection = self.ctx.protection_of(&descriptor)?;
-        let protection = protection.doing(|| format!("loading the scheme {}", descriptor.scheme))?;
+        let protection =
+            protection.map_err(|why| Error::Refused(format!("no dataset can be started: {why}")))?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
         record.members = self.ctx.members(&descriptor);
         let label = label(&record);

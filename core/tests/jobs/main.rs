@@ -1,0 +1,9 @@
+//! Whole jobs in one process: ranks are threads, nodes are folders, plugins are the real libraries.
+//!
+//! | part | what it shows |
+//! |---|---|
+//! | `world` | the pretend machine that the others run on |
+//! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
+
+mod node_loss;
+mod world;

@@ -1,0 +1,109 @@
+//! Checkpoints survive the loss of nodes, byte for byte.
+
+use super::world::World;
+use scr_core::comm::Rank;
+
+fn even(rank: Rank) -> Vec<usize> {
+    vec![1000 + rank.index()]
+}
+
+/// Uneven sizes, several files, an empty one, and a rank that writes nothing.
+fn uneven(rank: Rank) -> Vec<usize> {
+    match rank.0 % 4 {
+        0 => vec![100_000, 0, 17],
+        1 => Vec::new(),
+        2 => vec![1],
+        _ => vec![4096 * rank.index(), 5],
+    }
+}
+
+#[test]
+fn a_run_restarts_from_what_is_in_cache() {
+    let world = World::new(4, 4);
+    world.run(|application| {
+        assert_eq!(application.restart(even), None);
+        application.checkpoint(1, even).unwrap();
+        application.checkpoint(2, even).unwrap();
+    });
+    let restarted = world.run(|application| application.restart(even));
+    assert_eq!(restarted.ranks, vec![Some(2); 4]);
+}
+
+#[test]
+fn a_lost_node_is_rebuilt_and_said_so() {
+    let world = World::new(8, 4);
+    world.run(|application| application.checkpoint(6, uneven).unwrap());
+    world.lose("n1");
+    let restarted = world.run(|application| application.restart(uneven));
+    assert_eq!(restarted.ranks, vec![Some(6); 8]);
+    let line = restarted.line_with(&["dataset 1", "lost"]);
+    assert!(line.contains("2 of 8 ranks") && line.contains("2 (written on n1), 3 (written on n1)"), "{line}");
+}
+
+#[test]
+fn a_job_of_64_ranks_on_16_nodes_loses_a_node() {
+    let world = World::new(64, 16);
+    world.run(|application| application.checkpoint(1, uneven).unwrap());
+    world.lose("n5");
+    let restarted = world.run(|application| application.restart(uneven));
+    assert_eq!(restarted.ranks, vec![Some(1); 64]);
+}
+
+#[test]
+fn files_travel_to_the_nodes_their_ranks_run_on_now() {
+    let mut world = World::new(8, 4);
+    world.run(|application| application.checkpoint(3, uneven).unwrap());
+    world.lose("n2");
+    world.nodes.rotate_left(3);
+    let restarted = world.run(|application| application.restart(uneven));
+    assert_eq!(restarted.ranks, vec![Some(3); 8]);
+    // And once more from where they are now: nothing is left where they were.
+    world.lose("n0");
+    let restarted = world.run(|application| application.restart(uneven));
+    assert_eq!(restarted.ranks, vec![Some(3); 8]);
+}
+
+#[test]
+fn what_xor_cannot_rebuild_is_refused_with_the_set_and_its_ranks() {
+    let world = World::new(8, 4);
+    world.run(|application| application.checkpoint(1, uneven).unwrap());
+    world.lose("n1");
+    world.lose("n3");
+    let before = world.cached_files();
+    let restarted = world.run(|application| application.restart(uneven));
+    assert_eq!(restarted.ranks, vec![None; 8]);
+    let line = restarted.line_with(&["ERROR", "cannot be brought back"]);
+    assert!(line.contains("ranks 0, 2, 4, 6") && line.contains("parts of ranks 2, 6"), "{line}");
+    let after = world.cached_files();
+    assert!(before.iter().all(|file| after.contains(file)), "what survives must stay");
+}
+
+#[test]
+fn survivors_leave_once_a_newer_dataset_is_complete() {
+    let world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, even).unwrap());
+    world.lose("n1");
+    world.lose("n3");
+    let again = world.run(|application| {
+        assert_eq!(application.restart(even), None);
+        application.checkpoint(2, even).unwrap();
+    });
+    assert!(again.has_line_with("dataset 2"), "an id is not used twice");
+    let left = world.cached_files();
+    assert!(left.iter().all(|file| !file.to_string_lossy().contains("scr.dataset.1")), "{left:?}");
+    assert_eq!(world.run(|application| application.restart(even)).ranks, vec![Some(2); 4]);
+}
+
+#[test]
+fn with_too_many_nodes_lost_the_newest_flushed_checkpoint_is_fetched() {
+    let world = World::new(8, 4).set("SCR_FLUSH", "2");
+    world.run(|application| {
+        for step in 1..=3 {
+            application.checkpoint(step, uneven).unwrap();
+        }
+    });
+    world.lose("n0");
+    world.lose("n1");
+    let restarted = world.run(|application| application.restart(uneven));
+    assert_eq!(restarted.ranks, vec![Some(2); 8], "{}", restarted.lines.join("\n"));
+}

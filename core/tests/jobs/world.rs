@@ -1,0 +1,247 @@
+//! A pretend machine: nodes that can be lost, a prefix directory, and an application that knows what every byte of
+//! its files should be.
+
+use scr_core::comm::thread;
+use scr_core::comm::{Comm, Rank};
+use scr_core::env::Env;
+use scr_core::fs::{Files, RealFiles};
+use scr_core::param::AppConfig;
+use scr_core::session::{Error, OutputFlags, Session};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Nodes, a prefix directory and settings, which outlive the runs on them.
+pub(crate) struct World {
+    dir: TempDir,
+    settings: BTreeMap<String, String>,
+    /// The node of every rank.
+    pub(crate) nodes: Vec<String>,
+    pub(crate) files: Arc<dyn Files>,
+    runs: AtomicU64,
+}
+
+/// What a run gave: each rank's result, and all lines that the user saw.
+pub(crate) struct Outcome<T> {
+    pub(crate) ranks: Vec<T>,
+    pub(crate) lines: Vec<String>,
+}
+
+/// How much a rank writes in a checkpoint: the lengths of its files.
+pub(crate) type Sizes = fn(Rank) -> Vec<usize>;
+
+impl World {
+    /// `ranks` ranks on `nodes` nodes, in blocks; files go to cache and are protected by XOR.
+    pub(crate) fn new(ranks: usize, nodes: usize) -> Self {
+        let dir = TempDir::new().expect("a folder for the test");
+        std::fs::create_dir(dir.path().join("prefix")).expect("the prefix directory");
+        let each = ranks.div_ceil(nodes);
+        let world = Self {
+            dir,
+            settings: BTreeMap::new(),
+            nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
+            files: Arc::new(RealFiles),
+            runs: AtomicU64::new(0),
+        };
+        let base = world.dir.path().join("nodes/$SCR_NODE_NAME").display().to_string();
+        world
+            .set("SCR_CACHE_BASE", &base)
+            .set("SCR_CNTL_BASE", &base)
+            .set("SCR_CACHE_BYPASS", "0")
+            .set("SCR_FLUSH", "0")
+            .set("SCR_DEBUG", "1")
+            .set("SCR_PLUGIN_PATH", &plugins().display().to_string())
+    }
+
+    pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
+        self.settings.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    pub(crate) fn prefix(&self) -> PathBuf {
+        self.dir.path().join("prefix")
+    }
+
+    pub(crate) fn node(&self, name: &str) -> PathBuf {
+        self.dir.path().join("nodes").join(name)
+    }
+
+    /// A node goes with all that it stores.
+    pub(crate) fn lose(&self, name: &str) {
+        std::fs::remove_dir_all(self.node(name)).expect("the node has stored something");
+    }
+
+    /// Every file below the nodes' folders.
+    pub(crate) fn cached_files(&self) -> Vec<PathBuf> {
+        fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                if entry.path().is_dir() {
+                    walk(&entry.path(), found);
+                } else {
+                    found.push(entry.path());
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.dir.path().join("nodes"), &mut found);
+        found.sort();
+        found
+    }
+
+    /// Runs `body` on every rank with a session, in one process.
+    pub(crate) fn run<T: Send>(&self, body: impl Fn(&mut Application) -> T + Sync) -> Outcome<T> {
+        let outcome = self.try_run(|application| body(&mut application.expect("a session begins")));
+        outcome
+    }
+
+    /// As [`run`](Self::run), also where no session begins.
+    pub(crate) fn try_run<T: Send>(
+        &self,
+        body: impl Fn(Result<Application, Error>) -> T + Sync,
+    ) -> Outcome<T> {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let lines = Mutex::new(Vec::new());
+        let ranks = u32::try_from(self.nodes.len()).expect("a small world");
+        let results = thread::run(ranks, |comm| {
+            let rank = comm.rank();
+            let env = Env::for_test(self.files.clone(), self.prefix())
+                .with_host("login")
+                .with_user("user1", rustix::process::getuid().as_raw())
+                .with_variable("SCR_NODE_NAME", &self.nodes[rank.index()]);
+            let env = self.settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
+            env.clock().set_since_epoch(Duration::from_secs(1_000_000 * run));
+            let session = Session::init(Box::new(comm), env.env(), &AppConfig::default());
+            let result = body(session.map(|session| Application { session: Some(session), rank }));
+            let mut lines = lines.lock().expect("no rank has panicked with it");
+            lines.extend(env.output().take_info());
+            lines.extend(env.output().take_errors());
+            result
+        });
+        Outcome {
+            ranks: results.unwrap_or_else(|error| panic!("{error}")),
+            lines: lines.into_inner().expect("all ranks have ended"),
+        }
+    }
+}
+
+impl<T> Outcome<T> {
+    /// The line that has all these words.
+    pub(crate) fn line_with(&self, words: &[&str]) -> &str {
+        let found = self.lines.iter().find(|line| words.iter().all(|word| line.contains(word)));
+        found.unwrap_or_else(|| panic!("no line with {words:?} in\n{}", self.lines.join("\n")))
+    }
+
+    pub(crate) fn has_line_with(&self, word: &str) -> bool {
+        self.lines.iter().any(|line| line.contains(word))
+    }
+}
+
+/// One rank of the application.
+pub(crate) struct Application {
+    session: Option<Session>,
+    pub(crate) rank: Rank,
+}
+
+impl Application {
+    pub(crate) fn session(&mut self) -> &mut Session {
+        self.session.as_mut().expect("not finalized yet")
+    }
+
+    pub(crate) fn finalize(&mut self) -> Result<(), Error> {
+        self.session.take().expect("not finalized yet").finalize()
+    }
+
+    /// Writes and completes a checkpoint named `ckpt.<step>`.
+    pub(crate) fn checkpoint(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
+        self.write(step, sizes)?;
+        self.session().complete_output(true)
+    }
+
+    /// Writes a checkpoint and leaves it open.
+    pub(crate) fn write(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
+        let name = format!("ckpt.{step}");
+        let rank = self.rank;
+        let flags = OutputFlags { checkpoint: true, output: false };
+        self.session().start_output(Some(name.as_bytes()), flags)?;
+        for (number, size) in sizes(rank).into_iter().enumerate() {
+            let path = self.session().route_file(file_name(step, rank, number).as_bytes())?;
+            std::fs::write(path_of(&path), contents(step, rank, number, size))
+                .expect("the routed path can be written");
+        }
+        Ok(())
+    }
+
+    /// Restarts, and compares every byte. Gives the step restarted from.
+    pub(crate) fn restart(&mut self, sizes: Sizes) -> Option<u64> {
+        let name = self.session().have_restart().expect("it is idle")?;
+        assert_eq!(self.session().start_restart().expect("there is a checkpoint"), name);
+        let step = step_of(&name);
+        self.compare(step, sizes);
+        self.session().complete_restart(true).expect("all ranks have compared their bytes");
+        Some(step)
+    }
+
+    /// Compares every byte of this rank's files of a checkpoint.
+    pub(crate) fn compare(&mut self, step: u64, sizes: Sizes) {
+        let rank = self.rank;
+        for (number, size) in sizes(rank).into_iter().enumerate() {
+            let name = file_name(step, rank, number);
+            let path =
+                self.session().route_file(name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let found = std::fs::read(path_of(&path)).expect("the routed path can be read");
+            assert!(found == contents(step, rank, number, size), "{name} is not what was written");
+        }
+    }
+}
+
+pub(crate) fn path_of(bytes: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(std::ffi::OsStr::from_bytes(bytes))
+}
+
+pub(crate) fn file_name(step: u64, rank: Rank, number: usize) -> String {
+    format!("ckpt.{step}/rank_{rank}.{number}")
+}
+
+fn step_of(name: &[u8]) -> u64 {
+    std::str::from_utf8(name)
+        .ok()
+        .and_then(|name| name.strip_prefix("ckpt.")?.parse().ok())
+        .expect("a name of ours")
+}
+
+/// What a file should hold: different for every step, rank and number.
+pub(crate) fn contents(step: u64, rank: Rank, number: usize, size: usize) -> Vec<u8> {
+    let mut state = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0) << 20 ^ number as u64;
+    (0..size)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as u8
+        })
+        .collect()
+}
+
+/// A folder with the project's plugins as they are installed: manifests, and libraries beside them.
+fn plugins() -> &'static Path {
+    static FOLDER: OnceLock<TempDir> = OnceLock::new();
+    FOLDER
+        .get_or_init(|| {
+            let folder = TempDir::new().expect("a folder for plugins");
+            let built = std::env::current_exe().expect("the test itself");
+            let built = built.parent().expect("it lies in a folder");
+            let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
+            for name in ["single", "xor", "rs", "partner", "sync", "pthread"] {
+                let library = format!("libscr_{name}.so");
+                std::fs::copy(built.join(&library), folder.path().join(&library))
+                    .expect("the plugin was built");
+                let manifest = format!("{name}.toml");
+                std::fs::copy(manifests.join(&manifest), folder.path().join(&manifest))
+                    .expect("it has a manifest");
+            }
+            folder
+        })
+        .path()
+}
