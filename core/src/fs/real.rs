@@ -2,6 +2,7 @@
 //!
 //! Every open has `O_CLOEXEC`; one that may create has `O_NOFOLLOW`, so that a link that somebody put in the way
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
+#![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
 use super::{File, Files, How, Kind, Status};
 use rustix::fs::{flock, statvfs, FlockOperation, OFlags};
