@@ -8,8 +8,6 @@
 mod agree;
 pub mod collective;
 mod frame;
-//#[cfg(feature = "mpi")]
-//pub mod mpi;
 mod route;
 pub mod set;
 pub mod thread;
