@@ -5,16 +5,20 @@ use super::load::{load, LoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::search::{chain, Found, PassedOver, Survey, PATH_VARIABLE};
 use super::trust::Trusted;
-use super::{nearest, ManifestError, OptionError};
+use super::{ManifestError, OptionError};
 use crate::env::Env;
+use crate::param::nearest;
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
 use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Finds and opens plugins.
 pub struct PluginHost {
     env: Env,
-    survey: Survey,
+    plugin_path: Option<String>,
+    /// Made when it is first asked for: in a job only rank 0 has to look.
+    survey: OnceLock<Survey>,
 }
 
 /// Why there is no plugin of a name.
@@ -119,16 +123,26 @@ pub struct OpenPlugin {
 }
 
 impl PluginHost {
-    /// Looks at what there is. `plugin_path` is the value of `SCR_PLUGIN_PATH`, wherever it was set; where it is
+    /// A host that looks into the folders when it is first asked. `plugin_path` is the value of `SCR_PLUGIN_PATH`, wherever it was set; where it is
     /// `None`, that of the environment counts.
     pub fn new(env: &Env, plugin_path: Option<&str>) -> Self {
-        let survey = Survey::new(env, plugin_path.or(env.variable(PATH_VARIABLE)));
-        Self { env: env.clone(), survey }
+        let plugin_path = plugin_path.or(env.variable(PATH_VARIABLE)).map(str::to_owned);
+        Self { env: env.clone(), plugin_path, survey: OnceLock::new() }
+    }
+
+    /// The world that it looks at.
+    pub(super) fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The node that this process is on, for messages.
+    pub(super) fn node(&self) -> &str {
+        self.env.variable("SCR_NODE_NAME").unwrap_or(&self.env.host)
     }
 
     /// Everything that was seen.
     pub fn survey(&self) -> &Survey {
-        &self.survey
+        self.survey.get_or_init(|| Survey::new(&self.env, self.plugin_path.as_deref()))
     }
 
     /// The plugin of a kind and name, in any case, by its manifest.
@@ -136,14 +150,15 @@ impl PluginHost {
     /// # Errors
     /// [`PluginLoadError::NotFound`] with where was looked, and what was passed over and why.
     pub fn find(&self, kind: PluginKind, name: &str) -> Result<&Found, PluginLoadError> {
-        self.survey.find(kind, name).ok_or_else(|| {
-            let names = self.survey.found.iter().filter(|found| found.manifest.kind == kind);
+        let survey = self.survey();
+        survey.find(kind, name).ok_or_else(|| {
+            let names = survey.found.iter().filter(|found| found.manifest.kind == kind);
             PluginLoadError::NotFound {
                 kind,
                 name: name.to_owned(),
-                nearest: nearest(name, names.map(|found| found.manifest.name.as_str())).map(str::to_owned),
-                places: self.survey.places.iter().map(|place| place.folder.clone()).collect(),
-                passed_over: self.survey.passed_over.clone(),
+                nearest: nearest(name, names.map(|found| found.manifest.name.as_str())),
+                places: survey.places.iter().map(|place| place.folder.clone()).collect(),
+                passed_over: survey.passed_over.clone(),
             }
         })
     }

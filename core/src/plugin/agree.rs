@@ -1,0 +1,154 @@
+//! The same plugin on every rank, or the same error on every rank.
+//!
+//! Rank 0 finds the plugin, and sends its manifest, where its library is, and the hash of that. The others look
+//! at no folder and no manifest, so a start of many thousand ranks asks the file system for little more than
+//! the library itself. A library that is missing or another one on some node is an error on all
+//! ranks that names the rank and the node.
+
+use super::check::CheckedLibrary;
+use super::host::{check, OpenPlugin, PluginHost, PluginLoadError};
+use super::manifest::{Manifest, PluginKind};
+use super::search::{chain, Found};
+use crate::comm::collective::{agree_at, broadcast_tree};
+use crate::comm::{Comm, CommError, Disagreement, Rank};
+use scr_plugin_api::KvTree;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Why a plugin cannot be used by a job.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgreeError {
+    /// Rank 0 does not find it, or may not load what it found.
+    #[error("the {kind} {name} cannot be used: rank 0 on {node}: {why}")]
+    NotResolved {
+        /// What was wanted.
+        kind: PluginKind,
+        /// Its name.
+        name: String,
+        /// The node of rank 0.
+        node: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// Some ranks cannot use what rank 0 found.
+    #[error("the {kind} {name} cannot be used: {why}")]
+    NotEverywhere {
+        /// What was wanted.
+        kind: PluginKind,
+        /// Its name.
+        name: String,
+        /// Which ranks, on which nodes, and what is wrong there.
+        why: Disagreement,
+    },
+    /// The ranks cannot talk.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+}
+
+/// Why one rank cannot use what rank 0 found.
+#[derive(Debug, thiserror::Error)]
+enum HereError {
+    #[error("{}", .0.full_text())]
+    Load(#[from] PluginLoadError),
+    #[error("the library {} is another one than on rank 0 (sha256 {} here, {} there); install the same on all nodes", path.display(), short(found), short(expected))]
+    Different { path: PathBuf, found: String, expected: String },
+    #[error("what rank 0 sent of the plugin cannot be read: {0}")]
+    Garbled(String),
+}
+
+/// Finds and loads a plugin on all ranks of a job. All of them call it, and all get the same outcome.
+///
+/// # Errors
+/// [`AgreeError`], with the same text on all ranks.
+pub fn open_together(
+    comm: &dyn Comm,
+    host: &PluginHost,
+    kind: PluginKind,
+    name: &str,
+) -> Result<OpenPlugin, AgreeError> {
+    let own = (comm.rank() == Rank(0)).then(|| resolve(host, kind, name));
+    let notice = match &own {
+        Some(Ok((found, library))) => announce(found, library),
+        Some(Err(error)) => decline(host, error),
+        None => KvTree::new(),
+    };
+    let notice = broadcast_tree(comm, Rank(0), &notice)?;
+    if let Some(why) = notice.text("ERROR") {
+        let (node, why) = (notice.text("NODE").unwrap_or("?").to_owned(), why.to_owned());
+        return Err(AgreeError::NotResolved { kind, name: name.to_owned(), node, why });
+    }
+    let opened = match own {
+        Some(Ok((found, library))) => {
+            OpenPlugin::load(&found.manifest, &found.manifest_path, &library).map_err(HereError::from)
+        }
+        _ => open_here(host, &notice),
+    };
+    agree_at(comm, host.node(), opened).map_err(|why| match why.broken {
+        Some(error) => AgreeError::Comm(error),
+        None => AgreeError::NotEverywhere { kind, name: name.to_owned(), why },
+    })
+}
+
+fn resolve<'a>(
+    host: &'a PluginHost,
+    kind: PluginKind,
+    name: &str,
+) -> Result<(&'a Found, CheckedLibrary), PluginLoadError> {
+    let found = host.find(kind, name)?;
+    let library = check(host.env(), &found.manifest, &found.manifest_path, &found.library)?;
+    Ok((found, library))
+}
+
+/// What rank 0 tells of the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
+/// on another node; the hash tells whether what lies there is the same.
+fn announce(found: &Found, library: &CheckedLibrary) -> KvTree {
+    let mut tree = KvTree::new();
+    tree.set_bytes("PATH", found.manifest_path.as_os_str().as_bytes());
+    tree.set("MANIFEST", &found.text);
+    tree.set_bytes("LIBRARY", found.library.as_os_str().as_bytes());
+    tree.set("SHA256", &library.sha256);
+    tree
+}
+
+fn decline(host: &PluginHost, error: &PluginLoadError) -> KvTree {
+    let mut tree = KvTree::new();
+    // A name with a NUL cannot travel in a tree.
+    tree.set("ERROR", error.full_text().replace('\0', "?"));
+    tree.set("NODE", host.node().replace('\0', "?"));
+    tree
+}
+
+/// Loads what rank 0 announced.
+fn open_here(host: &PluginHost, notice: &KvTree) -> Result<OpenPlugin, HereError> {
+    let path =
+        |key| notice.value(key).map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec())));
+    let missing = |key: &str| HereError::Garbled(format!("{key} is missing"));
+    let manifest_path = path("PATH").ok_or_else(|| missing("PATH"))?;
+    let library = path("LIBRARY").ok_or_else(|| missing("LIBRARY"))?;
+    let text = notice.text("MANIFEST").ok_or_else(|| missing("MANIFEST"))?;
+    let expected = notice.text("SHA256").ok_or_else(|| missing("SHA256"))?;
+    let (manifest, _) =
+        Manifest::parse(&manifest_path, text).map_err(|error| HereError::Garbled(chain(&error)))?;
+    load_same(host, &manifest, &manifest_path, &library, expected)
+}
+
+fn load_same(
+    host: &PluginHost,
+    manifest: &Manifest,
+    manifest_path: &Path,
+    library: &Path,
+    expected: &str,
+) -> Result<OpenPlugin, HereError> {
+    let checked = check(host.env(), manifest, manifest_path, library)?;
+    if checked.sha256 != expected {
+        let (found, expected) = (checked.sha256, expected.to_owned());
+        return Err(HereError::Different { path: checked.path, found, expected });
+    }
+    Ok(OpenPlugin::load(manifest, manifest_path, &checked)?)
+}
+
+/// As much of a hash as a person compares.
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
