@@ -1,5 +1,6 @@
 //! A TOML file, read key by key, so that every complaint has its line and a key that nobody asked for is noticed.
 
+use crate::param::nearest;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -157,7 +158,7 @@ impl<'a> Section<'a> {
         unknown
             .map(|key| {
                 let name = key.get_ref();
-                let hint = super::nearest(name, asked.iter().copied())
+                let hint = nearest(name, asked.iter().copied())
                     .map_or_else(String::new, |near| format!("; did you mean `{near}'?"));
                 let line = self.document.line_of(key.span().start);
                 format!("{}:{line}: the unknown key `{name}' is ignored{hint}", self.document.path.display())

@@ -35,13 +35,3 @@ pub use manifest::{Capabilities, Format, Manifest, PluginKind};
 pub use options::{OptionError, OptionSpec, OptionType};
 pub use search::{Found, PassedOver, Place, Shadowed, Survey};
 pub use trust::{Distrust, Trusted};
-
-/// The known name that was perhaps meant by `name`: near in letters, whatever their case.
-fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let wanted = name.to_ascii_lowercase();
-    let distance = |known: &str| strsim::damerau_levenshtein(&wanted, &known.to_ascii_lowercase());
-    let (distance, near) =
-        known.map(|known| (distance(known), known)).min_by_key(|(distance, _)| *distance)?;
-    // A third of the letters may differ, as in a word that was typed in a hurry.
-    (distance <= (name.len() + 1) / 3).then_some(near)
-}

@@ -1,7 +1,9 @@
 //! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
 
 use super::manifest::{Manifest, PluginKind};
+use crate::param::{nearest, Datum, Kind};
 use scr_plugin_api::KvTree;
+use std::path::Path;
 
 /// An option that a plugin takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,7 +147,7 @@ impl Manifest {
             value: value.to_owned(),
             kind: self.kind,
             plugin: self.name.clone(),
-            nearest: super::nearest(name, known.iter().map(String::as_str)).map(str::to_owned),
+            nearest: nearest(name, known.iter().map(String::as_str)),
             known,
         }
     }
@@ -165,7 +167,10 @@ impl OptionSpec {
                     self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
                 fits.then(|| number.to_string())
             }
-            OptionType::Boolean => boolean(text).map(|value| u8::from(value).to_string()),
+            OptionType::Boolean => match read(Kind::Bool, text)? {
+                Datum::Bool(value) => Some(u8::from(value).to_string()),
+                _ => None,
+            },
             OptionType::Text if text.contains('\0') => None,
             OptionType::Text if self.choices.is_empty() => Some(text.to_owned()),
             OptionType::Text => self.choices.iter().find(|choice| choice.eq_ignore_ascii_case(text)).cloned(),
@@ -199,29 +204,18 @@ impl OptionType {
     pub(super) fn number(self, text: &str) -> Option<i128> {
         match self {
             OptionType::Integer => text.trim().parse::<i64>().ok().map(i128::from),
-            OptionType::Size => bytes(text.trim()),
+            OptionType::Size => match read(Kind::Bytes { least: 0 }, text)? {
+                Datum::Count(bytes) => Some(i128::from(bytes)),
+                _ => None,
+            },
             OptionType::Boolean | OptionType::Text => None,
         }
     }
 }
 
-fn boolean(text: &str) -> Option<bool> {
-    match text.to_ascii_lowercase().as_str() {
-        "1" | "yes" | "on" | "true" => Some(true),
-        "0" | "no" | "off" | "false" => Some(false),
-        _ => None,
-    }
-}
-
-/// A number of bytes; units are steps of 1024, with or without an `i`.
-fn bytes(text: &str) -> Option<i128> {
-    let end = text.find(|symbol: char| !symbol.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
-    let letter = unit.trim_start().to_ascii_lowercase();
-    let letter = letter.strip_suffix("ib").or(letter.strip_suffix('b')).unwrap_or(&letter);
-    let power = ["", "k", "m", "g", "t", "p"].iter().position(|&known| known == letter)?;
-    let scale = 1024_i128.checked_pow(u32::try_from(power).ok()?)?;
-    digits.parse::<u64>().ok().map(|number| i128::from(number) * scale)
+/// Read as a parameter of the same kind is.
+fn read(kind: Kind, text: &str) -> Option<Datum> {
+    kind.read(text.trim(), Path::new("")).ok()
 }
 
 #[cfg(test)]

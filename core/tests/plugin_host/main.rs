@@ -2,8 +2,10 @@
 //!
 //! - `library`: what a library may be, and how a wrong one is refused
 //! - `search`: which plugin a name means, and what is passed over
+//! - `together`: the same plugin, or the same error, on all ranks of a job
 //! - `world`: the folders, manifests and libraries that the tests use
 
 mod library;
 mod search;
+mod together;
 mod world;
