@@ -30,7 +30,7 @@ pub(crate) mod names;
 pub(crate) mod pending;
 mod shares;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod turns;
 
 use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
