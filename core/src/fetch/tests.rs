@@ -130,7 +130,9 @@ fn a_hole_stays_a_hole() {
 }
 
 /// What can happen to a dataset while nobody looks.
-fn damages() -> Vec<(&'static str, fn(&Stage))> {
+type Damage = fn(&Stage);
+
+fn damages() -> Vec<(&'static str, Damage)> {
     vec![
         ("a/rank_1 is missing", |stage| fs::remove_file(stage.prefix.file(b"a/rank_1")).unwrap()),
         ("were recorded", |stage| fs::write(stage.prefix.file(b"a/rank_1"), b"short").unwrap()),
