@@ -34,6 +34,15 @@ pub(crate) struct Candidates {
     pub(crate) note: Option<String>,
 }
 
+impl IntoIterator for Candidates {
+    type Item = Candidate;
+    type IntoIter = std::vec::IntoIter<Candidate>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
 /// Reads the index on rank 0 and tells all ranks what to try. `wanted` is the name in `SCR_CURRENT`.
 ///
 /// # Errors

@@ -1,1 +1,300 @@
-//! Tests
+//! Whole fetches in one process: what comes back, what is refused, and what is marked as damaged.
+
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, Options};
+use crate::comm::thread::run;
+use crate::comm::Comm;
+use crate::flush::tests::stage::{Cached, Stage, Through, NOW};
+use crate::fs::faulty::FaultyFiles;
+use crate::fs::{Files, RealFiles};
+use crate::prefix::fixtures::scratch_copy;
+use crate::prefix::{Index, Prefix};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const OPTIONS: Options = Options { width: 256, block_bytes: 4096, bypass: false };
+
+/// Fetches a dataset to `to/<rank>/`, and checks that all ranks tell the same.
+fn fetch_with(
+    files: &dyn Files,
+    prefix: &Prefix,
+    ranks: u32,
+    candidate: &Candidate,
+    to: &Path,
+    options: Options,
+) -> Result<Vec<Fetched>, FetchError> {
+    let all = run(ranks, |comm| {
+        let mut number = 0;
+        let folder = to.join(comm.rank().to_string());
+        fs::create_dir_all(&folder).unwrap();
+        let fetch = Fetch { comm: &comm, files, node: "node0", prefix, now: NOW, options };
+        fetch.dataset(candidate, &mut |_, _| {
+            number += 1;
+            Ok(folder.join(number.to_string()))
+        })
+    })
+    .unwrap();
+    let errors: Vec<_> = all.iter().filter_map(|result| result.as_ref().err()).collect();
+    assert!(errors.is_empty() || errors.len() == all.len(), "{all:?}");
+    assert!(errors.windows(2).all(|two| two[0] == two[1]), "{errors:?}");
+    all.into_iter().collect()
+}
+
+fn flushed(ranks: u32, id: u64, name: &str) -> (Stage, Cached) {
+    let stage = Stage::new(ranks);
+    let cached = stage.cache(id, name);
+    stage.flush_well("x", &cached);
+    (stage, cached)
+}
+
+fn candidate_of(cached: &Cached) -> Candidate {
+    Candidate { id: cached.dataset.id, name: cached.dataset.name.clone() }
+}
+
+fn fetch(stage: &Stage, cached: &Cached) -> Result<Vec<Fetched>, FetchError> {
+    let to = stage.dir.path().join("fetched");
+    fetch_with(&RealFiles, &stage.prefix, stage.ranks, &candidate_of(cached), &to, OPTIONS)
+}
+
+fn assert_right(stage: &Stage, cached: &Cached, fetched: &[Fetched]) {
+    assert_eq!(fetched.len(), stage.ranks as usize);
+    for (of_rank, files) in fetched.iter().zip(&cached.by_rank) {
+        assert_eq!(of_rank.dataset, cached.dataset);
+        assert_eq!(of_rank.files.len(), files.len());
+        for file in &of_rank.files {
+            let bytes = &cached.bytes[&file.name];
+            assert_eq!(&fs::read(&file.path).unwrap(), bytes);
+            assert_eq!((file.bytes, file.crc), (bytes.len() as u64, Some(crc32fast::hash(bytes))));
+            let original = files.iter().find(|original| original.name == file.name).unwrap();
+            assert_eq!(file.mode & 0o777, original.permissions());
+            let mode = fs::metadata(&file.path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, original.permissions());
+        }
+    }
+}
+
+#[test]
+fn what_was_flushed_comes_back_byte_for_byte() {
+    for ranks in [1, 2, 5, 16] {
+        let (stage, cached) = flushed(ranks, 7, "ckpt.7");
+        let fetched = fetch(&stage, &cached).unwrap();
+        assert_right(&stage, &cached, &fetched);
+        assert!(fetched.iter().all(|of_rank| of_rank.verified && of_rank.note.is_none()));
+        let entry = stage.index().entry(7).unwrap();
+        assert!(entry.current && entry.fetched == [NOW]);
+    }
+}
+
+#[test]
+fn one_rank_at_a_time_is_enough() {
+    let (stage, cached) = flushed(5, 1, "a");
+    let (to, options) = (stage.dir.path().join("to"), Options { width: 1, ..OPTIONS });
+    let fetched = fetch_with(&RealFiles, &stage.prefix, 5, &candidate_of(&cached), &to, options).unwrap();
+    assert_right(&stage, &cached, &fetched);
+}
+
+#[test]
+fn in_bypass_mode_the_files_stay_where_they_are() {
+    let (stage, cached) = flushed(3, 1, "a");
+    let options = Options { bypass: true, ..OPTIONS };
+    let fetch = || {
+        let to = stage.dir.path().join("to");
+        fetch_with(&RealFiles, &stage.prefix, 3, &candidate_of(&cached), &to, options)
+    };
+    for file in fetch().unwrap().iter().flat_map(|of_rank| &of_rank.files) {
+        assert_eq!(file.path, stage.prefix.file(&file.name));
+    }
+    fs::remove_file(stage.prefix.file(b"a/rank_2")).unwrap();
+    assert!(matches!(fetch(), Err(FetchError::Damaged { .. })));
+}
+
+#[test]
+fn a_hole_stays_a_hole() {
+    let stage = Stage::new(1);
+    let mut cached = stage.cache(1, "a");
+    let len = 8 << 20;
+    let file = &mut cached.by_rank[0][0];
+    let source = fs::OpenOptions::new().write(true).truncate(true).open(&file.source).unwrap();
+    source.set_len(len).unwrap();
+    source.write_all_at(b"data", len / 2).unwrap();
+    let bytes = fs::read(&file.source).unwrap();
+    cached.dataset.bytes = cached.dataset.bytes.map(|sum| sum - file.bytes + len);
+    (file.bytes, file.crc) = (len, Some(crc32fast::hash(&bytes)));
+    cached.bytes.insert(file.name.clone(), bytes);
+    stage.flush_well("x", &cached);
+    let fetched = fetch(&stage, &cached).unwrap();
+    assert_right(&stage, &cached, &fetched);
+    let copy = fetched[0].files.iter().find(|file| file.bytes == len).unwrap();
+    assert!(fs::metadata(&copy.path).unwrap().blocks() * 512 < len / 4);
+}
+
+/// What can happen to a dataset while nobody looks.
+type Damage = fn(&Stage);
+
+fn damages() -> Vec<(&'static str, Damage)> {
+    vec![
+        ("a/rank_1 is missing", |stage| fs::remove_file(stage.prefix.file(b"a/rank_1")).unwrap()),
+        ("were recorded", |stage| fs::write(stage.prefix.file(b"a/rank_1"), b"short").unwrap()),
+        ("checksum", |stage| {
+            let path = stage.prefix.file(b"a/rank_1");
+            let mut bytes = fs::read(&path).unwrap();
+            bytes[700] ^= 1;
+            fs::write(path, bytes).unwrap();
+        }),
+        ("is not a regular file", |stage| {
+            let path = stage.prefix.file(b"a/rank_1");
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(path).unwrap();
+        }),
+        ("summary.scr is missing", |stage| fs::remove_file(stage.prefix.summary_file(1)).unwrap()),
+        ("summary.scr is damaged", |stage| fs::write(stage.prefix.summary_file(1), b"no tree").unwrap()),
+        ("rank2file is missing", |stage| fs::remove_file(stage.prefix.rank2file(1)).unwrap()),
+        ("rank2file.0.0", |stage| {
+            let path = stage.prefix.dataset_dir(1).join("rank2file.0.0");
+            let bytes = fs::read(&path).unwrap();
+            fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+        }),
+    ]
+}
+
+#[test]
+fn a_damaged_dataset_is_told_marked_and_passed_over_from_then_on() {
+    for (expected, damage) in damages() {
+        let (stage, cached) = flushed(3, 1, "a");
+        damage(&stage);
+        let error = fetch(&stage, &cached).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, FetchError::Damaged { .. }), "{expected}: {text}");
+        assert!(text.starts_with("dataset a is damaged and is marked as failed: "), "{text}");
+        assert!(text.contains(expected), "{expected}: {text}");
+        let entry = stage.index().entry(1).unwrap();
+        assert_eq!(entry.failed.as_deref(), Some(NOW), "{expected}");
+        assert_eq!(stage.index().candidates(None), []);
+    }
+}
+
+#[test]
+fn a_run_with_another_number_of_ranks_marks_nothing() {
+    let (stage, cached) = flushed(4, 1, "a");
+    for ranks in [1, 3, 5] {
+        let to = stage.dir.path().join("to");
+        let error =
+            fetch_with(&RealFiles, &stage.prefix, ranks, &candidate_of(&cached), &to, OPTIONS).unwrap_err();
+        let expected = format!(
+            "dataset a was written by 4 ranks and this run has {ranks}; run with 4 ranks to restart from it"
+        );
+        assert_eq!(error.to_string(), expected);
+        assert!(stage.index().entry(1).unwrap().is_candidate());
+    }
+    assert!(fetch(&stage, &cached).is_ok());
+}
+
+#[test]
+fn a_full_cache_marks_nothing() {
+    let (stage, cached) = flushed(3, 1, "a");
+    let to = stage.dir.path().join("to");
+    for at in 1.. {
+        let files = FaultyFiles::new(RealFiles);
+        files.only_below(&to);
+        files.fail_once(at, ErrorKind::StorageFull);
+        let fetched = fetch_with(&files, &stage.prefix, 3, &candidate_of(&cached), &to, OPTIONS);
+        assert!(stage.index().entry(1).unwrap().is_candidate());
+        match fetched {
+            Ok(fetched) => return assert_right(&stage, &cached, &fetched),
+            Err(error) => assert!(matches!(error, FetchError::Failed { .. }), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_prefix_that_cannot_be_written_can_be_fetched_from() {
+    let (stage, cached) = flushed(3, 1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    files.only_below(stage.prefix.dir());
+    files.fail_from(1, ErrorKind::ReadOnlyFilesystem);
+    let to = stage.dir.path().join("to");
+    let fetched = fetch_with(&files, &stage.prefix, 3, &candidate_of(&cached), &to, OPTIONS).unwrap();
+    assert_right(&stage, &cached, &fetched);
+    assert!(fetched[0].note.as_ref().unwrap().contains("could not be noted in the index"));
+}
+
+#[test]
+fn no_place_in_cache_is_told_by_all() {
+    let (stage, cached) = flushed(3, 1, "a");
+    let all = run(3, |comm| {
+        let prefix = &stage.prefix;
+        let fetch = Fetch { comm: &comm, files: &RealFiles, node: "n", prefix, now: NOW, options: OPTIONS };
+        let folder = stage.dir.path().join(format!("to.{}", comm.rank()));
+        fs::create_dir(&folder).unwrap();
+        let mut number = 0;
+        let outcome = fetch.dataset(&candidate_of(&cached), &mut |dataset, file| {
+            assert_eq!(dataset.id, 1);
+            number += 1;
+            match comm.rank().0 {
+                1 => Err(format!("no room for {}", String::from_utf8_lossy(&file.name))),
+                _ => Ok(folder.join(number.to_string())),
+            }
+        });
+        outcome.unwrap_err().to_string()
+    })
+    .unwrap();
+    assert!(all.iter().all(|text| text.contains("dataset a was not fetched: rank 1 on n: no room for a/")));
+}
+
+/// The files that C SCR flushed, in the order of the ranks.
+fn original(prefix: &Prefix, id: u64) -> Vec<Vec<u8>> {
+    (0..4).map(|rank| fs::read(prefix.dir().join(format!("ckpt.{id}/rank_{rank}.ckpt"))).unwrap()).collect()
+}
+
+#[test]
+fn what_c_scr_flushed_is_fetched_newest_first() {
+    for (job, ids) in [("xor-flush2", &[4, 2][..]), ("bypass", &[4, 3, 2, 1])] {
+        let (dir, prefix) = scratch_copy(job);
+        let found = run(4, |comm| candidates(&comm, &RealFiles, &prefix, None).unwrap()).unwrap();
+        for of_rank in &found {
+            assert_eq!(of_rank.list.iter().map(|candidate| candidate.id).collect::<Vec<_>>(), ids);
+        }
+        for candidate in &found[0].list {
+            let to = dir.path().join(format!("to.{}", candidate.id));
+            let fetched = fetch_with(&RealFiles, &prefix, 4, candidate, &to, OPTIONS).unwrap();
+            let bytes: Vec<_> =
+                fetched.iter().map(|of_rank| fs::read(&of_rank.files[0].path).unwrap()).collect();
+            assert_eq!(bytes, original(&prefix, candidate.id));
+            // C SCR keeps neither sizes nor checksums of the single files.
+            assert!(fetched.iter().all(|of_rank| !of_rank.verified));
+        }
+    }
+}
+
+#[test]
+fn without_sizes_at_least_the_sum_must_be_right() {
+    let (dir, prefix) = scratch_copy("xor-flush2");
+    fs::write(prefix.file(b"ckpt.4/rank_2.ckpt"), b"short").unwrap();
+    let candidate = Candidate { id: 4, name: b"ckpt.4".to_vec() };
+    let to: PathBuf = dir.path().join("to");
+    let error = fetch_with(&RealFiles, &prefix, 4, &candidate, &to, OPTIONS).unwrap_err();
+    assert!(error.to_string().contains("where 4 files with 8226 bytes were recorded"), "{error}");
+    assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_some());
+}
+
+#[test]
+fn an_index_that_cannot_be_read_is_told_by_all() {
+    let stage = Stage::new(3);
+    stage.prefix.make_scr_dir(&RealFiles).unwrap();
+    fs::write(stage.prefix.index_file(), b"no tree").unwrap();
+    let all = run(3, |comm| candidates(&comm, &RealFiles, &stage.prefix, None).unwrap_err()).unwrap();
+    assert!(all.iter().all(|error| error.to_string().contains("index.scr")), "{all:?}");
+    assert!(all.windows(2).all(|two| two[0] == two[1]));
+}
+
+#[test]
+fn the_transports_need_not_take_checksums_for_a_verified_fetch() {
+    let stage = Stage::new(2);
+    let mut cached = stage.cache(1, "a");
+    cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+    let mut transport = Through::new(RealFiles);
+    transport.takes_checksums = false;
+    stage.flush(&RealFiles, &transport, "x", &cached).unwrap();
+    assert!(fetch(&stage, &cached).unwrap().iter().all(|of_rank| of_rank.verified));
+}

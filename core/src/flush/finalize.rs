@@ -76,9 +76,9 @@ pub(crate) fn finalize_pending(
     prefix: &Prefix,
     now: &str,
 ) -> Result<Vec<Ended>, PrefixError> {
-    let (found, unusable) = pending::list(files, prefix)?;
+    let pending::Found { pending, unusable } = pending::list(files, prefix)?;
     let mut ended: Vec<_> = unusable.into_iter().map(|(path, why)| Ended::Unusable { path, why }).collect();
-    for record in found {
+    for record in pending {
         let dataset = record.dataset.clone();
         ended.push(match (Finalizer { files, prefix, record }).end(now) {
             Ok(None) => Ended::Finalized(dataset),
@@ -167,7 +167,7 @@ impl Finalizer<'_> {
             match self.files.remove_file(&file.part) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 other => {
-                    other.map_err(MoveError::io("remove", &file.part)).map_err(|error| describe(&error))?
+                    other.map_err(MoveError::io("remove", &file.part)).map_err(|error| describe(&error))?;
                 }
             }
         }

@@ -30,7 +30,7 @@ pub(crate) mod names;
 pub(crate) mod pending;
 mod shares;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod turns;
 
 use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
@@ -166,7 +166,7 @@ impl Flush<'_> {
             self.start_movers(&mut started);
             self.wait_for_movers(&mut started)
         })?;
-        self.conclude(started, arrived)
+        self.conclude(&started, arrived)
     }
 
     /// Begins a flush and returns while the transport is at work. All ranks call it, with the same token. What
@@ -207,7 +207,7 @@ impl Flush<'_> {
     /// [`FlushError`], the same on all ranks.
     pub(crate) fn finish(&self, mut started: Started) -> Result<FlushReport, FlushError> {
         let arrived = self.wait_for_movers(&mut started);
-        self.conclude(started, arrived)
+        self.conclude(&started, arrived)
     }
 
     /// Gives a flush up that was begun. All ranks call it.
@@ -329,10 +329,10 @@ impl Flush<'_> {
     }
 
     /// Steps 3 to 5.
-    fn conclude(&self, started: Started, arrived: Result<(), String>) -> Result<FlushReport, FlushError> {
-        let concluded = self.try_to_conclude(&started, arrived);
+    fn conclude(&self, started: &Started, arrived: Result<(), String>) -> Result<FlushReport, FlushError> {
+        let concluded = self.try_to_conclude(started, arrived);
         if concluded.is_err() {
-            self.clear_away(&started);
+            self.clear_away(started);
         }
         concluded
     }

@@ -92,28 +92,34 @@ impl Pending {
     }
 }
 
-/// The flushes under way below a prefix, oldest dataset first; with those whose record cannot be used, and why.
-pub(crate) fn list(
-    files: &dyn Files,
-    prefix: &Prefix,
-) -> Result<(Vec<Pending>, Vec<(PathBuf, String)>), FsError> {
+/// What lies below a prefix of flushes under way.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Oldest dataset first.
+    pub(crate) pending: Vec<Pending>,
+    /// Records that cannot be used, and why.
+    pub(crate) unusable: Vec<(PathBuf, String)>,
+}
+
+/// The flushes under way below a prefix.
+pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<Found, FsError> {
     let folder = prefix.scr_dir();
     let names = match files.list(&folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         other => other.map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?,
     };
-    let (mut found, mut unusable) = (Vec::new(), Vec::new());
+    let mut found = Found::default();
     for name in names {
         let Some(token) = token_of(name.as_os_str()) else { continue };
         let path = folder.join(&name);
         match read(files, &path, token) {
-            Ok(Some(pending)) => found.push(pending),
+            Ok(Some(pending)) => found.pending.push(pending),
             Ok(None) => (),
-            Err(why) => unusable.push((path, why)),
+            Err(why) => found.unusable.push((path, why)),
         }
     }
-    found.sort_by_key(|pending| pending.dataset.id);
-    Ok((found, unusable))
+    found.pending.sort_by_key(|pending| pending.dataset.id);
+    Ok(found)
 }
 
 /// Where the flush's record lies.

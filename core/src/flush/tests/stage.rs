@@ -15,11 +15,14 @@ use tempfile::TempDir;
 
 pub(crate) const NOW: &str = "2026-11-21T03:28:24";
 
+type Job = (Vec<u32>, CopyState);
+
 /// A transport that copies at once, through a file layer that may have faults.
 pub(crate) struct Through<F> {
     pub(crate) files: F,
     pub(crate) takes_checksums: bool,
-    jobs: Mutex<HashMap<Vec<u8>, (Vec<u32>, CopyState)>>,
+    /// By ticket: the checksums and the state.
+    jobs: Mutex<HashMap<Vec<u8>, Job>>,
 }
 
 impl<F: Files> Through<F> {
