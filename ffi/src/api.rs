@@ -10,8 +10,10 @@ use crate::message;
 use crate::mpi_library;
 use crate::place::environment;
 use crate::state::{entry, State};
-use crate::stub::{MpiComm, OutputFlags, Session, SessionError};
 use crate::text::{self, Text};
+use scr_core::comm::mpi::MpiComm;
+use scr_core::comm::Comm as _;
+use scr_core::session::{Error as SessionError, OutputFlags, Session};
 use std::ffi::{c_char, c_int};
 
 const FLAG_CHECKPOINT: c_int = 1;
@@ -54,7 +56,11 @@ fn disable(state: &mut State) -> Result<(), Failure> {
 /// Shuts it down.
 #[no_mangle]
 pub extern "C" fn SCR_Finalize() -> c_int {
-    entry("SCR_Finalize", |state| Ok(state.take_session()?.finalize()?))
+    entry("SCR_Finalize", |state| {
+        // Refused within a phase, and the session goes on: the dataset under way can still be completed.
+        state.session()?.expect_idle("SCR_Finalize")?;
+        Ok(state.take_session()?.finalize()?)
+    })
 }
 
 /// Tells where a file is.

@@ -1,8 +1,8 @@
 //! What can go wrong in a call from C, and the fixed number that stands for it in `scr.h`.
 
-use crate::stub::SessionError;
 use scr_core::comm::CommError;
 use scr_core::param::ConfigError;
+use scr_core::session::Error as SessionError;
 use std::ffi::c_int;
 
 /// `SCR_SUCCESS`.

@@ -13,5 +13,4 @@ mod message;
 mod mpi_library;
 mod place;
 mod state;
-mod stub;
 mod text;

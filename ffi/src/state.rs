@@ -5,8 +5,8 @@
 
 use crate::failure::{Code, Failure, SUCCESS};
 use crate::message;
-use crate::stub::Session;
 use scr_core::param::AppConfig;
+use scr_core::session::Session;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// Takes the session out; SCR is shut down from here on.
+    /// Takes the session out, if there is one; SCR is shut down from here on.
     pub(crate) fn take_session(&mut self) -> Result<Session, Failure> {
         self.session()?;
         match std::mem::replace(self, State::Ended) {

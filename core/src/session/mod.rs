@@ -90,7 +90,11 @@ impl Session {
         &self.ctx.report
     }
 
-    fn expect_idle(&self, call: &'static str) -> Result<(), Error> {
+    /// Refuses a call that is legal between phases only. `call` is its name, for the message.
+    ///
+    /// # Errors
+    /// [`Error::State`] within a phase.
+    pub fn expect_idle(&self, call: &'static str) -> Result<(), Error> {
         match self.phase {
             Phase::Idle => Ok(()),
             _ => Err(self.wrong_phase(call)),
