@@ -9,7 +9,8 @@ use std::ffi::{c_int, c_void};
 /// Ends the process if the session says that the user wants it (`SCR_HALT_EXIT=1` and a reason to halt). All ranks
 /// agree on it, so that all come here.
 pub(crate) fn exit_if_wanted(state: &mut State) {
-    let Some(reason) = state.session().ok().and_then(|session| session.exit_wanted().map(str::to_owned)) else {
+    let Some(reason) = state.session().ok().and_then(|session| session.exit_wanted().map(str::to_owned))
+    else {
         return;
     };
     message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
