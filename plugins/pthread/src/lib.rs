@@ -3,13 +3,13 @@
 //! The threads do I/O and arithmetic, and know nothing of MPI. What has not been copied when the transport is
 //! dropped is cancelled, so that no thread outlives it.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod pool;
 
 use pool::Pool;
 use scr_copying::{Begun, Jobs};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 
 /// The transport `pthread`.
 #[derive(Debug)]
@@ -26,6 +26,21 @@ impl Pthread {
     pub fn new(threads: usize) -> Self {
         Self { jobs: Jobs::new("pthread"), pool: Pool::new(threads.max(1)) }
     }
+}
+
+/// Reads what the manifest allows of options, and the host has checked.
+///
+/// # Errors
+/// `THREADS` is no number.
+pub fn from_options(options: &KvTree) -> Result<Pthread, PluginError> {
+    let threads = options
+        .parse("THREADS")
+        .map_err(|error| PluginError::new(PluginErrorKind::Refused, format!("transport pthread: {error}")))?;
+    Ok(Pthread::new(threads.unwrap_or(Pthread::USUAL_THREADS)))
+}
+
+scr_plugin_api::export_transport! {
+    new: from_options,
 }
 
 impl Transport for Pthread {
@@ -70,6 +85,16 @@ mod tests {
     use super::*;
     use scr_plugin_api::CopyItem;
     use std::fs;
+
+    #[test]
+    fn the_number_of_threads_is_an_option() {
+        let mut options = KvTree::new();
+        assert!(from_options(&options).is_ok());
+        options.set("THREADS", 2);
+        assert!(from_options(&options).is_ok());
+        options.set("THREADS", "many");
+        assert!(from_options(&options).unwrap_err().text.contains("THREADS"));
+    }
 
     #[test]
     fn no_thread_outlives_the_transport() {

@@ -3,7 +3,7 @@
 //! When `start` returns, the job has ended. How it ended is told by `poll` and `wait`, so that a caller treats
 //! all transports alike.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 use scr_copying::{Begun, Buffer, Jobs};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
@@ -51,4 +51,8 @@ impl Transport for Sync {
     fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
         self.jobs.find(ticket).ok()?.crc(item)
     }
+}
+
+scr_plugin_api::export_transport! {
+    new: |_options: &scr_plugin_api::KvTree| Ok(Sync::new()),
 }
