@@ -69,15 +69,21 @@ impl PartDir {
         Ok(())
     }
 
-    /// Removes the part, so that a crash at any moment leaves either a part or something the next start
-    /// clears away. Folders that others still use stay.
+    /// Removes the part, and the folders that nobody uses any more. Not to be called where another rank may be making
+    /// its own part of the same dataset: see [`clear`](Self::clear).
     pub(crate) fn remove(&self, files: &dyn Files) -> Result<(), FsError> {
+        self.clear(files)?;
+        remove_dir_if_empty(files, &self.hidden())?;
+        remove_dir_if_empty(files, &self.dataset)
+    }
+
+    /// Removes the part and leaves the folders that ranks share. A crash at any moment leaves either a part or something
+    /// that the next start clears away.
+    pub(crate) fn clear(&self, files: &dyn Files) -> Result<(), FsError> {
         let (map, gone) = (self.filemap(), self.gone());
         ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         self.remove_contents(files)?;
-        ignore(ErrorKind::NotFound, files.remove_file(&gone)).at("remove", &gone)?;
-        remove_dir_if_empty(files, &self.hidden())?;
-        remove_dir_if_empty(files, &self.dataset)
+        ignore(ErrorKind::NotFound, files.remove_file(&gone)).at("remove", &gone)
     }
 
     /// Removes everything but the filemap.

@@ -430,7 +430,7 @@ impl<'a> Recovery<'a> {
             return Ok(());
         }
         self.begun = true;
-        part.remove(files).and_then(|()| part.make(files)).map_err(|error| crate::describe(&error))?;
+        part.clear(files).and_then(|()| part.make(files)).map_err(|error| crate::describe(&error))?;
         let journal = Journal::begin(files, &path, &Entry::Arriving(record));
         self.journal = Some(journal.map_err(|error| format!("cannot create {}: {error}", path.display()))?);
         Ok(())

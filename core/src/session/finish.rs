@@ -296,7 +296,12 @@ impl Session {
             .partition(|part: &PartDir| part.dataset() == target.dataset());
         self.kept = other;
         let same: Vec<PartDir> = same;
-        same.iter().for_each(|part| self.remove_part(part));
+        // Other ranks may already be making their parts in the same folders.
+        for part in same {
+            if let Err(error) = part.clear(self.ctx.files()) {
+                self.ctx.report.error_here(&crate::describe(&error));
+            }
+        }
         if let Some(at) = self.position(record.dataset.id) {
             self.evict(at);
         }

@@ -127,6 +127,16 @@ impl World {
     }
 }
 
+impl<T: PartialEq + std::fmt::Debug> Outcome<T> {
+    /// Every rank gave this.
+    pub(crate) fn all_gave(&self, expected: &T) {
+        let other = self.ranks.iter().position(|found| found != expected);
+        if let Some(rank) = other {
+            panic!("rank {rank} gave {:?}, not {expected:?}\n{}", self.ranks[rank], self.lines.join("\n"));
+        }
+    }
+}
+
 impl<T> Outcome<T> {
     /// The line that has all these words.
     pub(crate) fn line_with(&self, words: &[&str]) -> &str {
