@@ -1,1 +1,26 @@
-fn main() {}
+//! The `scr` command.
+//!
+//! Exit codes, the same for all subcommands: 0 yes or done, 1 no, 2 an error. What was asked for goes to standard
+//! output, everything else to standard error. A reader who closes the pipe early is no error.
+
+mod cli;
+mod output;
+mod plugin;
+mod world;
+
+use output::Answer;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = cli::expand(std::env::args_os());
+    match cli::run(arguments) {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without a reader of errors there is nobody to tell.
+            drop(output::complain(&format!("scr: {error:#}")));
+            ExitCode::from(2)
+        }
+    }
+}

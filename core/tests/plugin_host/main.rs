@@ -5,6 +5,12 @@
 //! - `together`: the same plugin, or the same error, on all ranks of a job
 //! - `world`: the folders, manifests and libraries that the tests use
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test makes its own files, and fails where it cannot"
+)]
+
 mod library;
 mod search;
 mod together;

@@ -3,12 +3,12 @@
 use scr_core::env::{Clock, Env, Output};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
+pub(crate) use scr_test_plugins::{built, manifest as manifest_text};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// A folder that is gone when the test is.
@@ -52,13 +52,6 @@ impl World {
     }
 }
 
-pub(crate) fn manifest_text(name: &str, kind: &str, library: &str) -> String {
-    format!(
-        "name = \"{name}\"\nkind = \"{kind}\"\nversion = \"1.0\"\nabi = \"1.0\"\nlibrary = \"{library}\"\n\
-         [format]\noldest = 2\nnewest = 3\n[[option]]\nname = \"PANIC\"\ntype = \"text\"\n"
-    )
-}
-
 pub(crate) fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
@@ -98,26 +91,4 @@ impl Output for Silent {
     fn error(&self, line: &str) {
         unreachable!("the host said {line}")
     }
-}
-
-/// Path of a test plugin. They are built once, into the target folder of this very test.
-pub(crate) fn built(example: &str) -> PathBuf {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(build).join(format!("lib{example}.so"))
-}
-
-fn build() -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--package", "scr-test-plugins", "--examples", "--message-format", "json"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let messages = String::from_utf8(output.stdout).unwrap();
-    let mut files = messages
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
-        .filter_map(|message| message["filenames"][0].as_str().map(PathBuf::from));
-    let library = files.find(|file| file.ends_with("examples/libobedient.so")).unwrap();
-    library.parent().unwrap().to_owned()
 }

@@ -1,0 +1,87 @@
+//! `scr plugin info NAME`.
+
+use super::report::InfoReport;
+use super::InfoArgs;
+use crate::output::{columns, complain, print, print_json, Answer};
+use crate::world;
+use anyhow::Result;
+use scr_core::plugin::{Found, Manifest, PluginHost, PluginKind};
+use std::fmt::Write as _;
+
+pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
+    let env = world::env()?;
+    let host = world::plugin_host(&env, args.common.path.as_deref());
+    let kinds = match args.kind {
+        Some(kind) => vec![kind.into()],
+        None => vec![PluginKind::Scheme, PluginKind::Transport],
+    };
+    let found: Vec<_> = kinds.iter().filter_map(|&kind| host.survey().find(kind, &args.name)).collect();
+    let why = if found.is_empty() { Some(not_found(&host, &kinds, &args.name)) } else { None };
+    if args.common.json {
+        print_json(&InfoReport::new(&found, why))?;
+    } else if let Some(why) = why {
+        complain(&format!("scr: {why}"))?;
+    } else {
+        let texts = found.iter().map(|found| describe(found)).collect::<Result<Vec<_>>>()?;
+        print(&texts.join("\n"))?;
+    }
+    Ok(Answer::from(!found.is_empty()))
+}
+
+/// The error that a job would give, for the kind that has a name near to this one, if any has.
+fn not_found(host: &PluginHost, kinds: &[PluginKind], name: &str) -> String {
+    let texts = kinds.iter().filter_map(|&kind| host.find(kind, name).err().map(|error| error.full_text()));
+    let mut texts: Vec<_> = texts.collect();
+    texts.sort_by_key(|text| !text.contains("did you mean"));
+    texts.into_iter().next().unwrap_or_default()
+}
+
+fn describe(found: &Found) -> Result<String> {
+    let manifest = &found.manifest;
+    let format = &manifest.format;
+    let mut text = format!("{}: {}\n", manifest.name, manifest.description);
+    let mut row = |name: &str, value: String| writeln!(text, "  {name:13} {value}");
+    row("kind", manifest.kind.to_string())?;
+    row("version", format!("{}, for plugin interface {}", manifest.version, manifest.abi))?;
+    if manifest.kind == PluginKind::Scheme {
+        row("survives", survives(manifest))?;
+        row(
+            "format",
+            format!("{}, reads {} to {}, writes {}", format.id, format.oldest, format.newest, format.newest),
+        )?;
+    } else {
+        let yes = |flag| if flag { "yes" } else { "no" };
+        row("asynchronous", yes(manifest.capabilities.asynchronous).to_owned())?;
+        row("survives job", yes(manifest.capabilities.survives_job).to_owned())?;
+    }
+    row("manifest", found.manifest_path.display().to_string())?;
+    row("library", found.library.display().to_string())?;
+    if manifest.options.is_empty() {
+        row("options", "none".to_owned())?;
+    } else {
+        text.push_str("  options\n");
+        text.push_str(&options(manifest));
+    }
+    Ok(text)
+}
+
+fn survives(manifest: &Manifest) -> String {
+    match manifest.capabilities.tolerates.as_deref() {
+        None => "not stated".to_owned(),
+        Some("1") => "1 loss per set".to_owned(),
+        Some(losses) => format!("{losses} losses per set"),
+    }
+}
+
+fn options(manifest: &Manifest) -> String {
+    let row = |option: &scr_core::plugin::OptionSpec| {
+        let default = option.default.clone().unwrap_or_else(|| "unset".to_owned());
+        let allowed = option.allowed();
+        [
+            format!("    {}={default}", option.name),
+            allowed.trim_end_matches(',').to_owned(),
+            option.help.clone(),
+        ]
+    };
+    columns(&manifest.options.iter().map(row).collect::<Vec<_>>())
+}

@@ -1,0 +1,71 @@
+//! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
+
+use super::report::CheckReport;
+use super::InsideArgs;
+use crate::output::{print, Answer};
+use crate::world;
+use anyhow::{Context, Result};
+use scr_core::env::Env;
+use scr_core::plugin::{check_library, load, Manifest, OpenPlugin, PluginKind, Trusted};
+
+/// Begins the line of the answer, among all that a library may print.
+pub(super) const ANSWER: &str = "scr-plugin-check: ";
+
+pub(super) fn run(args: &InsideArgs) -> Result<Answer> {
+    let mut report = CheckReport::new();
+    examine(&world::env()?, args, &mut report)?;
+    print(&format!("\n{ANSWER}{}\n", serde_json::to_string(&report)?))?;
+    Ok(Answer::from(report.good))
+}
+
+fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()> {
+    let library = check_library(&*env.files, &args.library, &Trusted::by(env))?;
+    let Some(path) = &args.manifest else {
+        let loaded = load(&library).map_err(|error| error.to_string());
+        report.note(
+            "load",
+            loaded.map(|plugin| {
+                let (oldest, newest) = plugin.formats();
+                let kinds = [(plugin.has_scheme(), "a scheme"), (plugin.has_transport(), "a transport")];
+                let kinds: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| *kind).collect();
+                let version = plugin.api_version();
+                format!("{}, plugin interface {version}, formats {oldest} to {newest}", kinds.join(" and "))
+            }),
+        );
+        return Ok(());
+    };
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let (manifest, _) = Manifest::parse(path, &text)?;
+    match OpenPlugin::load(&manifest, path, &library) {
+        Ok(open) => {
+            let (oldest, newest) = open.formats();
+            report.note("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));
+            report.note("make", make(&open));
+        }
+        Err(error) => {
+            report.note("load", Err(error.full_text()));
+        }
+    }
+    Ok(())
+}
+
+/// Makes what the plugin is for with the defaults of its options, and asks it something that touches no file.
+fn make(open: &OpenPlugin) -> Result<String, String> {
+    let options = open.options([]).map_err(|error| error.full_text())?;
+    if open.manifest.kind == PluginKind::Transport {
+        return open
+            .transport(&options)
+            .map(|_| "a transport with its defaults".to_owned())
+            .map_err(|error| error.full_text());
+    }
+    let scheme = open.scheme(&options).map_err(|error| error.full_text())?;
+    let sizes = 1..=8_u32;
+    let survives: Vec<_> =
+        sizes.filter_map(|size| Some((size, scheme.losses_survived(size).ok()?))).collect();
+    match (survives.first(), survives.last()) {
+        (Some((least, few)), Some((most, many))) => Ok(format!(
+            "with its defaults a set of {least} survives {few}, a set of {most} survives {many} losses"
+        )),
+        _ => Err("with its defaults it refuses sets of every size from 1 to 8".to_owned()),
+    }
+}

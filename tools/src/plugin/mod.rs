@@ -1,0 +1,114 @@
+//! `scr plugin`: which redundancy schemes and flush transports there are, and whether a library is a good one.
+//!
+//! - `list`, `info`: read manifests only, no library is opened
+//! - `check`: opens a library, in a process of its own (`inside`), since a bad one may end that process
+//! - `report`: the JSON of all of them
+
+mod check;
+mod info;
+mod inside;
+mod list;
+mod report;
+
+use crate::output::Answer;
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use scr_core::plugin::PluginKind;
+use std::path::PathBuf;
+
+/// What can be asked of plugins.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Lists the plugins that a job can name; 1 if there are none
+    #[command(after_help = crate::cli::EXIT_CODES)]
+    List(ListArgs),
+    /// Shows what the manifest of a plugin says; 1 if there is no such plugin
+    #[command(after_help = crate::cli::EXIT_CODES)]
+    Info(InfoArgs),
+    /// Checks a library or a manifest: who may write it, whether it is whole, whether it loads and fits; 1 if not
+    #[command(after_help = crate::cli::EXIT_CODES)]
+    Check(CheckArgs),
+    /// What `check` runs in a process of its own
+    #[command(hide = true)]
+    Inside(InsideArgs),
+}
+
+/// Where to look, and how to answer.
+#[derive(Args)]
+pub(crate) struct Common {
+    /// Folders to look in first, separated by colons, instead of SCR_PLUGIN_PATH
+    #[arg(long, value_name = "FOLDERS")]
+    path: Option<String>,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct ListArgs {
+    /// Only plugins of this kind
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub(crate) struct InfoArgs {
+    /// Name of the plugin, as in TYPE= or FLUSH=, in any case
+    name: String,
+    /// Only a plugin of this kind
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// A library (.so), or a manifest (.toml) together with the library it names
+    file: PathBuf,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+    /// Seconds that loading the library may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    timeout: u64,
+}
+
+#[derive(Args)]
+pub(crate) struct InsideArgs {
+    /// The library
+    library: PathBuf,
+    /// Its manifest
+    #[arg(long)]
+    manifest: Option<PathBuf>,
+}
+
+/// Kinds of plugins on the command line.
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Redundancy schemes
+    Scheme,
+    /// Flush transports
+    Transport,
+}
+
+impl From<Kind> for PluginKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Scheme => PluginKind::Scheme,
+            Kind::Transport => PluginKind::Transport,
+        }
+    }
+}
+
+/// Does what is asked.
+pub(crate) fn run(command: &Command) -> Result<Answer> {
+    match command {
+        Command::List(args) => list::run(args),
+        Command::Info(args) => info::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Inside(args) => inside::run(args),
+    }
+}

@@ -1,0 +1,31 @@
+//! The world of the command: the installation it belongs to, and the parameters as a job would see them.
+
+use anyhow::{Context, Result};
+use scr_core::env::Env;
+use scr_core::fs::RealFiles;
+use scr_core::param::{self, AppConfig, Params, RawSettings};
+use scr_core::plugin::PluginHost;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The world of this process.
+pub(crate) fn env() -> Result<Env> {
+    Env::of_process(install_dir(), Arc::new(RealFiles)).context("cannot find out the current folder")
+}
+
+/// The installation that `bin/scr` lies in, also through a link and after the tree was moved.
+fn install_dir() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let folder = program.parent()?;
+    (folder.file_name()? == "bin").then(|| folder.parent().map(PathBuf::from)).flatten()
+}
+
+/// The plugins that a job would see. `path` comes before the environment and the configuration files.
+pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
+    let (params, _) = Params::resolve(&RawSettings::load(env, &AppConfig::default()), env);
+    let configured = params.get(&param::PLUGIN_PATH).map(|folders| {
+        let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        folders.join(":")
+    });
+    PluginHost::new(env, path.or(env.variable("SCR_PLUGIN_PATH")).or(configured.as_deref()))
+}
