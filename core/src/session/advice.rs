@@ -39,7 +39,9 @@ impl Advice {
         let by_count = wanted.interval > 0 && self.asked.is_multiple_of(wanted.interval);
         let since = now.saturating_sub(self.last.unwrap_or(self.began));
         let by_time = !wanted.seconds.is_zero() && since >= wanted.seconds;
-        by_count || by_time || self.is_cheap(now, wanted.overhead)
+        // Where nobody has said how often, the application decides alone.
+        let unset = wanted.interval == 0 && wanted.seconds.is_zero() && wanted.overhead <= 0.0;
+        unset || by_count || by_time || self.is_cheap(now, wanted.overhead)
     }
 
     /// Whether one more checkpoint keeps the share of time spent in them below `percent`.
@@ -178,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn without_settings_no_checkpoint_is_advised() {
+    fn without_settings_every_call_advises_a_checkpoint() {
         let advice = Advice { asked: 5, ..Advice::new(secs(0)) };
-        assert!(!advice.is_due(secs(1_000_000), &NOTHING));
+        assert!(advice.is_due(secs(0), &NOTHING));
     }
 
     #[test]
