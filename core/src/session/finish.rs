@@ -9,7 +9,7 @@ use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, RankRecord};
-use crate::comm::collective::broadcast;
+use crate::comm::collective::{barrier, broadcast};
 use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::flush::{self, finalize, Flush, FlushFile as FileToFlush, Options};
 use crate::param;
@@ -203,7 +203,7 @@ impl Session {
         let mut record = self.new_record(0, Some(&candidate.name), flags, None, protection);
         record.dataset.id = candidate.id;
         record.members = self.ctx.members(&descriptor);
-        self.clear_kept(&record);
+        self.clear_kept(&record)?;
         let begun = match self.ctx.agree(self.begin(&record))? {
             Ok(begun) => begun,
             Err(why) => {
@@ -289,7 +289,7 @@ impl Session {
     }
 
     /// What is left in cache of a dataset that could not be brought back makes way for its copy from the prefix directory.
-    fn clear_kept(&mut self, record: &RankRecord) {
+    fn clear_kept(&mut self, record: &RankRecord) -> Result<(), Error> {
         let target = self.part_of(record);
         let (same, other) = std::mem::take(&mut self.kept)
             .into_iter()
@@ -304,7 +304,9 @@ impl Session {
         }
         if let Some(at) = self.position(record.dataset.id) {
             self.evict(at);
+            barrier(&*self.ctx.comm)?;
         }
+        Ok(())
     }
 
     /// Notes in the index that the application could not restart from a checkpoint.
