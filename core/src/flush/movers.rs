@@ -305,3 +305,54 @@ fn settle_mode(files: &dyn Files, mover: &Mover) -> Result<(), MoveError> {
 
 /// Without it the transport could not write.
 const OWNER_WRITES: u32 = 0o200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_says_what_where_and_whether_the_file_itself_is_wrong() {
+        let path = || PathBuf::from("/pfs/a");
+        let cause = || io::Error::from_raw_os_error(28);
+        let name = names::NameError { name: "../a".to_owned(), why: "it has a `.' or `..' in it" };
+        let cases = [
+            (
+                MoveError::Size { path: path(), expected: 5, found: 3 },
+                "/pfs/a has 3 bytes where 5 were recorded; it was changed or damaged",
+                true,
+            ),
+            (
+                MoveError::Checksum { path: path(), expected: 0xab, found: 1 },
+                "/pfs/a is damaged: its checksum is 0x00000001 where 0x000000ab was recorded",
+                true,
+            ),
+            (MoveError::Missing { path: path() }, "/pfs/a is missing", true),
+            (MoveError::NotAFile { path: path() }, "/pfs/a is not a regular file", true),
+            (
+                MoveError::Totals { expected: (4, 100), found: (4, 99) },
+                "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
+                true,
+            ),
+            (MoveError::Cache("no room".to_owned()), "no room", false),
+            (MoveError::Transport("gone".to_owned()), "gone", false),
+            (
+                MoveError::Io { doing: "open", path: path(), cause: cause() },
+                "cannot open /pfs/a: No space left on device (os error 28)",
+                false,
+            ),
+            (
+                MoveError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
+                "cannot make the folder /pfs/a: No space left on device (os error 28)",
+                false,
+            ),
+            (
+                MoveError::Name(name),
+                "the name `../a' cannot be used below the prefix directory: it has a `.' or `..' in it",
+                false,
+            ),
+        ];
+        for (error, text, is_damage) in cases {
+            assert_eq!((error.to_string().as_str(), error.is_damage()), (text, is_damage));
+        }
+    }
+}

@@ -311,3 +311,17 @@ fn a_record_that_cannot_be_used_is_told_and_left() {
     assert!(matches!(&ended[..], [Ended::Unusable { path: found, .. }] if *found == path), "{ended:?}");
     assert!(path.exists());
 }
+
+#[test]
+fn what_is_told_of_an_earlier_run_names_the_dataset_and_the_reason() {
+    let dataset = Stage::new(1).cache(7, "a").dataset;
+    let why = || "a/rank_0 is missing".to_owned();
+    for (ended, text) in [
+        (Ended::Finalized(dataset.clone()), "is finished"),
+        (Ended::Revoked { dataset: dataset.clone(), why: why() }, "a/rank_0 is missing"),
+        (Ended::Postponed { dataset, why: why() }, "a/rank_0 is missing"),
+    ] {
+        let told = ended.to_string();
+        assert!(told.contains("dataset 7 `a'") && told.ends_with(text), "{told}");
+    }
+}
