@@ -10,7 +10,7 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
 use crate::comm::collective::{all_reduce, Op};
-use crate::comm::Rank;
+use crate::comm::{Rank, Traffic};
 use crate::fs::{Durability, Kind};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
@@ -206,6 +206,7 @@ impl Session {
         output.record.dataset.complete = Some(true);
         self.say_speed("app write stats", output.ready, completing, files, bytes);
         let before = self.ctx.env.clock.elapsed();
+        let sent = self.ctx.comm.traffic();
         let scheme = self.ctx.scheme(&output.record.protection)?;
         let Output { record, part, journal, .. } = &mut *output;
         let prepared = self.seal(record, part, journal, scheme);
@@ -222,6 +223,7 @@ impl Session {
         }
         let now = self.ctx.env.clock.elapsed();
         self.say_speed("scr_reddesc_apply", before, now, files, bytes);
+        self.say_traffic(sent);
         let Output { record, part, flags, store, started, .. } = *output;
         self.add_complete(record, part, store)?;
         self.after_complete(flags)?;
@@ -290,6 +292,12 @@ impl Session {
         let checkpoint = if flags.checkpoint { self.last_checkpoint + 1 } else { 0 };
         let descriptor = self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
         (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
+    }
+
+    fn say_traffic(&self, before: Traffic) {
+        let now = self.ctx.comm.traffic();
+        let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
+        self.ctx.report.info(&format!("scr_reddesc_apply: rank 0 sent {messages} messages, {bytes} bytes"));
     }
 
     fn say_speed(&self, what: &str, from: Duration, to: Duration, files: u64, bytes: u64) {

@@ -1,0 +1,107 @@
+/* Measures checkpoints and restarts as an application sees them.
+ *
+ * checkpoint BYTES COUNT  writes COUNT checkpoints of BYTES per rank and prints, for each, the seconds from the start of a
+ *                         phase to its end, longest rank first. With COUNT 0 it restarts and prints how long SCR_Init took.
+ *
+ * Every figure is printed beside that of a memcpy of the same bytes on all ranks at once, taken in the same run. */
+#include <mpi.h>
+#include <scr.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, ranks;
+
+static double slowest(double seconds)
+{
+    double most = 0;
+    MPI_Reduce(&seconds, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    return most;
+}
+
+static void print_phase(const char *phase, double bytes, double seconds)
+{
+    seconds = slowest(seconds);
+    if (rank == 0)
+        printf("phase=%s bytes=%.0f secs=%.6f GiB/s=%.3f\n", phase, bytes * ranks, seconds,
+               bytes * ranks / seconds / (1 << 30));
+}
+
+static void fill(char *data, size_t bytes, unsigned seed)
+{
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        seed = seed * 1664525u + 1013904223u;
+        memcpy(data + at, &seed, sizeof seed);
+    }
+}
+
+static double copy_once(char *to, const char *from, size_t bytes)
+{
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    memcpy(to, from, bytes);
+    return MPI_Wtime() - began;
+}
+
+static int write_file(const char *path, const char *data, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return 0;
+    setvbuf(file, NULL, _IONBF, 0);
+    int ok = fwrite(data, 1, bytes, file) == bytes;
+    return fclose(file) == 0 && ok;
+}
+
+static void one_checkpoint(int step, const char *data, size_t bytes)
+{
+    char name[64], file[128], path[SCR_MAX_FILENAME];
+    snprintf(name, sizeof name, "bench.%d", step);
+    snprintf(file, sizeof file, "%s/rank_%d", name, rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    SCR_Start_output(name, SCR_FLAG_CHECKPOINT);
+    double started = MPI_Wtime();
+    int valid = SCR_Route_file(file, path) == SCR_SUCCESS && write_file(path, data, bytes);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double written = MPI_Wtime();
+    if (SCR_Complete_output(valid) != SCR_SUCCESS)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    double completed = MPI_Wtime();
+    print_phase("start", bytes, started - began);
+    print_phase("write", bytes, written - started);
+    print_phase("encode", bytes, completed - written);
+    print_phase("start-to-complete", bytes, completed - began);
+}
+
+int main(int argc, char *argv[])
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 10) : 64u << 20;
+    int count = argc > 2 ? atoi(argv[2]) : 5;
+    char *data = malloc(bytes + 1), *copy = malloc(bytes + 1);
+    fill(data, bytes, rank + 1);
+    memset(copy, 0, bytes);
+    for (int times = 0; times < 3; times++)
+        print_phase("memcpy", bytes, copy_once(copy, data, bytes));
+    free(copy);
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    if (SCR_Init() != SCR_SUCCESS)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    print_phase("init", bytes, MPI_Wtime() - began);
+    int have = 0;
+    SCR_Have_restart(&have, NULL);
+    if (rank == 0)
+        printf("restarted=%d\n", have);
+    for (int step = 0; step < count; step++)
+        one_checkpoint(step, data, bytes);
+    free(data);
+    /* Without SCR_Finalize the next run finds the checkpoint in cache, as after a failure. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
