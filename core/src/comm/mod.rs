@@ -6,8 +6,11 @@
 //! on either: some of the ranks, with a protocol that lets any of them give up.
 
 mod agree;
+mod awaited;
 pub mod collective;
 mod frame;
+#[cfg(feature = "mpi")]
+pub mod mpi;
 mod route;
 pub mod set;
 pub mod thread;
@@ -157,7 +160,8 @@ pub trait Comm {
     fn size(&self) -> u32;
 
     /// Sends and receives a batch. While it waits it asks `wish` again and again, with a flag per receive
-    /// that tells which have come; it need not ask at all if nothing has to be waited for.
+    /// that tells which have come; it need not ask at all if nothing has to be waited for. It returns when the
+    /// sends are done: that may be when they are received, but for those to oneself it is at once.
     ///
     /// After [`Wish::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
     /// `wish` can take what others send meanwhile; then it asks a last time with the final flags. `wish`

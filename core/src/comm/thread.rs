@@ -5,10 +5,11 @@
 //! [`CommError::Deadlock`], and a rank that panics is reported.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::awaited::Awaited;
 use super::world::{Found, Waiting, World};
 use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, Wish};
 
@@ -61,7 +62,7 @@ pub struct ThreadComm {
     buffered_bytes: usize,
     traffic: Cell<Traffic>,
     /// What the exchanges that are under way wait for, so that nothing else takes it.
-    awaited: RefCell<Vec<(Tag, Rank)>>,
+    awaited: Awaited,
 }
 
 impl Job {
@@ -128,7 +129,7 @@ impl ThreadComm {
             rank,
             buffered_bytes,
             traffic: Cell::default(),
-            awaited: RefCell::default(),
+            awaited: Awaited::default(),
         }
     }
 
@@ -171,7 +172,7 @@ impl Comm for ThreadComm {
                 return batch.wrong.map_or(Ok(ended), Err);
             }
             let awaited = if given_up { Vec::new() } else { batch.awaited() };
-            let asked = self.while_waiting_for(tag, &awaited, || wish(&batch.come))?;
+            let asked = self.awaited.while_waiting_for(tag, awaited.iter().copied(), || wish(&batch.come))?;
             if asked == Wish::GiveUp && !given_up {
                 given_up = true;
                 continue;
@@ -182,8 +183,7 @@ impl Comm for ThreadComm {
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
         check(self.size(), tag, &[], &[])?;
-        let awaited = self.awaited.borrow();
-        let letter = self.world.take(self.rank, tag, |from| awaited.contains(&(tag, from)))?;
+        let letter = self.world.take(self.rank, tag, |from| self.awaited.is_awaited(tag, from))?;
         Ok(letter.map(|letter| (letter.from, letter.bytes)))
     }
 
@@ -199,20 +199,12 @@ impl ThreadComm {
         let letter = |send: &Outgoing<'_>| {
             traffic.messages += 1;
             traffic.bytes += send.bytes.len() as u64;
-            (send.to, send.bytes.to_vec(), send.bytes.len() > self.buffered_bytes)
+            let waits = send.bytes.len() > self.buffered_bytes && send.to != self.rank;
+            (send.to, send.bytes.to_vec(), waits)
         };
         let letters = sends.iter().map(letter).collect();
         self.traffic.set(traffic);
         letters
-    }
-
-    /// Calls `ask` while [`take`](Comm::take) leaves alone what the ranks in `from` send.
-    fn while_waiting_for<R>(&self, tag: Tag, from: &[Rank], ask: impl FnOnce() -> R) -> R {
-        let depth = self.awaited.borrow().len();
-        self.awaited.borrow_mut().extend(from.iter().map(|&from| (tag, from)));
-        let answer = ask();
-        self.awaited.borrow_mut().truncate(depth);
-        answer
     }
 }
 

@@ -1,5 +1,6 @@
 //! Point to point: order, lengths, giving up, taking.
 
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use scr_core::comm::collective::barrier;
@@ -13,6 +14,7 @@ pub(super) const CASES: &[Case] = &[
     ("a message that nobody waits for can be taken", taken),
     ("taking leaves alone what a receive waits for", taken_beside_a_receive),
     ("a receive that was given up takes nothing", given_up),
+    ("a panic or an error while it waits leaves what is sent whole", interrupted),
     ("ranks and tags that are not there are refused", not_there),
     ("what is sent is counted", counted),
 ];
@@ -114,6 +116,45 @@ fn given_up(comm: &dyn Comm) {
     barrier(comm).unwrap();
     exchange_all(comm, TAG, &[Outgoing { to: previous, bytes: b"late" }], &mut []).unwrap();
     assert_eq!(take_soon(comm, TAG), (next, b"late".to_vec()));
+}
+
+fn interrupted(comm: &dyn Comm) {
+    let (first, last) = (Rank(0), Rank(comm.size() - 1));
+    if first == last {
+        // What one sends to oneself has come before anything can interrupt.
+        return;
+    }
+    for panics in [true, false] {
+        let sent = payload(3, 300_000);
+        if comm.rank() == first {
+            let mut never = [0xee; 5];
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                let mut receives = [Incoming { from: last, bytes: &mut never }];
+                comm.exchange(TAG, &[Outgoing { to: last, bytes: &sent }], &mut receives, &mut |_| {
+                    // Without the hook that reports panics; this one is meant.
+                    if panics {
+                        resume_unwind(Box::new("stop"))
+                    } else {
+                        Err(CommError::NoSuchTag { tag: 0 })
+                    }
+                })
+            }));
+            match result {
+                Err(panic) => assert!(panics && panic.is::<&str>()),
+                Ok(result) => assert!(!panics && result == Err(CommError::NoSuchTag { tag: 0 })),
+            }
+            assert_eq!(never, [0xee; 5]);
+        }
+        if comm.rank() == last {
+            assert!(take_soon(comm, TAG) == (first, sent));
+        }
+        if comm.rank() == last {
+            exchange_all(comm, TAG, &[Outgoing { to: first, bytes: b"reply" }], &mut []).unwrap();
+        }
+        if comm.rank() == first {
+            assert_eq!(take_soon(comm, TAG), (last, b"reply".to_vec()));
+        }
+    }
 }
 
 fn not_there(comm: &dyn Comm) {

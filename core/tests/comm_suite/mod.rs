@@ -1,7 +1,7 @@
 //! What every communicator must do: the same cases for threads (`tests/comm_threads.rs`) and for MPI
 //! (`examples/comm_suite.rs`). After each case nothing may be left in any mailbox.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod collectives;
 mod messages;

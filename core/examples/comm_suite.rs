@@ -1,0 +1,50 @@
+//! The suite of all communicators over MPI, to be started by `mpirun` with any number of ranks.
+//!
+//! It ends with 0 and a line from rank 0 where every case holds.
+
+#[path = "../tests/comm_suite/mod.rs"]
+mod comm_suite;
+
+use std::process::ExitCode;
+
+use scr_core::comm::mpi::MpiComm;
+use scr_core::comm::{Comm, CommError, Rank, Tag};
+
+fn main() -> ExitCode {
+    assert!(matches!(MpiComm::of_world(), Err(CommError::Unusable { .. })), "MPI was not initialised");
+    let Some(universe) = mpi::initialize() else { return ExitCode::FAILURE };
+    end_at_a_panic();
+
+    let whole = run("whole messages", MpiComm::of_world());
+    run("messages in pieces", MpiComm::of_world().map(|comm| comm.with_pieces_of(100)));
+    drop(universe);
+
+    assert!(matches!(MpiComm::of_world(), Err(CommError::Unusable { .. })), "MPI was finalised");
+    assert!(matches!(whole.take(Tag(2)), Err(CommError::Unusable { .. })), "MPI was finalised");
+    // It outlives MPI, and must not call it any more.
+    drop(whole);
+    ExitCode::SUCCESS
+}
+
+/// A rank that panicked would wait in `MPI_Finalize` for the others, which wait for it. If it just ends, the
+/// launcher ends the others.
+fn end_at_a_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        #[expect(clippy::disallowed_methods, reason = "a program of its own, not the library")]
+        std::process::exit(1);
+    }));
+}
+
+fn run(how: &str, comm: Result<MpiComm, CommError>) -> MpiComm {
+    let comm = comm.unwrap_or_else(|error| panic!("{error}"));
+    let cases = comm_suite::cases();
+    for case in &cases {
+        comm_suite::run_case(&comm, case);
+    }
+    if comm.rank() == Rank(0) {
+        println!("{how}: {} cases hold on {} ranks", cases.len(), comm.size());
+    }
+    comm
+}

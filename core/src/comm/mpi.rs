@@ -1,0 +1,348 @@
+//! Ranks of an MPI job.
+//!
+//! It works on a copy of the communicator of all ranks, asks for no thread level, and never blocks inside the
+//! library, since ranks are often more than processors. A receive is started only when its message has
+//! arrived: so a receive can be given up without cancelling anything, and a wrong length is
+//! known before a byte is written. Messages too long for MPI's counts go in pieces: full ones, and a last one
+//! that is shorter and may be empty, so that also one who takes a message sees its end.
+
+mod calls;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use self::calls::{check_running, Arrived, Handle, Requests};
+use super::awaited::Awaited;
+use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, Wish};
+
+/// One rank's end of a communicator over MPI. It belongs to the thread that made it.
+///
+/// Dropping it frees the communicator, or does nothing where `MPI_Finalize` was faster.
+pub struct MpiComm {
+    handle: Handle,
+    rank: Rank,
+    piece: usize,
+    traffic: Cell<Traffic>,
+    /// What the exchanges that are under way wait for, so that nothing else takes it.
+    awaited: Awaited,
+    /// What this rank has sent to itself. MPICH would keep such a send waiting for its receive.
+    own: RefCell<VecDeque<(Tag, Vec<u8>)>>,
+}
+
+impl MpiComm {
+    /// A communicator of all ranks of the job. All ranks call it.
+    ///
+    /// # Errors
+    /// [`CommError::Unusable`] before `MPI_Init` and after `MPI_Finalize`, [`CommError::Mpi`] for what the
+    /// library reports.
+    pub fn of_world() -> Result<Self, CommError> {
+        let handle = Handle::of_world()?;
+        let rank = handle.rank()?;
+        let (traffic, awaited, own) = (Cell::default(), Awaited::default(), RefCell::default());
+        Ok(Self { handle, rank, piece: LARGEST_PIECE, traffic, awaited, own })
+    }
+
+    /// Splits messages into pieces of so many bytes, at least one and at most the usual 1 GiB. All ranks
+    /// must give the same.
+    #[must_use]
+    pub fn with_pieces_of(mut self, bytes: usize) -> Self {
+        self.piece = bytes.clamp(1, LARGEST_PIECE);
+        self
+    }
+
+    /// Receives the rest of a message of which a piece has arrived, whatever its length.
+    fn receive_whole(&self, tag: Tag, arrived: &Arrived) -> Result<Vec<u8>, CommError> {
+        let mut message = Vec::new();
+        let mut bytes = arrived.bytes;
+        loop {
+            let end = message.len();
+            message.resize(end + bytes, 0);
+            let mut requests = Requests::new();
+            requests.receive(&self.handle, arrived.from, tag, &mut message[end..])?;
+            let mut patience = Patience::default();
+            while requests.active() > 0 {
+                requests.progress(|_| ())?;
+                patience.rest();
+            }
+            drop(requests);
+            if bytes < self.piece {
+                return Ok(message);
+            }
+            // The sender has started all pieces at once, so the next is on its way.
+            bytes = loop {
+                match self.handle.probe(Some(arrived.from), tag)? {
+                    Some(next) => break next.bytes,
+                    None => patience.rest(),
+                }
+            };
+        }
+    }
+
+    fn find(&self, tag: Tag) -> Result<Option<Arrived>, CommError> {
+        if !self.awaited.is_used(tag) {
+            return self.handle.probe(None, tag);
+        }
+        let others = (0..self.size()).map(Rank).filter(|rank| !self.awaited.is_awaited(tag, *rank));
+        others.map(|rank| self.handle.probe(Some(rank), tag)).find_map(Result::transpose).transpose()
+    }
+
+    fn take_own(&self, tag: Tag) -> Option<Vec<u8>> {
+        let mut own = self.own.borrow_mut();
+        let place = own.iter().position(|(other, _)| *other == tag)?;
+        own.remove(place).map(|(_, bytes)| bytes)
+    }
+
+    fn count(&self, sends: &[Outgoing<'_>]) {
+        let mut traffic = self.traffic.get();
+        traffic.messages += sends.len() as u64;
+        traffic.bytes += sends.iter().map(|send| send.bytes.len() as u64).sum::<u64>();
+        self.traffic.set(traffic);
+    }
+}
+
+impl Comm for MpiComm {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.handle.size()
+    }
+
+    fn exchange(
+        &self,
+        tag: Tag,
+        sends: &[Outgoing<'_>],
+        receives: &mut [Incoming<'_>],
+        wish: &mut dyn FnMut(&[bool]) -> Result<Wish, CommError>,
+    ) -> Result<Ended, CommError> {
+        check(self.size(), tag, sends, receives)?;
+        check_running()?;
+        self.count(sends);
+        let mut batch = Batch::start(self, tag, sends, receives)?;
+        let mut patience = Patience::default();
+        let mut given_up = false;
+        loop {
+            let moved = batch.move_on()?;
+            if batch.is_quiet() {
+                if given_up {
+                    wish(&batch.come)?;
+                }
+                let done = batch.come.iter().all(|&come| come);
+                let ended = if done { Ended::Done } else { Ended::GivenUp };
+                return batch.wrong.take().map_or(Ok(ended), Err);
+            }
+            let asked = self.awaited.while_waiting_for(tag, batch.awaited(), || wish(&batch.come))?;
+            if asked == Wish::GiveUp && !given_up {
+                given_up = true;
+                batch.give_up();
+            } else if moved {
+                patience = Patience::default();
+            } else {
+                patience.rest();
+            }
+        }
+    }
+
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+        check(self.size(), tag, &[], &[])?;
+        check_running()?;
+        if !self.awaited.is_awaited(tag, self.rank) {
+            if let Some(bytes) = self.take_own(tag) {
+                return Ok(Some((self.rank, bytes)));
+            }
+        }
+        let Some(arrived) = self.find(tag)? else { return Ok(None) };
+        Ok(Some((arrived.from, self.receive_whole(tag, &arrived)?)))
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic.get()
+    }
+}
+
+/// One exchange under way.
+struct Batch<'a, 'b> {
+    comm: &'a MpiComm,
+    tag: Tag,
+    requests: Requests<'b>,
+    /// For each request, the receive that it is a piece of; sends have none.
+    owners: Vec<Option<usize>>,
+    receives: Vec<Receive<'b>>,
+    /// Per sender, the receives that no whole message has been found for, oldest first.
+    queues: Vec<(Rank, VecDeque<usize>)>,
+    come: Vec<bool>,
+    wrong: Option<CommError>,
+}
+
+struct Receive<'b> {
+    length: usize,
+    /// What no piece has been found for.
+    rest: &'b mut [u8],
+    /// Pieces that have been found and are not complete.
+    pieces: usize,
+    found_all: bool,
+}
+
+impl<'a, 'b> Batch<'a, 'b> {
+    fn start(
+        comm: &'a MpiComm,
+        tag: Tag,
+        sends: &[Outgoing<'b>],
+        receives: &'b mut [Incoming<'_>],
+    ) -> Result<Self, CommError> {
+        let mut queues: Vec<(Rank, VecDeque<usize>)> = Vec::new();
+        let mut sources: Vec<(Rank, usize)> =
+            receives.iter().enumerate().map(|(place, receive)| (receive.from, place)).collect();
+        sources.sort_unstable();
+        for (from, place) in sources {
+            match queues.last_mut() {
+                Some((rank, queue)) if *rank == from => queue.push_back(place),
+                _ => queues.push((from, VecDeque::from([place]))),
+            }
+        }
+        let come = vec![false; receives.len()];
+        let receive = |receive: &'b mut Incoming<'_>| Receive {
+            length: receive.bytes.len(),
+            rest: &mut *receive.bytes,
+            pieces: 0,
+            found_all: false,
+        };
+        let receives = receives.iter_mut().map(receive).collect();
+        let (requests, owners) = (Requests::new(), Vec::new());
+        let mut batch = Self { comm, tag, requests, owners, receives, queues, come, wrong: None };
+        for send in sends {
+            if send.to == comm.rank {
+                comm.own.borrow_mut().push_back((tag, send.bytes.to_vec()));
+            } else {
+                batch.send(send.to, send.bytes)?;
+            }
+        }
+        Ok(batch)
+    }
+
+    fn send(&mut self, to: Rank, bytes: &'b [u8]) -> Result<(), CommError> {
+        let mut rest = bytes;
+        loop {
+            let (piece, after) = rest.split_at(rest.len().min(self.comm.piece));
+            self.requests.send(&self.comm.handle, to, self.tag, piece)?;
+            self.owners.push(None);
+            if piece.len() < self.comm.piece {
+                return Ok(());
+            }
+            rest = after;
+        }
+    }
+
+    /// Starts receives for what has arrived, and looks what has completed. Tells whether anything has.
+    fn move_on(&mut self) -> Result<bool, CommError> {
+        let mut moved = false;
+        for nth in 0..self.queues.len() {
+            while let Some(&place) = self.queues[nth].1.front() {
+                let from = self.queues[nth].0;
+                if from == self.comm.rank {
+                    let Some(bytes) = self.comm.take_own(self.tag) else { break };
+                    self.receive_own(place, &bytes);
+                    self.queues[nth].1.pop_front();
+                    continue;
+                }
+                let Some(arrived) = self.comm.handle.probe(Some(from), self.tag)? else { break };
+                moved = true;
+                self.found(place, &arrived)?;
+                if self.receives[place].found_all {
+                    self.queues[nth].1.pop_front();
+                }
+            }
+        }
+        let (owners, receives, come) = (&self.owners, &mut self.receives, &mut self.come);
+        self.requests.progress(|request| {
+            moved = true;
+            if let Some(place) = owners[request] {
+                let receive = &mut receives[place];
+                receive.pieces -= 1;
+                come[place] = receive.found_all && receive.pieces == 0;
+            }
+        })?;
+        Ok(moved)
+    }
+
+    fn found(&mut self, place: usize, arrived: &Arrived) -> Result<(), CommError> {
+        let piece = self.comm.piece;
+        let receive = &mut self.receives[place];
+        let expected = receive.rest.len().min(piece);
+        if arrived.bytes != expected {
+            let before = receive.length - receive.rest.len();
+            receive.found_all = true;
+            self.come[place] = receive.pieces == 0;
+            let found = before + self.comm.receive_whole(self.tag, arrived)?.len();
+            self.note_wrong(arrived.from, place, found);
+            return Ok(());
+        }
+        let (buffer, rest) = std::mem::take(&mut receive.rest).split_at_mut(expected);
+        receive.rest = rest;
+        receive.pieces += 1;
+        receive.found_all = expected < piece;
+        self.requests.receive(&self.comm.handle, arrived.from, self.tag, buffer)?;
+        self.owners.push(Some(place));
+        Ok(())
+    }
+
+    fn receive_own(&mut self, place: usize, bytes: &[u8]) {
+        let receive = &mut self.receives[place];
+        if receive.length == bytes.len() {
+            receive.rest.copy_from_slice(bytes);
+        } else {
+            self.note_wrong(self.comm.rank, place, bytes.len());
+        }
+        self.come[place] = true;
+    }
+
+    fn note_wrong(&mut self, from: Rank, place: usize, found: usize) {
+        let expected = self.receives[place].length;
+        self.wrong.get_or_insert(CommError::WrongLength { from, found, expected, tag: self.tag.0 });
+    }
+
+    /// Looks for nothing more, except for the rest of a message that has begun to come.
+    fn give_up(&mut self) {
+        for (_, queue) in &mut self.queues {
+            let has_begun = queue.front().is_some_and(|&place| {
+                let receive = &self.receives[place];
+                receive.rest.len() < receive.length
+            });
+            queue.truncate(usize::from(has_begun));
+        }
+    }
+
+    /// Whether nothing is under way, and nothing is looked for.
+    fn is_quiet(&self) -> bool {
+        self.requests.active() == 0 && self.awaited().next().is_none()
+    }
+
+    /// The ranks that something is still to come from.
+    fn awaited(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(rank, _)| *rank)
+    }
+}
+
+/// How to wait: give the processor away at once, and after very long idleness for a moment longer.
+#[derive(Default)]
+struct Patience(u32);
+
+impl Patience {
+    fn rest(&mut self) {
+        if self.0 < 20_000 {
+            self.0 += 1;
+            std::thread::yield_now();
+        } else {
+            // What is waited for is a message, and MPI has no way to be woken by one.
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "only longer than yielding; the loop around it waits"
+            )]
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+}
+
+/// Bytes of the longest message that is not split. MPI counts with `int`.
+const LARGEST_PIECE: usize = 1 << 30;

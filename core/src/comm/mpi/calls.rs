@@ -1,0 +1,287 @@
+//! The calls into the MPI library, every one there is, with their return codes checked.
+//!
+//! Two rules are kept here. A buffer that MPI knows of stays borrowed until its request is complete: dropping
+//! [`Requests`] waits for that, on whatever path. And nothing in here blocks inside the library.
+//! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
+
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::os::raw::{c_char, c_int};
+
+use ::mpi::ffi;
+
+use crate::comm::{CommError, Rank, Tag};
+
+/// A communicator of our own. It belongs to the thread that made it.
+pub(super) struct Handle {
+    comm: ffi::MPI_Comm,
+    size: u32,
+    /// MPI may be called by this thread only; under MPICH the handle is a mere number.
+    not_send: PhantomData<*const ()>,
+}
+
+/// A message that has arrived and that no receive has been started for.
+pub(super) struct Arrived {
+    pub(super) from: Rank,
+    pub(super) bytes: usize,
+}
+
+/// Sends and receives that have been started, with the buffers they use.
+pub(super) struct Requests<'b> {
+    requests: Vec<ffi::MPI_Request>,
+    active: usize,
+    indices: Vec<c_int>,
+    statuses: Vec<MaybeUninit<ffi::MPI_Status>>,
+    buffers: PhantomData<&'b mut [u8]>,
+}
+
+/// Whether MPI can be called at all.
+pub(super) fn check_running() -> Result<(), CommError> {
+    if !flag("MPI_Initialized", ffi::MPI_Initialized)? {
+        return Err(CommError::Unusable { why: "MPI_Init has not been called yet; call it first" });
+    }
+    if flag("MPI_Finalized", ffi::MPI_Finalized)? {
+        return Err(CommError::Unusable { why: "MPI_Finalize has been called; finish before it" });
+    }
+    Ok(())
+}
+
+impl Handle {
+    /// A copy of the communicator of all ranks. Collective.
+    pub(super) fn of_world() -> Result<Self, CommError> {
+        check_running()?;
+        // SAFETY: reads two constants of the library.
+        let (world, mut comm) = unsafe { (ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_NULL) };
+        // SAFETY: MPI is running, and `comm` is a place for a handle.
+        check("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(world, &raw mut comm) })?;
+        let mut handle = Self { comm, size: 0, not_send: PhantomData };
+        // SAFETY: `comm` was made just now; the handler is a constant of the library.
+        let code = unsafe { ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN) };
+        check("MPI_Comm_set_errhandler", code)?;
+        let mut size = 0;
+        // SAFETY: `comm` is a live communicator, `size` a place for a number.
+        check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(comm, &raw mut size) })?;
+        handle.size = u32::try_from(size).map_err(|_| strange("MPI_Comm_size"))?;
+        Ok(handle)
+    }
+
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub(super) fn rank(&self) -> Result<Rank, CommError> {
+        let mut rank = 0;
+        // SAFETY: `comm` is a live communicator, `rank` a place for a number.
+        check("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(self.comm, &raw mut rank) })?;
+        u32::try_from(rank).map(Rank).map_err(|_| strange("MPI_Comm_rank"))
+    }
+
+    /// Looks for a message from `from`, or from anybody. Lets the library work on everything under way.
+    pub(super) fn probe(&self, from: Option<Rank>, tag: Tag) -> Result<Option<Arrived>, CommError> {
+        // SAFETY: reads a constant of the library.
+        let source = from.map_or(unsafe { ffi::RSMPI_ANY_SOURCE }, number);
+        let mut found = 0;
+        let mut status = MaybeUninit::<ffi::MPI_Status>::uninit();
+        // SAFETY: `comm` is a live communicator; `found` and `status` are places for the results.
+        let code = unsafe {
+            ffi::MPI_Iprobe(source, c_int::from(tag.0), self.comm, &raw mut found, status.as_mut_ptr())
+        };
+        check("MPI_Iprobe", code)?;
+        if found == 0 {
+            return Ok(None);
+        }
+        let mut bytes = 0;
+        // SAFETY: the probe has found a message, so it has filled the status.
+        let (code, source) = unsafe {
+            let code = ffi::MPI_Get_count(status.as_ptr(), ffi::RSMPI_UINT8_T, &raw mut bytes);
+            (code, (*status.as_ptr()).MPI_SOURCE)
+        };
+        check("MPI_Get_count", code)?;
+        let from = u32::try_from(source).map(Rank).map_err(|_| strange("MPI_Iprobe"))?;
+        let bytes = usize::try_from(bytes).map_err(|_| strange("MPI_Get_count"))?;
+        Ok(Some(Arrived { from, bytes }))
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // After MPI_Finalize not even this may be called, and nothing is left to free.
+        if check_running().is_ok() {
+            // SAFETY: MPI is running, and nobody else has this handle. A failure would leave only the
+            // handle behind, so the code is of no interest.
+            unsafe { ffi::MPI_Comm_free(&raw mut self.comm) };
+        }
+    }
+}
+
+impl<'b> Requests<'b> {
+    pub(super) fn new() -> Self {
+        Self {
+            requests: Vec::new(),
+            active: 0,
+            indices: Vec::new(),
+            statuses: Vec::new(),
+            buffers: PhantomData,
+        }
+    }
+
+    /// How many have not completed.
+    pub(super) fn active(&self) -> usize {
+        self.active
+    }
+
+    /// Starts a send, and gives its place in the list.
+    pub(super) fn send(
+        &mut self,
+        handle: &Handle,
+        to: Rank,
+        tag: Tag,
+        bytes: &'b [u8],
+    ) -> Result<usize, CommError> {
+        let (to, tag) = (number(to), c_int::from(tag.0));
+        let count = c_int::try_from(bytes.len()).map_err(|_| strange("MPI_Isend"))?;
+        self.start("MPI_Isend", |request| {
+            // SAFETY: the buffer is borrowed for longer than `self` lives, and `self` waits for the request.
+            unsafe {
+                ffi::MPI_Isend(
+                    bytes.as_ptr().cast(),
+                    count,
+                    ffi::RSMPI_UINT8_T,
+                    to,
+                    tag,
+                    handle.comm,
+                    request,
+                )
+            }
+        })
+    }
+
+    /// Starts a receive, and gives its place in the list.
+    pub(super) fn receive(
+        &mut self,
+        handle: &Handle,
+        from: Rank,
+        tag: Tag,
+        bytes: &'b mut [u8],
+    ) -> Result<usize, CommError> {
+        let (from, tag) = (number(from), c_int::from(tag.0));
+        let count = c_int::try_from(bytes.len()).map_err(|_| strange("MPI_Irecv"))?;
+        self.start("MPI_Irecv", |request| {
+            // SAFETY: the buffer is borrowed, for nobody else, for longer than `self` lives, and `self` waits
+            // for the request.
+            unsafe {
+                let buffer = bytes.as_mut_ptr().cast();
+                ffi::MPI_Irecv(buffer, count, ffi::RSMPI_UINT8_T, from, tag, handle.comm, request)
+            }
+        })
+    }
+
+    fn start(
+        &mut self,
+        call: &'static str,
+        start: impl FnOnce(*mut ffi::MPI_Request) -> c_int,
+    ) -> Result<usize, CommError> {
+        // SAFETY: reads a constant of the library.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        check(call, start(&raw mut request))?;
+        self.requests.push(request);
+        self.indices.push(0);
+        self.statuses.push(MaybeUninit::uninit());
+        self.active += 1;
+        Ok(self.requests.len() - 1)
+    }
+
+    /// Tells the places of those that have completed since the last call.
+    pub(super) fn progress(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
+        if self.active == 0 {
+            return Ok(());
+        }
+        let count = c_int::try_from(self.requests.len()).map_err(|_| strange("MPI_Testsome"))?;
+        let mut done = 0;
+        // SAFETY: the three arrays have `count` places each; completed requests are null by the library's
+        // own hand and are passed over.
+        let code = unsafe {
+            ffi::MPI_Testsome(
+                count,
+                self.requests.as_mut_ptr(),
+                &raw mut done,
+                self.indices.as_mut_ptr(),
+                self.statuses.as_mut_ptr().cast(),
+            )
+        };
+        // With an error inside one request's status the others are told as usual. "Undefined" is negative.
+        let done = usize::try_from(done).unwrap_or(0).min(self.requests.len());
+        for &index in &self.indices[..done] {
+            self.active = self.active.saturating_sub(1);
+            completed(usize::try_from(index).map_err(|_| strange("MPI_Testsome"))?);
+        }
+        if code == SUCCESS {
+            return Ok(());
+        }
+        if done == 0 {
+            // The library does not know these requests any more, so it does not touch their buffers either.
+            self.active = 0;
+        }
+        Err(self.first_failure(done).unwrap_or_else(|| failure("MPI_Testsome", code)))
+    }
+
+    fn first_failure(&self, done: usize) -> Option<CommError> {
+        let codes = self.statuses[..done].iter().map(|status| {
+            // SAFETY: Testsome has filled as many statuses as it has completed requests, and reports an error
+            // in one of them, so their error fields are set.
+            unsafe { (*status.as_ptr()).MPI_ERROR }
+        });
+        let code = codes.into_iter().find(|&code| code != SUCCESS)?;
+        Some(failure("MPI_Testsome", code))
+    }
+}
+
+impl Drop for Requests<'_> {
+    fn drop(&mut self) {
+        // Also after an error or a panic: the library writes to the buffers until then.
+        while self.active > 0 {
+            let _ = self.progress(|_| ());
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn flag(call: &'static str, ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> Result<bool, CommError> {
+    let mut flag = 0;
+    // SAFETY: only passed the two functions that may be called at any time, and that set one number.
+    check(call, unsafe { ask(&raw mut flag) })?;
+    Ok(flag != 0)
+}
+
+fn check(call: &'static str, code: c_int) -> Result<(), CommError> {
+    if code == SUCCESS {
+        Ok(())
+    } else {
+        Err(failure(call, code))
+    }
+}
+
+/// What the library says about a code.
+fn failure(call: &'static str, code: c_int) -> CommError {
+    let mut buffer = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
+    let mut length = 0;
+    // SAFETY: the buffer is as long as the longest text.
+    let told = unsafe { ffi::MPI_Error_string(code, buffer.as_mut_ptr().cast::<c_char>(), &raw mut length) };
+    let length = usize::try_from(length).unwrap_or(0).min(buffer.len());
+    let text = match (told, length) {
+        (SUCCESS, 1..) => String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned(),
+        _ => format!("error {code}"),
+    };
+    CommError::Mpi { call, text }
+}
+
+fn strange(call: &'static str) -> CommError {
+    CommError::Mpi { call, text: "a number is out of the range of the library".to_owned() }
+}
+
+/// A rank as MPI has it. Ranks are below the size, which MPI gave as such a number.
+fn number(rank: Rank) -> c_int {
+    c_int::try_from(rank.0).unwrap_or(c_int::MAX)
+}
+
+const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
