@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
-use scr_test_plugins::{built, manifest};
+use scr_test_plugins::{built, manifest, vendor_scheme};
 use serde_json::{json, Value};
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
@@ -288,6 +288,35 @@ fn a_manifest_that_is_wrong_or_has_unknown_keys_is_a_no_with_the_line() {
     }
     folder.write("m.toml", manifest("TRY", "scheme", "gone.so"));
     assert!(failure(&folder, "m.toml").1.contains("cannot read the library"));
+}
+
+#[test]
+fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_rule() {
+    let folder = Folder::new();
+    let (library, manifest_of_mirror) = vendor_scheme();
+    folder.write("mirror/libscr_mirror.so", fs::read(library).unwrap());
+    folder.write("mirror/mirror.toml", fs::read(manifest_of_mirror).unwrap());
+    let output = folder.plugin(&["conformance", "mirror/libscr_mirror.so", "copies=2"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert!(out(&output).contains("pass  promised losses: every pattern comes back ("), "{}", out(&output));
+    // This one promises to survive everything, and does nothing.
+    folder.library("obedient.so", "obedient");
+    folder.write("o.toml", manifest("TRY", "scheme", "obedient.so"));
+    let output = folder.plugin(&["conformance", "o.toml", "--json"]);
+    let report = json_of(&output);
+    assert_eq!((code(&output), &report["passed"]), (1, &json!(false)));
+    let rule = report["checks"].as_array().unwrap().iter().find(|check| check["failed"] != json!(0)).unwrap();
+    assert!(!rule["failures"].as_array().unwrap().is_empty(), "{rule}");
+    for (arguments, reason) in [
+        (
+            ["conformance", "mirror/mirror.toml", "COPIES=0"],
+            "COPIES=0: the scheme MIRROR takes a whole number from 1 to 255",
+        ),
+        (["conformance", "mirror/mirror.toml", "COPIES"], "`COPIES' is not of the form NAME=VALUE"),
+    ] {
+        let output = folder.plugin(&arguments);
+        assert!(code(&output) == 2 && err(&output).contains(reason), "{}", err(&output));
+    }
 }
 
 #[test]

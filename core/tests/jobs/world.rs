@@ -235,7 +235,7 @@ pub(crate) fn contents(step: u64, rank: Rank, number: usize, size: usize) -> Vec
 }
 
 /// A folder with the project's plugins as they are installed: manifests, and libraries beside them.
-fn plugins() -> &'static Path {
+pub(crate) fn plugins() -> &'static Path {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     FOLDER
         .get_or_init(|| {

@@ -5,8 +5,11 @@ use scr_plugin_api::{Bytes, PluginError, PluginErrorKind, Set};
 /// Starts every redundancy of this scheme, with the number of the format.
 const MAGIC: &[u8; 8] = b"MIRROR\x00\x01";
 
-/// Fields of a header before the lengths: the magic bytes, dataset, copies, size, rank.
+/// Fields of a header before those of each member: the magic bytes, dataset, copies, size, rank.
 const FIXED_BYTES: u64 = 8 + 8 + 3 * 4;
+
+/// Fields of each member: its length of data and its rank in the run.
+const MEMBER_BYTES: u64 = 8 + 4;
 
 /// The lengths and offsets of one set. All of them fit: the constructor has added everything up.
 pub(crate) struct Layout {
@@ -32,7 +35,8 @@ pub(crate) struct Keeper {
 impl Layout {
     /// `None` where the bytes of the set cannot even be counted. There are more members than copies.
     pub(crate) fn new(copies: u32, data_lens: Vec<u64>) -> Option<Self> {
-        let header = FIXED_BYTES.checked_add(8u64.checked_mul(u64::try_from(data_lens.len()).ok()?)?)?;
+        let members = u64::try_from(data_lens.len()).ok()?;
+        let header = FIXED_BYTES.checked_add(MEMBER_BYTES.checked_mul(members)?)?;
         data_lens.iter().try_fold(header, |sum, &len| sum.checked_add(len))?;
         u32::try_from(data_lens.len()).ok()?;
         Some(Self { copies, data_lens })
@@ -47,7 +51,7 @@ impl Layout {
     }
 
     fn header_len(&self) -> u64 {
-        FIXED_BYTES + 8 * u64::from(self.size())
+        FIXED_BYTES + MEMBER_BYTES * u64::from(self.size())
     }
 
     pub(crate) fn redundancy_len(&self, member: u32) -> u64 {
@@ -90,8 +94,9 @@ impl Header {
         for number in [layout.copies, layout.size(), set.rank()] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        for len in &layout.data_lens {
-            bytes.extend_from_slice(&len.to_le_bytes());
+        for member in 0..layout.size() {
+            bytes.extend_from_slice(&layout.data_len(member).to_le_bytes());
+            bytes.extend_from_slice(&set.world_rank(member).to_le_bytes());
         }
         Self(bytes)
     }

@@ -35,22 +35,23 @@ impl Mirror {
         }
     }
 
-    /// Refuses a set in which a member would have to keep a copy of itself.
-    fn check(&self, set_size: u32) -> Result<(), PluginError> {
-        if self.copies < set_size {
-            return Ok(());
-        }
+    /// How many copies there are in a set of this size. A member does not keep a copy of itself, so a lone one has none.
+    fn copies_in(&self, set_size: u32) -> Result<u32, PluginError> {
         let Self { copies } = self;
-        Err(refused(format!(
-            "COPIES={copies} needs sets of at least {} members, and this one has {set_size}",
-            u64::from(*copies) + 1
-        )))
+        match set_size {
+            1 => Ok(0),
+            size if *copies < size => Ok(*copies),
+            size => Err(refused(format!(
+                "COPIES={copies} needs sets of at least {} members, and this one has {size}",
+                u64::from(*copies) + 1
+            ))),
+        }
     }
 
     fn layout(&self, data_lens: Vec<u64>) -> Result<Layout, PluginError> {
         let size = u32::try_from(data_lens.len()).unwrap_or(u32::MAX);
-        self.check(size)?;
-        Layout::new(self.copies, data_lens).ok_or_else(|| refused("the set's data has more than 2^64 bytes"))
+        let copies = self.copies_in(size)?;
+        Layout::new(copies, data_lens).ok_or_else(|| refused("the set's data has more than 2^64 bytes"))
     }
 
     fn layout_of(&self, set: &dyn Set) -> Result<Layout, PluginError> {
@@ -94,8 +95,7 @@ impl Mirror {
 
 impl Scheme for Mirror {
     fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {
-        self.check(set_size)?;
-        Ok(self.copies)
+        self.copies_in(set_size)
     }
 
     fn recoverable(&self, lost: &[bool]) -> bool {
@@ -145,17 +145,18 @@ fn refused(text: impl Into<String>) -> PluginError {
 fn too_many_lost(layout: &Layout, set: &dyn Set, member: u32) -> PluginError {
     let keepers: Vec<_> =
         layout.keepers_of(member).map(|keeper| set.world_rank(keeper.member).to_string()).collect();
-    let text = format!(
-        "the data of rank {} is lost, and so are all its copies, which rank {} kept",
-        set.world_rank(member),
-        keepers.join(", ")
-    );
+    let copies = match keepers.as_slice() {
+        [] => "in a set of one nobody keeps a copy".to_owned(),
+        keepers => format!("so are all its copies, which rank {} kept", keepers.join(", ")),
+    };
+    let text = format!("the data of rank {} is lost, and {copies}", set.world_rank(member));
     PluginError::new(PluginErrorKind::TooManyLost, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_plugin_api::conformance::{run, Limits};
 
     fn mirror(copies: &str) -> Result<Mirror, PluginError> {
         let mut options = KvTree::new();
@@ -179,13 +180,25 @@ mod tests {
         assert!(!mirror.recoverable(&[false, true, true, false]));
         assert!(!mirror.recoverable(&[true, false, false, true]), "the last one's copy lies at the first");
         assert!(!mirror.recoverable(&[true]) && !mirror.recoverable(&[]));
+        assert!(mirror.recoverable(&[false]), "there is nothing to bring back");
     }
 
     #[test]
     fn a_member_keeps_a_header_and_its_left_neighbours_data() {
         let mirror = mirror("2").unwrap();
         let len = |rank| mirror.redundancy_len(&SetShape { rank, data_lens: &[1, 10, 100] }).unwrap();
-        assert_eq!((len(0) - len(1), len(2) + 90), (110 - 101, len(0) + 11 - 20));
+        let header = 28 + 3 * 12;
+        assert_eq!([len(0), len(1), len(2)], [header + 110, header + 101, header + 11]);
+    }
+
+    #[test]
+    fn mirror_keeps_the_rules_of_the_conformance_kit() {
+        for (copies, least) in [(1, 2), (3, 4)] {
+            let limits = Limits { set_sizes: least..=6, ..Limits::default() };
+            let report = run(&|| Box::new(Mirror { copies }), &limits);
+            assert!(report.passed(), "COPIES={copies}\n{report}");
+            assert!(report.checks.iter().all(|check| check.warnings.is_empty()), "{report}");
+        }
     }
 
     #[test]

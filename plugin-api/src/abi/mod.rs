@@ -1,7 +1,7 @@
 //! The boundary between the runtime and a plugin that was built apart from it.
 //!
-//! Authors and the runtime both use the plain traits ([`Scheme`](crate::Scheme), [`Set`](crate::Set),
-//! [`Bytes`](crate::Bytes), [`Transport`](crate::Transport)). What lies between is here:
+//! Authors and the runtime both use the plain traits ([`Scheme`], [`Set`](crate::Set),
+//! [`Bytes`](crate::Bytes), [`Transport`]). What lies between is here:
 //! - `boundary`: what crosses, with a layout that is checked when a library is loaded
 //! - `scheme`, `transport`: the adapters, from the plain traits to what crosses and back
 //! - `module`: what a library exports, and the version of it

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "it serves tests only")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -12,23 +12,43 @@ use std::sync::OnceLock;
 /// They cannot be built.
 pub fn built(example: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(build).join(format!("lib{example}.so"))
+    let folder = FOLDER.get_or_init(|| {
+        let libraries = build(&["--package", "scr-test-plugins", "--examples"]);
+        let library = libraries.iter().find(|file| file.ends_with("examples/libobedient.so"));
+        library.and_then(|file| file.parent()).unwrap().to_owned()
+    });
+    folder.join(format!("lib{example}.so"))
 }
 
-fn build() -> PathBuf {
+/// The library of the vendor's scheme, from outside the workspace, and its manifest.
+///
+/// # Panics
+/// It cannot be built.
+pub fn vendor_scheme() -> (PathBuf, PathBuf) {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/vendor-scheme");
+    let library = LIBRARY.get_or_init(|| {
+        let manifest = folder.join("Cargo.toml").display().to_string();
+        // Its dependencies are those of the workspace, so the workspace's target folder has most of it.
+        let target = built("obedient").ancestors().nth(3).unwrap().display().to_string();
+        let libraries = build(&["--manifest-path", &manifest, "--target-dir", &target]);
+        libraries.into_iter().find(|file| file.ends_with("libscr_mirror.so")).unwrap()
+    });
+    (library.clone(), folder.join("mirror.toml"))
+}
+
+/// Builds with these arguments, and gives the first file of everything that was built.
+fn build(arguments: &[&str]) -> Vec<PathBuf> {
     let output = Command::new(env!("CARGO"))
-        .args(["build", "--package", "scr-test-plugins", "--examples", "--message-format", "json"])
+        .args(["build", "--message-format", "json"])
+        .args(arguments)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let messages = String::from_utf8(output.stdout).unwrap();
-    let mut files = messages
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
-        .filter_map(|message| message["filenames"][0].as_str().map(PathBuf::from));
-    let library = files.find(|file| file.ends_with("examples/libobedient.so")).unwrap();
-    library.parent().unwrap().to_owned()
+    let messages = messages.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    messages.filter_map(|message| message["filenames"][0].as_str().map(PathBuf::from)).collect()
 }
 
 /// The manifest of a plugin, with the formats and the option of the example `obedient`.

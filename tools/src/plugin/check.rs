@@ -31,16 +31,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
 }
 
 fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
-    if !args.file.exists() {
-        bail!("there is no file {}", args.file.display());
-    }
+    let (manifest, library) = files_of(&args.file)?;
     let mut report = CheckReport::new();
-    let file = std::path::absolute(&args.file)?;
-    let is_manifest = file.extension().is_some_and(|extension| extension == "toml");
-    let (manifest, library) = match is_manifest {
-        true => (Some(file.clone()), None),
-        false => (manifest_of(&file), Some(file)),
-    };
     report.manifest = manifest.as_ref().map(|path| path.display().to_string());
     let mut named = None;
     if let Some(path) = &manifest {
@@ -60,6 +52,19 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
         load_apart(&mut report, &library, manifest.as_deref(), Duration::from_secs(args.timeout))?;
     }
     Ok(report)
+}
+
+/// The manifest and the library that `file` stands for: a manifest names its library, a library has its manifest
+/// beside it.
+pub(super) fn files_of(file: &Path) -> Result<(Option<PathBuf>, Option<PathBuf>)> {
+    if !file.exists() {
+        bail!("there is no file {}", file.display());
+    }
+    let file = std::path::absolute(file)?;
+    Ok(match file.extension().is_some_and(|extension| extension == "toml") {
+        true => (Some(file), None),
+        false => (manifest_of(&file), Some(file)),
+    })
 }
 
 fn read_manifest(path: &Path) -> Result<Manifest, String> {
@@ -89,7 +94,7 @@ fn manifest_of(library: &Path) -> Option<PathBuf> {
 }
 
 /// The library that a manifest names: beside it, or where an installation keeps libraries.
-fn library_beside(path: &Path, manifest: &Manifest) -> PathBuf {
+pub(super) fn library_beside(path: &Path, manifest: &Manifest) -> PathBuf {
     let folder = path.parent().unwrap_or(Path::new("."));
     let beside = folder.join(&manifest.library);
     let installed =
@@ -125,7 +130,9 @@ fn load_apart(
             report.steps.extend(inside.steps);
         }
         None => {
-            report.note("load", Err(format!("loading it {}", how_it_ended(status, limit))));
+            let ended =
+                status.map_or_else(|| format!("did not end within {} s", limit.as_secs()), how_it_ended);
+            report.note("load", Err(format!("loading it {ended}")));
         }
     }
     Ok(())
@@ -150,14 +157,12 @@ fn wait(child: &mut Child, limit: Duration) -> Result<(Option<ExitStatus>, Strin
     Ok((status, text))
 }
 
-fn how_it_ended(status: Option<ExitStatus>, limit: Duration) -> String {
-    match status {
-        None => format!("did not end within {} s", limit.as_secs()),
-        Some(status) => match (status.signal(), status.code()) {
-            (Some(signal), _) => format!("ended the process with signal {signal}"),
-            (None, Some(code)) => format!("ended the process with exit code {code}"),
-            (None, None) => "ended the process".to_owned(),
-        },
+/// How a process ended.
+pub(super) fn how_it_ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("ended the process with signal {signal}"),
+        (None, Some(code)) => format!("ended the process with exit code {code}"),
+        (None, None) => "ended the process".to_owned(),
     }
 }
 

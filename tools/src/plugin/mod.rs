@@ -2,9 +2,11 @@
 //!
 //! - `list`, `info`: read manifests only, no library is opened
 //! - `check`: opens a library, in a process of its own (`inside`), since a bad one may end that process
+//! - `conformance`: puts a plugin through the kit, in a process of its own too
 //! - `report`: the JSON of all of them
 
 mod check;
+mod conformance;
 mod info;
 mod inside;
 mod list;
@@ -28,6 +30,9 @@ pub(crate) enum Command {
     /// Checks a library or a manifest: who may write it, whether it is whole, whether it loads and fits; 1 if not
     #[command(after_help = crate::cli::EXIT_CODES)]
     Check(CheckArgs),
+    /// Puts a plugin through the conformance kit: every loss it promises to survive, damage, failures; 1 if it fails
+    #[command(after_help = crate::cli::EXIT_CODES)]
+    Conformance(ConformanceArgs),
     /// What `check` runs in a process of its own
     #[command(hide = true)]
     Inside(InsideArgs),
@@ -77,6 +82,21 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct ConformanceArgs {
+    /// A manifest (.toml), or a library (.so) with its manifest beside it
+    file: PathBuf,
+    /// Options of the plugin, as in a descriptor
+    #[arg(value_name = "NAME=VALUE")]
+    options: Vec<String>,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+    /// In this very process
+    #[arg(long, hide = true)]
+    here: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct InsideArgs {
     /// The library
     library: PathBuf,
@@ -109,6 +129,7 @@ pub(crate) fn run(command: &Command) -> Result<Answer> {
         Command::List(args) => list::run(args),
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
+        Command::Conformance(args) => conformance::run(args),
         Command::Inside(args) => inside::run(args),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::output::JSON_VERSION;
 use scr_core::plugin::{Found, Manifest, OptionSpec, OptionType, Survey};
+use scr_plugin_api::{conformance, conformance_transport};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -88,6 +89,85 @@ pub(crate) struct CheckReport {
     pub(crate) good: bool,
     /// What was looked at, in order, up to the first that failed.
     pub(crate) steps: Vec<Step>,
+}
+
+/// The answer of `conformance`.
+#[derive(Serialize)]
+pub(crate) struct ConformanceReport {
+    version: u32,
+    pub(crate) passed: bool,
+    checks: Vec<RuleReport>,
+}
+
+/// One rule, and how it was kept.
+#[derive(Serialize)]
+struct RuleReport {
+    rule: String,
+    /// How often it was tried, where that was counted.
+    tried: Option<u64>,
+    failed: u64,
+    /// What was found; of many failures only the first few.
+    failures: Vec<String>,
+    warnings: Vec<String>,
+    skipped: Option<String>,
+}
+
+impl ConformanceReport {
+    pub(crate) fn of_scheme(report: &conformance::Report) -> Self {
+        let failure = |failure: &conformance::Failure| {
+            format!("{}: expected {}, but {}", failure.place, failure.expected, failure.came)
+        };
+        let rule = |check: &conformance::Check| RuleReport {
+            rule: check.name.to_owned(),
+            tried: Some(check.tried),
+            failed: check.failed,
+            failures: check.failures.iter().map(failure).collect(),
+            warnings: check.warnings.clone(),
+            skipped: check.skipped.clone(),
+        };
+        let checks = report.checks.iter().map(rule).collect();
+        Self { version: JSON_VERSION, passed: report.passed(), checks }
+    }
+
+    pub(crate) fn of_transport(failures: &[conformance_transport::Failure]) -> Self {
+        let rule = |case: &conformance_transport::Case| {
+            let found = failures.iter().filter(|failure| failure.case == case.name);
+            let failures: Vec<_> = found.map(|failure| failure.found.clone()).collect();
+            RuleReport {
+                rule: case.name.to_owned(),
+                tried: None,
+                failed: failures.len() as u64,
+                failures,
+                warnings: Vec::new(),
+                skipped: None,
+            }
+        };
+        let checks = conformance_transport::all().iter().map(rule).collect();
+        Self { version: JSON_VERSION, passed: failures.is_empty(), checks }
+    }
+
+    /// A line for each rule, and below it what was found.
+    pub(crate) fn in_words(&self) -> String {
+        self.checks.iter().map(RuleReport::in_words).collect()
+    }
+}
+
+impl RuleReport {
+    fn in_words(&self) -> String {
+        let verdict = match (self.failed, self.tried) {
+            (0, Some(0)) => "skip",
+            (0, _) => "pass",
+            _ => "FAIL",
+        };
+        let tried = self.tried.map_or_else(String::new, |tried| format!(" ({tried} tried)"));
+        let mut text = format!("{verdict}  {}{tried}\n", self.rule);
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}"));
+        let skipped = self.skipped.iter().map(|reason| format!("not tried: {reason}"));
+        for line in self.failures.iter().cloned().chain(warnings).chain(skipped) {
+            text.push_str(&format!("      {line}\n"));
+        }
+        text
+    }
 }
 
 /// The answer where there is none.
