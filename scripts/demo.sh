@@ -76,6 +76,6 @@ grep -q "^heat2d: restarted from $last at step $step\$" "$work/restarted.log" ||
 
 say "result"
 cmp "$work/plain.result" "$work/restarted.result" || die "the answers differ"
-echo "    resumed at step $step, the last complete checkpoint; $((steps - step)) steps were computed again or anew"
+echo "    resumed at step $step, the last complete checkpoint; $((kill_step - step)) steps had to be computed a second time"
 echo "    the answer equals that of the undisturbed run in all $(stat -c %s "$work/plain.result") bytes"
 echo "scr demo: PASSED"

@@ -78,7 +78,7 @@ on_each_mpi! {
         let survivors = cluster.files_of(0).len();
         let fresh = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
         assert!(fresh.says("FRESH"));
-        assert!(fresh.lines().any(|line| line.contains("SCR v") && line.contains("cannot be rebuilt")));
+        assert!(fresh.lines().any(|line| line.contains("SCR v") && line.contains("cannot be brought back from cache")));
         assert!(cluster.files_of(0).len() >= survivors, "the survivors' files stay in place");
     }
 

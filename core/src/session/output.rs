@@ -95,6 +95,11 @@ impl Session {
             let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
             return Err(Error::Argument { what: what.to_owned() });
         }
+        if let Some(len) = name.map(<[u8]>::len).filter(|&len| len == 0 || len >= super::MAX_FILENAME) {
+            let most = super::MAX_FILENAME - 1;
+            let what = format!("the name of a dataset has 1 to {most} bytes, and this one has {len}");
+            return Err(Error::Argument { what });
+        }
         Ok(Start { created, crowded: crowded > 0 })
     }
 
