@@ -1,0 +1,136 @@
+//! Writes the reference page of all parameters from the one table of them.
+//!
+//! ```text
+//! cargo run -p scr-core --example parameters > docs/user/parameters.md
+//! ```
+//! The tests compare the page with the table, and take the list of those without effect by its word.
+
+use scr_core::param::{Info, Preset, Scope, TABLE};
+use std::fmt::Write as _;
+
+/// Parameters that are read and checked, and that nothing asks for yet. Take a name out when something does.
+pub const WITHOUT_EFFECT: &[&str] = &[
+    "SCR_CNTL_BASE",
+    "SCR_FLUSH_ASYNC",
+    "SCR_FLUSH_ASYNC_BW",
+    "SCR_FLUSH_ASYNC_PERCENT",
+    "SCR_FLUSH_ASYNC_USLEEP",
+    "SCR_FLUSH_POSTSTAGE",
+    "SCR_FLUSH_ON_RESTART",
+    "SCR_GLOBAL_RESTART",
+    "SCR_DROP_AFTER_CURRENT",
+    "SCR_PREFIX_SIZE",
+    "SCR_PREFIX_PURGE",
+    "SCR_CRC_ON_DELETE",
+    "SCR_COPY_METADATA",
+    "SCR_AXL_MKDIR",
+    "SCR_MPI_BUF_SIZE",
+    "SCR_NODELIST",
+    "SCR_RUNS",
+    "SCR_MIN_NODES",
+    "SCR_EXCLUDE_NODES",
+    "SCR_LOG_ENABLE",
+    "SCR_LOG_TXT_ENABLE",
+    "SCR_LOG_SYSLOG_ENABLE",
+    "SCR_LOG_SYSLOG_FACILITY",
+    "SCR_LOG_SYSLOG_LEVEL",
+    "SCR_LOG_SYSLOG_PREFIX",
+    "SCR_LOG_DB_ENABLE",
+    "SCR_LOG_DB_DEBUG",
+    "SCR_LOG_DB_HOST",
+    "SCR_LOG_DB_NAME",
+    "SCR_LOG_DB_USER",
+    "SCR_LOG_DB_PASS",
+    "SCR_WATCHDOG",
+    "SCR_WATCHDOG_TIMEOUT",
+    "SCR_WATCHDOG_TIMEOUT_PFS",
+];
+
+#[allow(clippy::print_stdout, reason = "the page is what it is for")]
+#[allow(dead_code, reason = "the tests use the page alone")]
+fn main() {
+    print!("{}", page());
+}
+
+/// The page, in Markdown.
+pub fn page() -> String {
+    let mut text = String::from(HEAD);
+    table(&mut text, |info| !WITHOUT_EFFECT.contains(&info.name));
+    text.push_str(IDLE);
+    table(&mut text, |info| WITHOUT_EFFECT.contains(&info.name));
+    text
+}
+
+fn table(text: &mut String, wanted: impl Fn(&Info) -> bool) {
+    text.push_str("| parameter | type | default | set | meaning |\n|---|---|---|---|---|\n");
+    for info in TABLE.iter().filter(|info| wanted(info)) {
+        let (name, kind, help) = (info.name, info.kind.label(), info.help);
+        let (default, place) = (default(info.preset), place(info.scope));
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "| `{name}` | {kind} | {default} | {place} | {help} |");
+    }
+}
+
+fn default(preset: Preset) -> String {
+    let either = |names: &[&str]| names.iter().map(|name| format!("`${name}`")).collect::<Vec<_>>().join(", ");
+    match preset {
+        Preset::Unset => "unset".to_owned(),
+        Preset::Text(text) => format!("`{text}`"),
+        Preset::Variables(names) => either(names),
+        Preset::VariablesOr(names, text) => format!("{}, or `{text}`", either(names)),
+        Preset::CurrentDir => "current folder".to_owned(),
+        Preset::User => "name of the user".to_owned(),
+        Preset::Host => "name of the host".to_owned(),
+    }
+}
+
+fn place(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Anywhere => "anywhere",
+        Scope::Node => "anywhere; per rank",
+        Scope::Rank => "anywhere; per rank only",
+        Scope::Environment => "environment only",
+        Scope::SystemFile => "system file only",
+    }
+}
+
+const HEAD: &str = "\
+# Parameters
+
+<!-- Made by: cargo run -p scr-core --example parameters > docs/user/parameters.md -->
+
+Where each can be set, and in which order the places count, is told in [configuration.md](configuration.md). In the
+column *set*:
+
+- *anywhere*: the environment, a file of the user's, `SCR_Config`, the system file. The environment of rank 0 counts for
+  all ranks.
+- *anywhere; per rank*: the same, but where a rank has the variable in its own environment, that one counts for it.
+- *anywhere; per rank only*: the same, but the environment of rank 0 counts for rank 0 alone.
+- *environment only*, *system file only*: elsewhere it is passed over with a message.
+
+Types:
+
+| type | what is accepted |
+|---|---|
+| 0 or 1 | `0`, `1`, and `no`, `yes`, `off`, `on`, `false`, `true` in any case |
+| count | a whole number |
+| bytes | a number with or without a unit: `131072`, `128KB`, `1GiB`; units are steps of 1024 with or without the `i` |
+| seconds | a number with or without a unit `s`, `m`, `h` or `d` |
+| number | a number, not negative, perhaps with a decimal point |
+| name | one of the known names, or the name of a plugin, in any case |
+| path | a folder or file; a relative one starts at the current folder |
+| paths | absolute folders, separated by colons |
+| text, secret | anything; a secret is never shown |
+
+A value that does not fit its type, or is out of range, is told with where it was set; the next place that sets the
+parameter counts, or else the default.
+
+";
+
+const IDLE: &str = "
+## Accepted, without effect yet
+
+These are known, so that nothing is said against a configuration that has them, and their values are checked. Nothing acts
+on them yet; [status.md](status.md) says what that means for a job.
+
+";

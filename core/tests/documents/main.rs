@@ -1,0 +1,101 @@
+//! What is written down, compared with what is: the page of parameters, the sample of a system file.
+
+#[path = "../../examples/parameters.rs"]
+mod parameters;
+
+use scr_core::descriptor::Descriptors;
+use scr_core::env::Env;
+use scr_core::fs::RealFiles;
+use scr_core::param::{find, AppConfig, Params, RawSettings, TABLE};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+#[test]
+fn the_page_of_parameters_is_that_of_the_table() {
+    let path = repository().join("docs/user/parameters.md");
+    let written = std::fs::read_to_string(&path).expect("the page is there");
+    assert!(
+        written == parameters::page(),
+        "docs/user/parameters.md is not that of the table; \
+         run: cargo run -p scr-core --example parameters > docs/user/parameters.md"
+    );
+}
+
+#[test]
+fn a_parameter_is_called_idle_where_nothing_asks_for_it_and_only_there() {
+    let mut sources = String::new();
+    for folder in ["core/src", "ffi/src", "tools/src"] {
+        collect(&repository().join(folder), &mut sources);
+    }
+    for name in parameters::WITHOUT_EFFECT {
+        assert!(find(name).is_some(), "{name} is no parameter any more: take it out of WITHOUT_EFFECT");
+    }
+    for info in TABLE.iter().filter(|info| !PARTS_OF_READING.contains(&info.name)) {
+        let constant = format!("param::{}", info.name.trim_start_matches("SCR_"));
+        let asked = sources.match_indices(&constant).any(|(at, _)| ends_there(&sources[at + constant.len()..]));
+        let idle = parameters::WITHOUT_EFFECT.contains(&info.name);
+        assert!(asked != idle, "{}: put it into WITHOUT_EFFECT of core/examples/parameters.rs, or take it out", info.name);
+    }
+}
+
+/// `SCR_CONF_FILE` and `SCR_LOCKED` act while settings are read; of `SCR_CNTL_BASE` a descriptor is made that nobody uses.
+const PARTS_OF_READING: [&str; 3] = ["SCR_CONF_FILE", "SCR_LOCKED", "SCR_CNTL_BASE"];
+
+fn ends_there(rest: &str) -> bool {
+    !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
+}
+
+fn collect(folder: &Path, sources: &mut String) {
+    // The folder of the parameters themselves names all of them.
+    if folder.ends_with("core/src/param") {
+        return;
+    }
+    for entry in std::fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry")) {
+        if entry.path().is_dir() {
+            collect(&entry.path(), sources);
+        } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
+            sources.push_str(&std::fs::read_to_string(entry.path()).expect("a source"));
+        }
+    }
+}
+
+#[test]
+fn the_sample_of_a_system_file_is_read_without_a_word() {
+    let sample = std::fs::read_to_string(repository().join("etc/scr.conf")).expect("the sample is there");
+    assert_eq!(problems_of(&sample, "XOR"), [] as [String; 0]);
+}
+
+#[test]
+fn every_setting_that_the_sample_offers_is_a_good_one() {
+    let sample = std::fs::read_to_string(repository().join("etc/scr.conf")).expect("the sample is there");
+    // Prose is `# text', a setting to be taken up is `#NAME=value'.
+    let offered = |line: &str| line.strip_prefix('#').filter(|rest| rest.starts_with(char::is_alphabetic)).map(str::to_owned);
+    let offers: Vec<_> = sample.lines().filter_map(offered).collect();
+    assert!(offers.len() > 10, "{offers:?}");
+    let taken_up: Vec<_> = sample.lines().map(|line| offered(line).unwrap_or_else(|| line.to_owned())).collect();
+    // The CKPT lines are used with FILE alone, and a file that has both says so.
+    assert_eq!(problems_of(&taken_up.join("\n"), "FILE"), [] as [String; 0]);
+}
+
+/// All that is told of a system file with this text, in an environment with this `SCR_COPY_TYPE`.
+fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
+    let install = tempfile::TempDir::new().expect("a folder for the test");
+    std::fs::create_dir(install.path().join("etc")).expect("a folder in it");
+    std::fs::write(install.path().join("etc/scr.conf"), text).expect("the file");
+    let env = Env::for_test(Arc::new(RealFiles), install.path().join("prefix"))
+        .with_install_dir(install.path())
+        .with_variable("SCR_NODE_NAME", "node1")
+        .with_variable("SCR_COPY_TYPE", copy_type)
+        .env();
+    let (params, problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+    let mut told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    match Descriptors::build(&params) {
+        Ok((_, problems)) => told.extend(problems.iter().map(ToString::to_string)),
+        Err(error) => told.push(error.to_string()),
+    }
+    told
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
