@@ -18,11 +18,11 @@ step() { # step TEXT COMMAND...
     [ "${PIPESTATUS[0]}" = 0 ] || failures=$((failures + 1))
 }
 
-step "without MPI" "$cargo" test --release --locked --no-fail-fast
+step "without MPI" "$cargo" test --locked --no-fail-fast
 for mpicc in mpicc.openmpi mpicc.mpich; do
     command -v $mpicc >/dev/null || continue
     mpi=$(scripts/mpi-name $mpicc)
-    step "the C interface with $mpi" env MPICC=$mpicc "$cargo" test --release --locked --no-fail-fast -p scr-ffi \
+    step "the C interface with $mpi" env MPICC=$mpicc "$cargo" test --locked --no-fail-fast -p scr-ffi \
         --target-dir "target/$mpi"
     step "a tree with $mpi for the jobs" make --no-print-directory stage MPICC=$mpicc
 done
