@@ -29,6 +29,7 @@ indented() { sed -u 's/^/    /'; }
 job() {
     local name=$1 status=0
     shift
+    : >"$work/$name.log" # so that it can be watched from the start
     (cd "$work/prefix" && exec "$here/scripts/run-on-nodes" --mpi "$mpi" --limit 60 --nodes "$nodes" \
         --hosts "$hosts" "$@" --steps $steps --every $every --size 768 --pause-ms 4 --result "$work/$name.result") \
         >"$work/$name.log" 2>&1 &
