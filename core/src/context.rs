@@ -152,11 +152,13 @@ impl Context {
         self.plugins.transport(self, name)
     }
 
-    /// The ranks of this rank's redundancy set under a descriptor.
-    pub(crate) fn members(&self, descriptor: &Redundancy) -> Vec<Rank> {
+    /// The ranks of this rank's redundancy set under a descriptor, and their nodes.
+    pub(crate) fn members(&self, descriptor: &Redundancy) -> (Vec<Rank>, Vec<String>) {
         let wanted = (&descriptor.group, descriptor.set_size);
         let found = self.sets.iter().find(|((group, size), _)| (group, *size) == wanted);
-        found.map_or_else(|| vec![self.rank()], |(_, sets)| sets.of(self.rank()).members)
+        let members = found.map_or_else(|| vec![self.rank()], |(_, sets)| sets.of(self.rank()).members);
+        let nodes = members.iter().map(|&member| self.nodes.name(member).to_owned()).collect();
+        (members, nodes)
     }
 
     /// The fields of a dataset's description that are the same for all datasets of a job.

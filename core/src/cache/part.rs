@@ -118,26 +118,39 @@ impl PartDir {
 pub(crate) struct Found {
     /// Parts that have a filemap: dataset and rank.
     pub(crate) parts: Vec<(u64, Rank)>,
+    /// Parts on their way out.
+    going: Vec<(u64, Rank)>,
     /// Every dataset id that is in use here.
     pub(crate) ids: Vec<u64>,
 }
 
-/// Looks through a cache directory, and clears away what removals that were cut short have left.
-pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Result<Found, FsError> {
+/// Looks through a cache directory and leaves everything as it is.
+pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Result<Found, FsError> {
     let mut found = Found::default();
     for name in list(files, cache)? {
         let Some(id) = dataset_id(&name) else { continue };
         found.ids.push(id);
-        let before = found.parts.len();
         for entry in list(files, &cache.join(&name).join(HIDDEN))? {
             match filemap_rank(&entry) {
                 Some((rank, false)) => found.parts.push((id, rank)),
-                Some((rank, true)) => PartDir::new(cache, id, rank).remove(files)?,
+                Some((rank, true)) => found.going.push((id, rank)),
                 None => (),
             }
         }
-        if found.parts.len() == before {
-            files.remove_tree(&cache.join(&name))?;
+    }
+    found.ids.sort_unstable();
+    Ok(found)
+}
+
+/// Looks through a cache directory, and clears away what removals that were cut short have left.
+pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Result<Found, FsError> {
+    let found = look_through(files, cache)?;
+    for &(id, rank) in &found.going {
+        PartDir::new(cache, id, rank).remove(files)?;
+    }
+    for &id in &found.ids {
+        if !found.parts.iter().any(|&(dataset, _)| dataset == id) {
+            files.remove_tree(&cache.join(dataset_name(id)))?;
         }
     }
     Ok(found)

@@ -28,6 +28,8 @@ pub(crate) struct RankRecord {
     pub(crate) protection: Protection,
     /// The ranks of its redundancy set, in order.
     pub(crate) members: Vec<Rank>,
+    /// The node that each of them wrote on, so that a message can name the node of a rank of which nothing is left.
+    pub(crate) nodes: Vec<String>,
     /// Its files, in the order in which they were routed.
     pub(crate) files: Vec<FileRecord>,
     /// Its redundancy file, where the scheme keeps one.
@@ -86,6 +88,15 @@ impl RankRecord {
         Path::new(OsStr::from_bytes(&self.prefix)).join(OsStr::from_bytes(&file.name))
     }
 
+    /// A member of the set as messages name it.
+    pub(crate) fn member_name(&self, member: Rank) -> String {
+        let place = self.members.iter().position(|&known| known == member);
+        match place.and_then(|place| self.nodes.get(place)) {
+            Some(node) => format!("{member} (written on {node})"),
+            None => member.to_string(),
+        }
+    }
+
     /// As a tree, to be kept or sent.
     pub(crate) fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
@@ -97,7 +108,10 @@ impl RankRecord {
         tree.put("PROTECTION", self.protection.to_tree());
         let members = tree.child("SET");
         for (place, member) in self.members.iter().enumerate() {
-            members.set(place.to_string(), member);
+            let entry = members.entry(place.to_string(), member);
+            if let Some(node) = self.nodes.get(place) {
+                entry.set("NODE", node);
+            }
         }
         let files = tree.child("FILE");
         for file in &self.files {
@@ -128,6 +142,7 @@ impl RankRecord {
             ranks: tree.require("RANKS")?,
             protection: Protection::from_tree(part("PROTECTION")?)?,
             members: members.collect::<Result<_, _>>()?,
+            nodes: set.iter().filter_map(|(_, member)| node(member)).collect(),
             files: files(tree)?,
             redundancy: redundancy(tree)?,
         };
@@ -155,11 +170,12 @@ impl RankRecord {
         let inside = sorted.iter().all(|member| member.0 < self.ranks);
         // Before it is protected, a part has no set yet.
         let listed = self.members.is_empty() || self.members.contains(&self.rank);
-        if !inside || !listed || sorted.len() != self.members.len() {
+        let placed = self.nodes.is_empty() || self.nodes.len() == self.members.len();
+        if !inside || !listed || !placed || sorted.len() != self.members.len() {
             return Err(wrong(
                 "SET",
                 format!("{:?}", self.members),
-                "a list of different ranks with this one",
+                "a list of different ranks with this one, and of their nodes",
             ));
         }
         Ok(())
@@ -229,6 +245,12 @@ fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
     files.iter().map(|(name, file)| FileRecord::from_tree(name, file)).collect()
 }
 
+/// The node of a member of the set.
+fn node(member: &KvTree) -> Option<String> {
+    let (_, entry) = member.iter().next()?;
+    entry.text("NODE").map(str::to_owned)
+}
+
 fn redundancy(tree: &KvTree) -> Result<Option<RedundancyRecord>, FieldError> {
     let Some(entry) = tree.get("REDUNDANCY") else { return Ok(None) };
     let crc = crc(entry)?.ok_or_else(|| FieldError::Missing { key: "REDUNDANCY/CRC".to_owned() })?;
@@ -270,6 +292,7 @@ pub(crate) mod tests {
                 bypass: false,
             },
             members: (0..4).map(Rank).collect(),
+            nodes: (0..4).map(|node| format!("n{node}")).collect(),
             files: vec![FileRecord {
                 name: b"ckpt.7/rank_0".to_vec(),
                 bytes: 12,
@@ -295,6 +318,7 @@ pub(crate) mod tests {
             RankRecord::from_tree(&record.to_tree()).expect_err("it must be refused").to_string()
         };
         assert!(broken(|record| record.ranks = 1).contains("RANK"));
+        assert!(broken(|record| drop(record.nodes.pop())).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(0), Rank(2)]).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(1), Rank(1)]).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(1), Rank(9)]).contains("SET"));

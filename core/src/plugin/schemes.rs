@@ -61,7 +61,7 @@ impl Plugins {
             }
             let options = plugin.options(given).map_err(|error| crate::describe(&error))?;
             let scheme = plugin.scheme(&options).map_err(|error| crate::describe(&error))?;
-            let size = u32::try_from(ctx.members(descriptor).len()).unwrap_or(u32::MAX);
+            let size = u32::try_from(ctx.members(descriptor).0.len()).unwrap_or(u32::MAX);
             scheme.losses_survived(size).map_err(|error| error.to_string())?;
             let protection = Protection {
                 scheme: plugin.manifest.name.clone(),

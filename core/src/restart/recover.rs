@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::redundancy::neighbours;
 use crate::redundancy::protect::CHANNEL;
 use crate::redundancy::rebuild::{verify, Rebuilding, Trust};
-use scr_plugin_api::Scheme;
+use scr_plugin_api::{KvTree, Scheme};
 use std::sync::Arc;
 
 /// What became of a cached dataset.
@@ -158,7 +158,10 @@ impl<'a> Recovery<'a> {
         let known = self.record.ok_or_else(|| "nothing is left of its part, nor a record of it".to_owned());
         let record = match ctx.agree(known)? {
             Ok(record) => record,
-            Err(disagreement) => return Ok(Err(disagreement.to_string())),
+            Err(disagreement) => {
+                let blamed = self.blame_a_set()?;
+                return Ok(Err(blamed.unwrap_or_else(|| disagreement.to_string())));
+            }
         };
         let part = PartDir::new(&ctx.cache_of(&record.protection.store), record.dataset.id, ctx.rank());
         let moved = match self.bring_home(record, &part)? {
@@ -294,7 +297,6 @@ impl<'a> Recovery<'a> {
     /// Whether every set can do without what it has lost; the same answer on all ranks.
     fn can_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Result<Result<(), String>, CommError> {
         let ctx = self.ctx;
-        let missing: Vec<&Rank> = record.members.iter().filter(|member| lost.contains(member)).collect();
         if record.protection.bypass {
             let gone = lost.contains(&ctx.rank());
             let outcome = if gone {
@@ -304,20 +306,46 @@ impl<'a> Recovery<'a> {
             };
             return Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()));
         }
-        let outcome = ctx.scheme(&record.protection)?.and_then(|scheme| {
-            let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
-            if missing.is_empty() || scheme.recoverable(&pattern) {
-                return Ok(());
-            }
-            let most = scheme.losses_survived(pattern.len() as u32).unwrap_or(0);
-            Err(format!(
-                "the redundancy set of ranks {} has lost the parts of ranks {}, and {} survives {most}",
-                list(record.members.iter()),
-                list(missing.iter().copied()),
-                record.protection.scheme,
-            ))
-        });
+        let scheme = ctx.scheme(&record.protection)?;
+        let outcome = scheme.and_then(|scheme| self.has_enough(record, lost, &*scheme));
         Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()))
+    }
+
+    /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.
+    fn has_enough(&self, record: &RankRecord, lost: &[Rank], scheme: &dyn Scheme) -> Result<(), String> {
+        let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
+        if !pattern.contains(&true) || scheme.recoverable(&pattern) {
+            return Ok(());
+        }
+        let survivor = pattern.iter().position(|is_lost| !is_lost).unwrap_or(0);
+        if record.members.get(survivor) != Some(&self.ctx.rank()) {
+            return Ok(());
+        }
+        let most = scheme.losses_survived(pattern.len() as u32).unwrap_or(0);
+        let missing = record.members.iter().zip(&pattern).filter(|(_, &is_lost)| is_lost);
+        let missing: Vec<_> = missing.map(|(&member, _)| record.member_name(member)).collect();
+        Err(format!(
+            "the redundancy set of ranks {} has lost the parts of ranks {}, and {} survives {most}",
+            list(record.members.iter()),
+            shortened(&missing),
+            record.protection.scheme,
+        ))
+    }
+
+    /// Which set has lost more than its scheme survives, where a rank knows nothing of its own part any more: the
+    /// others of its set still know of it. `None` where a whole set is gone. Collective.
+    fn blame_a_set(&self) -> Result<Option<String>, CommError> {
+        let ctx = self.ctx;
+        let lost = lost_ranks(ctx, self.whole.is_none())?;
+        let packed = first_known(ctx, self.record.map(|record| record.to_tree().pack()))?;
+        let known = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
+        let Some(protection) = known.map(|record| record.protection) else { return Ok(None) };
+        let scheme = ctx.scheme(&protection)?;
+        let outcome = match (self.record, scheme) {
+            (Some(record), Ok(scheme)) => self.has_enough(record, &lost, &*scheme),
+            _ => Ok(()),
+        };
+        Ok(ctx.agree(outcome)?.err().map(|disagreement| disagreement.to_string()))
     }
 
     /// Says once who has lost what, with the node on which it was written.

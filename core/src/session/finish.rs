@@ -202,7 +202,7 @@ impl Session {
         let flags = OutputFlags { checkpoint: true, output: false };
         let mut record = self.new_record(0, Some(&candidate.name), flags, None, protection);
         record.dataset.id = candidate.id;
-        record.members = self.ctx.members(&descriptor);
+        (record.members, record.nodes) = self.ctx.members(&descriptor);
         self.clear_kept(&record)?;
         let begun = match self.ctx.agree(self.begin(&record))? {
             Ok(begun) => begun,

@@ -56,7 +56,7 @@ impl Session {
         let protection =
             protection.map_err(|why| Error::Refused(format!("no dataset can be started: {why}")))?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
-        record.members = self.ctx.members(&descriptor);
+        (record.members, record.nodes) = self.ctx.members(&descriptor);
         let label = label(&record);
         if start.crowded {
             self.make_room(&record.protection.store)?;
@@ -131,6 +131,7 @@ impl Session {
             ranks: ctx.comm.size(),
             protection,
             members: Vec::new(),
+            nodes: Vec::new(),
             files: Vec::new(),
             redundancy: None,
         }

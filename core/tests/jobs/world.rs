@@ -8,6 +8,7 @@ use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -74,21 +75,54 @@ impl World {
         std::fs::remove_dir_all(self.node(name)).expect("the node has stored something");
     }
 
+    /// A copy of all that the nodes store, to go back to with [`put_back`](Self::put_back).
+    pub(crate) fn keep(&self) -> Kept {
+        let dir = TempDir::new().expect("a folder for the copy");
+        copy_tree(&self.dir.path().join("nodes"), &dir.path().join("nodes"));
+        Kept(dir)
+    }
+
+    /// The nodes store again what they did when the copy was made, and nothing else.
+    pub(crate) fn put_back(&self, kept: &Kept) {
+        let nodes = self.dir.path().join("nodes");
+        std::fs::remove_dir_all(&nodes).expect("the nodes have stored something");
+        copy_tree(&kept.0.path().join("nodes"), &nodes);
+    }
+
+    /// What the nodes have stored otherwise than when the copy was made: files of other bytes, or of other permissions, and
+    /// files that are there only now or were only then. Filemaps count as the same where they record the same.
+    pub(crate) fn changes_since(&self, kept: &Kept) -> Vec<String> {
+        let nodes = self.dir.path().join("nodes");
+        let before = kept.0.path().join("nodes");
+        let list = |root: &Path| -> BTreeMap<PathBuf, PathBuf> {
+            let below =
+                |path: PathBuf| (path.strip_prefix(root).expect("it was found there").to_owned(), path);
+            files_below(root).into_iter().map(below).collect()
+        };
+        let (now, then) = (list(&nodes), list(&before));
+        let names: std::collections::BTreeSet<_> = now.keys().chain(then.keys()).collect();
+        let change = |name: &&PathBuf| match (now.get(*name), then.get(*name)) {
+            (Some(now), Some(then)) => difference(now, then),
+            (None, _) => Some("is not there"),
+            (_, None) => Some("was not there"),
+        };
+        let changed =
+            names.into_iter().filter_map(|name| Some(format!("{} {}", name.display(), change(&name)?)));
+        changed.collect()
+    }
+
+    /// The files of a part of a dataset whose paths hold all these words.
+    pub(crate) fn cached_file(&self, words: &[&str]) -> PathBuf {
+        let found = self.cached_files().into_iter().find(|path| {
+            let text = path.display().to_string();
+            words.iter().all(|word| text.contains(word))
+        });
+        found.unwrap_or_else(|| panic!("no file with {words:?} among {:?}", self.cached_files()))
+    }
+
     /// Every file below the nodes' folders.
     pub(crate) fn cached_files(&self) -> Vec<PathBuf> {
-        fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-                if entry.path().is_dir() {
-                    walk(&entry.path(), found);
-                } else {
-                    found.push(entry.path());
-                }
-            }
-        }
-        let mut found = Vec::new();
-        walk(&self.dir.path().join("nodes"), &mut found);
-        found.sort();
-        found
+        files_below(&self.dir.path().join("nodes"))
     }
 
     /// Runs `body` on every rank with a session, in one process.
@@ -180,6 +214,7 @@ impl Application {
             let path = self.session().route_file(file_name(step, rank, number).as_bytes())?;
             std::fs::write(path_of(&path), contents(step, rank, number, size))
                 .expect("the routed path can be written");
+            std::fs::set_permissions(path_of(&path), mode(rank, number)).expect("the file is ours");
         }
         Ok(())
     }
@@ -203,8 +238,54 @@ impl Application {
                 self.session().route_file(name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
             let found = std::fs::read(path_of(&path)).expect("the routed path can be read");
             assert!(found == contents(step, rank, number, size), "{name} is not what was written");
+            let found = std::fs::metadata(path_of(&path)).expect("it has just been read").permissions();
+            assert_eq!(found.mode() & 0o7777, mode(rank, number).mode(), "{name} has other permissions");
         }
     }
+}
+
+/// A copy of all that the nodes stored at some moment.
+pub(crate) struct Kept(TempDir);
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.path().is_dir() {
+            found.extend(files_below(&entry.path()));
+        } else {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    found
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder for the copy");
+    let permissions = std::fs::metadata(from).expect("the folder is there").permissions();
+    std::fs::set_permissions(to, permissions).expect("the copy is ours");
+    for entry in std::fs::read_dir(from).expect("the folder can be listed").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("the file can be copied");
+        }
+    }
+}
+
+/// How a file differs from what it was.
+fn difference(now: &Path, then: &Path) -> Option<&'static str> {
+    let mode = |path: &Path| std::fs::metadata(path).expect("it was listed").permissions().mode();
+    let bytes = |path: &Path| std::fs::read(path).expect("it was listed");
+    if mode(now) != mode(then) {
+        return Some("has other permissions");
+    }
+    if now.display().to_string().contains("filemap_") {
+        let read = |path| scr_core::scrub::filemap(&RealFiles, path).expect("a filemap");
+        return (read(now) != read(then)).then_some("records something else");
+    }
+    (bytes(now) != bytes(then)).then_some("has other bytes")
 }
 
 pub(crate) fn path_of(bytes: &[u8]) -> &Path {
@@ -221,6 +302,12 @@ fn step_of(name: &[u8]) -> u64 {
         .ok()
         .and_then(|name| name.strip_prefix("ckpt.")?.parse().ok())
         .expect("a name of ours")
+}
+
+/// The permissions of a file: not always the same.
+fn mode(rank: Rank, number: usize) -> std::fs::Permissions {
+    let modes = [0o644, 0o600, 0o755, 0o640, 0o666];
+    std::fs::Permissions::from_mode(modes[(rank.index() + 3 * number) % modes.len()])
 }
 
 /// What a file should hold: different for every step, rank and number.

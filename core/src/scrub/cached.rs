@@ -1,0 +1,143 @@
+//! What the filemaps of a cache directory record.
+
+use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
+use crate::cache::filemap::{Filemap, State};
+use crate::cache::part::{look_through, PartDir};
+use crate::cache::record::RankRecord;
+use crate::comm::Rank;
+use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use std::path::{Path, PathBuf};
+
+/// The cache directories at or below a folder: those with datasets in them. `<base>/<user>/scr.<allocation>` is what
+/// a job makes, so it is enough to look two folders deep.
+///
+/// # Errors
+/// Where the folder itself cannot be listed.
+pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsError> {
+    let inside = |dir: &Path| -> Vec<PathBuf> {
+        let names = files.list(dir).unwrap_or_default();
+        names.into_iter().map(|name| dir.join(name)).collect()
+    };
+    files.list(dir).at("list", dir)?;
+    let children = inside(dir);
+    let nested = children.iter().flat_map(|child| inside(child));
+    let all = std::iter::once(dir.to_owned()).chain(children.iter().cloned()).chain(nested);
+    let holds = |path: &PathBuf| look_through(files, path).is_ok_and(|there| !there.ids.is_empty());
+    Ok(all.filter(holds).collect())
+}
+
+pub(super) fn plan(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Plan, FsError> {
+    files.list(cache).at("list", cache)?;
+    let there = look_through(files, cache)?;
+    let mut plan = Plan::default();
+    for id in there.ids {
+        let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
+        let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
+        let name = maps.iter().find_map(|part| part.map.record.as_ref()).map(label).unwrap_or_default();
+        if wanted.takes(id, &name) {
+            plan.datasets.push(planned(id, name, maps));
+        }
+    }
+    Ok(plan)
+}
+
+fn planned(id: u64, name: String, parts: Vec<Part>) -> Planned {
+    let state = parts.iter().map(|part| part.map.state).max().unwrap_or_default();
+    let dataset = Dataset { id, name, state: in_words(state).to_owned(), items: Vec::new() };
+    let mut planned = Planned { dataset, reads: Vec::new() };
+    for part in parts {
+        planned.dataset.items.push(part.item());
+        if let Some(record) = part.map.record.as_ref().filter(|_| part.map.state >= State::Prepared) {
+            planned.reads.extend(reads(&part.dir, record));
+        }
+    }
+    planned
+}
+
+/// One rank's part.
+struct Part {
+    dir: PartDir,
+    rank: Rank,
+    map: Filemap,
+    /// Why the filemap could not be read.
+    error: Option<String>,
+}
+
+impl Part {
+    fn look(files: &dyn Files, cache: &Path, id: u64, rank: Rank) -> Self {
+        let dir = PartDir::new(cache, id, rank);
+        match files.read_all(&dir.filemap(), MAX_TREE_BYTES) {
+            Ok(bytes) => Self { map: Filemap::parse(&bytes), dir, rank, error: None },
+            Err(error) => Self { map: Filemap::default(), dir, rank, error: Some(crate::describe(&error)) },
+        }
+    }
+
+    /// What there is to say of the filemap.
+    fn item(&self) -> Item {
+        let path = self.dir.filemap();
+        let now = "what it records counts as lost at the next start, and is rebuilt where the scheme can"
+            .to_owned();
+        let verdict = match (&self.error, self.map.damaged, self.map.state) {
+            (Some(error), _, _) => Verdict::Wrong { found: error.clone(), now },
+            (None, true, _) => Verdict::Wrong { found: format!("{} is damaged", path.display()), now },
+            (None, false, State::Prepared | State::Complete | State::Refused) => Verdict::Sound,
+            (None, false, _) => {
+                let why = "this part is being written, or its run has died; the next start removes it then"
+                    .to_owned();
+                Verdict::Unverified { why }
+            }
+        };
+        Item { path, kind: ItemKind::Filemap, rank: Some(self.rank.0), bytes: 0, verdict }
+    }
+}
+
+/// The files that a record names.
+fn reads(dir: &PartDir, record: &RankRecord) -> Vec<Read> {
+    let bypass = record.protection.bypass;
+    let data = record.files.iter().map(|file| Read {
+        path: if bypass { record.prefix_path(file) } else { dir.file(&file.name) },
+        kind: ItemKind::Data,
+        rank: record.rank.0,
+        bytes: Some(file.bytes),
+        crc: file.crc,
+        now: what_now(record),
+    });
+    let kept = record.redundancy.map(|kept| Read {
+        path: dir.redundancy(),
+        kind: ItemKind::Redundancy,
+        rank: record.rank.0,
+        bytes: Some(kept.bytes),
+        crc: Some(kept.crc),
+        now: what_now(record),
+    });
+    data.chain(kept).collect()
+}
+
+fn what_now(record: &RankRecord) -> String {
+    let scheme = &record.protection.scheme;
+    if record.protection.bypass {
+        return "the next start cannot use this dataset, and takes an older one".to_owned();
+    }
+    if record.redundancy.is_none() {
+        return format!("{scheme} cannot rebuild it: the next start takes another dataset");
+    }
+    format!(
+        "the part of rank {} counts as lost at the next start, and {scheme} rebuilds it from its set",
+        record.rank
+    )
+}
+
+fn label(record: &RankRecord) -> String {
+    String::from_utf8_lossy(&record.dataset.name).into_owned()
+}
+
+fn in_words(state: State) -> &'static str {
+    match state {
+        State::Unknown => "unknown",
+        State::Arriving => "being brought back",
+        State::Open => "being written",
+        State::Prepared => "protected",
+        State::Complete => "complete",
+        State::Refused => "refused by the application",
+    }
+}

@@ -1,0 +1,200 @@
+//! Scrub: everything that was recorded is read and compared, on demand, and nothing is changed.
+//!
+//! A [`Plan`] is made by looking at what is recorded: [`Plan::of_cache`] for a cache directory of this node,
+//! [`Plan::of_prefix`] for a prefix directory. [`Plan::run`] then reads the bytes. No other rank is needed, so this
+//! works where no job runs.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `cached` | what the filemaps of a cache directory record |
+//! | `prefixed` | what the index, the summaries and the file lists of a prefix directory record |
+//! | `read` | reads one file and compares it |
+
+mod cached;
+mod prefixed;
+mod read;
+
+use crate::cache::filemap::{self as journal, Filemap};
+use crate::fs::{Files, FsError, MAX_TREE_BYTES};
+use scr_plugin_api::KvTree;
+use std::path::{Path, PathBuf};
+
+pub use cached::find_caches;
+
+/// What is to be read, and what is known already.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    datasets: Vec<Planned>,
+    general: Vec<Item>,
+}
+
+/// What was found in one place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// By dataset, the oldest first.
+    pub datasets: Vec<Dataset>,
+    /// What belongs to no dataset.
+    pub general: Vec<Item>,
+}
+
+/// One dataset in one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataset {
+    /// Its number.
+    pub id: u64,
+    /// Its name, empty where nothing tells it.
+    pub name: String,
+    /// How it stands there, in a word or two.
+    pub state: String,
+    /// What was looked at.
+    pub items: Vec<Item>,
+}
+
+/// One file that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: ItemKind,
+    /// The rank it belongs to, where it belongs to one.
+    pub rank: Option<u32>,
+    /// Its length, as far as recorded.
+    pub bytes: u64,
+    /// Whether it is as recorded.
+    pub verdict: Verdict,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemKind {
+    /// A file of the application.
+    Data,
+    /// What the redundancy scheme keeps of a rank's set.
+    Redundancy,
+    /// What is recorded of a rank's part in cache.
+    Filemap,
+    /// The list of datasets of a prefix directory.
+    Index,
+    /// What a dataset in a prefix directory is.
+    Summary,
+    /// The lists of the files of a dataset in a prefix directory.
+    FileList,
+}
+
+/// Whether a file is as recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its length and its checksum are.
+    Sound,
+    /// Nothing is known to be wrong, but not everything could be compared.
+    Unverified {
+        /// What could not, and why.
+        why: String,
+    },
+    /// It is not.
+    Wrong {
+        /// What was found.
+        found: String,
+        /// What will happen, or what can be done.
+        now: String,
+    },
+}
+
+/// Which dataset is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of them.
+    All,
+    /// That of this name, or of this number.
+    One(String),
+}
+
+/// A dataset that has been looked at, with what is still to be read of it.
+#[derive(Debug, Clone)]
+struct Planned {
+    dataset: Dataset,
+    reads: Vec<Read>,
+}
+
+/// A file that is still to be read.
+#[derive(Debug, Clone)]
+struct Read {
+    path: PathBuf,
+    kind: ItemKind,
+    rank: u32,
+    bytes: Option<u64>,
+    crc: Option<u32>,
+    /// What to say if it is wrong.
+    now: String,
+}
+
+impl Plan {
+    /// What a cache directory records: a folder with folders `scr.dataset.<id>`.
+    ///
+    /// # Errors
+    /// Where the folder cannot be listed.
+    pub fn of_cache(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        cached::plan(files, cache, wanted)
+    }
+
+    /// What a prefix directory records.
+    ///
+    /// # Errors
+    /// Where it has no folder `.scr`, or that cannot be looked at.
+    pub fn of_prefix(files: &dyn Files, prefix: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        prefixed::plan(files, prefix, wanted)
+    }
+
+    /// Whether nothing of what was wanted is there.
+    pub fn is_empty(&self) -> bool {
+        self.datasets.is_empty()
+    }
+
+    /// The bytes that [`run`](Self::run) will read.
+    pub fn bytes(&self) -> u64 {
+        let reads = self.datasets.iter().flat_map(|planned| &planned.reads);
+        reads
+            .filter(|read| read.crc.is_some())
+            .fold(0, |sum, read| sum.saturating_add(read.bytes.unwrap_or(0)))
+    }
+
+    /// Reads everything, and calls `progress` with the number of bytes that have just been read.
+    pub fn run(self, files: &dyn Files, progress: &mut dyn FnMut(u64)) -> Report {
+        let mut report = Report { datasets: Vec::new(), general: self.general };
+        for Planned { mut dataset, reads } in self.datasets {
+            dataset.items.extend(reads.into_iter().map(|wanted| read::check(files, wanted, progress)));
+            report.datasets.push(dataset);
+        }
+        report
+    }
+}
+
+impl Report {
+    /// Everything that was looked at.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.general.iter().chain(self.datasets.iter().flat_map(|dataset| &dataset.items))
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_sound(&self) -> bool {
+        !self.items().any(|item| matches!(item.verdict, Verdict::Wrong { .. }))
+    }
+}
+
+impl Wanted {
+    fn takes(&self, id: u64, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(wanted) => *wanted == name || wanted.parse() == Ok(id),
+        }
+    }
+}
+
+/// A filemap as the tree of the developer's manual, for people to read.
+///
+/// # Errors
+/// Where it cannot be read. What it says may still be damaged, and is then only what could be read.
+pub fn filemap(files: &dyn Files, path: &Path) -> Result<KvTree, FsError> {
+    Ok(journal::as_tree(&Filemap::parse(&files.read_all(path, MAX_TREE_BYTES)?)))
+}

@@ -1,0 +1,222 @@
+//! Flipped bits: found at restart, repaired where the scheme can, and never given to the application.
+//!
+//! Every rank compares every byte that it is given with what it wrote, so a wrong byte fails a test whatever else
+//! happens. Where a flip goes together with losses beyond what the scheme survives, the checkpoint must be refused.
+
+use super::world::{Kept, Outcome, World};
+use scr_core::comm::Rank;
+use std::path::{Path, PathBuf};
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![500 + 10 * rank.index(), 33]
+}
+
+/// A job of four nodes, with a checkpoint to damage.
+struct Job {
+    world: World,
+    kept: Kept,
+}
+
+impl Job {
+    fn new(world: World) -> Self {
+        world.run(|application| application.checkpoint(1, some).expect("the checkpoint is complete"));
+        let kept = world.keep();
+        Self { world, kept }
+    }
+
+    fn of(scheme: &str) -> Self {
+        Self::new(World::new(4, 4).set("SCR_COPY_TYPE", scheme).set("SCR_SET_FAILURES", "2"))
+    }
+
+    fn restart(&self) -> Outcome<Option<u64>> {
+        self.world.run(|application| application.restart(some))
+    }
+
+    /// The job restarts, says what it found, and its nodes store again what they did.
+    fn is_repaired(&self, what: &str, words: &[&str]) {
+        let restarted = self.restart();
+        assert!(restarted.ranks.iter().all(|step| *step == Some(1)), "{what}: {:?}", restarted.lines);
+        restarted.line_with(words);
+        assert_eq!(self.world.changes_since(&self.kept), Vec::<String>::new(), "{what}");
+        self.world.put_back(&self.kept);
+    }
+
+    /// The job begins anew rather than with wrong bytes.
+    fn is_refused(&self, what: &str) {
+        let restarted = self.restart();
+        assert!(restarted.ranks.iter().all(Option::is_none), "{what}: {:?}", restarted.lines);
+        restarted.line_with(&["ERROR", "dataset 1", "cannot be brought back"]);
+        self.world.put_back(&self.kept);
+    }
+}
+
+/// Flips one bit at a place of a file.
+fn flip(path: &Path, byte: usize) {
+    let mut bytes = std::fs::read(path).expect("the file is there");
+    bytes[byte] ^= 1 << (byte % 8);
+    std::fs::write(path, bytes).expect("the file can be written");
+}
+
+/// Places all over a file: its first and last byte, and some between.
+fn places(path: &Path, count: usize) -> Vec<usize> {
+    let last =
+        usize::try_from(std::fs::metadata(path).expect("the file is there").len()).expect("it is small") - 1;
+    (0..count).map(|part| last * part / (count - 1)).collect()
+}
+
+fn data(job: &Job, rank: u32) -> PathBuf {
+    job.world.cached_file(&[&format!("/r{rank}/"), ".0"])
+}
+
+fn redundancy(job: &Job, rank: u32) -> PathBuf {
+    job.world.cached_file(&[&format!("redundancy_{rank}")])
+}
+
+fn filemap(job: &Job, rank: u32) -> PathBuf {
+    job.world.cached_file(&[&format!("filemap_{rank}")])
+}
+
+#[test]
+fn a_flipped_bit_in_a_cached_file_is_found_and_repaired_by_every_scheme() {
+    for scheme in ["XOR", "RS", "PARTNER"] {
+        let job = Job::of(scheme);
+        let file = data(&job, 1);
+        for byte in places(&file, 3) {
+            flip(&file, byte);
+            job.is_repaired(
+                &format!("{scheme}, byte {byte}"),
+                &["ERROR", "rank 1 on n1", "CRC32", "counts as lost"],
+            );
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_redundancy_file_is_found_and_repaired_by_every_scheme() {
+    for scheme in ["XOR", "RS", "PARTNER"] {
+        let job = Job::of(scheme);
+        let file = redundancy(&job, 2);
+        // The header with its magic, its fields, its padding and its checksum, and what comes behind it.
+        for byte in [0, 9, 25, 45, 50, 4000, 4095].into_iter().chain(places(&file, 4)) {
+            flip(&file, byte);
+            let words = ["ERROR", "rank 2 on n2", "the redundancy file", "counts as lost"];
+            job.is_repaired(&format!("{scheme}, byte {byte}"), &words);
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_length_is_found_and_repaired() {
+    for scheme in ["XOR", "RS", "PARTNER"] {
+        let job = Job::of(scheme);
+        for length in [0, 1, 100, 100_000] {
+            let file = std::fs::OpenOptions::new().write(true).open(data(&job, 3)).expect("it is there");
+            file.set_len(length).expect("its length can be changed");
+            job.is_repaired(&format!("{scheme}, {length} bytes"), &["dataset 1", "1 of 4 ranks are lost: 3"]);
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_filemap_loses_that_part_at_most_wherever_it_is() {
+    let job = Job::of("XOR");
+    let map = filemap(&job, 1);
+    let length = std::fs::metadata(&map).expect("it is there").len();
+    for byte in places(&map, 40) {
+        flip(&map, byte);
+        let restarted = job.restart();
+        assert!(
+            restarted.ranks.iter().all(|step| *step == Some(1)),
+            "byte {byte} of {length}: {:?}",
+            restarted.lines
+        );
+        job.world.put_back(&job.kept);
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_first_record_of_a_filemap_is_told_and_the_part_is_rebuilt() {
+    for scheme in ["XOR", "RS", "PARTNER"] {
+        let job = Job::of(scheme);
+        for byte in [0, 7, 12, 20, 60] {
+            flip(&filemap(&job, 1), byte);
+            job.is_repaired(&format!("{scheme}, byte {byte}"), &["ERROR", "filemap_1 is damaged"]);
+        }
+    }
+}
+
+#[test]
+fn one_flip_and_one_lost_node_are_too_much_for_xor() {
+    let job = Job::of("XOR");
+    type Flip = fn(&Job, u32) -> PathBuf;
+    for (what, file) in [("data", data as Flip), ("redundancy", redundancy), ("filemap", filemap)] {
+        flip(&file(&job, 1), 30);
+        job.world.lose("n3");
+        job.is_refused(what);
+    }
+}
+
+#[test]
+fn one_flip_and_one_lost_node_are_repaired_where_two_losses_are_survived() {
+    let job = Job::of("RS");
+    type Flip = fn(&Job, u32) -> PathBuf;
+    for (what, file) in [("data", data as Flip), ("redundancy", redundancy), ("filemap", filemap)] {
+        flip(&file(&job, 1), 30);
+        job.world.lose("n3");
+        job.is_repaired(what, &["dataset 1", "2 of 4 ranks are lost: 1"]);
+    }
+}
+
+#[test]
+fn two_flips_and_one_lost_node_are_too_much_for_two_failures() {
+    let job = Job::of("RS");
+    flip(&data(&job, 0), 3);
+    flip(&redundancy(&job, 2), 4500);
+    job.world.lose("n3");
+    job.is_refused("two flips and a lost node");
+}
+
+#[test]
+fn partner_cannot_repair_a_file_together_with_its_copy() {
+    let job = Job::of("PARTNER");
+    flip(&data(&job, 1), 3);
+    // The copy of rank 1 lies with rank 2.
+    flip(&redundancy(&job, 2), 4500);
+    job.is_refused("a file and its copy");
+    flip(&data(&job, 1), 3);
+    flip(&redundancy(&job, 3), 4500);
+    job.is_repaired("a file and the copy of another", &["dataset 1", "2 of 4 ranks are lost: 1"]);
+}
+
+#[test]
+fn single_finds_a_flipped_bit_where_checksums_are_wanted() {
+    let world = World::new(4, 2).set("SCR_COPY_TYPE", "SINGLE").set("SCR_CRC_ON_COPY", "1");
+    let job = Job::new(world);
+    assert_eq!(job.restart().ranks, [Some(1); 4]);
+    flip(&data(&job, 1), 7);
+    job.is_refused("SINGLE repairs nothing");
+}
+
+#[test]
+fn a_flip_in_the_newest_checkpoint_that_cannot_be_repaired_leads_to_the_one_before() {
+    let world = World::new(4, 2)
+        .set("SCR_COPY_TYPE", "SINGLE")
+        .set("SCR_CRC_ON_COPY", "1")
+        .set("SCR_CACHE_SIZE", "2");
+    world.run(|application| {
+        application.checkpoint(1, some).expect("the first is complete");
+        application.checkpoint(2, some).expect("the second is complete");
+    });
+    flip(&world.cached_file(&["scr.dataset.2", "/r2/", ".1"]), 5);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn a_flipped_bit_that_travels_to_another_node_is_found_there() {
+    let mut job = Job::of("XOR");
+    flip(&data(&job, 1), 100);
+    job.world.nodes.rotate_left(1);
+    let restarted = job.restart();
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&["ERROR", "rank 1 on n2", "CRC32", "counts as lost"]);
+}

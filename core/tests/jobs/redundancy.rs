@@ -1,0 +1,230 @@
+//! Each scheme against every loss that it promises to survive, and against one more.
+//!
+//! One job writes a checkpoint; then, for each pattern of lost nodes, the nodes get back what they stored, the pattern is taken
+//! away, and the job starts again. What comes back is compared in full: the bytes and permissions of the
+//! application's files, the redundancy files with their headers, and what the filemaps record for oneself and for neighbours.
+
+use super::world::{Kept, World};
+use scr_core::comm::Rank;
+
+/// Small, uneven, and not without an empty file and a rank that writes nothing.
+fn small(rank: Rank) -> Vec<usize> {
+    match rank.0 % 5 {
+        0 => vec![700, 0],
+        1 => vec![1],
+        2 => vec![300 + rank.index(), 41],
+        3 => Vec::new(),
+        _ => vec![1024],
+    }
+}
+
+/// A job that has written a checkpoint, to lose nodes of.
+struct Job {
+    world: World,
+    nodes: usize,
+    kept: Kept,
+}
+
+impl Job {
+    fn new(world: World, nodes: usize) -> Self {
+        world.run(|application| application.checkpoint(1, small).expect("the checkpoint is complete"));
+        let kept = world.keep();
+        Self { world, nodes, kept }
+    }
+
+    fn rs(nodes: usize, ranks_per_node: usize, failures: usize) -> Self {
+        let world = World::new(nodes * ranks_per_node, nodes)
+            .set("SCR_COPY_TYPE", "RS")
+            .set("SCR_SET_FAILURES", &failures.to_string())
+            .set("SCR_SET_SIZE", &nodes.to_string());
+        Self::new(world, nodes)
+    }
+
+    fn partner(nodes: usize, replicas: usize) -> Self {
+        let world = World::new(nodes, nodes).set("SCR_COPY_TYPE", "FILE");
+        let line = format!("CKPT=0 TYPE=PARTNER REPLICAS={replicas} SET_SIZE={nodes}\n");
+        std::fs::write(world.prefix().join(".scrconf"), line).expect("the prefix directory is there");
+        Self::new(world, nodes)
+    }
+
+    /// Every pattern of so many lost nodes, as bits.
+    fn patterns(&self, losses: usize) -> impl Iterator<Item = u32> {
+        (1_u32..1 << self.nodes).filter(move |pattern| pattern.count_ones() as usize == losses)
+    }
+
+    fn lose(&self, pattern: u32) -> Vec<usize> {
+        self.world.put_back(&self.kept);
+        let lost: Vec<usize> = (0..self.nodes).filter(|node| pattern >> node & 1 == 1).collect();
+        lost.iter().for_each(|node| self.world.lose(&format!("n{node}")));
+        lost
+    }
+
+    fn comes_back(&self, pattern: u32) {
+        let lost = self.lose(pattern);
+        self.world.run(|application| application.restart(small)).all_gave(&Some(1));
+        let changes = self.world.changes_since(&self.kept);
+        assert_eq!(changes, Vec::<String>::new(), "after the loss of the nodes {lost:?}");
+    }
+
+    /// The run goes on without the checkpoint, and the line that says why it does.
+    fn is_refused(&self, pattern: u32) -> String {
+        let lost = self.lose(pattern);
+        let left = self.world.cached_files();
+        let restarted = self.world.run(|application| application.restart(small));
+        restarted.all_gave(&None);
+        let now = self.world.cached_files();
+        assert!(left.iter().all(|file| now.contains(file)), "what survived {lost:?} has to stay");
+        restarted.line_with(&["ERROR", "dataset 1", "cannot be brought back"]).to_owned()
+    }
+
+    fn survives(&self, losses: usize) {
+        (1..=losses).flat_map(|losses| self.patterns(losses)).for_each(|pattern| self.comes_back(pattern));
+    }
+
+    /// Every loss of one node more is refused, with set, ranks and nodes by name.
+    fn refuses(&self, survived: usize, scheme: &str) {
+        let set: Vec<String> = (0..self.nodes).map(|rank| rank.to_string()).collect();
+        let set = format!("the redundancy set of ranks {}", set.join(", "));
+        for pattern in self.patterns(survived + 1) {
+            let line = self.is_refused(pattern);
+            let lost = (0..self.nodes).filter(|node| pattern >> node & 1 == 1);
+            let lost: Vec<_> = lost.map(|node| format!("{node} (written on n{node})")).collect();
+            let parts =
+                format!("has lost the parts of ranks {}, and {scheme} survives {survived}", lost.join(", "));
+            assert!(line.contains(&set) && line.contains(&parts), "{pattern:b}: {line}");
+        }
+    }
+}
+
+#[test]
+fn rs_brings_back_every_loss_of_up_to_three_of_four_nodes() {
+    for failures in 1..=3 {
+        Job::rs(4, 1, failures).survives(failures);
+    }
+}
+
+#[test]
+fn rs_brings_back_every_loss_of_one_and_of_two_of_six_nodes() {
+    for failures in 1..=2 {
+        Job::rs(6, 1, failures).survives(failures);
+    }
+}
+
+#[test]
+fn rs_brings_back_every_loss_of_up_to_three_of_six_nodes() {
+    Job::rs(6, 1, 3).survives(3);
+}
+
+#[test]
+fn rs_brings_back_every_loss_of_one_and_of_two_of_nine_nodes() {
+    for failures in 1..=2 {
+        Job::rs(9, 1, failures).survives(failures);
+    }
+}
+
+#[test]
+fn rs_brings_back_every_loss_of_up_to_three_of_nine_nodes() {
+    Job::rs(9, 1, 3).survives(3);
+}
+
+#[test]
+fn rs_brings_back_every_loss_where_nodes_have_two_ranks() {
+    Job::rs(5, 2, 2).survives(2);
+}
+
+#[test]
+fn one_loss_more_than_rs_survives_is_refused_with_set_ranks_and_nodes() {
+    for failures in 1..=2 {
+        Job::rs(4, 1, failures).refuses(failures, "RS");
+    }
+    Job::rs(6, 1, 3).refuses(3, "RS");
+}
+
+#[test]
+fn four_of_nine_nodes_are_refused_with_set_ranks_and_nodes() {
+    let job = Job::rs(9, 1, 3);
+    for pattern in [0b1111, 0b1_1000_0011, 0b1_0101_0001, 0b1_1110_0000] {
+        let line = job.is_refused(pattern);
+        assert!(line.contains("the redundancy set of ranks 0, 1, 2, 3, 4, 5, 6, 7, 8 has lost"), "{line}");
+        for node in (0..9).filter(|node| pattern >> node & 1 == 1) {
+            assert!(line.contains(&format!("{node} (written on n{node})")), "{line}");
+        }
+    }
+}
+
+#[test]
+fn where_all_nodes_are_lost_there_is_nothing_to_say_and_the_job_begins_anew() {
+    let job = Job::rs(4, 1, 2);
+    job.lose(0b1111);
+    job.world.run(|application| application.restart(small)).all_gave(&None);
+}
+
+#[test]
+fn partner_brings_back_what_it_promises() {
+    Job::partner(5, 1).survives(1);
+    Job::partner(5, 2).survives(2);
+}
+
+#[test]
+fn partner_brings_back_lucky_losses_and_refuses_the_others() {
+    let job = Job::partner(6, 1);
+    for losses in 2..=3 {
+        for pattern in job.patterns(losses) {
+            // A node's copy lies on the next one.
+            let neighbours = pattern & (pattern << 1 | pattern >> 5) != 0;
+            if neighbours {
+                let line = job.is_refused(pattern);
+                assert!(line.contains("the redundancy set of ranks 0, 1, 2, 3, 4, 5"), "{line}");
+                assert!(line.contains("(written on n"), "{line}");
+            } else {
+                job.comes_back(pattern);
+            }
+        }
+    }
+}
+
+#[test]
+fn partner_with_two_copies_brings_back_more_than_it_promises_where_a_copy_is_left() {
+    let job = Job::partner(7, 2);
+    for pattern in job.patterns(3) {
+        let gone = (0..7).any(|node| (0..3).all(|step| pattern >> ((node + step) % 7) & 1 == 1));
+        if gone {
+            job.is_refused(pattern);
+        } else {
+            job.comes_back(pattern);
+        }
+    }
+}
+
+#[test]
+fn more_copies_than_members_are_refused_before_anything_is_written() {
+    let world = World::new(3, 3).set("SCR_COPY_TYPE", "FILE");
+    std::fs::write(world.prefix().join(".scrconf"), "CKPT=0 TYPE=PARTNER REPLICAS=3\n").expect("it is there");
+    let started =
+        world.run(|application| application.checkpoint(1, small).map_err(|error| error.to_string()));
+    for result in started.ranks {
+        let error = result.expect_err("a member would have to keep a copy of itself");
+        assert!(error.contains("REPLICAS") && error.contains('3'), "{error}");
+    }
+}
+
+#[test]
+fn as_many_failures_as_members_are_refused_with_a_clear_error() {
+    let world = World::new(3, 3).set("SCR_COPY_TYPE", "RS").set("SCR_SET_FAILURES", "3");
+    let started =
+        world.run(|application| application.checkpoint(1, small).map_err(|error| error.to_string()));
+    for result in started.ranks {
+        let error = result.expect_err("nothing would be left to rebuild from");
+        assert!(error.contains("N = 3") && error.contains("k = 3"), "{error}");
+    }
+}
+
+#[test]
+fn single_restarts_where_nothing_is_lost_and_refuses_where_a_node_is() {
+    let world = World::new(4, 2).set("SCR_COPY_TYPE", "SINGLE");
+    let job = Job::new(world, 2);
+    job.world.run(|application| application.restart(small)).all_gave(&Some(1));
+    let line = job.is_refused(0b10);
+    assert!(line.contains("ranks 2 (written on n1), and SINGLE survives 0"), "{line}");
+    assert!(line.contains("ranks 3 (written on n1), and SINGLE survives 0"), "{line}");
+}
