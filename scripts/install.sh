@@ -25,7 +25,11 @@ done
 if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
     put 644 etc/scr.conf etc # what the site has written there stays
 fi
-for page in README.md CHANGELOG.md docs/*.md; do
-    [ ! -e "$page" ] || put 644 "$page" share/doc/scr
+# The pages keep their folders, so that their links to each other lead somewhere.
+for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md; do
+    [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"
 done
+if [ -e etc/modulefiles/scr ]; then
+    put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles
+fi
 put 644 examples/heat2d.c share/doc/scr/examples

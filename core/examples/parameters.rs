@@ -9,7 +9,7 @@ use scr_core::param::{Info, Preset, Scope, TABLE};
 use std::fmt::Write as _;
 
 /// Parameters that are read and checked, and that nothing asks for yet. Take a name out when something does.
-pub const WITHOUT_EFFECT: &[&str] = &[
+pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "SCR_CNTL_BASE",
     "SCR_FLUSH_ASYNC",
     "SCR_FLUSH_ASYNC_BW",
@@ -46,14 +46,13 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "SCR_WATCHDOG_TIMEOUT_PFS",
 ];
 
-#[allow(clippy::print_stdout, reason = "the page is what it is for")]
 #[allow(dead_code, reason = "the tests use the page alone")]
 fn main() {
     print!("{}", page());
 }
 
 /// The page, in Markdown.
-pub fn page() -> String {
+pub(crate) fn page() -> String {
     let mut text = String::from(HEAD);
     table(&mut text, |info| !WITHOUT_EFFECT.contains(&info.name));
     text.push_str(IDLE);
