@@ -22,6 +22,8 @@ pub(crate) struct World {
     /// The node of every rank.
     pub(crate) nodes: Vec<String>,
     pub(crate) files: Arc<dyn Files>,
+    /// Ranks that see another file layer than the others.
+    pub(crate) own_files: BTreeMap<Rank, Arc<dyn Files>>,
     runs: AtomicU64,
 }
 
@@ -37,7 +39,7 @@ pub(crate) type Sizes = fn(Rank) -> Vec<usize>;
 impl World {
     /// `ranks` ranks on `nodes` nodes, in blocks; files go to cache and are protected by XOR.
     pub(crate) fn new(ranks: usize, nodes: usize) -> Self {
-        let dir = TempDir::new().expect("a folder for the test");
+        let dir = scratch();
         std::fs::create_dir(dir.path().join("prefix")).expect("the prefix directory");
         let each = ranks.div_ceil(nodes);
         let world = Self {
@@ -45,6 +47,7 @@ impl World {
             settings: BTreeMap::new(),
             nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
             files: Arc::new(RealFiles),
+            own_files: BTreeMap::new(),
             runs: AtomicU64::new(0),
         };
         let base = world.dir.path().join("nodes/$SCR_NODE_NAME").display().to_string();
@@ -141,7 +144,8 @@ impl World {
         let ranks = u32::try_from(self.nodes.len()).expect("a small world");
         let results = thread::run(ranks, |comm| {
             let rank = comm.rank();
-            let env = Env::for_test(self.files.clone(), self.prefix())
+            let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
+            let env = Env::for_test(files, self.prefix())
                 .with_host("login")
                 .with_user("user1", rustix::process::getuid().as_raw())
                 .with_variable("SCR_NODE_NAME", &self.nodes[rank.index()]);
@@ -221,26 +225,31 @@ impl Application {
 
     /// Restarts, and compares every byte. Gives the step restarted from.
     pub(crate) fn restart(&mut self, sizes: Sizes) -> Option<u64> {
-        let name = self.session().have_restart().expect("it is idle")?;
-        assert_eq!(self.session().start_restart().expect("there is a checkpoint"), name);
+        self.try_restart(sizes).expect("what is offered can be restarted from")
+    }
+
+    /// As [`restart`](Self::restart), where the world may end in the middle.
+    pub(crate) fn try_restart(&mut self, sizes: Sizes) -> Result<Option<u64>, Error> {
+        let Some(name) = self.session().have_restart()? else { return Ok(None) };
+        assert_eq!(self.session().start_restart()?, name);
         let step = step_of(&name);
-        self.compare(step, sizes);
-        self.session().complete_restart(true).expect("all ranks have compared their bytes");
-        Some(step)
+        self.compare(step, sizes)?;
+        self.session().complete_restart(true)?;
+        Ok(Some(step))
     }
 
     /// Compares every byte of this rank's files of a checkpoint.
-    pub(crate) fn compare(&mut self, step: u64, sizes: Sizes) {
+    pub(crate) fn compare(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
         let rank = self.rank;
         for (number, size) in sizes(rank).into_iter().enumerate() {
             let name = file_name(step, rank, number);
-            let path =
-                self.session().route_file(name.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let path = self.session().route_file(name.as_bytes())?;
             let found = std::fs::read(path_of(&path)).expect("the routed path can be read");
             assert!(found == contents(step, rank, number, size), "{name} is not what was written");
             let found = std::fs::metadata(path_of(&path)).expect("it has just been read").permissions();
             assert_eq!(found.mode() & 0o7777, mode(rank, number).mode(), "{name} has other permissions");
         }
+        Ok(())
     }
 }
 
@@ -321,19 +330,47 @@ pub(crate) fn contents(step: u64, rank: Rank, number: usize, size: usize) -> Vec
         .collect()
 }
 
+/// Every file below a folder, sorted.
+pub(crate) fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut todo = vec![dir.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                todo.push(path);
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// A folder for one test, in memory where that is to be had: many of these runs wait for stable storage all the time.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
+    made.expect("a folder for the test")
+}
+
 /// A folder with the project's plugins as they are installed: manifests, and libraries beside them.
 pub(crate) fn plugins() -> &'static Path {
     static FOLDER: OnceLock<TempDir> = OnceLock::new();
     FOLDER
         .get_or_init(|| {
-            let folder = TempDir::new().expect("a folder for plugins");
+            let folder = scratch();
             let built = std::env::current_exe().expect("the test itself");
             let built = built.parent().expect("it lies in a folder");
             let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
             for name in ["single", "xor", "rs", "partner", "sync", "pthread"] {
                 let library = format!("libscr_{name}.so");
-                std::fs::copy(built.join(&library), folder.path().join(&library))
-                    .expect("the plugin was built");
+                let installed = folder.path().join(&library);
+                std::fs::copy(built.join(&library), &installed).expect("the plugin was built");
+                // Every rank reads it whole: without symbols that is eight times as fast. Where there is no `strip`, it works
+                // as it is.
+                let _ = std::process::Command::new("strip").arg(&installed).status();
                 let manifest = format!("{name}.toml");
                 std::fs::copy(manifests.join(&manifest), folder.path().join(&manifest))
                     .expect("it has a manifest");

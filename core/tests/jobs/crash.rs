@@ -1,0 +1,241 @@
+//! A job that dies between any two file operations comes back with what it was promised.
+//!
+//! All ranks share one file layer that stops the world at the n-th operation that changes anything, for every n of a
+//! run. What comes after is a restart with healthy files: from the newest checkpoint that all ranks were told is complete,
+//! or a newer one that is whole, with every byte right; and nothing stays behind that would grow.
+
+use super::world::{files_below, Application, World};
+use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::RealFiles;
+use scr_core::session::Error;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+fn sizes(rank: Rank) -> Vec<usize> {
+    match rank.0 {
+        0 => vec![300, 0],
+        1 => vec![1],
+        2 => Vec::new(),
+        _ => vec![70, 4000],
+    }
+}
+
+/// One way for a job to run and die.
+struct Schedule {
+    ranks: usize,
+    nodes: usize,
+    settings: &'static [(&'static str, &'static str)],
+    /// A node that is lost with the crash.
+    lost: Option<&'static str>,
+    /// How many datasets stay in cache.
+    keep: usize,
+    /// Every so many operations the world stops. `SCR_TEST_EVERY_CRASH` takes all of them instead.
+    stride: usize,
+}
+
+const XOR: Schedule = Schedule { ranks: 4, nodes: 4, settings: &[], lost: None, keep: 1, stride: 3 };
+
+impl Schedule {
+    fn world(&self) -> World {
+        let world = World::new(self.ranks, self.nodes);
+        self.settings.iter().fold(world, |world, (name, value)| world.set(name, value))
+    }
+
+    /// Lets `life` die at each of its operations in turn, in a world that `before` has prepared, and looks at what
+    /// comes after. `life` gives the last step that this rank knows to be safe.
+    fn run(&self, before: impl Fn(&mut World), life: impl Fn(&mut Application) -> u64 + Sync) {
+        let faulty = FaultyFiles::new(RealFiles);
+        let mut world = self.world();
+        before(&mut world);
+        world.files = Arc::new(faulty.clone());
+        let lived = world.run(&life);
+        let safe = *lived.ranks.iter().min().expect("there are ranks");
+        let all = usize::try_from(faulty.mutations()).unwrap();
+        assert!(all > 20 && safe > 0, "the good run did {all} operations up to step {safe}");
+        // A little more, since ranks take turns in another order every time.
+        let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { self.stride };
+        for at in (1..=all + 2).step_by(stride) {
+            self.die_at(at, &before, &life);
+        }
+    }
+
+    fn die_at(&self, at: usize, before: &impl Fn(&mut World), life: &(impl Fn(&mut Application) -> u64 + Sync)) {
+        let faulty = FaultyFiles::new(RealFiles);
+        let mut world = self.world();
+        before(&mut world);
+        // In every second life the last write gets half of its bytes down.
+        if at % 2 == 0 {
+            faulty.stop_torn_at(at as u64);
+        } else {
+            faulty.stop_at(at as u64);
+        }
+        world.files = Arc::new(faulty.clone());
+        let died = world.try_run(|application| application.map_or(0, |mut application| life(&mut application)));
+        let safe = *died.ranks.iter().min().expect("there are ranks");
+        let last = faulty.operations().into_iter().find(|operation| operation.failed);
+        let context = format!("stopped at {at}, {last:?}, step {safe} was safe");
+        if let Some(lost) = self.lost {
+            let _ = std::fs::remove_dir_all(world.node(lost));
+        }
+        world.files = Arc::new(RealFiles);
+        comes_back(&world, safe, self.keep, &format!("{context}\n{}", died.lines.join("\n")));
+    }
+}
+
+/// The next run restarts from step `safe` or a newer one, and is left with nothing but what it needs.
+fn comes_back(world: &World, safe: u64, keep: usize, context: &str) {
+    let again = world.try_run(|application| -> Result<Option<u64>, Error> {
+        let mut application = application?;
+        let step = application.try_restart(sizes)?;
+        for more in 0..=keep as u64 {
+            application.checkpoint(step.unwrap_or(0) + 10 + more, sizes)?;
+        }
+        Ok(step)
+    });
+    let story = || format!("{context}\n--- and then\n{}", again.lines.join("\n"));
+    let steps: Result<Vec<_>, _> = again.ranks.iter().map(Result::as_ref).collect();
+    let steps = steps.unwrap_or_else(|error| panic!("{error:?}\n{}", story()));
+    assert!(steps.windows(2).all(|pair| pair[0] == pair[1]), "{steps:?}\n{}", story());
+    assert!(steps[0].unwrap_or(0) >= safe, "restarted from {:?}\n{}", steps[0], story());
+    let left = leftovers(world, keep);
+    assert!(left.is_empty(), "left over: {left:#?}\n{}", story());
+}
+
+/// Files in cache that belong to no part of the newest datasets, and files under the prefix directory that belong to no flush.
+fn leftovers(world: &World, keep: usize) -> Vec<PathBuf> {
+    let cached = world.cached_files();
+    let id_of = |path: &PathBuf| -> Option<u64> {
+        path.to_str()?.split("scr.dataset.").nth(1)?.split('/').next()?.parse().ok()
+    };
+    let ids: BTreeSet<u64> = cached.iter().filter_map(id_of).collect();
+    let newest: Vec<u64> = ids.into_iter().rev().take(keep).collect();
+    let stale = cached.into_iter().filter(move |path| {
+        let odd = [".gone", ".tmp.", "rebuild"].iter().any(|part| path.to_string_lossy().contains(part));
+        odd || id_of(path).is_some_and(|id| !newest.contains(&id))
+    });
+    let under_way = files_below(&world.prefix()).into_iter().filter(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let record = (name.starts_with("flush.") && name != "flush.scr") || name.starts_with("done.");
+        record || name.ends_with(".part")
+    });
+    stale.chain(under_way).collect()
+}
+
+/// Checkpoints one after the other, until the world ends. Gives the last one that was said to be complete.
+fn checkpoints(application: &mut Application, steps: std::ops::RangeInclusive<u64>) -> u64 {
+    let mut safe = 0;
+    for step in steps {
+        match application.checkpoint(step, sizes) {
+            Ok(()) => safe = step,
+            Err(_) => break,
+        }
+    }
+    safe
+}
+
+fn nothing(_: &mut World) {}
+
+fn two_checkpoints(world: &World) {
+    let done = world.run(|application| checkpoints(application, 1..=2));
+    done.all_gave(&2);
+}
+
+/// Restarts, and takes one more checkpoint.
+fn restart_and_go_on(application: &mut Application) -> u64 {
+    let Ok(Some(step)) = application.try_restart(sizes) else { return 0 };
+    checkpoints(application, step + 1..=step + 1).max(step)
+}
+
+#[test]
+fn while_it_takes_checkpoints() {
+    XOR.run(nothing, |application| checkpoints(application, 1..=3));
+}
+
+#[test]
+fn while_it_takes_checkpoints_and_a_node_is_lost_with_it() {
+    Schedule { lost: Some("n2"), stride: 4, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
+}
+
+#[test]
+fn with_two_ranks_on_a_node_and_one_node_lost_with_it() {
+    Schedule { nodes: 2, lost: Some("n1"), stride: 5, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=3));
+}
+
+#[test]
+fn without_redundancy() {
+    Schedule { settings: &[("SCR_COPY_TYPE", "SINGLE")], stride: 5, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=3));
+}
+
+#[test]
+fn while_two_datasets_are_kept_and_the_oldest_leaves() {
+    Schedule { settings: &[("SCR_CACHE_SIZE", "2")], keep: 2, stride: 7, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=4));
+}
+
+#[test]
+fn while_a_restart_rebuilds_a_lost_node() {
+    let before = |world: &mut World| {
+        two_checkpoints(world);
+        world.lose("n1");
+    };
+    XOR.run(before, restart_and_go_on);
+}
+
+#[test]
+fn while_files_move_to_the_nodes_their_ranks_run_on_now() {
+    let before = |world: &mut World| {
+        two_checkpoints(world);
+        world.nodes.rotate_left(1);
+    };
+    Schedule { stride: 5, ..XOR }.run(before, restart_and_go_on);
+}
+
+#[test]
+fn while_files_move_and_a_lost_node_is_rebuilt() {
+    let before = |world: &mut World| {
+        two_checkpoints(world);
+        world.lose("n3");
+        world.nodes.rotate_left(1);
+    };
+    Schedule { stride: 5, ..XOR }.run(before, restart_and_go_on);
+}
+
+#[test]
+fn while_every_checkpoint_is_flushed() {
+    let settings = &[("SCR_FLUSH", "1")];
+    Schedule { settings, stride: 9, ..XOR }.run(nothing, |application| checkpoints(application, 1..=2));
+}
+
+/// All nodes are lost as well: what the index lists is fetched, byte for byte.
+#[test]
+fn while_every_checkpoint_is_flushed_and_the_whole_cache_is_lost_with_it() {
+    let settings = &[("SCR_FLUSH", "1")];
+    Schedule { settings, lost: Some(""), stride: 9, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=2));
+}
+
+#[test]
+fn while_a_checkpoint_is_fetched() {
+    let before = |world: &mut World| {
+        two_checkpoints(world);
+        world.lose("");
+    };
+    Schedule { settings: &[("SCR_FLUSH", "1")], stride: 7, ..XOR }.run(before, restart_and_go_on);
+}
+
+#[test]
+fn while_files_are_written_to_the_prefix_directory_itself() {
+    let settings = &[("SCR_CACHE_BYPASS", "1")];
+    Schedule { settings, stride: 9, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
+}
+
+#[test]
+fn while_files_are_written_to_the_prefix_directory_itself_and_the_whole_cache_is_lost_with_it() {
+    let settings = &[("SCR_CACHE_BYPASS", "1")];
+    Schedule { settings, lost: Some(""), stride: 9, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=3));
+}
