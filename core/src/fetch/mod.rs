@@ -19,7 +19,7 @@ pub(crate) use candidates::{candidates, Candidate};
 use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
-use crate::flush::movers::{open_whole, MoveError};
+use crate::flush::movers::{checksum, compare, open_whole, MoveError};
 use crate::flush::{lists, turns};
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) block_bytes: u64,
     /// The files stay where they are: `SCR_FETCH_BYPASS`.
     pub(crate) bypass: bool,
+    /// Checksums that were kept are compared: `SCR_CRC_ON_FLUSH`.
+    pub(crate) checksums: bool,
 }
 
 /// What a rank needs to fetch.
@@ -140,7 +142,7 @@ impl Fetch<'_> {
         let outcome = turns::in_turn(self.comm, self.options.width, || self.bring(&dataset, &mine, place))?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let files = self.settle(candidate, outcome)?;
-        let lacking = mine.iter().any(|file| file.crc.is_none()) || self.options.bypass;
+        let lacking = mine.iter().any(|file| file.crc.is_none()) || !self.options.checksums;
         let mut any = [u64::from(lacking)];
         all_reduce(self.comm, &mut any, Op::Max)?;
         let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
@@ -195,7 +197,7 @@ impl Fetch<'_> {
         Ok((summary.dataset, lists))
     }
 
-    /// This rank's files, copied or, in bypass mode, looked at.
+    /// This rank's files, copied or, in bypass mode, read where they lie.
     fn bring(
         &self,
         dataset: &DatasetDescriptor,
@@ -214,12 +216,16 @@ impl Fetch<'_> {
                     mode: status.mode,
                     mtime: status.mtime,
                 };
+                let expected = file.crc.filter(|_| self.options.checksums);
                 if !self.options.bypass {
                     fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
                     let copied = copy::Copy { files: self.files, block_bytes: self.options.block_bytes };
                     let crc = copied.run(&*open, &source, &fetched)?;
-                    crate::flush::movers::compare(&source, file.crc, Some(crc))?;
+                    compare(&source, expected, Some(crc))?;
                     fetched.crc = Some(crc);
+                } else if expected.is_some() {
+                    // The application is about to read these very bytes.
+                    compare(&source, expected, Some(checksum(&*open, &source, self.options.block_bytes)?))?;
                 }
                 Ok(fetched)
             })

@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const OPTIONS: Options = Options { width: 256, block_bytes: 4096, bypass: false };
+const OPTIONS: Options = Options { width: 256, block_bytes: 4096, bypass: false, checksums: true };
 
 /// Fetches a dataset to `to/<rank>/`, and checks that all ranks tell the same.
 fn fetch_with(
@@ -107,6 +107,25 @@ fn in_bypass_mode_the_files_stay_where_they_are() {
     }
     fs::remove_file(stage.prefix.file(b"a/rank_2")).unwrap();
     assert!(matches!(fetch(), Err(FetchError::Damaged { .. })));
+}
+
+#[test]
+fn checksums_are_compared_in_cache_and_in_place_unless_they_are_switched_off() {
+    let (stage, cached) = flushed(3, 1, "a");
+    let path = stage.prefix.file(b"a/rank_1");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[0] ^= 4;
+    fs::write(&path, bytes).unwrap();
+    for bypass in [false, true] {
+        let fetch = |checksums| {
+            let to = stage.dir.path().join(format!("to.{bypass}.{checksums}"));
+            let options = Options { bypass, checksums, ..OPTIONS };
+            fetch_with(&RealFiles, &stage.prefix, 3, &candidate_of(&cached), &to, options)
+        };
+        let error = fetch(true).unwrap_err().to_string();
+        assert!(error.contains("a/rank_1 is damaged: its checksum"), "{error}");
+        assert!(fetch(false).unwrap().iter().all(|of_rank| !of_rank.verified));
+    }
 }
 
 #[test]

@@ -47,7 +47,9 @@ impl Protecting<'_> {
         record: &mut RankRecord,
     ) -> Result<Vec<RankRecord>, String> {
         let survives = self.scheme.losses_survived(set.size()).map_err(|error| error.to_string())?;
-        if !record.protection.bypass {
+        if record.protection.bypass {
+            self.sum_in_place(part, record)?;
+        } else {
             self.encode(set, part, record)?;
         }
         neighbours::exchange(set, record, survives).map_err(|error| error.to_string())
@@ -79,12 +81,21 @@ impl Protecting<'_> {
         Ok(())
     }
 
+    /// In bypass mode no scheme reads the files: checksums are taken only where they are asked for.
+    fn sum_in_place(&self, part: &PartDir, record: &mut RankRecord) -> Result<(), String> {
+        if self.always_sum {
+            let sums = self.open_data(part, record, true)?.checksums().map_err(|error| error.to_string())?;
+            record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum);
+        }
+        Ok(())
+    }
+
     fn open_data(&self, part: &PartDir, record: &RankRecord, summed: bool) -> Result<LogicalFile, String> {
         open_files(self.files, part, record, How::Read, summed)
     }
 }
 
-/// Opens the files of a record as one logical file.
+/// Opens the files of a record as one logical file, wherever they lie.
 pub(crate) fn open_files(
     files: &dyn Files,
     part: &PartDir,
@@ -94,7 +105,7 @@ pub(crate) fn open_files(
 ) -> Result<LogicalFile, String> {
     let mut open = Vec::with_capacity(record.files.len());
     for file in &record.files {
-        let path = part.file(&file.name);
+        let path = if record.protection.bypass { record.prefix_path(file) } else { part.file(&file.name) };
         let handle =
             files.open(&path, how).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
         open.push((path, handle, file.bytes));

@@ -10,6 +10,8 @@ use crate::cache::room;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{Incoming, Outgoing, Rank, Tag, Wish};
 use crate::descriptor::Evict;
+use crate::param;
+use crate::redundancy::rebuild::{verify, Trust};
 
 /// A complete dataset in cache: this rank's part of it.
 pub(super) struct Cached {
@@ -145,8 +147,25 @@ impl Session {
     pub(super) fn evict(&mut self, at: usize) {
         let cached = self.cached.remove(at);
         self.ctx.report.info(&format!("Deleting {} from cache", super::output::label(&cached.record)));
+        self.verify_before_delete(&cached);
         self.remove_part(&cached.part);
         self.forget_in_cache(&cached);
+    }
+
+    /// With `SCR_CRC_ON_DELETE` a part is read once more before it goes: a device that changes bytes is found so, before a
+    /// checkpoint is needed that lies on it. It goes all the same.
+    fn verify_before_delete(&self, cached: &Cached) {
+        let record = &cached.record;
+        if !self.ctx.params.get(&param::CRC_ON_DELETE) || record.protection.bypass {
+            return;
+        }
+        if let Ok(Trust::Corrupt(what)) | Err(what) = verify(self.ctx.files(), &cached.part, record) {
+            self.ctx.report.error_here(&format!(
+                "{}: {what}. It is deleted from cache all the same; check what stores {}, newer datasets may be damaged too",
+                super::output::label(record),
+                cached.part.dataset().display()
+            ));
+        }
     }
 
     /// Removes this rank's part of a dataset that has come to nothing.

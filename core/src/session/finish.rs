@@ -245,6 +245,7 @@ impl Session {
                 width: ctx.params.get(&param::FETCH_WIDTH),
                 block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
                 bypass: record.protection.bypass,
+                checksums: ctx.params.get(&param::CRC_ON_FLUSH),
             },
         };
         let mut bases = std::collections::BTreeSet::new();
@@ -278,8 +279,12 @@ impl Session {
         let ctx = &self.ctx;
         if !fetched.verified {
             let name = String::from_utf8_lossy(&fetched.dataset.name);
-            ctx.report
-                .info(&format!("`{name}' has no checksums: only the lengths of its files are verified"));
+            let why = if ctx.params.get(&param::CRC_ON_FLUSH) {
+                "not all its files have checksums"
+            } else {
+                "SCR_CRC_ON_FLUSH=0 is set"
+            };
+            ctx.report.info(&format!("`{name}': only the lengths of its files are verified, as {why}"));
         }
         if let Some(note) = &fetched.note {
             ctx.report.warn(note);

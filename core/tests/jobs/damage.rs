@@ -220,3 +220,80 @@ fn a_flipped_bit_that_travels_to_another_node_is_found_there() {
     restarted.all_gave(&Some(1));
     restarted.line_with(&["ERROR", "rank 1 on n2", "CRC32", "counts as lost"]);
 }
+
+#[test]
+fn a_flipped_bit_is_told_when_a_dataset_leaves_the_cache_if_that_is_wanted() {
+    for (wanted, told) in [("1", true), ("0", false)] {
+        let world = World::new(4, 4).set("SCR_CACHE_SIZE", "1").set("SCR_CRC_ON_DELETE", wanted);
+        let run = world.run(|application| {
+            application.checkpoint(1, some).expect("the first is complete");
+            if application.rank == Rank(2) {
+                flip(&world.cached_file(&["scr.dataset.1", "/r2/", ".0"]), 11);
+            }
+            application.checkpoint(2, some).expect("the second is complete");
+        });
+        let line = run.lines.iter().find(|line| line.contains("deleted from cache all the same"));
+        assert_eq!(line.is_some(), told, "{:?}", run.lines);
+        assert!(line.is_none_or(|line| line.contains("rank 2 on n2: dataset 1") && line.contains("CRC32")));
+        let left = world.cached_files();
+        assert!(!left.iter().any(|file| file.display().to_string().contains("scr.dataset.1")), "{left:?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_cache_is_not_flushed_unless_checksums_are_switched_off() {
+    for (wanted, refused) in [("1", true), ("0", false)] {
+        let world = World::new(4, 4).set("SCR_FLUSH", "2").set("SCR_CRC_ON_FLUSH", wanted);
+        let run = world.run(|application| {
+            application.checkpoint(1, some).expect("it is complete");
+            if application.rank == Rank(2) {
+                flip(&world.cached_file(&["/r2/", ".0"]), 11);
+            }
+            application.finalize().map_err(|error| error.to_string())
+        });
+        for result in run.ranks {
+            assert_eq!(result.is_err(), refused, "SCR_CRC_ON_FLUSH={wanted}: {result:?}");
+        }
+    }
+}
+
+/// A job that has flushed two checkpoints and lost all its nodes; a bit of the second one is flipped in the prefix directory.
+fn flushed_and_flipped(world: World) -> World {
+    world.run(|application| {
+        application.checkpoint(1, some).expect("the first is complete");
+        application.checkpoint(2, some).expect("the second is complete");
+    });
+    (0..4).for_each(|node| world.lose(&format!("n{node}")));
+    flip(&world.prefix().join("ckpt.2/rank_3.0"), 100);
+    world
+}
+
+#[test]
+fn a_flipped_bit_in_the_prefix_directory_is_not_fetched() {
+    let world = flushed_and_flipped(World::new(4, 4).set("SCR_FLUSH", "1"));
+    let restarted = world.run(|application| application.restart(some));
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&["ERROR", "`ckpt.2' cannot be fetched", "checksum"]);
+}
+
+#[test]
+fn a_flipped_bit_in_the_prefix_directory_is_found_where_files_are_read_in_place() {
+    let world = flushed_and_flipped(World::new(4, 4).set("SCR_CACHE_BYPASS", "1"));
+    let restarted = world.run(|application| application.restart(some));
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&["ERROR", "`ckpt.2' cannot be fetched", "checksum"]);
+}
+
+#[test]
+fn a_flipped_bit_in_a_file_that_was_written_in_place_is_found_where_checksums_are_wanted() {
+    let world =
+        World::new(4, 4).set("SCR_CACHE_BYPASS", "1").set("SCR_CRC_ON_COPY", "1").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| {
+        application.checkpoint(1, some).expect("the first is complete");
+        application.checkpoint(2, some).expect("the second is complete");
+    });
+    flip(&world.prefix().join("ckpt.2/rank_3.0"), 100);
+    let restarted = world.run(|application| application.restart(some));
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&["ERROR", "rank 3 on n3: dataset 2", "CRC32"]);
+}

@@ -9,6 +9,8 @@
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 
+#![allow(clippy::disallowed_methods, reason = "tests make and look at real files")]
+
 mod damage;
 mod crash;
 mod node_loss;
