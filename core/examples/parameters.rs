@@ -71,7 +71,8 @@ fn table(text: &mut String, wanted: impl Fn(&Info) -> bool) {
 }
 
 fn default(preset: Preset) -> String {
-    let either = |names: &[&str]| names.iter().map(|name| format!("`${name}`")).collect::<Vec<_>>().join(", ");
+    let either =
+        |names: &[&str]| names.iter().map(|name| format!("`${name}`")).collect::<Vec<_>>().join(", ");
     match preset {
         Preset::Unset => "unset".to_owned(),
         Preset::Text(text) => format!("`{text}`"),

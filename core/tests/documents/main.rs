@@ -32,9 +32,14 @@ fn a_parameter_is_called_idle_where_nothing_asks_for_it_and_only_there() {
     }
     for info in TABLE.iter().filter(|info| !PARTS_OF_READING.contains(&info.name)) {
         let constant = format!("param::{}", info.name.trim_start_matches("SCR_"));
-        let asked = sources.match_indices(&constant).any(|(at, _)| ends_there(&sources[at + constant.len()..]));
+        let asked =
+            sources.match_indices(&constant).any(|(at, _)| ends_there(&sources[at + constant.len()..]));
         let idle = parameters::WITHOUT_EFFECT.contains(&info.name);
-        assert!(asked != idle, "{}: put it into WITHOUT_EFFECT of core/examples/parameters.rs, or take it out", info.name);
+        assert!(
+            asked != idle,
+            "{}: put it into WITHOUT_EFFECT of core/examples/parameters.rs, or take it out",
+            info.name
+        );
     }
 }
 
@@ -50,7 +55,8 @@ fn collect(folder: &Path, sources: &mut String) {
     if folder.ends_with("core/src/param") {
         return;
     }
-    for entry in std::fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry")) {
+    for entry in std::fs::read_dir(folder).expect("a folder of sources").map(|entry| entry.expect("an entry"))
+    {
         if entry.path().is_dir() {
             collect(&entry.path(), sources);
         } else if entry.path().extension().is_some_and(|extension| extension == "rs") {
@@ -69,10 +75,13 @@ fn the_sample_of_a_system_file_is_read_without_a_word() {
 fn every_setting_that_the_sample_offers_is_a_good_one() {
     let sample = std::fs::read_to_string(repository().join("etc/scr.conf")).expect("the sample is there");
     // Prose is `# text', a setting to be taken up is `#NAME=value'.
-    let offered = |line: &str| line.strip_prefix('#').filter(|rest| rest.starts_with(char::is_alphabetic)).map(str::to_owned);
+    let offered = |line: &str| {
+        line.strip_prefix('#').filter(|rest| rest.starts_with(char::is_alphabetic)).map(str::to_owned)
+    };
     let offers: Vec<_> = sample.lines().filter_map(offered).collect();
     assert!(offers.len() > 10, "{offers:?}");
-    let taken_up: Vec<_> = sample.lines().map(|line| offered(line).unwrap_or_else(|| line.to_owned())).collect();
+    let taken_up: Vec<_> =
+        sample.lines().map(|line| offered(line).unwrap_or_else(|| line.to_owned())).collect();
     // The CKPT lines are used with FILE alone, and a file that has both says so.
     assert_eq!(problems_of(&taken_up.join("\n"), "FILE"), [] as [String; 0]);
 }
