@@ -7,6 +7,7 @@ use crate::comm::{Comm, CommError, Disagreement, Rank};
 use crate::descriptor::{Descriptors, Evict, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
+use crate::log::Log;
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, RawSettings};
 use crate::placement::Placement;
@@ -29,6 +30,7 @@ pub(crate) struct Context {
     pub(crate) params: Params,
     pub(crate) descriptors: Descriptors,
     pub(crate) prefix: Prefix,
+    pub(crate) log: Log,
     /// Which ranks share a node.
     pub(crate) nodes: Placement,
     pub(crate) stores: Vec<StoreInUse>,
@@ -78,6 +80,7 @@ impl Context {
         let nodes = Placement::gather(&*comm, &node)?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
         let plugins = Plugins::new(&env, &params);
+        let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
         let mut context = Self {
             comm,
             env,
@@ -85,6 +88,7 @@ impl Context {
             params,
             descriptors,
             prefix,
+            log,
             nodes,
             stores: Vec::new(),
             plugins,

@@ -4,7 +4,7 @@
 //! sees the world around it as an [`env`](mod@env), and touches files through [`fs`]. [`param`] turns what users and sites set into
 //! values, [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that
 //! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `restart`,
-//! `flush` and `fetch` move data between them, and [`scrub`] checks them.
+//! `flush` and `fetch` move data between them, and [`scrub`] checks them. What happened when goes to the [`log`].
 
 // Tests make and look at real files; the rule is for what ships.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -17,6 +17,7 @@ pub mod env;
 mod fetch;
 mod flush;
 pub mod fs;
+pub mod log;
 pub mod message;
 pub mod param;
 mod placement;

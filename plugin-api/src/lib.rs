@@ -1,8 +1,8 @@
 //! What the scr runtime and its plugins both see.
 //!
 //! A plugin author implements [`Scheme`] (how a set of processes protects its files against loss) or
-//! [`Transport`] (how files are copied to the parallel file system) in ordinary Rust, and exports it
-//! with one macro. The runtime owns processes, metadata and file creation; a plugin moves and computes bytes.
+//! [`Transport`] (how files are copied to the parallel file system) or [`LogSink`] (where the log goes) in ordinary Rust,
+//! and exports it with one macro. The runtime owns processes, metadata and file creation; a plugin moves and computes bytes.
 
 pub mod abi;
 mod bytes;
@@ -10,11 +10,13 @@ pub mod conformance;
 pub mod conformance_transport;
 mod error;
 pub mod kvtree;
+mod log;
 mod scheme;
 mod transport;
 
 pub use bytes::Bytes;
 pub use error::{PluginError, PluginErrorKind};
 pub use kvtree::KvTree;
+pub use log::{LogEntry, LogKind, LogSink};
 pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 pub use transport::{CopyItem, CopyJob, CopyState, Transport};

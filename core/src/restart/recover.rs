@@ -13,6 +13,7 @@ use crate::comm::collective::{all_reduce, broadcast, gather, route, Op};
 use crate::comm::set::SetComm;
 use crate::comm::{CommError, Rank};
 use crate::context::Context;
+use crate::log::{Event, Record};
 use crate::redundancy::neighbours;
 use crate::redundancy::protect::CHANNEL;
 use crate::redundancy::rebuild::{verify, Rebuilding, Trust};
@@ -70,14 +71,21 @@ pub(crate) fn recover(
         return Ok(Recovered::Removed);
     }
     ctx.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
+    let log = |event| Record::event(event).id(key.id);
+    ctx.log.add_entry(log(Event::RebuildStart));
     let mut recovery = Recovery::new(ctx, held, claims);
-    match recovery.run(&label)? {
+    let began = ctx.elapsed();
+    let outcome = recovery.run(&label)?;
+    let took = ctx.elapsed() - began;
+    match outcome {
         Ok(restored) => {
+            ctx.log.add_entry(log(Event::RebuildSuccess).named(&restored.record.dataset.name).took(took));
             ctx.report.info(&format!("Rebuilt dataset {}", key.id));
             Ok(Recovered::Restored(Box::new(Restored { refused: survey.refused, ..restored })))
         }
         Err(why) => {
             recovery.give_up();
+            ctx.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             ctx.report.error(&format!(
                 "{label} cannot be brought back from cache: {why}. What is left of it stays in cache until a newer \
                  dataset is complete"

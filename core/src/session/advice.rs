@@ -117,6 +117,9 @@ impl Session {
     }
 
     fn note_halt(&mut self, reason: Option<String>) {
+        if let Some(reason) = &reason {
+            self.log_halt(reason);
+        }
         if self.ctx.params.get(&param::HALT_EXIT) {
             self.exit_wanted = reason;
         }

@@ -12,8 +12,12 @@ use crate::cache::record::{base_name, FileRecord, RankRecord};
 use crate::comm::collective::{barrier, broadcast};
 use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::flush::{self, finalize, Flush, FlushFile as FileToFlush, Options};
+use crate::log::{Event, Record};
 use crate::param;
 use crate::prefix::{FlushFile, Halt, Index, Location};
+
+/// Why a job is not started again once its application has ended it, as C SCR writes it.
+const FINALIZED: &str = "SCR_FINALIZE_CALLED";
 
 impl Session {
     /// Ends the session: what is due is flushed, and the job is told not to start again. Collective. See the guide's
@@ -31,9 +35,11 @@ impl Session {
             }
         }
         let flushed = self.flush_last();
+        self.halt_logged = false;
+        self.log_halt(FINALIZED);
         if self.ctx.rank() == ROOT {
             let told = Halt::update(self.ctx.files(), &self.ctx.prefix, |halt| {
-                halt.exit_reason = Some("SCR_FINALIZE_CALLED".to_owned());
+                halt.exit_reason = Some(FINALIZED.to_owned());
             });
             if let Err(error) = told {
                 self.ctx.report.error(&crate::describe(&error));
@@ -73,11 +79,31 @@ impl Session {
     /// Copies a dataset to the prefix directory. It stays in cache.
     pub(super) fn flush(&mut self, id: u64) -> Result<(), Error> {
         let at = self.position(id).expect("the caller has it from the list");
-        let cached = &self.cached[at];
-        let (record, ctx) = (&cached.record, &self.ctx);
+        let (record, ctx) = (&self.cached[at].record, &self.ctx);
         let label = label(record);
         ctx.report.info(&format!("Initiating flush of {label}"));
+        ctx.log.add_entry(Record::event(Event::FlushStart).dataset(&record.dataset));
         let began = ctx.elapsed();
+        let outcome = self.copy_out(&self.cached[at], &label);
+        let took = ctx.elapsed() - began;
+        let report = match outcome {
+            Ok(report) => report,
+            Err(error) => {
+                self.log_flush(record, took, Err(&crate::describe(&error)));
+                ctx.report.info(&format!("scr_flush_sync: Flush failed for {label}"));
+                return Err(error);
+            }
+        };
+        self.log_flush(record, took, Ok((report.files, report.bytes)));
+        ctx.report.info(&speed("scr_flush_sync", took, report.files, report.bytes, ctx.comm.size()));
+        ctx.report.info(&format!("scr_flush_sync: Flush succeeded for {label}"));
+        self.cached[at].flushed = true;
+        self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
+        Ok(())
+    }
+
+    fn copy_out(&self, cached: &Cached, label: &str) -> Result<flush::FlushReport, Error> {
+        let (record, ctx) = (&cached.record, &self.ctx);
         let transport = match ctx.transport(&self.flush_type(cached.store))? {
             Ok(transport) => transport,
             Err(why) => {
@@ -85,7 +111,7 @@ impl Session {
             }
         };
         let files: Vec<_> = record.files.iter().map(|file| to_flush(cached, file)).collect();
-        let token = broadcast(&*ctx.comm, ROOT, flush::new_token(id, &ctx.env).into_bytes())?;
+        let token = broadcast(&*ctx.comm, ROOT, flush::new_token(record.dataset.id, &ctx.env).into_bytes())?;
         let token = String::from_utf8_lossy(&token).into_owned();
         let flush = Flush {
             comm: &*ctx.comm,
@@ -102,14 +128,7 @@ impl Session {
                 make_current: record.dataset.checkpoint,
             },
         };
-        let report =
-            flush.sync(&token, &record.dataset, &files).map_err(|error| Error::Refused(error.to_string()))?;
-        let took = ctx.elapsed() - began;
-        ctx.report.info(&speed("scr_flush_sync", took, report.files, report.bytes, ctx.comm.size()));
-        ctx.report.info(&format!("scr_flush_sync: Flush succeeded for {label}"));
-        self.cached[at].flushed = true;
-        self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
-        Ok(())
+        flush.sync(&token, &record.dataset, &files).map_err(|error| Error::Refused(error.to_string()))
     }
 
     fn flush_type(&self, store: usize) -> String {
@@ -182,9 +201,21 @@ impl Session {
     fn fetch(&mut self, candidate: &Candidate) -> Result<Option<Loaded>, Error> {
         let name = String::from_utf8_lossy(&candidate.name).into_owned();
         self.ctx.report.info(&format!("Attempting fetch: {name}"));
-        match self.fetch_into_cache(candidate)? {
-            Ok(loaded) => Ok(Some(loaded)),
+        let log = |event| Record::event(event).id(candidate.id).named(&candidate.name);
+        self.ctx.log.add_entry(log(Event::FetchStart));
+        let began = self.ctx.elapsed();
+        let fetched = self.fetch_into_cache(candidate)?;
+        let took = self.ctx.elapsed() - began;
+        match fetched {
+            Ok(loaded) => {
+                self.ctx.log.add_entry(log(Event::FetchSuccess).took(took));
+                if let Some(at) = self.position(loaded.id) {
+                    self.log_fetch(&self.cached[at].record, took);
+                }
+                Ok(Some(loaded))
+            }
             Err(why) => {
+                self.ctx.log.add_entry(log(Event::FetchFail).took(took).note(why.as_str()));
                 self.ctx.report.error(&format!("`{name}' cannot be fetched: {why}"));
                 Ok(None)
             }
@@ -269,7 +300,11 @@ impl Session {
         record.files = fetched.files.iter().map(recorded).collect();
         record.dataset = fetched.dataset;
         let scheme = ctx.scheme(&record.protection)?;
+        let sealing = ctx.elapsed();
         let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
+        let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
+        let took = ctx.elapsed() - sealing;
+        ctx.report.info(&speed("scr_reddesc_apply", took, files, bytes, ctx.comm.size()));
         let sealed =
             sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
         Ok(ctx.agree(sealed)?.map_err(|why| why.to_string()))

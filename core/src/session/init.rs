@@ -34,12 +34,17 @@ impl Session {
             last_checkpoint: 0,
             advice: Advice::new(began),
             exit_wanted: None,
+            computing_since: began,
+            halt_logged: false,
         };
+        super::listing::list_settings(&session.ctx);
+        session.log_start();
         session.settle_prefix(app)?;
         session.look_at_halt()?;
         session.find_datasets()?;
         session.load_first()?;
         session.advice = Advice::new(session.ctx.elapsed());
+        session.log_compute_start();
         Ok(session)
     }
 

@@ -8,6 +8,8 @@ mod datasets;
 mod error;
 mod finish;
 mod init;
+mod listing;
+mod logging;
 mod manage;
 mod output;
 mod restart;
@@ -23,6 +25,7 @@ use output::Output;
 use restart::Loaded;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// A run under the runtime.
 pub struct Session {
@@ -39,6 +42,9 @@ pub struct Session {
     last_checkpoint: u64,
     advice: advice::Advice,
     exit_wanted: Option<String>,
+    /// When the application began to compute.
+    computing_since: Duration,
+    halt_logged: bool,
 }
 
 /// Where a session stands.

@@ -5,12 +5,13 @@
 //! then do older datasets leave.
 
 use super::error::Doing;
+use super::logging::Spent;
 use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
 use crate::comm::collective::{all_reduce, Op};
-use crate::comm::{Rank, Traffic};
+use crate::comm::{Disagreement, Rank, Traffic};
 use crate::fs::{Durability, Kind};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
@@ -62,6 +63,7 @@ impl Session {
             self.make_room(&record.protection.store)?;
         }
         self.ctx.report.info(&format!("Starting {label}"));
+        self.log_output_start(&record, started);
         let begun = self.ctx.agree(self.begin(&record))?;
         // An id is never used twice, not even where a start has failed halfway.
         self.next_id += 1;
@@ -188,15 +190,21 @@ impl Session {
     /// # Errors
     /// [`Error`], the same on all ranks. Older datasets are kept then.
     pub fn complete_output(&mut self, valid: bool) -> Result<(), Error> {
-        let mut output = match std::mem::take(&mut self.phase) {
+        let output = match std::mem::take(&mut self.phase) {
             Phase::Output(output) => output,
             other => {
                 self.phase = other;
                 return Err(self.wrong_phase("SCR_Complete_output"));
             }
         };
+        let outcome = self.complete(output, valid);
+        self.log_compute_start();
+        outcome
+    }
+
+    fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
         let label = label(&output.record);
-        let completing = self.ctx.env.clock.elapsed();
+        let completing = self.ctx.elapsed();
         let sized = self.measure(&mut output, valid);
         let mut totals =
             [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
@@ -204,39 +212,54 @@ impl Session {
         let [failed, files, bytes] = totals;
         if failed > 0 {
             let sized = self.ctx.agree(sized)?;
-            self.abandon(&output)?;
+            self.abandon(&output, sized.as_ref().err())?;
             return sized.doing(|| format!("{label} is not valid: completing it"));
         }
         output.record.dataset.files = Some(files);
         output.record.dataset.bytes = Some(bytes);
         output.record.dataset.complete = Some(true);
         self.say_speed("app write stats", output.ready, completing, files, bytes);
-        let before = self.ctx.env.clock.elapsed();
-        let sent = self.ctx.comm.traffic();
-        let scheme = self.ctx.scheme(&output.record.protection)?;
-        let Output { record, part, journal, .. } = &mut *output;
-        let prepared = self.seal(record, part, journal, scheme);
-        if let Err(why) = self.ctx.agree(prepared)? {
-            self.abandon(&output)?;
+        let written = self.ctx.elapsed();
+        self.say_speed("scr write stats", output.started, written, files, bytes);
+        if let Err(why) = self.protect(&mut output)? {
+            self.abandon(&output, Some(&why))?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
         }
-        if let Err(error) = output.journal.append(&Entry::Complete) {
-            // The other parts say so as well; and where no part does, that all are prepared is enough.
-            self.ctx.report.error_here(&format!(
-                "cannot note in {} that {label} is complete: {error}",
-                output.part.filemap().display()
-            ));
-        }
-        let now = self.ctx.env.clock.elapsed();
-        self.say_speed("scr_reddesc_apply", before, now, files, bytes);
-        self.say_traffic(sent);
+        let now = self.ctx.elapsed();
+        self.say_speed("scr_reddesc_apply", written, now, files, bytes);
         let Output { record, part, flags, store, started, .. } = *output;
+        let (write, encode, whole) = (written - started, now - written, now - started);
+        self.log_output_end(&record, &Spent { write, encode, whole, files, bytes });
         self.add_complete(record, part, store)?;
-        self.after_complete(flags)?;
-        let now = self.ctx.env.clock.elapsed();
+        let outcome = self.after_complete(flags);
+        let now = self.ctx.elapsed();
+        if flags.checkpoint {
+            self.advice.completed(now, now - started);
+        }
         self.ctx.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
         self.ctx.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
-        Ok(())
+        outcome
+    }
+
+    /// Protects this rank's part, and notes that the dataset is complete once all have done so. The inner error is the same
+    /// on all ranks.
+    fn protect(&self, output: &mut Output) -> Result<Result<(), Disagreement>, Error> {
+        let sent = self.ctx.comm.traffic();
+        let scheme = self.ctx.scheme(&output.record.protection)?;
+        let Output { record, part, journal, .. } = output;
+        let prepared = self.seal(record, part, journal, scheme);
+        if let Err(why) = self.ctx.agree(prepared)? {
+            return Ok(Err(why));
+        }
+        if let Err(error) = journal.append(&Entry::Complete) {
+            // The other parts say so as well; and where no part does, that all are prepared is enough.
+            let (path, label) = (part.filemap(), label(record));
+            self.ctx
+                .report
+                .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
+        }
+        self.say_traffic(sent);
+        Ok(Ok(()))
     }
 
     /// Takes the lengths and modes of the files that the application has written.
@@ -284,7 +307,8 @@ impl Session {
     }
 
     /// Gives up a dataset that has failed, and notes where it was for want of room.
-    fn abandon(&mut self, output: &Output) -> Result<(), Error> {
+    fn abandon(&mut self, output: &Output, why: Option<&Disagreement>) -> Result<(), Error> {
+        self.log_output_fail(output, &why.map(ToString::to_string).unwrap_or_default());
         self.note_if_full(output.store, output.record.data_bytes())?;
         if output.flags.checkpoint {
             self.last_checkpoint -= 1;

@@ -5,6 +5,7 @@
 
 use super::{Error, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
+use crate::log::{Event, Record};
 
 /// The checkpoint that the application can restart from.
 #[derive(Debug, Clone)]
@@ -36,6 +37,8 @@ impl Session {
         })?;
         let name = loaded.name.clone();
         self.phase = Phase::Restart;
+        let began = Record::event(Event::RestartStart).id(loaded.id).named(&name);
+        self.ctx.log.add_entry(began);
         Ok(name)
     }
 
@@ -90,8 +93,14 @@ impl Session {
         }
         self.phase = Phase::Idle;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
-        let Err(why) = self.ctx.agree(own)? else { return Ok(()) };
+        let outcome = self.ctx.agree(own)?;
+        let log = |event, loaded: &Loaded| Record::event(event).id(loaded.id).named(&loaded.name);
+        let Err(why) = outcome else {
+            self.loaded.iter().for_each(|loaded| self.ctx.log.add_entry(log(Event::RestartSuccess, loaded)));
+            return Ok(());
+        };
         let loaded = self.loaded.take().expect("a restart phase begins with a checkpoint");
+        self.ctx.log.add_entry(log(Event::RestartFail, &loaded).note(why.to_string()));
         let name = String::from_utf8_lossy(&loaded.name).into_owned();
         self.refuse(&loaded);
         self.load_next(Some(loaded.id))?;

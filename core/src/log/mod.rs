@@ -1,0 +1,202 @@
+//! The log of a job: what happened when, for people and sites to look at later. The user guide's `SCR_LOG_` parameters.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `record` | the events and transfers there are |
+//! | `text` | the text log in the prefix directory: its lines, written and read |
+//! | `syslog` | the system's log, by datagrams |
+//! | `behind` | a sink that may be slow, such as a database, on a thread of its own |
+//!
+//! Rank 0 logs for all. A sink that fails is told once and left alone for the rest of the run: logging never fails a job,
+//! and never makes it wait.
+
+mod behind;
+mod record;
+mod syslog;
+mod text;
+
+pub use text::{line, parse, LineError};
+
+pub(crate) use behind::Behind;
+pub(crate) use record::{Event, Record, Transfer};
+pub(crate) use text::TextSink;
+
+use crate::comm::Rank;
+use crate::env::{Clock, Env};
+use crate::message::Reporter;
+use crate::param::{self, Params};
+use crate::prefix::Prefix;
+use scr_plugin_api::{LogEntry, LogSink, PluginError};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+/// Where a session logs. Without sinks it does nothing.
+pub(crate) struct Log {
+    sinks: RefCell<Vec<Sink>>,
+    clock: Arc<dyn Clock>,
+    report: Reporter,
+    /// What is the same in all entries of a run.
+    common: LogEntry,
+}
+
+struct Sink {
+    /// As messages name it.
+    name: String,
+    sink: Box<dyn LogSink>,
+}
+
+impl Log {
+    /// The log of a rank, with the sinks in core that are switched on.
+    pub(crate) fn begin(rank: Rank, env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
+        let log = Self {
+            sinks: RefCell::default(),
+            clock: env.clock.clone(),
+            report: report.clone(),
+            common: common(params, prefix),
+        };
+        if rank == Rank(0) && params.get(&param::LOG_ENABLE) {
+            if params.get(&param::LOG_TXT_ENABLE) {
+                let path = prefix.log_file();
+                let name = path.display().to_string();
+                log.add(&name, Ok(Box::new(TextSink::new(env.files.clone(), path))));
+            }
+            if params.get(&param::LOG_SYSLOG_ENABLE) {
+                log.add("syslog", syslog::open(params).map(|sink| Box::new(sink) as Box<dyn LogSink>));
+            }
+        }
+        log
+    }
+
+    /// Adds a sink, or says why it is not there.
+    pub(crate) fn add(&self, name: &str, sink: Result<Box<dyn LogSink>, PluginError>) {
+        match sink {
+            Ok(sink) => self.sinks.borrow_mut().push(Sink { name: name.to_owned(), sink }),
+            Err(error) => tell_failure(&self.report, name, &error),
+        }
+    }
+
+    /// Logs what happened, now.
+    pub(crate) fn add_entry(&self, record: Record) {
+        let mut sinks = self.sinks.borrow_mut();
+        if sinks.is_empty() {
+            return;
+        }
+        let entry = self.complete(record.into_entry());
+        sinks.retain(|sink| match sink.sink.write(&entry) {
+            Ok(lines) => {
+                lines.iter().for_each(|line| self.report.notice(line));
+                true
+            }
+            Err(error) => {
+                tell_failure(&self.report, &sink.name, &error);
+                false
+            }
+        });
+    }
+
+    fn complete(&self, entry: LogEntry) -> LogEntry {
+        let now = self.clock.now();
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let local = chrono::DateTime::<chrono::Local>::from(now);
+        LogEntry {
+            kind: entry.kind,
+            name: entry.name,
+            micros: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            local_time: local.format("%Y-%m-%dT%H:%M:%S").to_string(),
+            note: entry.note,
+            from: entry.from,
+            to: entry.to,
+            dataset: entry.dataset,
+            dataset_name: entry.dataset_name,
+            seconds: entry.seconds,
+            bytes: entry.bytes,
+            files: entry.files,
+            processes: entry.processes,
+            nodes: entry.nodes,
+            ..self.common.clone()
+        }
+    }
+}
+
+fn common(params: &Params, prefix: &Prefix) -> LogEntry {
+    LogEntry {
+        host: params.get(&param::NODE_NAME),
+        user: params.get(&param::USER_NAME),
+        job_id: params.get(&param::JOB_ID),
+        job_name: params.get(&param::JOB_NAME).unwrap_or_default(),
+        cluster: params.get(&param::CLUSTER_NAME).unwrap_or_default(),
+        prefix: prefix.dir().display().to_string(),
+        ..LogEntry::default()
+    }
+}
+
+/// Said once for each sink, since it is not used again.
+fn tell_failure(report: &Reporter, name: &str, error: &PluginError) {
+    report.warn(&format!("logging to {name} failed: {error}; the job goes on and logs no more there"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Env;
+    use crate::fs::RealFiles;
+    use crate::param::{AppConfig, RawSettings};
+    use scr_plugin_api::PluginErrorKind;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    struct FailsAt(u32, Arc<AtomicU32>);
+
+    impl LogSink for FailsAt {
+        fn write(&self, _: &LogEntry) -> Result<Vec<String>, PluginError> {
+            if self.1.fetch_add(1, Ordering::Relaxed) + 1 == self.0 {
+                return Err(PluginError::new(PluginErrorKind::Fault, "the disk is full"));
+            }
+            Ok(Vec::new())
+        }
+    }
+
+    fn log_in(dir: &std::path::Path, settings: &[(&str, &str)], rank: Rank) -> (Log, crate::env::TestEnv) {
+        let prefix = Prefix::new(dir);
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        let world = Env::for_test(Arc::new(RealFiles), dir).with_variable("SCR_LOG_SYSLOG_ENABLE", "0");
+        let world = settings.iter().fold(world, |world, (name, value)| world.with_variable(name, value));
+        let env = world.env();
+        let (params, _) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        let report = Reporter::new(env.output.clone(), rank, "n0", 0);
+        (Log::begin(rank, &env, &params, &report, &prefix), world)
+    }
+
+    #[test]
+    fn only_rank_0_logs_and_only_where_logging_is_enabled() {
+        for (enable, text, rank, wanted) in
+            [("1", "1", 0, true), ("0", "1", 0, false), ("1", "0", 0, false), ("1", "1", 1, false)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let settings = [("SCR_LOG_ENABLE", enable), ("SCR_LOG_TXT_ENABLE", text)];
+            let (log, _) = log_in(dir.path(), &settings, Rank(rank));
+            log.add_entry(Record::event(Event::ComputeStart));
+            assert_eq!(dir.path().join(".scr/log").exists(), wanted, "{enable} {text} {rank}");
+        }
+    }
+
+    #[test]
+    fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, world) = log_in(dir.path(), &[("SCR_LOG_ENABLE", "1")], Rank(0));
+        let calls = Arc::new(AtomicU32::new(0));
+        log.add("the database", Ok(Box::new(FailsAt(2, calls.clone()))));
+        for _ in 0..4 {
+            world.clock().advance(Duration::from_secs(1));
+            log.add_entry(Record::event(Event::ComputeStart));
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
+        let errors = world.output().take_errors();
+        let expected = "SCR v1.0.0 WARNING: rank 0 on n0: logging to the database failed: the disk is full; \
+                        the job goes on and logs no more there";
+        assert_eq!(errors, [expected]);
+        let written = std::fs::read_to_string(dir.path().join(".scr/log")).unwrap();
+        assert_eq!(written.lines().count(), 4);
+    }
+}

@@ -1,0 +1,157 @@
+//! What is logged: events, and transfers of bytes. Their names are those that C SCR writes, so that what reads its
+//! logs reads ours.
+
+use crate::prefix::DatasetDescriptor;
+use scr_plugin_api::{LogEntry, LogKind};
+use std::path::Path;
+use std::time::Duration;
+
+macro_rules! names {
+    ($(#[$doc:meta])* $kind:ident: $($(#[$line:meta])* $id:ident = $name:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $kind { $($(#[$line])* $id),* }
+
+        impl $kind {
+            /// As it stands in the log.
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Self::$id => $name),* }
+            }
+        }
+    };
+}
+
+names! {
+    /// Something that happened.
+    Event:
+    /// A run starts, with so many processes on so many nodes.
+    Start = "START";
+    /// The application computes.
+    ComputeStart = "COMPUTE_START";
+    /// It stops computing, to write a dataset.
+    ComputeEnd = "COMPUTE_END";
+    /// A checkpoint begins. The note is the store.
+    CheckpointStart = "CHECKPOINT_START";
+    /// It is complete in cache.
+    CheckpointEnd = "CHECKPOINT_END";
+    /// It has come to nothing. The note says why.
+    CheckpointFail = "CHECKPOINT_FAIL";
+    /// As for a checkpoint, for a dataset that is none.
+    OutputStart = "OUTPUT_START";
+    /// As above.
+    OutputEnd = "OUTPUT_END";
+    /// As above.
+    OutputFail = "OUTPUT_FAIL";
+    /// A dataset in cache is brought back.
+    RebuildStart = "REBUILD_START";
+    /// It is whole.
+    RebuildSuccess = "REBUILD_SUCCESS";
+    /// It cannot be brought back. The note says why.
+    RebuildFail = "REBUILD_FAIL";
+    /// A checkpoint is fetched from the prefix directory.
+    FetchStart = "FETCH_START";
+    /// It has been fetched.
+    FetchSuccess = "FETCH_SUCCESS";
+    /// It cannot be fetched. The note says why.
+    FetchFail = "FETCH_FAIL";
+    /// The application restarts from a checkpoint.
+    RestartStart = "RESTART_START";
+    /// All ranks have restarted.
+    RestartSuccess = "RESTART_SUCCESS";
+    /// Some rank could not. The note says why.
+    RestartFail = "RESTART_FAIL";
+    /// A dataset is copied to the prefix directory.
+    FlushStart = "FLUSH_START";
+    /// It is there.
+    FlushSuccess = "FLUSH_SUCCESS";
+    /// It could not be copied. The note says why.
+    FlushFail = "FLUSH_FAIL";
+    /// The job is to end. The note says why.
+    Halt = "HALT";
+}
+
+names! {
+    /// Bytes that were moved, with how long it took.
+    Transfer:
+    /// The application wrote its files.
+    Write = "WRITE";
+    /// Redundancy was made for them.
+    Encode = "ENCODE";
+    /// Both, from the start of a checkpoint to its end.
+    Checkpoint = "CHECKPOINT";
+    /// As above, for a dataset that is no checkpoint.
+    Output = "OUTPUT";
+    /// From cache to the prefix directory, while the application waited.
+    FlushSync = "FLUSH_SYNC";
+    /// The same while the application went on.
+    FlushAsync = "FLUSH_ASYNC";
+    /// From the prefix directory to cache.
+    Fetch = "FETCH";
+}
+
+/// An entry that is being put together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Record(LogEntry);
+
+impl Record {
+    /// Something happened.
+    pub(crate) fn event(event: Event) -> Self {
+        Self(LogEntry { kind: LogKind::Event, name: event.name().to_owned(), ..LogEntry::default() })
+    }
+
+    /// Bytes were moved.
+    pub(crate) fn transfer(transfer: Transfer, from: &Path, to: &Path) -> Self {
+        Self(LogEntry {
+            kind: LogKind::Transfer,
+            name: transfer.name().to_owned(),
+            from: Some(from.display().to_string()),
+            to: Some(to.display().to_string()),
+            ..LogEntry::default()
+        })
+    }
+
+    /// Of this dataset.
+    pub(crate) fn dataset(self, dataset: &DatasetDescriptor) -> Self {
+        self.id(dataset.id).named(&dataset.name)
+    }
+
+    /// Of the dataset with this id.
+    pub(crate) fn id(mut self, id: u64) -> Self {
+        self.0.dataset = Some(id);
+        self
+    }
+
+    /// Of the dataset of this name.
+    pub(crate) fn named(mut self, name: &[u8]) -> Self {
+        self.0.dataset_name = Some(String::from_utf8_lossy(name).into_owned());
+        self
+    }
+
+    /// It took this long.
+    pub(crate) fn took(mut self, time: Duration) -> Self {
+        self.0.seconds = Some(time.as_secs_f64());
+        self
+    }
+
+    /// With this to say.
+    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+        self.0.note = Some(note.into());
+        self
+    }
+
+    /// So many bytes in so many files.
+    pub(crate) fn size(mut self, bytes: u64, files: u64) -> Self {
+        (self.0.bytes, self.0.files) = (Some(bytes), Some(files));
+        self
+    }
+
+    /// By so many processes on so many nodes.
+    pub(crate) fn run(mut self, processes: u64, nodes: u64) -> Self {
+        (self.0.processes, self.0.nodes) = (Some(processes), Some(nodes));
+        self
+    }
+
+    pub(super) fn into_entry(self) -> LogEntry {
+        self.0
+    }
+}

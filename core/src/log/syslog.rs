@@ -1,0 +1,177 @@
+//! The system's log: a datagram per entry to `/dev/log`, as syslog(3) would send it (RFC 3164).
+//!
+//! Not through the C library's syslog(3), whose prefix and facility belong to the whole process and so to the application.
+//! The socket never waits: where the system's logger has stopped reading, a job must not stop with it.
+
+use super::text;
+use crate::param::{self, Params};
+use scr_plugin_api::{LogEntry, LogSink, PluginError, PluginErrorKind};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+/// Where the system's logger listens.
+const SOCKET: &str = "/dev/log";
+
+/// Facilities by their number, as in openlog(3); those between are for the system alone.
+const FACILITIES: &[(&str, u8)] = &[
+    ("KERN", 0),
+    ("USER", 1),
+    ("MAIL", 2),
+    ("DAEMON", 3),
+    ("AUTH", 4),
+    ("SYSLOG", 5),
+    ("LPR", 6),
+    ("NEWS", 7),
+    ("UUCP", 8),
+    ("CRON", 9),
+    ("AUTHPRIV", 10),
+    ("FTP", 11),
+    ("LOCAL0", 16),
+    ("LOCAL1", 17),
+    ("LOCAL2", 18),
+    ("LOCAL3", 19),
+    ("LOCAL4", 20),
+    ("LOCAL5", 21),
+    ("LOCAL6", 22),
+    ("LOCAL7", 23),
+];
+
+/// Levels in the order of their numbers.
+const LEVELS: &[&str] = &["EMERG", "ALERT", "CRIT", "ERR", "WARNING", "NOTICE", "INFO", "DEBUG"];
+
+/// The sink that the parameters describe.
+///
+/// # Errors
+/// There is no logger, or no such facility or level.
+pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
+    let facility = params.get(&param::LOG_SYSLOG_FACILITY);
+    let level = params.get(&param::LOG_SYSLOG_LEVEL);
+    let known = |name: &str, names: &str, what: &str| {
+        PluginError::new(PluginErrorKind::Refused, format!("there is no {what} `{name}'; there are {names}"))
+    };
+    let facility =
+        FACILITIES.iter().find(|(name, _)| is_named(&facility, name)).map(|(_, number)| *number).ok_or_else(
+            || {
+                let names: Vec<_> = FACILITIES.iter().map(|(name, _)| format!("LOG_{name}")).collect();
+                known(&facility, &names.join(", "), "facility")
+            },
+        )?;
+    let level =
+        (0_u8..).zip(LEVELS).find(|(_, name)| is_named(&level, name)).map(|(number, _)| number).ok_or_else(
+            || {
+                let names: Vec<_> = LEVELS.iter().map(|name| format!("LOG_{name}")).collect();
+                known(&level, &names.join(", "), "level")
+            },
+        )?;
+    SyslogSink::connect(Path::new(SOCKET), facility * 8 + level, &params.get(&param::LOG_SYSLOG_PREFIX))
+}
+
+/// With `LOG_` before it or without, in any case.
+fn is_named(given: &str, name: &str) -> bool {
+    let given = given.trim();
+    let bare =
+        given.get(..4).filter(|start| start.eq_ignore_ascii_case("LOG_")).map_or(given, |_| &given[4..]);
+    bare.eq_ignore_ascii_case(name)
+}
+
+/// Sends entries to the system's logger.
+#[derive(Debug)]
+pub(super) struct SyslogSink {
+    socket: UnixDatagram,
+    priority: u8,
+    prefix: String,
+}
+
+impl SyslogSink {
+    fn connect(path: &Path, priority: u8, prefix: &str) -> Result<Self, PluginError> {
+        let connected = UnixDatagram::unbound().and_then(|socket| {
+            socket.connect(path)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        let socket = connected.map_err(|error| {
+            let text = format!(
+                "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 where there is none",
+                path.display()
+            );
+            PluginError::new(PluginErrorKind::Io, text)
+        })?;
+        Ok(Self { socket, priority, prefix: prefix.to_owned() })
+    }
+
+    /// `<189>Nov 21 03:28:24 SCR[4711]: host=node0, ...`: the logger puts the host before it.
+    fn message(&self, entry: &LogEntry, pid: u32) -> String {
+        let line = text::line(entry);
+        let rest = line.strip_prefix(&format!("{}: ", entry.local_time)).unwrap_or(&line);
+        let time = chrono::NaiveDateTime::parse_from_str(&entry.local_time, "%Y-%m-%dT%H:%M:%S");
+        let time = time.map(|time| time.format("%b %e %T").to_string()).unwrap_or_default();
+        format!("<{}>{time} {}[{pid}]: {rest}", self.priority, self.prefix)
+    }
+}
+
+impl LogSink for SyslogSink {
+    fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+        let message = self.message(entry, std::process::id());
+        let sent = self.socket.send(message.as_bytes());
+        sent.map(|_| Vec::new()).map_err(|error| {
+            PluginError::new(PluginErrorKind::Io, format!("cannot send to the system's logger: {error}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> LogEntry {
+        LogEntry {
+            name: "START".to_owned(),
+            local_time: "2026-11-01T03:28:24".to_owned(),
+            host: "node0".to_owned(),
+            job_id: "5132".to_owned(),
+            processes: Some(4),
+            nodes: Some(2),
+            ..LogEntry::default()
+        }
+    }
+
+    #[test]
+    fn a_message_has_priority_time_prefix_process_and_the_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let logger = UnixDatagram::bind(&path).unwrap();
+        let sink = SyslogSink::connect(&path, 23 * 8 + 6, "SCR").unwrap();
+        sink.write(&entry()).unwrap();
+        let mut buffer = [0; 1024];
+        let length = logger.recv(&mut buffer).unwrap();
+        let expected = format!(
+            "<190>Nov  1 03:28:24 SCR[{}]: host=node0, jobid=5132, event=START, procs=4, nodes=2",
+            std::process::id()
+        );
+        assert_eq!(std::str::from_utf8(&buffer[..length]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_logger_that_has_stopped_reading_stops_no_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let _logger = UnixDatagram::bind(&path).unwrap();
+        let sink = SyslogSink::connect(&path, 190, "SCR").unwrap();
+        let failed = (0..100_000).find_map(|_| sink.write(&entry()).err());
+        assert!(failed.unwrap().text.starts_with("cannot send to the system's logger"));
+    }
+
+    #[test]
+    fn names_are_taken_with_and_without_their_beginning() {
+        assert!(
+            is_named("LOG_LOCAL7", "LOCAL7") && is_named("local7", "LOCAL7") && is_named(" log_Info", "INFO")
+        );
+        assert!(!is_named("LOG_", "LOCAL7") && !is_named("", "INFO") && !is_named("LOG_LOCAL", "LOCAL7"));
+    }
+
+    #[test]
+    fn without_a_logger_the_message_says_what_to_set() {
+        let error = SyslogSink::connect(Path::new("/nowhere/log"), 190, "SCR").unwrap_err();
+        assert!(error.text.contains("SCR_LOG_SYSLOG_ENABLE=0"), "{error}");
+    }
+}

@@ -1,0 +1,331 @@
+//! The text log: one line per entry, `.scr/log` in the prefix directory.
+//!
+//! Each line goes out in one append, so that the lines of commands and jobs at work at the same time stay whole. A line is
+//! that of C SCR: `2026-11-21T03:28:24: host=node0, jobid=5132, event=COMPUTE_END, secs=0.002028`.
+
+use crate::fs::{File, Files, How};
+use crate::prefix::FILE_MODE;
+use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
+use std::fmt::{Display, Write as _};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An entry as a line, without its end.
+pub fn line(entry: &LogEntry) -> String {
+    let mut line =
+        format!("{}: host={}, jobid={}", entry.local_time, plain(&entry.host), plain(&entry.job_id));
+    let mut add = |key: &str, value: &dyn Display| {
+        let _ = write!(line, ", {key}={value}");
+    };
+    add(if entry.kind == LogKind::Event { EVENT } else { TRANSFER }, &plain(&entry.name));
+    if let Some(note) = &entry.note {
+        add("note", &quoted(note));
+    }
+    for (key, place) in [("from", &entry.from), ("to", &entry.to)] {
+        if let Some(place) = place {
+            add(key, &plain(place));
+        }
+    }
+    if let Some(id) = entry.dataset {
+        add("dset", &id);
+    }
+    if let Some(name) = &entry.dataset_name {
+        add("name", &quoted(name));
+    }
+    if let Some(seconds) = entry.seconds {
+        add("secs", &format_args!("{seconds:.6}"));
+    }
+    if let Some(bytes) = entry.bytes {
+        // C SCR counts them in floating point.
+        add("bytes", &format_args!("{bytes}.000000"));
+    }
+    let counts = [("files", entry.files), ("procs", entry.processes), ("nodes", entry.nodes)];
+    for (key, count) in counts {
+        if let Some(count) = count {
+            add(key, &count);
+        }
+    }
+    line
+}
+
+/// A line holds what a user said, which must not make two of it.
+fn plain(text: &str) -> String {
+    text.replace(char::is_control, "?")
+}
+
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", plain(text).replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+const EVENT: &str = "event";
+const TRANSFER: &str = "xfer";
+const KEYS: &[&str] = &[
+    "host", "jobid", EVENT, TRANSFER, "note", "from", "to", "dset", "name", "secs", "bytes", "files",
+    "procs", "nodes",
+];
+
+/// Why a line of the log cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LineError {
+    /// It does not begin with a time.
+    #[error("it does not begin with a time such as 2026-11-21T03:28:24")]
+    NoTime,
+    /// It says neither event nor transfer.
+    #[error("it names neither an event nor a transfer")]
+    NoName,
+    /// A part of it is no `key=value` that is known.
+    #[error("`{text}' is no field of the log")]
+    NotAField {
+        /// That part, and what follows.
+        text: String,
+    },
+    /// A number is none.
+    #[error("{key} holds `{found}', which is not a number")]
+    NotANumber {
+        /// Of which field.
+        key: String,
+        /// What is there.
+        found: String,
+    },
+}
+
+/// Reads a line. What it does not say is empty in the entry.
+///
+/// # Errors
+/// [`LineError`]: the line is none of the log's, or was torn.
+pub fn parse(line: &str) -> Result<LogEntry, LineError> {
+    let (time, mut rest) = line.split_at_checked(TIME_LEN).ok_or(LineError::NoTime)?;
+    chrono::NaiveDateTime::parse_from_str(time, "%Y-%m-%dT%H:%M:%S").map_err(|_| LineError::NoTime)?;
+    rest = rest.strip_prefix(": ").ok_or(LineError::NoTime)?;
+    let mut entry = LogEntry { local_time: time.to_owned(), ..LogEntry::default() };
+    while !rest.is_empty() {
+        let (key, value, after) = field(rest)?;
+        take(&mut entry, key, value)?;
+        rest = after;
+    }
+    if entry.name.is_empty() {
+        return Err(LineError::NoName);
+    }
+    Ok(entry)
+}
+
+const TIME_LEN: usize = "2026-11-21T03:28:24".len();
+
+/// The first field, and what follows it.
+fn field(text: &str) -> Result<(&str, String, &str), LineError> {
+    let none = || LineError::NotAField { text: text.to_owned() };
+    let (key, rest) = text.split_once('=').ok_or_else(none)?;
+    if !KEYS.contains(&key) {
+        return Err(none());
+    }
+    let (value, rest) = match rest.strip_prefix('"') {
+        Some(inside) => unquoted(inside).ok_or_else(none)?,
+        None => {
+            let end = next_field(rest);
+            (rest[..end].to_owned(), &rest[end..])
+        }
+    };
+    let after = if rest.is_empty() { rest } else { rest.strip_prefix(", ").ok_or_else(none)? };
+    Ok((key, value, after))
+}
+
+/// What stands before the closing quote, and what follows it.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let mut value = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Some((value, &text[at + 1..])),
+            '\\' => value.push(letters.next()?.1),
+            other => value.push(other),
+        }
+    }
+    None
+}
+
+/// Where the next field begins: a path may hold commas and equal signs of its own.
+fn next_field(text: &str) -> usize {
+    let is_field = |after: &str| after.split_once('=').is_some_and(|(key, _)| KEYS.contains(&key));
+    let commas = text.match_indices(", ");
+    commas
+        .map(|(at, comma)| (at, at + comma.len()))
+        .find(|(_, next)| is_field(&text[*next..]))
+        .map_or(text.len(), |(at, _)| at)
+}
+
+fn take(entry: &mut LogEntry, key: &str, value: String) -> Result<(), LineError> {
+    let bad = || LineError::NotANumber { key: key.to_owned(), found: value.clone() };
+    let count = || value.parse::<u64>().map(Some).map_err(|_| bad());
+    match key {
+        "host" => entry.host = value,
+        "jobid" => entry.job_id = value,
+        EVENT => entry.name = value,
+        TRANSFER => (entry.kind, entry.name) = (LogKind::Transfer, value),
+        "note" => entry.note = Some(value),
+        "from" => entry.from = Some(value),
+        "to" => entry.to = Some(value),
+        "dset" => entry.dataset = count()?,
+        "name" => entry.dataset_name = Some(value),
+        "secs" => {
+            entry.seconds = Some(value.parse::<f64>().ok().filter(|secs| secs.is_finite()).ok_or_else(bad)?);
+        }
+        "bytes" => {
+            let whole = value.split_once('.').map_or(value.as_str(), |(whole, _)| whole);
+            entry.bytes = Some(whole.parse().map_err(|_| bad())?);
+        }
+        "files" => entry.files = count()?,
+        "procs" => entry.processes = count()?,
+        _ => entry.nodes = count()?,
+    }
+    Ok(())
+}
+
+/// Writes to the text log. The file is opened with the first entry.
+pub(crate) struct TextSink {
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    file: Mutex<Option<Box<dyn File>>>,
+}
+
+impl TextSink {
+    pub(crate) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
+        Self { files, path, file: Mutex::new(None) }
+    }
+}
+
+impl LogSink for TextSink {
+    fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = match file.take() {
+            Some(open) => Ok(open),
+            None => self.files.open(&self.path, How::Append(FILE_MODE)),
+        };
+        let open = opened.map_err(|error| failed("open", &error))?;
+        let text = line(entry) + "\n";
+        open.append(text.as_bytes()).map_err(|error| failed("write", &error))?;
+        *file = Some(open);
+        Ok(Vec::new())
+    }
+}
+
+fn failed(doing: &str, error: &std::io::Error) -> PluginError {
+    PluginError::new(PluginErrorKind::Io, format!("cannot {doing} it: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use proptest::prelude::*;
+
+    fn checkpoint() -> LogEntry {
+        LogEntry {
+            kind: LogKind::Transfer,
+            name: "CHECKPOINT".to_owned(),
+            local_time: "2026-11-21T03:28:24".to_owned(),
+            host: "node0".to_owned(),
+            job_id: "5132".to_owned(),
+            from: Some("/dev/shm/peer".to_owned()),
+            to: Some("/dev/shm/peer/user1/scr.5132/scr.dataset.1".to_owned()),
+            dataset: Some(1),
+            dataset_name: Some("ckpt.1".to_owned()),
+            seconds: Some(0.01676),
+            bytes: Some(8226),
+            files: Some(4),
+            ..LogEntry::default()
+        }
+    }
+
+    /// The lines that C SCR wrote, one of each kind.
+    const THEIRS: &[&str] = &[
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=START, procs=4, nodes=4",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=COMPUTE_START",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=COMPUTE_END, secs=0.002028",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=CHECKPOINT_START, note=\"/dev/shm/peer\", dset=1, name=\"ckpt.1\"",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, xfer=WRITE, from=/dev/shm/peer, to=/dev/shm/peer/user1/scr.5132/scr.dataset.1, dset=1, name=\"ckpt.1\", secs=0.005501, bytes=8226.000000, files=4",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, xfer=ENCODE, from=/dev/shm/peer, to=/dev/shm/peer/user1/scr.5132/scr.dataset.1, dset=1, secs=0.009871, bytes=8226.000000, files=4",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=CHECKPOINT_END, note=\"/dev/shm/peer\", dset=1, name=\"ckpt.1\", secs=0.016760",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, xfer=CHECKPOINT, from=/dev/shm/peer, to=/dev/shm/peer/user1/scr.5132/scr.dataset.1, dset=1, name=\"ckpt.1\", secs=0.016760, bytes=8226.000000, files=4",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=FLUSH_SUCCESS, dset=2, name=\"ckpt.2\", secs=0.007311",
+        "2026-11-21T03:28:24: host=node0, jobid=5132, event=HALT, note=\"SCR_FINALIZE_CALLED\"",
+    ];
+
+    #[test]
+    fn lines_of_c_scr_are_read_and_written_back_to_the_byte() {
+        for theirs in THEIRS {
+            assert_eq!(line(&parse(theirs).unwrap()), *theirs);
+        }
+        assert_eq!(line(&checkpoint()), THEIRS[7]);
+    }
+
+    #[test]
+    fn texts_of_users_come_back_as_they_were_and_stay_on_their_line() {
+        let odd = LogEntry {
+            from: Some("/a, b=c/\"d\"".to_owned()),
+            dataset_name: Some("a\", dset=7, \\ \"b".to_owned()),
+            note: Some("why, event=X".to_owned()),
+            ..checkpoint()
+        };
+        assert_eq!(parse(&line(&odd)).unwrap(), odd);
+        let torn = LogEntry { dataset_name: Some("two\nlines".to_owned()), ..checkpoint() };
+        assert!(line(&torn).contains("name=\"two?lines\""));
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused_with_a_reason() {
+        let begin = "2026-11-21T03:28:24: ";
+        let cases = [
+            ("", "begin with a time"),
+            ("yesterday: host=a, event=START", "begin with a time"),
+            ("2026-11-21T03:28:24", "begin with a time"),
+            ("2026-13-41T03:28:24: event=START", "begin with a time"),
+            (begin, "neither an event nor a transfer"),
+            ("2026-11-21T03:28:24: host=a", "neither an event nor a transfer"),
+            ("2026-11-21T03:28:24: event=START, procs=four", "procs holds `four'"),
+            ("2026-11-21T03:28:24: event=START, secs=NaN", "secs holds `NaN'"),
+            ("2026-11-21T03:28:24: xfer=WRITE, bytes=-1.0", "bytes holds"),
+            ("2026-11-21T03:28:24: event=HALT, note=\"torn", "no field"),
+            ("2026-11-21T03:28:24: colour=red", "`colour=red' is no field"),
+        ];
+        for (text, reason) in cases {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn lines_of_several_writers_stay_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let sink = TextSink::new(Arc::new(RealFiles), path.clone());
+                    for _ in 0..50 {
+                        sink.write(&checkpoint()).unwrap();
+                    }
+                });
+            }
+        });
+        let text = std::fs::read_to_string(path).unwrap();
+        assert_eq!(text.lines().filter(|line| parse(line) == Ok(checkpoint())).count(), 200);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_opened_says_why() {
+        let sink = TextSink::new(Arc::new(RealFiles), PathBuf::from("/nowhere/log"));
+        let error = sink.write(&checkpoint()).unwrap_err();
+        assert!(error.text.starts_with("cannot open it: "), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "\\PC*", cut in 0_usize..400) {
+            drop(parse(&text));
+            drop(parse(&format!("2026-11-21T03:28:24: {text}")));
+            let whole = THEIRS[7];
+            drop(parse(whole.get(..cut).unwrap_or(whole)));
+        }
+    }
+}

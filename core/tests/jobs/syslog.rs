@@ -1,0 +1,81 @@
+//! What a job sends to the system's logger, which the test itself is: in a mount namespace with a `/dev` of its own.
+
+use super::world::World;
+use scr_core::comm::Rank;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+
+fn even(rank: Rank) -> Vec<usize> {
+    vec![1000 + rank.index()]
+}
+
+/// Set for the run of this test inside the namespace.
+const INSIDE: &str = "SCR_TEST_OWN_DEV";
+
+/// An empty `/dev` but for what programs cannot do without; then the test again.
+const OWN_DEV: &str = r#"
+    set -e
+    old=$(mktemp -d); mount --rbind /dev "$old"
+    mount -t tmpfs tmpfs /dev
+    for name in null zero full random urandom; do : >"/dev/$name"; mount --bind "$old/$name" "/dev/$name"; done
+    mkdir /dev/shm; mount -t tmpfs tmpfs /dev/shm
+    umount -l "$old"; rmdir "$old"
+    exec "$@"
+"#;
+
+#[test]
+fn a_job_sends_its_log_to_the_systems_logger() {
+    if std::env::var_os(INSIDE).is_some() {
+        return logs_to_its_own_dev();
+    }
+    let can_unshare =
+        Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|out| out.status.success());
+    if !can_unshare {
+        eprintln!("skipped: without root there is no mount namespace for a /dev/log of the test's own");
+        return;
+    }
+    let test = std::env::current_exe().unwrap();
+    let name = "syslog::a_job_sends_its_log_to_the_systems_logger";
+    let inside = Command::new("unshare")
+        .args(["-m", "sh", "-c", OWN_DEV, "sh"])
+        .arg(test)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .unwrap();
+    let (said, wrong) = (String::from_utf8_lossy(&inside.stdout), String::from_utf8_lossy(&inside.stderr));
+    assert!(inside.status.success() && said.contains("1 passed"), "{said}\n{wrong}");
+}
+
+fn logs_to_its_own_dev() {
+    let logger = UnixDatagram::bind("/dev/log").unwrap();
+    logger.set_nonblocking(true).unwrap();
+    let world = World::new(2, 2)
+        .set("SCR_LOG_ENABLE", "1")
+        .set("SCR_LOG_TXT_ENABLE", "0")
+        .set("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL3")
+        .set("SCR_LOG_SYSLOG_LEVEL", "LOG_NOTICE")
+        .set("SCR_LOG_SYSLOG_PREFIX", "SCR-test");
+    let outcome = world.run(|application| application.checkpoint(1, even).unwrap());
+    assert!(!outcome.has_line_with("WARNING"), "{}", outcome.lines.join("\n"));
+    let mut received = Vec::new();
+    let mut buffer = [0; 2048];
+    while let Ok(length) = logger.recv(&mut buffer) {
+        received.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
+    }
+    let begin = format!(" SCR-test[{}]: host=n0, jobid=defjobid, ", std::process::id());
+    for message in &received {
+        // 19 is local3, 5 is notice.
+        assert!(message.starts_with(&format!("<{}>", 19 * 8 + 5)) && message.contains(&begin), "{message}");
+    }
+    for name in ["event=START, procs=2, nodes=2", "event=CHECKPOINT_START", "xfer=ENCODE", "xfer=CHECKPOINT"]
+    {
+        assert!(received.iter().any(|message| message.contains(name)), "no {name} in {received:#?}");
+    }
+    assert!(!world.prefix().join(".scr/log").exists());
+
+    // A facility that there is not is told, and the job goes on without.
+    let world = world.set("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9");
+    let outcome = world.run(|application| application.checkpoint(2, even).unwrap());
+    outcome.line_with(&["WARNING", "logging to syslog failed", "there is no facility `LOG_LOCAL9'"]);
+}
