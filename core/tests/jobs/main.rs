@@ -13,8 +13,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests make and look at real files")]
 
-mod damage;
 mod crash;
+mod damage;
 mod damage;
 mod log;
 mod node_loss;
