@@ -24,6 +24,8 @@ for mpicc in mpicc.openmpi mpicc.mpich; do
     mpi=$(scripts/mpi-name $mpicc)
     step "the C interface with $mpi" env MPICC=$mpicc "$cargo" test --locked --no-fail-fast -p scr-ffi \
         --target-dir "target/$mpi"
+    step "the suite of all communicators with $mpi" env MPICC=$mpicc "$cargo" build --locked -p scr-core \
+        --features mpi --example comm_suite --target-dir "target/$mpi"
     step "a tree with $mpi for the jobs" make --no-print-directory stage MPICC=$mpicc
 done
 # One job at a time: ranks that share few cores wait long enough as it is.

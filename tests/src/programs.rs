@@ -18,6 +18,8 @@ pub enum Program {
     CopyRestart,
     /// The example.
     Heat2d,
+    /// The suite of all communicators, over MPI. A program of core's, not of C.
+    CommSuite,
 }
 
 impl Program {
@@ -27,6 +29,7 @@ impl Program {
             Program::ApiMisuse => "tests/programs/api_misuse.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Heat2d => "examples/heat2d.c",
+            Program::CommSuite => "core/examples/comm_suite.rs",
         }
     }
 
@@ -39,6 +42,9 @@ impl Program {
     }
 
     fn compile(self, mpi: Mpi) -> PathBuf {
+        if self == Program::CommSuite {
+            return build_comm_suite(mpi);
+        }
         let folder = target(mpi).join("programs");
         std::fs::create_dir_all(&folder).expect("the folder for programs can be made");
         let name = Path::new(self.source()).file_stem().unwrap_or_default();
@@ -63,6 +69,24 @@ impl Program {
         std::fs::rename(&fresh, &program).expect("a compiled program can be renamed");
         program
     }
+}
+
+fn build_comm_suite(mpi: Mpi) -> PathBuf {
+    let mut command = Command::new(env!("CARGO"));
+    command.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "-p",
+        "scr-core",
+        "--features",
+        "mpi",
+        "--example",
+        "comm_suite",
+    ]);
+    command.arg("--target-dir").arg(target(mpi)).env("MPICC", mpi.compiler()).current_dir(repository());
+    compile(&mut command);
+    target(mpi).join("debug/examples/comm_suite")
 }
 
 /// Runs a compiler; panics with its words if it fails.

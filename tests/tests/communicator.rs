@@ -1,0 +1,14 @@
+//! The communicator over MPI keeps the promises that all communicators make.
+
+use scr_tests::{on_each_mpi, Cluster, Program};
+
+on_each_mpi! {
+    fn the_suite_of_all_communicators_holds(mpi: Mpi) {
+        let mut cluster = Cluster::new(3);
+        for ranks in [1, 2, 7] {
+            let run = cluster.job(mpi, ranks, Program::CommSuite).run();
+            assert!(run.succeeded(), "with {ranks} ranks");
+            assert!(run.mentions("messages in pieces: "), "with {ranks} ranks");
+        }
+    }
+}
