@@ -61,7 +61,12 @@ impl Schedule {
         }
     }
 
-    fn die_at(&self, at: usize, before: &impl Fn(&mut World), life: &(impl Fn(&mut Application) -> u64 + Sync)) {
+    fn die_at(
+        &self,
+        at: usize,
+        before: &impl Fn(&mut World),
+        life: &(impl Fn(&mut Application) -> u64 + Sync),
+    ) {
         let faulty = FaultyFiles::new(RealFiles);
         let mut world = self.world();
         before(&mut world);
@@ -72,7 +77,8 @@ impl Schedule {
             faulty.stop_at(at as u64);
         }
         world.files = Arc::new(faulty.clone());
-        let died = world.try_run(|application| application.map_or(0, |mut application| life(&mut application)));
+        let died =
+            world.try_run(|application| application.map_or(0, |mut application| life(&mut application)));
         let safe = *died.ranks.iter().min().expect("there are ranks");
         let last = faulty.operations().into_iter().find(|operation| operation.failed);
         let context = format!("stopped at {at}, {last:?}, step {safe} was safe");
@@ -155,7 +161,8 @@ fn while_it_takes_checkpoints() {
 
 #[test]
 fn while_it_takes_checkpoints_and_a_node_is_lost_with_it() {
-    Schedule { lost: Some("n2"), stride: 4, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
+    Schedule { lost: Some("n2"), stride: 4, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
