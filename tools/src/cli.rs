@@ -5,6 +5,7 @@
 
 use crate::output::Answer;
 use crate::plugin;
+use crate::scrub;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -24,6 +25,9 @@ enum Command {
     /// Lists, describes and checks redundancy schemes and flush transports
     #[command(subcommand, after_help = EXIT_CODES)]
     Plugin(plugin::Command),
+    /// Reads all that was recorded of datasets, in cache or in a prefix directory, and says what is wrong
+    #[command(after_help = scrub::EXIT_CODES)]
+    Scrub(scrub::ScrubArgs),
 }
 
 /// Stands under every help text.
@@ -33,6 +37,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     match Cli::parse_from(arguments).command {
         Command::Plugin(command) => plugin::run(&command),
+        Command::Scrub(args) => scrub::run(&args),
     }
 }
 

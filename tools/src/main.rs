@@ -6,6 +6,7 @@
 mod cli;
 mod output;
 mod plugin;
+mod scrub;
 mod world;
 
 use output::Answer;

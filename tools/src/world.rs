@@ -22,10 +22,14 @@ fn install_dir() -> Option<PathBuf> {
 
 /// The plugins that a job would see. `path` comes before the environment and the configuration files.
 pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
-    let (params, _) = Params::resolve(&RawSettings::load(env, &AppConfig::default()), env);
-    let configured = params.get(&param::PLUGIN_PATH).map(|folders| {
+    let configured = params(env).get(&param::PLUGIN_PATH).map(|folders| {
         let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
         folders.join(":")
     });
     PluginHost::new(env, path.or(env.variable("SCR_PLUGIN_PATH")).or(configured.as_deref()))
+}
+
+/// The parameters that a job which is started here would see.
+pub(crate) fn params(env: &Env) -> Params {
+    Params::resolve(&RawSettings::load(env, &AppConfig::default()), env).0
 }

@@ -7,6 +7,7 @@
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
+//! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
 //! | `syslog` | what a job sends to the system's logger |
@@ -19,6 +20,7 @@ mod damage;
 mod log;
 mod node_loss;
 mod redundancy;
+mod scrubbed;
 mod syslog;
 mod vendor;
 mod world;

@@ -256,19 +256,6 @@ impl Application {
 /// A copy of all that the nodes stored at some moment.
 pub(crate) struct Kept(TempDir);
 
-fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.path().is_dir() {
-            found.extend(files_below(&entry.path()));
-        } else {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    found
-}
-
 fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder for the copy");
     let permissions = std::fs::metadata(from).expect("the folder is there").permissions();

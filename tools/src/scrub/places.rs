@@ -1,0 +1,87 @@
+//! Where to look: what was given, or what a job that is started here would use.
+
+use super::ScrubArgs;
+use crate::world;
+use anyhow::{bail, Context, Result};
+use scr_core::descriptor::Descriptors;
+use scr_core::env::Env;
+use scr_core::param;
+use scr_core::scrub::find_caches;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A place to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A cache directory of this node.
+    Cache(PathBuf),
+    /// A prefix directory.
+    Prefix(PathBuf),
+}
+
+impl Place {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Cache(_) => "cache",
+            Self::Prefix(_) => "prefix",
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Cache(dir) | Self::Prefix(dir) => dir,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.path().display())
+    }
+}
+
+pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Place>> {
+    if args.cache.is_empty() && args.prefix.is_empty() {
+        return of_a_job(env);
+    }
+    let mut places = Vec::new();
+    for dir in &args.cache {
+        let dir = std::path::absolute(dir)?;
+        let found =
+            find_caches(&*env.files, &dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+        if found.is_empty() {
+            bail!("there is no dataset in {}, nor in the folders in it", dir.display());
+        }
+        places.extend(found.into_iter().map(Place::Cache));
+    }
+    for dir in &args.prefix {
+        places.push(Place::Prefix(std::path::absolute(dir)?));
+    }
+    Ok(places)
+}
+
+/// The user's caches on this node, and the prefix directory where there is one.
+fn of_a_job(env: &Env) -> Result<Vec<Place>> {
+    let params = world::params(env);
+    let (descriptors, _) = Descriptors::build(&params).context("cannot read the descriptors")?;
+    let user = params.get(&param::USER_NAME);
+    let bases: BTreeSet<PathBuf> =
+        descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.join(&user)).collect();
+    let caches = bases.iter().filter_map(|base| find_caches(&*env.files, base).ok()).flatten();
+    let mut places: Vec<Place> = caches.map(Place::Cache).collect();
+    let prefix = params.get(&param::PREFIX);
+    if prefix.join(".scr").is_dir() {
+        places.push(Place::Prefix(prefix.clone()));
+    }
+    if places.is_empty() {
+        let bases: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
+        bail!(
+            "there is nothing to look at: no dataset below {}, and no folder .scr in {}; \
+             say where with --cache or --prefix",
+            bases.join(", "),
+            prefix.display()
+        );
+    }
+    Ok(places)
+}
