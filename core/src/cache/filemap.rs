@@ -5,8 +5,9 @@
 //! damaged is noticed. See the developer documentation on the cache for the records and the crash argument.
 
 use super::record::RankRecord;
-use crate::fs::{At, Durability, File, Files, FsError, How};
+use crate::fs::{At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
 use scr_plugin_api::KvTree;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -22,6 +23,8 @@ pub(crate) struct Filemap {
     pub(crate) neighbours: Vec<RankRecord>,
     /// Whether a record was damaged, other than cut short at the end.
     pub(crate) damaged: bool,
+    /// Bytes up to the end of the last record that can be read.
+    pub(crate) sound: u64,
 }
 
 /// How far a part of a dataset has come.
@@ -59,38 +62,72 @@ pub(crate) enum Entry<'a> {
     Refused,
 }
 
-/// A filemap that is being written.
+/// A filemap that is being written. Every entry goes right behind the last one that can be read: behind half an
+/// entry, which a full device or a crash may leave, nothing would be found again.
 pub(crate) struct Journal {
     file: Box<dyn File>,
+    /// Length of what can be read.
+    sound: Cell<u64>,
+    /// Whether something else may stand behind it.
+    torn: Cell<bool>,
 }
 
 impl Journal {
-    /// Begins a filemap with its first entry. It must not be there yet.
+    /// Begins a filemap with its first entry. It must not be there yet; after an error it is not.
     pub(crate) fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
         let file = files.open(path, How::Create(0o600))?;
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(frame(first));
-        file.append(&bytes)?;
-        Ok(Self { file })
+        let journal = Self { file, sound: Cell::new(0), torn: Cell::new(false) };
+        let written = journal.write(&beginning(first));
+        written.map(|()| journal).inspect_err(|_| _ = files.remove_file(path))
     }
 
     /// Begins a filemap that takes the place of one that is there, in one step.
     pub(crate) fn replace(files: &dyn Files, path: &Path, first: &Entry<'_>) -> Result<Self, FsError> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(frame(first));
-        files.write_atomic(path, &bytes, 0o600, Durability::Unsynced)?;
-        Self::reopen(files, path).at("open", path)
+        files.write_atomic(path, &beginning(first), 0o600, Durability::Unsynced)?;
+        Self::reopen(files, path)
     }
 
     /// Goes on with a filemap that is there.
-    pub(crate) fn reopen(files: &dyn Files, path: &Path) -> io::Result<Self> {
-        Ok(Self { file: files.open(path, How::Update)? })
+    pub(crate) fn reopen(files: &dyn Files, path: &Path) -> Result<Self, FsError> {
+        let bytes = files.read_all(path, MAX_TREE_BYTES)?;
+        let file = files.open(path, How::Update).at("open", path)?;
+        let sound = Filemap::parse(&bytes).sound;
+        Ok(Self { file, sound: Cell::new(sound), torn: Cell::new(sound != bytes.len() as u64) })
     }
 
-    /// Appends an entry.
+    /// Appends an entry. After an error the filemap is as it was before.
     pub(crate) fn append(&self, entry: &Entry<'_>) -> io::Result<()> {
-        self.file.append(&frame(entry))
+        self.write(&frame(entry))
     }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        self.trim()?;
+        self.torn.set(true);
+        let written = self.file.write_at(self.sound.get(), bytes);
+        if written.is_ok() {
+            self.torn.set(false);
+            self.sound.set(self.sound.get() + bytes.len() as u64);
+        } else {
+            // If this fails as well, it is tried again before the next entry.
+            let _ = self.trim();
+        }
+        written
+    }
+
+    fn trim(&self) -> io::Result<()> {
+        if self.torn.get() {
+            self.file.set_len(self.sound.get())?;
+            self.torn.set(false);
+        }
+        Ok(())
+    }
+}
+
+/// What a filemap begins with.
+fn beginning(first: &Entry<'_>) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(frame(first));
+    bytes
 }
 
 impl Filemap {
@@ -101,6 +138,7 @@ impl Filemap {
             map.damaged = true;
             return map;
         };
+        map.sound = MAGIC.len() as u64;
         while !rest.is_empty() {
             match next_frame(rest) {
                 Frame::Whole(payload, after) => {
@@ -110,6 +148,7 @@ impl Filemap {
                         break;
                     }
                     rest = after;
+                    map.sound = (bytes.len() - rest.len()) as u64;
                 }
                 Frame::CutShort => break,
                 Frame::Damaged => {
@@ -222,6 +261,8 @@ pub(crate) fn as_tree(map: &Filemap) -> KvTree {
 mod tests {
     use super::super::record::tests::sample;
     use super::*;
+    use crate::fs::faulty::FaultyFiles;
+    use crate::fs::RealFiles;
 
     fn journal(entries: &[Entry<'_>]) -> Vec<u8> {
         entries.iter().fold(MAGIC.to_vec(), |mut bytes, entry| {
@@ -294,5 +335,54 @@ mod tests {
         assert!(Filemap::parse(&journal(&[Entry::Complete])).damaged);
         assert!(Filemap::parse(b"").damaged);
         assert!(Filemap::parse(b"not ours at all").damaged);
+    }
+
+    #[test]
+    fn what_an_entry_that_failed_left_behind_hides_no_later_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filemap_1");
+        let own = sample(1);
+        let faulty = FaultyFiles::new(RealFiles);
+        let journal = Journal::begin(&faulty, &path, &Entry::Open(&own)).unwrap();
+        // The device is full: neither the entry nor, at once, the cut behind it succeeds; then there is room again.
+        for more in [1, 2] {
+            faulty.heal();
+            faulty.fail_from(more, io::ErrorKind::StorageFull);
+            assert!(journal.append(&Entry::File(b"a")).is_err());
+            let mut torn = std::fs::read(&path).unwrap();
+            torn.extend(&frame(&Entry::File(b"a"))[..9]);
+            std::fs::write(&path, torn).unwrap();
+            journal.torn.set(true);
+            faulty.heal();
+            journal.append(&Entry::File(b"b")).unwrap();
+        }
+        journal.append(&Entry::Prepared(&own, &[])).unwrap();
+        let map = Filemap::parse(&std::fs::read(&path).unwrap());
+        assert_eq!((map.state, map.damaged), (State::Prepared, false));
+    }
+
+    #[test]
+    fn a_filemap_with_a_torn_tail_is_gone_on_with_behind_what_can_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filemap_1");
+        let own = sample(1);
+        let sound = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[])]);
+        let torn = frame(&Entry::Complete);
+        for cut in 0..torn.len() {
+            std::fs::write(&path, [&sound[..], &torn[..cut]].concat()).unwrap();
+            Journal::reopen(&RealFiles, &path).unwrap().append(&Entry::Complete).unwrap();
+            let map = Filemap::parse(&std::fs::read(&path).unwrap());
+            assert_eq!((map.state, map.damaged), (State::Complete, false), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_filemap_that_cannot_be_begun_is_not_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("filemap_1");
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.fail_once(2, io::ErrorKind::StorageFull);
+        assert!(Journal::begin(&faulty, &path, &Entry::Open(&sample(1))).is_err());
+        assert!(!path.exists());
     }
 }

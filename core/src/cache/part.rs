@@ -53,6 +53,11 @@ impl PartDir {
         self.hidden().join(format!("redundancy_{}", self.rank))
     }
 
+    /// What the redundancy file is called until it is rebuilt.
+    pub(crate) fn redundancy_being_rebuilt(&self) -> PathBuf {
+        self.redundancy().with_extension("rebuild")
+    }
+
     fn hidden(&self) -> PathBuf {
         self.dataset.join(HIDDEN)
     }
@@ -73,8 +78,14 @@ impl PartDir {
     /// its own part of the same dataset: see [`clear`](Self::clear).
     pub(crate) fn remove(&self, files: &dyn Files) -> Result<(), FsError> {
         self.clear(files)?;
-        remove_dir_if_empty(files, &self.hidden())?;
-        remove_dir_if_empty(files, &self.dataset)
+        self.remove_empty_folders(files)
+    }
+
+    /// Removes the folders in which nothing is.
+    pub(crate) fn remove_empty_folders(&self, files: &dyn Files) -> Result<(), FsError> {
+        [self.data(), self.hidden(), self.dataset.clone()]
+            .iter()
+            .try_for_each(|dir| remove_dir_if_empty(files, dir))
     }
 
     /// Removes the part and leaves the folders that ranks share. A crash at any moment leaves either a part or something
@@ -94,8 +105,10 @@ impl PartDir {
             files.remove_tree(&data.join(name))?;
         }
         remove_dir_if_empty(files, &data)?;
-        let kept = self.redundancy();
-        ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)
+        for kept in [self.redundancy(), self.redundancy_being_rebuilt()] {
+            ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)?;
+        }
+        Ok(())
     }
 
     /// Whether every file is there with the length that its record gives, and the redundancy file as well.
@@ -114,54 +127,68 @@ impl PartDir {
 }
 
 /// What lies in a cache directory.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Parts that have a filemap: dataset and rank.
     pub(crate) parts: Vec<(u64, Rank)>,
     /// Parts on their way out.
     going: Vec<(u64, Rank)>,
+    /// Datasets of which nobody can tell whether they have parts.
+    unknown: Vec<u64>,
     /// Every dataset id that is in use here.
     pub(crate) ids: Vec<u64>,
+    /// What could not be looked at or cleared away.
+    pub(crate) errors: Vec<FsError>,
 }
 
-/// Looks through a cache directory and leaves everything as it is.
-pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Result<Found, FsError> {
+/// Looks through a cache directory and leaves everything as it is. What cannot be looked at hides nothing else.
+pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
     let mut found = Found::default();
-    for name in list(files, cache)? {
+    for name in found.noting(list(files, cache)).unwrap_or_default() {
         let Some(id) = dataset_id(&name) else { continue };
         found.ids.push(id);
-        for entry in list(files, &cache.join(&name).join(HIDDEN))? {
-            match filemap_rank(&entry) {
+        match found.noting(list(files, &cache.join(&name).join(HIDDEN))) {
+            Some(entries) => entries.iter().for_each(|entry| match filemap_rank(entry) {
                 Some((rank, false)) => found.parts.push((id, rank)),
                 Some((rank, true)) => found.going.push((id, rank)),
                 None => (),
-            }
+            }),
+            None => found.unknown.push(id),
         }
     }
     found.ids.sort_unstable();
-    Ok(found)
+    found
 }
 
 /// Looks through a cache directory, and clears away what removals that were cut short have left.
-pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Result<Found, FsError> {
-    let found = look_through(files, cache)?;
-    for &(id, rank) in &found.going {
-        PartDir::new(cache, id, rank).remove(files)?;
+pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
+    let mut found = look_through(files, cache);
+    for (id, rank) in std::mem::take(&mut found.going) {
+        found.noting(PartDir::new(cache, id, rank).remove(files));
     }
-    for &id in &found.ids {
-        if !found.parts.iter().any(|&(dataset, _)| dataset == id) {
-            files.remove_tree(&cache.join(dataset_name(id)))?;
+    for id in found.ids.clone() {
+        let used = found.parts.iter().any(|&(dataset, _)| dataset == id) || found.unknown.contains(&id);
+        if !used {
+            found.noting(files.remove_tree(&cache.join(dataset_name(id))));
         }
     }
-    Ok(found)
+    found
+}
+
+impl Found {
+    fn noting<T>(&mut self, result: Result<T, FsError>) -> Option<T> {
+        result.map_err(|error| self.errors.push(error)).ok()
+    }
 }
 
 fn dataset_name(id: u64) -> String {
     format!("{DATASET}{id}")
 }
 
+/// A name that is not exactly what we would give is none of ours; nor is an id that leaves no higher ones.
 fn dataset_id(name: &Path) -> Option<u64> {
-    name.to_str()?.strip_prefix(DATASET)?.parse().ok()
+    let id = name.to_str()?.strip_prefix(DATASET)?.parse().ok()?;
+    (id <= MAX_ID && Path::new(&dataset_name(id)) == name).then_some(id)
 }
 
 /// The rank whose filemap this is, and whether it is on its way out.
@@ -193,6 +220,8 @@ fn ignore(kind: ErrorKind, result: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// No dataset has a higher id.
+pub(crate) const MAX_ID: u64 = i64::MAX as u64;
 const DATASET: &str = "scr.dataset.";
 const HIDDEN: &str = ".scr";
 const FILEMAP: &str = "filemap_";

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RankRecord {
     /// What the whole dataset is.
     pub(crate) dataset: DatasetDescriptor,
+    /// When it was put into cache, in microseconds since the epoch: a dataset that is fetched twice is not mixed up.
+    pub(crate) begun: u64,
     /// The prefix directory it belongs to, absolute.
     pub(crate) prefix: Vec<u8>,
     /// The rank that wrote this part.
@@ -83,6 +85,16 @@ impl RankRecord {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
+    /// What it takes in cache.
+    pub(crate) fn cache_bytes(&self) -> u64 {
+        let redundancy = self.redundancy.map_or(0, |file| file.bytes);
+        if self.protection.bypass {
+            redundancy
+        } else {
+            self.data_bytes().saturating_add(redundancy)
+        }
+    }
+
     /// Where a file of it lies in the prefix directory.
     pub(crate) fn prefix_path(&self, file: &FileRecord) -> PathBuf {
         Path::new(OsStr::from_bytes(&self.prefix)).join(OsStr::from_bytes(&file.name))
@@ -101,6 +113,7 @@ impl RankRecord {
     pub(crate) fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.put("DSETDESC", self.dataset.to_tree());
+        tree.set("BEGUN", self.begun);
         tree.set_bytes("PREFIX", &self.prefix);
         tree.set("RANK", self.rank);
         tree.set("NODE", &self.node);
@@ -136,6 +149,7 @@ impl RankRecord {
         let members = (0..set.len()).map(|place| set.require(place.to_string()).map(Rank));
         let record = Self {
             dataset: DatasetDescriptor::from_tree(part("DSETDESC")?)?,
+            begun: tree.require("BEGUN")?,
             prefix: prefix.to_vec(),
             rank: Rank(tree.require("RANK")?),
             node: tree.require("NODE")?,
@@ -279,6 +293,7 @@ pub(crate) mod tests {
     pub(crate) fn sample(rank: u32) -> RankRecord {
         RankRecord {
             dataset: DatasetDescriptor { id: 7, name: b"ckpt.7".to_vec(), ..DatasetDescriptor::default() },
+            begun: 1_000_000,
             prefix: b"/pfs/user1/run".to_vec(),
             rank: Rank(rank),
             node: "n1".to_owned(),

@@ -91,7 +91,7 @@ impl Rebuilding<'_> {
 
     fn create_redundancy(&self, part: &PartDir, record: &RankRecord) -> Result<LogicalFile, String> {
         let Some(redundancy) = record.redundancy else { return Ok(LogicalFile::new(Vec::new(), true)) };
-        let path = redundancy_being_rebuilt(part);
+        let path = part.redundancy_being_rebuilt();
         let file = self.create(&path, redundancy.bytes)?;
         Ok(LogicalFile::new(vec![(path, file, redundancy.bytes)], true))
     }
@@ -112,7 +112,7 @@ impl Rebuilding<'_> {
             })
             .collect();
         if record.redundancy.is_some() {
-            moves.push((redundancy_being_rebuilt(part), part.redundancy(), 0o600));
+            moves.push((part.redundancy_being_rebuilt(), part.redundancy(), 0o600));
         }
         for (from, to, mode) in moves {
             if sound {
@@ -177,10 +177,6 @@ fn open_redundancy(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Re
 
 fn being_rebuilt(part: &PartDir, number: usize) -> PathBuf {
     part.data().join(format!(".scr-rebuild-{number}"))
-}
-
-fn redundancy_being_rebuilt(part: &PartDir) -> PathBuf {
-    part.redundancy().with_extension("rebuild")
 }
 
 /// What a rebuilt file may have of its recorded mode: never setuid, setgid or sticky.

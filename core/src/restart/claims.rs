@@ -8,24 +8,27 @@ use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-/// One dataset among all that were ever written: ids are given anew where a node was away for a while, so
-/// the time of its creation belongs to it.
+/// One dataset among all that were ever in cache: ids are given anew where a node was away for a while, and a dataset may be
+/// fetched more than once, so the time when it was put there belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DatasetKey {
     /// Id of the dataset.
     pub(crate) id: u64,
     /// When it was begun, in microseconds since the epoch.
-    pub(crate) created: u64,
+    pub(crate) begun: u64,
+}
+
+impl DatasetKey {
+    fn of(record: &RankRecord) -> Self {
+        Self { id: record.dataset.id, begun: record.begun }
+    }
 }
 
 /// A part in a cache that this rank can reach, and for which it speaks.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     pub(crate) owner: Rank,
-    /// The cache directory it lies in.
-    pub(crate) cache: PathBuf,
     pub(crate) part: PartDir,
     pub(crate) map: Filemap,
 }
@@ -44,8 +47,12 @@ pub(crate) struct Claim {
 impl Held {
     /// Which dataset it is a part of, where its filemap can tell.
     pub(crate) fn key(&self) -> Option<DatasetKey> {
-        let record = self.map.record.as_ref()?;
-        Some(DatasetKey { id: record.dataset.id, created: record.dataset.created })
+        self.map.record.as_ref().map(DatasetKey::of)
+    }
+
+    /// How many ranks wrote it, where its filemap can tell.
+    pub(crate) fn ranks(&self) -> Option<u32> {
+        self.map.record.as_ref().map(|record| record.ranks)
     }
 
     /// Whether its files are all there.
@@ -86,7 +93,7 @@ pub(crate) fn exchange(
         let Some(record) = tree.get("RECORD").and_then(|record| RankRecord::from_tree(record).ok()) else {
             continue;
         };
-        let key = DatasetKey { id: record.dataset.id, created: record.dataset.created };
+        let key = DatasetKey::of(&record);
         let whole = tree.text("WHOLE") == Some("1");
         claims.entry(key).or_default().push(Claim { holder, whole, record });
     }

@@ -34,18 +34,30 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
     let mut found = Found { highest: scan.highest, ..Found::default() };
     let (ours, damaged) = ours(ctx, scan.held);
     let claims = claims::exchange(&*ctx.comm, ctx.files(), &ours)?;
-    let mut below = None;
+    let mut below: Option<DatasetKey> = None;
+    let mut occupied = None;
     while let Some(key) = next_key(ctx, &ours, below)? {
         let held: Vec<&Held> = ours.iter().filter(|part| part.key() == Some(key)).collect();
+        below = Some(key);
+        if occupied == Some(key.id) {
+            // Its folders are those of a newer copy with the same id, which is not to be touched for an older one.
+            let size = ctx.comm.size();
+            let own =
+                held.into_iter().filter(|part| part.ranks() == Some(size)).map(|part| part.part.clone());
+            let apart: Vec<_> = own.filter(|part| !is_whole_again(&found, part)).collect();
+            found.kept.extend(apart);
+            continue;
+        }
         let told = claims.get(&key).map_or(&[][..], Vec::as_slice);
         match recover::recover(ctx, key, &held, told)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Kept(Kept::Unrecoverable) => {
                 found.kept.extend(held.iter().map(|part| part.part.clone()))
             }
-            Recovered::Kept(Kept::OtherSize) | Recovered::Removed => (),
+            Recovered::Kept(Kept::OtherSize) => (),
+            Recovered::Removed => continue,
         }
-        below = Some(key);
+        occupied = Some(key.id);
     }
     let lost: Vec<_> =
         damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)).collect();
@@ -67,11 +79,14 @@ pub(crate) fn purge(ctx: &Context) -> Result<(), CommError> {
     barrier(&*ctx.comm)
 }
 
-/// Whether the files of a bypass dataset are in the prefix directory with their lengths.
+/// Whether the files of a bypass dataset are in the prefix directory as they were written: nobody has read them to take a
+/// checksum, so one that was written to since counts as lost, whatever its length.
 fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
     record.files.iter().all(|file| {
         let status = files.status(&record.prefix_path(file));
-        status.is_ok_and(|status| status.kind == Kind::File && status.len == file.bytes)
+        status.is_ok_and(|status| {
+            status.kind == Kind::File && status.len == file.bytes && status.mtime == file.mtime
+        })
     })
 }
 
@@ -96,10 +111,10 @@ fn next_key(
     below: Option<DatasetKey>,
 ) -> Result<Option<DatasetKey>, CommError> {
     let keys = || held.iter().filter_map(Held::key).filter(|key| below.is_none_or(|below| *key < below));
-    let mut id = [keys().map(|key| key.id + 1).max().unwrap_or(0)];
+    let mut id = [keys().map(|key| key.id.saturating_add(1)).max().unwrap_or(0)];
     all_reduce(&*ctx.comm, &mut id, Op::Max)?;
     let Some(id) = id[0].checked_sub(1) else { return Ok(None) };
-    let mut created = [keys().filter(|key| key.id == id).map(|key| key.created).max().unwrap_or(0)];
-    all_reduce(&*ctx.comm, &mut created, Op::Max)?;
-    Ok(Some(DatasetKey { id, created: created[0] }))
+    let mut begun = [keys().filter(|key| key.id == id).map(|key| key.begun).max().unwrap_or(0)];
+    all_reduce(&*ctx.comm, &mut begun, Op::Max)?;
+    Ok(Some(DatasetKey { id, begun: begun[0] }))
 }

@@ -56,7 +56,15 @@ pub(crate) fn recover(
 ) -> Result<Recovered, CommError> {
     let survey = Survey::take(ctx, held)?;
     let label = survey.label(ctx, key, held)?;
-    if survey.ranks != Some(ctx.comm.size()) {
+    let same_size = survey.ranks == Some(ctx.comm.size());
+    // What is open anywhere was never complete, whoever wrote it. What is prepared nowhere may be so on nodes that another
+    // number of ranks ran on.
+    if !survey.complete && (survey.open || same_size && !survey.prepared) {
+        ctx.report.info(&format!("{label} was never completed and is removed from cache"));
+        remove(ctx, held);
+        return Ok(Recovered::Removed);
+    }
+    if !same_size {
         let ranks = survey.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
         ctx.report.warn(&format!(
             "{label} was written by {ranks} ranks, and this run has {}: it is left alone; \
@@ -64,11 +72,6 @@ pub(crate) fn recover(
             ctx.comm.size()
         ));
         return Ok(Recovered::Kept(Kept::OtherSize));
-    }
-    if !survey.complete && (survey.open || !survey.prepared) {
-        ctx.report.info(&format!("{label} was never completed and is removed from cache"));
-        remove(ctx, held);
-        return Ok(Recovered::Removed);
     }
     ctx.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
     let log = |event| Record::event(event).id(key.id);
@@ -112,8 +115,7 @@ impl Survey {
         let any = |states: &[State]| {
             u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)))
         };
-        let ranks =
-            || held.iter().filter_map(|part| part.map.record.as_ref()).map(|record| u64::from(record.ranks));
+        let ranks = || held.iter().filter_map(|part| part.ranks()).map(u64::from);
         let mut facts = [
             any(&[State::Complete, State::Refused]),
             any(&[State::Refused]),
@@ -442,12 +444,12 @@ impl<'a> Recovery<'a> {
 
     fn append(&mut self, part: &PartDir, entry: &Entry<'_>) -> Result<(), String> {
         let path = part.filemap();
-        let fail = |error| format!("cannot write {}: {error}", path.display());
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => Journal::reopen(self.ctx.files(), &path).map_err(fail)?,
+            None => Journal::reopen(self.ctx.files(), &path).map_err(|error| crate::describe(&error))?,
         };
-        let written = journal.append(entry).map_err(fail);
+        let written =
+            journal.append(entry).map_err(|error| format!("cannot write {}: {error}", path.display()));
         self.journal = Some(journal);
         written
     }

@@ -37,10 +37,10 @@ pub(crate) fn scan(ctx: &Context) -> Result<Scan, CommError> {
 }
 
 fn deal(ctx: &Context, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, highest: &mut u64) {
-    let found = match find_parts(ctx.files(), &store.cache) {
-        Ok(found) => found,
-        Err(error) => return ctx.report.error_here(&crate::describe(&error)),
-    };
+    let found = find_parts(ctx.files(), &store.cache);
+    for error in &found.errors {
+        ctx.report.error_here(&crate::describe(error));
+    }
     *highest = found.ids.iter().copied().fold(*highest, u64::max);
     let mates = store.placement.mates(ctx.rank());
     let mut next = mates.iter().cycle();
@@ -57,17 +57,22 @@ fn deal(ctx: &Context, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, high
 fn read(ctx: &Context, tree: &KvTree) -> Option<Held> {
     let cache = PathBuf::from(OsStr::from_bytes(tree.value("CACHE")?));
     let owner = Rank(tree.require("RANK").ok()?);
-    let part = PartDir::new(&cache, tree.require("DSET").ok()?, owner);
+    let id = tree.require("DSET").ok()?;
+    let part = PartDir::new(&cache, id, owner);
     let path = part.filemap();
-    let map = match ctx.files().read_all(&path, crate::fs::MAX_TREE_BYTES) {
+    let mut map = match ctx.files().read_all(&path, crate::fs::MAX_TREE_BYTES) {
         Ok(bytes) => Filemap::parse(&bytes),
         Err(error) => {
             ctx.report.error_here(&crate::describe(&error));
             Filemap { damaged: true, ..Filemap::default() }
         }
     };
+    if map.record.as_ref().is_some_and(|record| record.rank != owner || record.dataset.id != id) {
+        // Somebody has moved it: what it records lies elsewhere.
+        map = Filemap { damaged: true, ..Filemap::default() };
+    }
     if map.damaged {
         ctx.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
     }
-    Some(Held { owner, cache, part, map })
+    Some(Held { owner, part, map })
 }

@@ -22,13 +22,16 @@ pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsErro
     let children = inside(dir);
     let nested = children.iter().flat_map(|child| inside(child));
     let all = std::iter::once(dir.to_owned()).chain(children.iter().cloned()).chain(nested);
-    let holds = |path: &PathBuf| look_through(files, path).is_ok_and(|there| !there.ids.is_empty());
+    let holds = |path: &PathBuf| !look_through(files, path).ids.is_empty();
     Ok(all.filter(holds).collect())
 }
 
 pub(super) fn plan(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Plan, FsError> {
     files.list(cache).at("list", cache)?;
-    let there = look_through(files, cache)?;
+    let mut there = look_through(files, cache);
+    if let Some(error) = there.errors.pop() {
+        return Err(error);
+    }
     let mut plan = Plan::default();
     for id in there.ids {
         let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);

@@ -39,8 +39,7 @@ impl Session {
         part: PartDir,
         store: usize,
     ) -> Result<(), Error> {
-        let bytes = record.data_bytes() + record.redundancy.map_or(0, |file| file.bytes);
-        self.note_node_bytes(store, bytes)?;
+        self.note_node_bytes(store, record.cache_bytes())?;
         let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
         self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
         self.cached.push(Cached { record, part, store, flushed: false, refused: false });
@@ -53,7 +52,7 @@ impl Session {
     /// Lets the oldest datasets leave until a store keeps no more than its count.
     pub(super) fn evict_surplus(&mut self, store: usize) {
         let most = self.ctx.stores[store].count.max(1);
-        self.evict_down_to(store, most);
+        self.evict_down_to(store, most, true);
     }
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both.
@@ -69,15 +68,14 @@ impl Session {
             ));
         }
         let most = self.ctx.stores[index].count.saturating_sub(1);
-        self.evict_down_to(index, most);
+        self.evict_down_to(index, most, false);
         Ok(())
     }
 
     /// Whether a new dataset does not fit beside the old ones; only the first rank of a node looks.
     pub(super) fn is_crowded(&self, store: usize) -> bool {
         let here = &self.ctx.stores[store];
-        let full =
-            self.cached.iter().filter(|cached| cached.store == store).count() as u64 >= here.count.max(1);
+        let full = self.count_in(store) >= here.count.max(1);
         if !full || here.evict == Evict::After {
             return false;
         }
@@ -96,11 +94,29 @@ impl Session {
         let full = room::room(self.ctx.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
         let mut words = [u64::from(full)];
         all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
-        if words != [0] && !std::mem::replace(&mut self.ctx.stores[store].was_full, true) {
+        if words == [0] {
+            return Ok(());
+        }
+        // As many as there are now were too many for one more.
+        let there = self.count_in(store).max(1);
+        let here = &mut self.ctx.stores[store];
+        here.count = here.count.min(there);
+        if !std::mem::replace(&mut here.was_full, true) {
             let name = &self.ctx.stores[store].name;
             self.ctx.report.warn(&format!(
                 "the store {name} is full: from now on an old dataset leaves it before a new one is written"
             ));
+        }
+        Ok(())
+    }
+
+    /// What is known of the datasets that an earlier run has left. Collective.
+    pub(super) fn note_newest_bytes(&mut self) -> Result<(), Error> {
+        for store in 0..self.ctx.stores.len() {
+            let newest =
+                self.cached.iter().filter(|cached| cached.store == store).max_by_key(|cached| cached.id());
+            let bytes = newest.map_or(0, |cached| cached.record.cache_bytes());
+            self.note_node_bytes(store, bytes)?;
         }
         Ok(())
     }
@@ -124,28 +140,32 @@ impl Session {
         Ok(())
     }
 
-    fn evict_down_to(&mut self, store: usize, most: u64) {
-        loop {
-            let there = self.cached.iter().filter(|cached| cached.store == store);
-            if there.count() as u64 <= most {
-                return;
-            }
-            // A dataset that the application has refused is of the least use.
-            let oldest = self
-                .cached
-                .iter()
-                .enumerate()
-                .filter(|(_, cached)| cached.store == store)
-                .min_by_key(|(_, cached)| (!cached.refused, cached.id()))
-                .map(|(at, _)| at);
-            let Some(at) = oldest else { return };
+    /// The newest checkpoint stays, where it is to be kept; so does output that is nowhere else.
+    fn evict_down_to(&mut self, store: usize, most: u64, keep_newest: bool) {
+        while self.count_in(store) > most {
+            let newest = self.newest_cached(None).filter(|_| keep_newest).map(|loaded| loaded.id);
+            let may_go = |cached: &Cached| {
+                let only_here = cached.record.dataset.output && !cached.flushed;
+                cached.store == store && Some(cached.id()) != newest && !only_here
+            };
+            let candidates = self.cached.iter().enumerate().filter(|(_, cached)| may_go(cached));
+            // What no run can restart from is of the least use.
+            let first = candidates.min_by_key(|(_, cached)| (cached.is_restartable(), cached.id()));
+            let Some((at, _)) = first else { return };
             self.evict(at);
         }
+    }
+
+    fn count_in(&self, store: usize) -> u64 {
+        self.cached.iter().filter(|cached| cached.store == store).count() as u64
     }
 
     /// Removes a dataset from cache.
     pub(super) fn evict(&mut self, at: usize) {
         let cached = self.cached.remove(at);
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.id == cached.id()) {
+            self.loaded = None;
+        }
         self.ctx.report.info(&format!("Deleting {} from cache", super::output::label(&cached.record)));
         self.verify_before_delete(&cached);
         self.remove_part(&cached.part);
@@ -192,11 +212,13 @@ impl Session {
         let (id, store) = (self.cached[at].id(), self.cached[at].store);
         self.note_in_cache(at);
         let flushed = if self.is_flush_due(at) { self.flush(id) } else { Ok(()) };
+        // Output is of no use in cache once it is in the prefix directory, and takes no checkpoint's place there.
+        if let Some(at) = self.position(id).filter(|&at| !flags.checkpoint && self.cached[at].flushed) {
+            self.evict(at);
+        }
         self.evict_surplus(store);
         if flags.checkpoint {
             self.count_checkpoint()?;
-        } else if let Some(at) = self.position(id).filter(|&at| self.cached[at].flushed) {
-            self.evict(at);
         }
         flushed
     }
@@ -204,6 +226,6 @@ impl Session {
 
 /// The first rank, which alone writes files that are shared by all.
 pub(super) const ROOT: Rank = Rank(0);
-const TAG: Tag = Tag(41);
+const TAG: Tag = Tag(42);
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;

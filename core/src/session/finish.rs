@@ -9,12 +9,12 @@ use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, RankRecord};
-use crate::comm::collective::{barrier, broadcast};
+use crate::comm::collective::{all_reduce, barrier, broadcast, Op};
 use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::flush::{self, finalize, Flush, FlushFile as FileToFlush, Options};
 use crate::log::{Event, Record};
 use crate::param;
-use crate::prefix::{FlushFile, Halt, Index, Location};
+use crate::prefix::{DatasetDescriptor, FlushFile, Halt, Index, Location};
 
 /// Why a job is not started again once its application has ended it, as C SCR writes it.
 const FINALIZED: &str = "SCR_FINALIZE_CALLED";
@@ -57,8 +57,14 @@ impl Session {
             .map(Cached::id)
             .max();
         let periodic = self.ctx.params.get(&param::FLUSH) > 0;
-        let wanted =
-            |cached: &Cached| cached.record.dataset.output || periodic && Some(cached.id()) == newest;
+        let superseded = |cached: &Cached| {
+            let name = &cached.record.dataset.name;
+            self.cached.iter().any(|other| other.id() > cached.id() && other.record.dataset.name == *name)
+        };
+        let wanted = |cached: &Cached| {
+            let newest = periodic && Some(cached.id()) == newest;
+            (cached.record.dataset.output || cached.record.protection.bypass || newest) && !superseded(cached)
+        };
         let due: Vec<u64> =
             self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
         due.into_iter().fold(Ok(()), |outcome, id| {
@@ -231,29 +237,43 @@ impl Session {
         };
         protection.bypass |= self.ctx.params.get(&param::FETCH_BYPASS);
         let flags = OutputFlags { checkpoint: true, output: false };
-        let mut record = self.new_record(0, Some(&candidate.name), flags, None, protection);
+        let mut begun = [if self.ctx.rank() == ROOT { self.ctx.micros() } else { 0 }];
+        all_reduce(&*self.ctx.comm, &mut begun, Op::Max)?;
+        let mut record = self.new_record(begun[0], Some(&candidate.name), flags, None, protection);
         record.dataset.id = candidate.id;
         (record.members, record.nodes) = self.ctx.members(&descriptor);
         self.clear_kept(&record)?;
-        let begun = match self.ctx.agree(self.begin(&record))? {
+        record.dataset.id = self.free_id(&record)?;
+        let (part, journal) = match self.begin_together(&record)? {
             Ok(begun) => begun,
-            Err(why) => {
-                self.drop_part(&record);
-                return Ok(Err(why.to_string()));
-            }
+            Err(why) => return Ok(Err(why.to_string())),
         };
-        let outcome = self.fill_and_seal(candidate, &mut record, &begun.0, &begun.1)?;
+        let outcome = self.fill_and_seal(candidate, &mut record, &part, &journal)?;
         if outcome.is_err() {
             self.drop_part(&record);
         }
         Ok(outcome.map(|()| {
-            let loaded = Loaded { id: candidate.id, name: record.dataset.name.clone() };
+            let id = record.dataset.id;
+            let loaded = Loaded { id, id_in_prefix: candidate.id, name: record.dataset.name.clone() };
             let store = self.ctx.store_index(&record.protection.store);
-            let place = self.cached.partition_point(|cached| cached.id() < candidate.id);
-            self.cached.insert(place, Cached { record, part: begun.0, store, flushed: true, refused: false });
+            let place = self.cached.partition_point(|cached| cached.id() < id);
+            self.cached.insert(place, Cached { record, part, store, flushed: true, refused: false });
             self.note_in_cache(place);
+            self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
             loaded
         }))
+    }
+
+    /// The id under which a dataset comes to cache: its own, unless a dataset of another prefix directory has it there.
+    fn free_id(&mut self, record: &RankRecord) -> Result<u64, Error> {
+        let filemap = self.part_of(record).filemap();
+        let mut taken = [u64::from(self.ctx.files().status(&filemap).is_ok())];
+        all_reduce(&*self.ctx.comm, &mut taken, Op::Max)?;
+        if taken == [0] {
+            return Ok(record.dataset.id);
+        }
+        self.next_id += 1;
+        Ok(self.next_id - 1)
     }
 
     /// Copies a checkpoint's files into this rank's part and protects them.
@@ -298,7 +318,7 @@ impl Session {
         };
         self.tell_fetched(&fetched, began);
         record.files = fetched.files.iter().map(recorded).collect();
-        record.dataset = fetched.dataset;
+        record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
         let scheme = ctx.scheme(&record.protection)?;
         let sealing = ctx.elapsed();
         let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
@@ -355,8 +375,9 @@ impl Session {
             return;
         }
         let time = self.ctx.local_time();
-        let marked =
-            Index::update(self.ctx.files(), &self.ctx.prefix, |index| index.mark_failed(loaded.id, &time));
+        let marked = Index::update(self.ctx.files(), &self.ctx.prefix, |index| {
+            index.mark_failed(loaded.id_in_prefix, &time)
+        });
         if let Err(error) = marked {
             self.ctx.report.error(&crate::describe(&error));
         }

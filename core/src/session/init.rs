@@ -6,6 +6,7 @@ use super::datasets::{Cached, ROOT};
 use super::error::Doing;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
+use crate::cache::part::MAX_ID;
 use crate::comm::collective::{all_reduce, broadcast_tree, Op};
 use crate::comm::Comm;
 use crate::context::Context;
@@ -99,7 +100,15 @@ impl Session {
         self.kept = found.kept;
         let mut highest = [found.highest.max(known.parse("HIGHEST").ok().flatten().unwrap_or(0))];
         all_reduce(&*self.ctx.comm, &mut highest, Op::Max)?;
-        self.next_id = highest[0] + 1;
+        let [highest] = highest;
+        if highest >= MAX_ID {
+            return Err(Error::Refused(format!(
+                "the dataset id {highest} is in use, in cache or in the index of the prefix directory, and none above {MAX_ID} \
+                 is possible; remove that dataset"
+            )));
+        }
+        self.next_id = highest + 1;
+        self.note_newest_bytes()?;
         if let Some(newest) = self.cached.iter().rev().find(|cached| cached.is_restartable()) {
             let took = (self.ctx.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
@@ -144,9 +153,10 @@ impl Session {
         self.load_next(None)
     }
 
-    /// Loads the newest checkpoint below `below`, or the newest of all: from cache, or else from the prefix directory.
-    pub(super) fn load_next(&mut self, below: Option<u64>) -> Result<(), Error> {
-        let cached = self.newest_cached(below);
+    /// Loads the newest checkpoint before `refused`, or the newest of all: from cache, or else from the prefix directory.
+    pub(super) fn load_next(&mut self, refused: Option<&Loaded>) -> Result<(), Error> {
+        let cached = self.newest_cached(refused.map(|refused| refused.id));
+        let below = refused.map(|refused| refused.id_in_prefix);
         let wanted = self.ctx.params.get(&param::FETCH);
         if wanted {
             // Once the application has refused a checkpoint, one in the prefix directory may be the newest left.
@@ -170,12 +180,16 @@ impl Session {
         self.last_checkpoint = count.unwrap_or(self.last_checkpoint);
     }
 
-    fn newest_cached(&self, below: Option<u64>) -> Option<Loaded> {
+    pub(super) fn newest_cached(&self, below: Option<u64>) -> Option<Loaded> {
         self.cached
             .iter()
             .filter(|cached| cached.is_restartable() && below.is_none_or(|below| cached.id() < below))
             .max_by_key(|cached| cached.id())
-            .map(|cached| Loaded { id: cached.id(), name: cached.record.dataset.name.clone() })
+            .map(|cached| Loaded {
+                id: cached.id(),
+                id_in_prefix: cached.id(),
+                name: cached.record.dataset.name.clone(),
+            })
     }
 
     /// Makes the flush file say what is in cache now.
@@ -201,7 +215,7 @@ impl Session {
 }
 
 impl Cached {
-    fn is_restartable(&self) -> bool {
+    pub(super) fn is_restartable(&self) -> bool {
         self.record.dataset.checkpoint && !self.refused
     }
 }

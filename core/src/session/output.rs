@@ -13,7 +13,7 @@ use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{Disagreement, Rank, Traffic};
 use crate::fs::{Durability, Kind};
-use crate::prefix::DatasetDescriptor;
+use crate::prefix::{DatasetDescriptor, Index};
 use crate::redundancy::protect::Protecting;
 use scr_plugin_api::Scheme;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -64,16 +64,11 @@ impl Session {
         }
         self.ctx.report.info(&format!("Starting {label}"));
         self.log_output_start(&record, started);
-        let begun = self.ctx.agree(self.begin(&record))?;
+        self.disown_older(&record)?;
+        let begun = self.begin_together(&record)?;
         // An id is never used twice, not even where a start has failed halfway.
         self.next_id += 1;
-        let (part, journal) = match begun {
-            Ok(begun) => begun,
-            Err(why) => {
-                self.drop_part(&record);
-                return Err(Error::Phase { doing: format!("starting {label}"), why });
-            }
-        };
+        let (part, journal) = begun.doing(|| format!("starting {label}"))?;
         if let Some(checkpoint) = checkpoint {
             self.last_checkpoint = checkpoint;
         }
@@ -107,7 +102,7 @@ impl Session {
 
     pub(super) fn new_record(
         &self,
-        created: u64,
+        begun: u64,
         name: Option<&[u8]>,
         flags: OutputFlags,
         checkpoint: Option<u64>,
@@ -121,12 +116,13 @@ impl Session {
             name,
             checkpoint: flags.checkpoint,
             output: flags.output,
-            created,
+            created: begun,
             checkpoint_id: checkpoint,
             ..ctx.descriptor_of_job()
         };
         RankRecord {
             dataset,
+            begun,
             prefix: ctx.prefix_bytes().to_vec(),
             rank: ctx.rank(),
             node: ctx.nodes.name(ctx.rank()).to_owned(),
@@ -139,13 +135,64 @@ impl Session {
         }
     }
 
-    /// Makes the folders and begins the filemap.
-    pub(super) fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
+    /// Makes the folders and begins the filemap, on all ranks or on none. Collective.
+    pub(super) fn begin_together(
+        &self,
+        record: &RankRecord,
+    ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
+        let begun = self.begin(record);
+        let own = begun.is_ok();
+        let begun = self.ctx.agree(begun)?;
+        // What this rank has not made may belong to somebody else.
+        if begun.is_err() && own {
+            self.drop_part(record);
+        }
+        Ok(begun)
+    }
+
+    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
         let part = self.part_of(record);
-        part.make(self.ctx.files()).map_err(|error| crate::describe(&error))?;
+        let files = self.ctx.files();
         let path = part.filemap();
-        let journal = Journal::begin(self.ctx.files(), &path, &Entry::Open(record));
-        Ok((part, journal.map_err(|error| format!("cannot create {}: {error}", path.display()))?))
+        let begun = part.make(files).map_err(|error| crate::describe(&error)).and_then(|()| {
+            let journal = Journal::begin(files, &path, &Entry::Open(record));
+            journal.map_err(|error| format!("cannot create {}: {error}", path.display()))
+        });
+        match begun {
+            Ok(journal) => Ok((part, journal)),
+            Err(why) => {
+                // The first error is the one to tell.
+                let _ = part.remove_empty_folders(files);
+                Err(why)
+            }
+        }
+    }
+
+    /// Where files are written to the prefix directory itself, a name that is used again stands for no older dataset any
+    /// more, before the first of its files is touched. Collective.
+    fn disown_older(&mut self, record: &RankRecord) -> Result<(), Error> {
+        if !record.protection.bypass {
+            return Ok(());
+        }
+        let name = &record.dataset.name;
+        while let Some(at) = self
+            .cached
+            .iter()
+            .position(|cached| cached.record.protection.bypass && cached.record.dataset.name == *name)
+        {
+            self.evict(at);
+        }
+        let disowned = if self.ctx.rank() == Rank(0) {
+            Index::update(self.ctx.files(), &self.ctx.prefix, |index| {
+                if let Some(id) = index.id_of(name) {
+                    index.set_complete(id, false);
+                }
+            })
+        } else {
+            Ok(())
+        };
+        let disowned = self.ctx.agree(disowned.map_err(|error| crate::describe(&error)))?;
+        disowned.doing(|| format!("using the name `{}' again", String::from_utf8_lossy(name)))
     }
 
     /// Takes in a file of the dataset that is being written, and gives the path to write it at. Local.

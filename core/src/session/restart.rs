@@ -5,12 +5,15 @@
 
 use super::{Error, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
+use crate::fs::At;
 use crate::log::{Event, Record};
 
 /// The checkpoint that the application can restart from.
 #[derive(Debug, Clone)]
 pub(super) struct Loaded {
     pub(super) id: u64,
+    /// The id under which the index has it: another one where that was taken in cache.
+    pub(super) id_in_prefix: u64,
     pub(super) name: Vec<u8>,
 }
 
@@ -103,7 +106,7 @@ impl Session {
         self.ctx.log.add_entry(log(Event::RestartFail, &loaded).note(why.to_string()));
         let name = String::from_utf8_lossy(&loaded.name).into_owned();
         self.refuse(&loaded);
-        self.load_next(Some(loaded.id))?;
+        self.load_next(Some(&loaded))?;
         let next = self.loaded.as_ref().map_or("there is no older one".to_owned(), |next| {
             format!("the next older one is `{}'", String::from_utf8_lossy(&next.name))
         });
@@ -116,10 +119,10 @@ impl Session {
         let Some(at) = self.position(loaded.id) else { return };
         self.cached[at].refused = true;
         let path = self.cached[at].part.filemap();
-        let noted =
-            Journal::reopen(self.ctx.files(), &path).and_then(|journal| journal.append(&Entry::Refused));
+        let noted = Journal::reopen(self.ctx.files(), &path)
+            .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
         if let Err(error) = noted {
-            self.ctx.report.error_here(&format!("cannot write {}: {error}", path.display()));
+            self.ctx.report.error_here(&crate::describe(&error));
         }
     }
 }
