@@ -130,8 +130,7 @@ impl World {
 
     /// Runs `body` on every rank with a session, in one process.
     pub(crate) fn run<T: Send>(&self, body: impl Fn(&mut Application) -> T + Sync) -> Outcome<T> {
-        let outcome = self.try_run(|application| body(&mut application.expect("a session begins")));
-        outcome
+        self.try_run(|application| body(&mut application.expect("a session begins")))
     }
 
     /// As [`run`](Self::run), also where no session begins.

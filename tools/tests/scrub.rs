@@ -1,0 +1,188 @@
+//! `scr scrub`: what it says of a cache and of a prefix directory that a job has left, and how it ends.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+
+use scr_core::comm::{thread, Comm};
+use scr_core::env::Env;
+use scr_core::fs::RealFiles;
+use scr_core::param::AppConfig;
+use scr_core::session::{OutputFlags, Session};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// What a job of two ranks on two nodes has left: one checkpoint in cache, and flushed.
+struct Left(TempDir);
+
+impl Left {
+    fn new() -> Self {
+        let left = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(left.prefix()).unwrap();
+        left.install_plugins();
+        thread::run(2, |comm| left.run(Box::new(comm))).unwrap();
+        left
+    }
+
+    fn path(&self) -> PathBuf {
+        fs::canonicalize(self.0.path()).unwrap()
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.path().join("prefix")
+    }
+
+    fn node(&self, number: u32) -> PathBuf {
+        self.path().join(format!("nodes/n{number}"))
+    }
+
+    fn plugins(&self) -> PathBuf {
+        self.path().join("plugins")
+    }
+
+    fn install_plugins(&self) {
+        fs::create_dir(self.plugins()).unwrap();
+        let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
+        for name in ["xor", "sync"] {
+            let library = format!("libscr_{name}.so");
+            fs::copy(built.join(&library), self.plugins().join(&library)).unwrap();
+            let manifest = format!("{name}.toml");
+            fs::copy(manifests.join(&manifest), self.plugins().join(&manifest)).unwrap();
+        }
+    }
+
+    fn run(&self, comm: Box<dyn Comm>) {
+        let rank = comm.rank();
+        let base = self.path().join("nodes/$SCR_NODE_NAME").display().to_string();
+        let env = Env::for_test(Arc::new(RealFiles), self.prefix())
+            .with_user(
+                "user1",
+                fs::metadata(self.path()).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).unwrap(),
+            )
+            .with_variable("SCR_NODE_NAME", &format!("n{rank}"))
+            .with_variable("SCR_CACHE_BASE", &base)
+            .with_variable("SCR_CACHE_BYPASS", "0")
+            .with_variable("SCR_FLUSH", "1")
+            .with_variable("SCR_PLUGIN_PATH", &self.plugins().display().to_string());
+        let mut session = Session::init(comm, env.env(), &AppConfig::default()).unwrap();
+        session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
+        let path = session.route_file(format!("ckpt.1/rank_{rank}").as_bytes()).unwrap();
+        fs::write(std::ffi::OsStr::from_bytes(&path), [b'x'; 1000]).unwrap();
+        session.complete_output(true).unwrap();
+    }
+
+    fn scrub(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command
+            .env_clear()
+            .current_dir(self.prefix())
+            .env("SCR_CACHE_BASE", self.node(0))
+            .env("USER", "user1");
+        command.arg("scrub").args(arguments).output().unwrap()
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(output)))
+}
+
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[500] ^= 8;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn where_all_is_well_a_table_says_so_and_the_exit_code_is_0() {
+    let left = Left::new();
+    let node = left.node(0).display().to_string();
+    let output = left.scrub(&["--cache", &node]);
+    assert_eq!((code(&output), err(&output)), (0, String::new()));
+    let text = out(&output);
+    assert!(text.starts_with(&format!("cache {node}/user1/scr.defjobid\n")), "{text}");
+    assert!(text.contains("\nDATASET  NAME    STATE     FILES  BYTES  UNVERIFIED  WRONG\n"), "{text}");
+    assert!(text.contains("\n1        ckpt.1  complete  3 "), "{text}");
+    assert!(text.contains("all 3 files (") && text.ends_with("are as they were recorded\n"), "{text}");
+
+    let prefix = left.prefix().display().to_string();
+    let output = left.scrub(&["--prefix", &prefix, "--dataset", "ckpt.1"]);
+    assert_eq!(code(&output), 0);
+    assert!(out(&output).contains("all 4 files (2000 bytes) are as they were recorded"), "{}", out(&output));
+}
+
+#[test]
+fn without_a_place_it_looks_where_a_job_would() {
+    let left = Left::new();
+    let output = left.scrub(&[]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let text = out(&output);
+    assert!(text.contains(&format!("cache {}", left.node(0).display())), "{text}");
+    assert!(text.contains(&format!("prefix {}", left.prefix().display())), "{text}");
+    assert!(!text.contains("nodes/n1"), "the cache of another node is not this node's: {text}");
+}
+
+#[test]
+fn a_flipped_bit_is_named_with_what_will_happen_and_the_exit_code_is_1() {
+    let left = Left::new();
+    let node = left.node(1);
+    let file = node.join("user1/scr.defjobid/scr.dataset.1/r1/rank_1");
+    flip(&file);
+    let output = left.scrub(&["--cache", &node.display().to_string()]);
+    assert_eq!(code(&output), 1);
+    let text = out(&output);
+    let line = text.lines().find(|line| line.starts_with("wrong: dataset 1, rank 1: ")).unwrap();
+    assert!(line.contains(&file.display().to_string()) && line.contains("checksum"), "{line}");
+    assert!(line.contains("counts as lost at the next start, and XOR rebuilds it"), "{line}");
+    assert!(text.ends_with("1 of 3 files are wrong; 0 are unverified\n"), "{text}");
+}
+
+#[test]
+fn json_has_the_same_findings() {
+    let left = Left::new();
+    flip(&left.prefix().join("ckpt.1/rank_0"));
+    let output = left.scrub(&["--prefix", &left.prefix().display().to_string(), "--json"]);
+    assert_eq!(code(&output), 1);
+    let value = json(&output);
+    assert_eq!((&value["version"], &value["sound"], &value["wrong"]), (&1.into(), &false.into(), &1.into()));
+    let place = &value["places"][0];
+    assert_eq!((&place["kind"], &place["datasets"][0]["name"]), (&"prefix".into(), &"ckpt.1".into()));
+    let finding = &place["findings"][0];
+    assert_eq!(
+        (&finding["verdict"], &finding["rank"], &finding["kind"]),
+        (&"wrong".into(), &0.into(), &"data".into())
+    );
+    assert!(finding["now"].as_str().unwrap().contains("a fetch refuses this dataset"));
+}
+
+#[test]
+fn what_is_not_there_is_an_error_with_exit_code_2() {
+    let left = Left::new();
+    let prefix = left.prefix().display().to_string();
+    let output = left.scrub(&["--prefix", &prefix, "--dataset", "ckpt.9"]);
+    assert_eq!((code(&output), out(&output)), (2, String::new()));
+    assert_eq!(err(&output), format!("scr: there is no dataset `ckpt.9' in prefix {prefix}\n"));
+
+    let output = left.scrub(&["--prefix", &left.node(0).display().to_string(), "--json"]);
+    assert_eq!(code(&output), 2);
+    assert!(json(&output)["error"].as_str().unwrap().contains("cannot look at prefix"));
+
+    let output = left.scrub(&["--cache", &left.plugins().display().to_string()]);
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("there is no dataset in"), "{}", err(&output));
+}
