@@ -23,6 +23,8 @@ pub(super) struct Cached {
     pub(super) flushed: bool,
     /// Whether the application could not restart from it.
     pub(super) refused: bool,
+    /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
+    pub(super) may_replace: bool,
 }
 
 impl Cached {
@@ -38,12 +40,13 @@ impl Session {
         record: RankRecord,
         part: PartDir,
         store: usize,
+        may_replace: bool,
     ) -> Result<(), Error> {
         let bytes = record.data_bytes() + record.redundancy.map_or(0, |file| file.bytes);
         self.note_node_bytes(store, bytes)?;
         let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
         self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
-        self.cached.push(Cached { record, part, store, flushed: false, refused: false });
+        self.cached.push(Cached { record, part, store, flushed: false, refused: false, may_replace });
         for part in std::mem::take(&mut self.kept) {
             self.remove_part(&part);
         }
@@ -51,9 +54,9 @@ impl Session {
     }
 
     /// Lets the oldest datasets leave until a store keeps no more than its count.
-    pub(super) fn evict_surplus(&mut self, store: usize) {
+    pub(super) fn evict_surplus(&mut self, store: usize) -> Result<(), Error> {
         let most = self.ctx.stores[store].count.max(1);
-        self.evict_down_to(store, most);
+        self.evict_down_to(store, most)
     }
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both.
@@ -69,8 +72,7 @@ impl Session {
             ));
         }
         let most = self.ctx.stores[index].count.saturating_sub(1);
-        self.evict_down_to(index, most);
-        Ok(())
+        self.evict_down_to(index, most)
     }
 
     /// Whether a new dataset does not fit beside the old ones; only the first rank of a node looks.
@@ -124,26 +126,31 @@ impl Session {
         Ok(())
     }
 
-    fn evict_down_to(&mut self, store: usize, most: u64) {
+    fn evict_down_to(&mut self, store: usize, most: u64) -> Result<(), Error> {
         loop {
             let there = self.cached.iter().filter(|cached| cached.store == store);
             if there.count() as u64 <= most {
-                return;
+                return Ok(());
             }
-            // A dataset that the application has refused is of the least use.
+            let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
+            // A dataset that the application has refused is of the least use. Output that is nowhere else stays.
             let oldest = self
                 .cached
                 .iter()
-                .enumerate()
-                .filter(|(_, cached)| cached.store == store)
-                .min_by_key(|(_, cached)| (!cached.refused, cached.id()))
-                .map(|(at, _)| at);
-            let Some(at) = oldest else { return };
-            self.evict(at);
+                .filter(|cached| cached.store == store)
+                .filter(|cached| !cached.must_stay() || Some(cached.id()) == moving)
+                .min_by_key(|cached| (!cached.refused, cached.id()));
+            let Some(id) = oldest.map(Cached::id) else { return Ok(()) };
+            if Some(id) == moving {
+                // It may have failed, and then it may have to stay.
+                self.finish_flush()?;
+            } else if let Some(at) = self.position(id) {
+                self.evict(at);
+            }
         }
     }
 
-    /// Removes a dataset from cache.
+    /// Removes a dataset from cache. It must not be on its way to the prefix directory.
     pub(super) fn evict(&mut self, at: usize) {
         let cached = self.cached.remove(at);
         self.ctx.report.info(&format!("Deleting {} from cache", super::output::label(&cached.record)));
@@ -191,12 +198,11 @@ impl Session {
         let at = self.cached.len() - 1;
         let (id, store) = (self.cached[at].id(), self.cached[at].store);
         self.note_in_cache(at);
-        let flushed = if self.is_flush_due(at) { self.flush(id) } else { Ok(()) };
-        self.evict_surplus(store);
+        let flushed = self.flush_complete(id);
+        self.release_flushed_output();
+        self.evict_surplus(store)?;
         if flags.checkpoint {
             self.count_checkpoint()?;
-        } else if let Some(at) = self.position(id).filter(|&at| self.cached[at].flushed) {
-            self.evict(at);
         }
         flushed
     }
