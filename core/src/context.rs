@@ -11,11 +11,11 @@ use crate::log::Log;
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, RawSettings};
 use crate::placement::Placement;
-use crate::plugin::schemes::Plugins;
+use crate::plugin::schemes::{Plugins, TransportInUse};
 use crate::prefix::{DatasetDescriptor, Prefix};
 use crate::redundancy::sets::Sets;
 use crate::session::Error;
-use scr_plugin_api::{Scheme, Transport};
+use scr_plugin_api::Scheme;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,7 @@ impl Context {
     }
 
     /// The flush transport of this name. Collective the first time it is asked for.
-    pub(crate) fn transport(&self, name: &str) -> Result<Result<Arc<dyn Transport>, String>, CommError> {
+    pub(crate) fn transport(&self, name: &str) -> Result<Result<TransportInUse, String>, CommError> {
         self.plugins.transport(self, name)
     }
 

@@ -12,6 +12,7 @@
 mod cache;
 pub mod comm;
 mod context;
+mod delete;
 pub mod descriptor;
 pub mod env;
 mod fetch;

@@ -16,6 +16,8 @@ pub(crate) struct Candidate {
     pub(crate) id: u64,
     /// Its name.
     pub(crate) name: Vec<u8>,
+    /// Whether a newer dataset was begun and never completed, which may have been replacing files of this one.
+    pub(crate) suspect: bool,
 }
 
 impl Candidate {
@@ -71,10 +73,12 @@ pub(crate) fn candidates(
 /// The order, and nothing else.
 pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     let all = index.candidates(None);
+    let begun = index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.id).max();
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.id != entry.id) {
-            list.push(Candidate { id: entry.id, name: entry.name.clone() });
+            let suspect = begun.is_some_and(|begun| begun > entry.id);
+            list.push(Candidate { id: entry.id, name: entry.name.clone(), suspect });
         }
     };
     let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
@@ -105,6 +109,7 @@ fn pack(candidates: &Candidates, tree: &mut KvTree) {
         let entry = tree.entry("LIST", place);
         entry.set("ID", candidate.id);
         entry.set_bytes("NAME", &candidate.name);
+        entry.set("SUSPECT", u8::from(candidate.suspect));
     }
     if let Some(note) = &candidates.note {
         tree.set("NOTE", note);
@@ -114,7 +119,11 @@ fn pack(candidates: &Candidates, tree: &mut KvTree) {
 fn unpack(tree: &KvTree) -> Option<Candidates> {
     let list = tree.get("LIST").into_iter().flat_map(KvTree::iter);
     let candidate = |entry: &KvTree| {
-        Some(Candidate { id: entry.require("ID").ok()?, name: entry.value("NAME")?.to_vec() })
+        Some(Candidate {
+            id: entry.require("ID").ok()?,
+            name: entry.value("NAME")?.to_vec(),
+            suspect: entry.text("SUSPECT") == Some("1"),
+        })
     };
     let list = list.map(|(_, entry)| candidate(entry)).collect::<Option<_>>()?;
     Some(Candidates { list, note: tree.text("NOTE").map(str::to_owned) })

@@ -10,6 +10,8 @@ use std::path::Path;
 pub(super) struct Copy<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) block_bytes: u64,
+    /// Whether the copy gets times and permissions of the file.
+    pub(super) metadata: bool,
 }
 
 impl Copy<'_> {
@@ -41,7 +43,11 @@ impl Copy<'_> {
         if written < offset {
             copy.set_len(offset).map_err(MoveError::io("extend", to))?;
         }
-        copy.set_mode(file.mode & 0o777).map_err(MoveError::io("set the permissions of", to))?;
+        if self.metadata {
+            copy.set_mode(file.mode & 0o777).map_err(MoveError::io("set the permissions of", to))?;
+            let times = copy.set_times(file.atime, file.mtime);
+            times.map_err(MoveError::io("set the times of", to))?;
+        }
         Ok(hasher.finalize())
     }
 }

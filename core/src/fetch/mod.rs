@@ -20,6 +20,7 @@ use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees,
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::flush::movers::{checksum, compare, open_whole, MoveError};
+use crate::flush::shares::{self, Shares};
 use crate::flush::{lists, turns};
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
@@ -35,8 +36,11 @@ pub(crate) struct Options {
     pub(crate) block_bytes: u64,
     /// The files stay where they are: `SCR_FETCH_BYPASS`.
     pub(crate) bypass: bool,
-    /// Checksums that were kept are compared: `SCR_CRC_ON_FLUSH`.
+    /// Whether checksums are compared with those recorded: `SCR_CRC_ON_FLUSH`. Of a dataset of which files may have been
+    /// replaced they always are.
     pub(crate) checksums: bool,
+    /// Whether copies get the times and permissions of their sources: `SCR_COPY_METADATA`.
+    pub(crate) metadata: bool,
 }
 
 /// What a rank needs to fetch.
@@ -68,6 +72,8 @@ pub(crate) struct FetchedFile {
     pub(crate) mode: u32,
     /// Time of the last change: seconds and nanoseconds since the epoch.
     pub(crate) mtime: (i64, u32),
+    /// Time of the last access.
+    pub(crate) atime: (i64, u32),
 }
 
 /// A dataset that was fetched.
@@ -139,10 +145,19 @@ impl Fetch<'_> {
         place: &mut Place<'_>,
     ) -> Result<Fetched, FetchError> {
         let (dataset, mine) = self.learn(candidate)?;
-        let outcome = turns::in_turn(self.comm, self.options.width, || self.bring(&dataset, &mine, place))?;
+        let checks = self.options.checksums || candidate.suspect;
+        let shares = if self.options.bypass && checks {
+            shares::share_out(self.comm, mine.iter().map(|file| file.name.as_slice()))?
+        } else {
+            Shares::default()
+        };
+        // Of a file that many ranks read where it lies, the first one checks the bytes.
+        let sums = |name: &[u8]| checks && shares.leads(self.comm.rank(), name);
+        let width = self.options.width;
+        let outcome = turns::in_turn(self.comm, width, || self.bring(&dataset, &mine, place, &sums))?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let files = self.settle(candidate, outcome)?;
-        let lacking = mine.iter().any(|file| file.crc.is_none()) || !self.options.checksums;
+        let lacking = mine.iter().any(|file| file.crc.is_none()) || !checks;
         let mut any = [u64::from(lacking)];
         all_reduce(self.comm, &mut any, Op::Max)?;
         let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
@@ -203,6 +218,7 @@ impl Fetch<'_> {
         dataset: &DatasetDescriptor,
         mine: &[PrefixFile],
         place: &mut Place<'_>,
+        sums: &dyn Fn(&[u8]) -> bool,
     ) -> Result<Vec<FetchedFile>, MoveError> {
         mine.iter()
             .map(|file| {
@@ -215,17 +231,19 @@ impl Fetch<'_> {
                     crc: file.crc,
                     mode: status.mode,
                     mtime: status.mtime,
+                    atime: status.atime,
                 };
-                let expected = file.crc.filter(|_| self.options.checksums);
+                let Options { block_bytes, metadata, .. } = self.options;
+                let expected = file.crc.filter(|_| sums(&file.name));
                 if !self.options.bypass {
                     fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
-                    let copied = copy::Copy { files: self.files, block_bytes: self.options.block_bytes };
-                    let crc = copied.run(&*open, &source, &fetched)?;
+                    let copy = copy::Copy { files: self.files, block_bytes, metadata };
+                    let crc = copy.run(&*open, &source, &fetched)?;
                     compare(&source, expected, Some(crc))?;
                     fetched.crc = Some(crc);
                 } else if expected.is_some() {
                     // The application is about to read these very bytes.
-                    compare(&source, expected, Some(checksum(&*open, &source, self.options.block_bytes)?))?;
+                    compare(&source, expected, Some(checksum(&*open, &source, block_bytes)?))?;
                 }
                 Ok(fetched)
             })

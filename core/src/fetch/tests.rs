@@ -13,7 +13,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const OPTIONS: Options = Options { width: 256, block_bytes: 4096, bypass: false, checksums: true };
+const OPTIONS: Options =
+    Options { width: 256, block_bytes: 4096, bypass: false, checksums: true, metadata: true };
 
 /// Fetches a dataset to `to/<rank>/`, and checks that all ranks tell the same.
 fn fetch_with(
@@ -49,7 +50,7 @@ fn flushed(ranks: u32, id: u64, name: &str) -> (Stage, Cached) {
 }
 
 fn candidate_of(cached: &Cached) -> Candidate {
-    Candidate { id: cached.dataset.id, name: cached.dataset.name.clone() }
+    Candidate { id: cached.dataset.id, name: cached.dataset.name.clone(), suspect: false }
 }
 
 fn fetch(stage: &Stage, cached: &Cached) -> Result<Vec<Fetched>, FetchError> {
@@ -290,7 +291,7 @@ fn what_c_scr_flushed_is_fetched_newest_first() {
 fn without_sizes_at_least_the_sum_must_be_right() {
     let (dir, prefix) = scratch_copy("xor-flush2");
     fs::write(prefix.file(b"ckpt.4/rank_2.ckpt"), b"short").unwrap();
-    let candidate = Candidate { id: 4, name: b"ckpt.4".to_vec() };
+    let candidate = Candidate { id: 4, name: b"ckpt.4".to_vec(), suspect: false };
     let to: PathBuf = dir.path().join("to");
     let error = fetch_with(&RealFiles, &prefix, 4, &candidate, &to, OPTIONS).unwrap_err();
     assert!(error.to_string().contains("where 4 files with 8226 bytes were recorded"), "{error}");

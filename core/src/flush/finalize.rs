@@ -124,7 +124,9 @@ impl Finalizer<'_> {
 
     fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
         let ledger = Ledger { files: self.files, prefix: self.prefix };
-        ledger.take_over_name(&self.record.dataset).map_err(|error| describe(&error))?;
+        ledger
+            .take_over_name(&self.record.dataset, &self.record.replaces)
+            .map_err(|error| describe(&error))?;
         let mut folders = BTreeSet::new();
         for file in expected {
             match self.files.rename(&file.part, &file.target) {

@@ -2,6 +2,7 @@
 
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
+use std::collections::HashSet;
 
 /// What is recorded of the datasets under one prefix.
 #[derive(Clone, Copy)]
@@ -13,19 +14,21 @@ pub(crate) struct Ledger<'a> {
 impl Ledger<'_> {
     /// Lists the files and, as incomplete, the dataset, before a byte of it moves. Where the dataset's name stands for
     /// one that is complete, that one stays listed until [`take_over_name`](Self::take_over_name): not a
-    /// file of it has been touched. With files that are in place already it is too late for that.
+    /// file of it has been touched. With files that are in place already it is too late for that, and for those that
+    /// it `replaces`.
     pub(crate) fn open(
         &self,
         dataset: &DatasetDescriptor,
         lists: &[Vec<PrefixFile>],
         in_place: bool,
+        replaces: &[u64],
     ) -> Result<(), PrefixError> {
         let index = Index::read(self.files, self.prefix)?;
         let is_valid = |id| index.entry(id).is_some_and(|entry| entry.is_valid());
         let taken = index.id_of(&dataset.name).is_some_and(is_valid);
         if in_place || !taken {
             self.prefix.make_scr_dir(self.files)?;
-            self.take_over_name(dataset)?;
+            self.take_over_name(dataset, if in_place { replaces } else { &[] })?;
         }
         self.write_lists(dataset, lists)
     }
@@ -40,9 +43,45 @@ impl Ledger<'_> {
         Rank2File::new(lists.to_vec()).write(self.files, self.prefix, dataset.id)
     }
 
-    /// From here on the name stands for this dataset, which is not complete.
-    pub(crate) fn take_over_name(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
-        Index::update(self.files, self.prefix, |index| index.record(dataset, false))
+    /// From here on the name stands for this dataset, which is not complete; nor are those any more that have files
+    /// which it replaces.
+    pub(crate) fn take_over_name(
+        &self,
+        dataset: &DatasetDescriptor,
+        replaces: &[u64],
+    ) -> Result<(), PrefixError> {
+        Index::update(self.files, self.prefix, |index| {
+            index.record(dataset, false);
+            for &id in replaces {
+                index.set_complete(id, false);
+            }
+        })
+    }
+
+    /// The complete datasets of other names that have a file in common with `lists`: once such a file is replaced, they
+    /// are whole no more. One whose lists cannot be read cannot be restarted from either.
+    pub(crate) fn sharing(
+        &self,
+        dataset: &DatasetDescriptor,
+        lists: &[Vec<PrefixFile>],
+    ) -> Result<Vec<u64>, PrefixError> {
+        let names: HashSet<&[u8]> = lists.iter().flatten().map(|file| file.name.as_slice()).collect();
+        let index = Index::read(self.files, self.prefix)?;
+        let others =
+            index.entries().into_iter().filter(|entry| entry.is_valid() && entry.name != dataset.name);
+        let mut sharing = Vec::new();
+        for other in others.filter(|entry| entry.id != dataset.id) {
+            match Rank2File::read(self.files, self.prefix, other.id) {
+                Ok(lists) => {
+                    if lists.by_rank().iter().flatten().any(|file| names.contains(file.name.as_slice())) {
+                        sharing.push(other.id);
+                    }
+                }
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sharing)
     }
 
     /// Every byte is safe and has its name: the dataset counts from here on.

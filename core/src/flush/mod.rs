@@ -28,7 +28,7 @@ pub(crate) mod lists;
 pub(crate) mod movers;
 pub(crate) mod names;
 pub(crate) mod pending;
-mod shares;
+pub(crate) mod shares;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod turns;
@@ -42,7 +42,8 @@ use crate::prefix::{DatasetDescriptor, Prefix, PrefixFile, DIR_MODE};
 use ledger::Ledger;
 use movers::{MoveError, Mover};
 use pending::Pending;
-use scr_plugin_api::{CopyState, KvTree, Transport};
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
@@ -84,10 +85,16 @@ pub(crate) struct Options {
     pub(crate) in_place: bool,
     /// Whether the dataset becomes the current one: checkpoints do.
     pub(crate) make_current: bool,
+    /// Whether copies get the times and permissions of their sources: `SCR_COPY_METADATA`.
+    pub(crate) metadata: bool,
+    /// And the owner, which only a privileged process can give away.
+    pub(crate) owner: bool,
+    /// Of files that are in place: whether any of them may have replaced one that was there before.
+    pub(crate) may_replace: bool,
 }
 
 /// What a rank needs to flush.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Flush<'a> {
     pub(crate) comm: &'a dyn Comm,
     pub(crate) files: &'a dyn Files,
@@ -97,7 +104,7 @@ pub(crate) struct Flush<'a> {
     /// The prefix directory.
     pub(crate) prefix: &'a Prefix,
     /// The time, as the index writes it.
-    pub(crate) now: &'a str,
+    pub(crate) now: String,
     pub(crate) options: Options,
 }
 
@@ -161,11 +168,14 @@ impl Flush<'_> {
         mine: &[FlushFile],
     ) -> Result<FlushReport, FlushError> {
         let mut started = self.announce(token, dataset, mine)?;
-        let width = self.options.width;
-        let arrived = turns::in_turn(self.comm, width, || {
-            self.start_movers(&mut started);
-            self.wait_for_movers(&mut started)
-        })?;
+        let arrived = if self.options.in_place {
+            self.settle_in_place(&mut started)?
+        } else {
+            turns::in_turn(self.comm, self.options.width, || {
+                self.start_movers(&mut started);
+                self.wait_for_movers(&mut started)
+            })?
+        };
         self.conclude(&started, arrived)
     }
 
@@ -206,26 +216,12 @@ impl Flush<'_> {
     /// # Errors
     /// [`FlushError`], the same on all ranks.
     pub(crate) fn finish(&self, mut started: Started) -> Result<FlushReport, FlushError> {
-        let arrived = self.wait_for_movers(&mut started);
-        self.conclude(&started, arrived)
-    }
-
-    /// Gives a flush up that was begun. All ranks call it.
-    ///
-    /// # Errors
-    /// The ranks could not talk, or something could not be removed; the next run removes it then.
-    pub(crate) fn cancel(&self, started: &Started) -> Result<(), FlushError> {
-        let stopped = match &started.ticket {
-            Ok(ticket) if !started.in_place => {
-                self.transport.cancel(ticket).map_err(|error| error.to_string())
-            }
-            _ => Ok(()),
+        let arrived = if started.in_place {
+            self.settle_in_place(&mut started)?
+        } else {
+            self.wait_for_movers(&mut started)
         };
-        let name = &started.record.dataset;
-        self.agreed(name, "stopping the copies", stopped)?;
-        self.clear_away(started);
-        barrier(self.comm)?;
-        Ok(())
+        self.conclude(&started, arrived)
     }
 
     /// Step 1.
@@ -236,16 +232,18 @@ impl Flush<'_> {
         mine: &[FlushFile],
     ) -> Result<Started, FlushError> {
         let planned = movers::plan(self.prefix.dir(), mine, token);
-        let movers = self.agreed(dataset, "checking the file names", planned)?;
-        let folders = self.prepare_folders(dataset, &movers)?;
+        let mut movers = self.agreed(dataset, "checking the file names", planned)?;
+        let folders = self.prepare_folders(dataset, &mut movers)?;
+        let may_replace = self.may_replace(&movers)?;
         let record = Pending {
             token: token.to_owned(),
             dataset: dataset.clone(),
             ranks: self.comm.size(),
             movers: 1,
             make_current: self.options.make_current,
+            replaces: Vec::new(),
         };
-        let started = Started {
+        let mut started = Started {
             record,
             movers,
             folders,
@@ -253,7 +251,7 @@ impl Flush<'_> {
             in_place: self.options.in_place,
         };
         let lists = self.gather_lists(&started.movers)?;
-        let recorded = lists.map_or(Ok(()), |lists| self.record(&started.record, &lists));
+        let recorded = lists.map_or(Ok(()), |lists| self.record(&mut started.record, &lists, may_replace));
         if let Err(error) = self.agreed(dataset, "recording what is to come", recorded) {
             self.clear_away(&started);
             return Err(error);
@@ -262,9 +260,18 @@ impl Flush<'_> {
     }
 
     /// Rank 0's part of step 1.
-    fn record(&self, record: &Pending, lists: &[Vec<PrefixFile>]) -> Result<(), String> {
-        self.ledger()
-            .open(&record.dataset, lists, self.options.in_place)
+    fn record(
+        &self,
+        record: &mut Pending,
+        lists: &[Vec<PrefixFile>],
+        may_replace: bool,
+    ) -> Result<(), String> {
+        let ledger = self.ledger();
+        if may_replace {
+            record.replaces = ledger.sharing(&record.dataset, lists).map_err(|error| describe(&error))?;
+        }
+        ledger
+            .open(&record.dataset, lists, self.options.in_place, &record.replaces)
             .map_err(|error| describe(&error))?;
         if self.options.in_place {
             return Ok(());
@@ -272,18 +279,34 @@ impl Flush<'_> {
         record.write(self.files, self.prefix).map_err(|error| describe(&error))
     }
 
+    /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
+    /// read.
+    fn may_replace(&self, movers: &[Mover]) -> Result<bool, CommError> {
+        let mine = if self.options.in_place {
+            self.options.may_replace
+        } else {
+            movers.iter().any(|mover| self.files.status(&mover.target).is_ok())
+        };
+        let mut any = [u64::from(mine)];
+        all_reduce(self.comm, &mut any, Op::Max)?;
+        Ok(any != [0])
+    }
+
     /// Makes the folders, each by one rank, and gives those that this rank looks after.
     fn prepare_folders(
         &self,
         dataset: &DatasetDescriptor,
-        movers: &[Mover],
+        movers: &mut [Mover],
     ) -> Result<Vec<PathBuf>, FlushError> {
         let names = movers.iter().map(|mover| mover.file.name.as_slice());
         let shares = shares::share_out(self.comm, names)?;
-        let clash = match shares.clash {
+        for mover in movers {
+            mover.leads = shares.leads(self.comm.rank(), &mover.file.name);
+        }
+        let clash = match shares.shared.first_key_value() {
             // In bypass mode all ranks may well have written one file.
             Some((name, other)) if !self.options.in_place => {
-                let name = String::from_utf8_lossy(&name).into_owned();
+                let name = String::from_utf8_lossy(name).into_owned();
                 Err(format!("rank {other}, too, wrote a file named {name}; give each rank its own"))
             }
             _ => Ok(()),
@@ -312,20 +335,32 @@ impl Flush<'_> {
             return;
         }
         let token = format!("{}.{}", started.record.token, self.comm.rank());
-        started.ticket = movers::start(self.files, self.transport, &started.movers, token, &self.options)
+        started.ticket = movers::start(self.files, self.transport, &mut started.movers, token, &self.options)
             .map_err(|error| error.to_string());
     }
 
     /// Step 2, its end.
     fn wait_for_movers(&self, started: &mut Started) -> Result<(), String> {
         let Started { movers, ticket, .. } = started;
-        let arrived = if started.in_place {
-            movers::settle_in_place(self.files, movers, &self.options)
-        } else {
-            let ticket = ticket.as_ref().map_err(Clone::clone)?;
-            movers::finish(self.files, self.transport, movers, ticket, &self.options)
-        };
-        arrived.map_err(|error: MoveError| error.to_string())
+        let ticket = ticket.as_ref().map_err(Clone::clone)?;
+        movers::finish(self.files, self.transport, movers, ticket, &self.options)
+            .map_err(|error| error.to_string())
+    }
+
+    /// Step 2 for files that are in place. A checksum is taken once every rank has synced what it wrote, as one file
+    /// may have been written by many.
+    fn settle_in_place(&self, started: &mut Started) -> Result<Result<(), String>, CommError> {
+        let (comm, width) = (self.comm, self.options.width);
+        let synced = turns::in_turn(comm, width, || movers::sync_in_place(self.files, &started.movers))?;
+        let mut arrived = synced.map_err(|error| error.to_string());
+        if self.options.checksums {
+            barrier(comm)?;
+            let summed = turns::in_turn(comm, width, || {
+                movers::sum_in_place(self.files, &mut started.movers, &self.options)
+            })?;
+            arrived = arrived.and(summed.map_err(|error| error.to_string()));
+        }
+        Ok(arrived)
     }
 
     /// Steps 3 to 5.
@@ -375,7 +410,7 @@ impl Flush<'_> {
             if !started.in_place {
                 record.mark_done(self.files, self.prefix, 0).map_err(|error| describe(&error))?;
             }
-            ledger.take_over_name(&record.dataset).map_err(|error| describe(&error))
+            ledger.take_over_name(&record.dataset, &record.replaces).map_err(|error| describe(&error))
         });
         self.agreed(&record.dataset, "recording that all is there", sealed)
     }
@@ -383,7 +418,7 @@ impl Flush<'_> {
     /// Step 5, on rank 0.
     fn close(&self, record: &Pending) -> Result<(), String> {
         let ledger = self.ledger();
-        ledger.close(&record.dataset, record.make_current, self.now).map_err(|error| describe(&error))?;
+        ledger.close(&record.dataset, record.make_current, &self.now).map_err(|error| describe(&error))?;
         if !self.options.in_place {
             // The dataset counts already; what is left of the record is cleared away by the next run.
             let _ = record.forget(self.files, self.prefix);
@@ -424,7 +459,9 @@ impl Flush<'_> {
                 .and_then(|tree| lists::from_tree(&tree))
                 .ok_or(CommError::Malformed { from: Rank(rank), what: "a list of files" })
         };
-        (0..).zip(all).map(unpack).collect::<Result<_, _>>().map(Some)
+        let mut lists = (0..).zip(all).map(unpack).collect::<Result<Vec<_>, _>>()?;
+        share_checksums(&mut lists);
+        Ok(Some(lists))
     }
 
     fn report(&self, movers: &[Mover]) -> Result<FlushReport, FlushError> {
@@ -458,4 +495,42 @@ impl Flush<'_> {
     fn ledger(&self) -> Ledger<'_> {
         Ledger { files: self.files, prefix: self.prefix }
     }
+}
+
+/// Of a file that many ranks have, one took the checksum.
+fn share_checksums(lists: &mut [Vec<PrefixFile>]) {
+    if lists.iter().flatten().all(|file| file.crc.is_some()) {
+        return;
+    }
+    let known: HashMap<Vec<u8>, u32> =
+        lists.iter().flatten().filter_map(|file| Some((file.name.clone(), file.crc?))).collect();
+    for file in lists.iter_mut().flatten() {
+        file.crc = file.crc.or_else(|| known.get(&file.name).copied());
+    }
+}
+
+/// What stands in for a transport where the files are in place already.
+#[derive(Debug)]
+pub(crate) struct NoTransport;
+
+impl Transport for NoTransport {
+    fn start(&self, _: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        Err(no_transport())
+    }
+    fn poll(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        Err(no_transport())
+    }
+    fn wait(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        Err(no_transport())
+    }
+    fn cancel(&self, _: &[u8]) -> Result<(), PluginError> {
+        Ok(())
+    }
+    fn crc(&self, _: &[u8], _: usize) -> Option<u32> {
+        None
+    }
+}
+
+fn no_transport() -> PluginError {
+    PluginError::new(PluginErrorKind::Fault, "nothing is copied where the files are in place")
 }

@@ -6,6 +6,7 @@
 use super::names;
 use super::{FlushFile, Options};
 use crate::fs::{File, Files, FsError, How, Kind, Status};
+use crate::prefix::FILE_MODE;
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, Transport};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,10 @@ pub(crate) struct Mover {
     pub(crate) part: PathBuf,
     /// Checksum of what was copied, once it is known.
     pub(crate) crc: Option<u32>,
+    /// What the source was before it was read, for the copy to become alike.
+    pub(crate) origin: Option<Status>,
+    /// Whether this rank is the first, or the only one, that has this file.
+    pub(crate) leads: bool,
 }
 
 /// Why a rank's files did not arrive.
@@ -120,7 +125,7 @@ pub(crate) fn plan(prefix: &Path, files: &[FlushFile], token: &str) -> Result<Ve
         .map(|file| {
             let target = names::target(prefix, &file.name)?;
             let part = names::part(&target, token);
-            Ok(Mover { file: file.clone(), target, part, crc: None })
+            Ok(Mover { file: file.clone(), target, part, crc: None, origin: None, leads: true })
         })
         .collect()
 }
@@ -129,12 +134,14 @@ pub(crate) fn plan(prefix: &Path, files: &[FlushFile], token: &str) -> Result<Ve
 pub(crate) fn start(
     files: &dyn Files,
     transport: &dyn Transport,
-    movers: &[Mover],
+    movers: &mut [Mover],
     token: String,
     options: &Options,
 ) -> Result<Vec<u8>, MoveError> {
-    for mover in movers {
-        create(files, mover)?;
+    for mover in movers.iter_mut() {
+        // What is missing or unreadable is for the transport to tell.
+        mover.origin = files.status(&mover.file.source).ok();
+        create(files, mover, options)?;
     }
     let item = |mover: &Mover| CopyItem {
         source: mover.file.source.clone(),
@@ -168,19 +175,25 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// In bypass mode the files are in place: they are looked at, and synced.
-pub(crate) fn settle_in_place(
+/// In bypass mode the files are in place: they are looked at, and synced. Each rank of those that share a file has
+/// bytes of its own to sync.
+pub(crate) fn sync_in_place(files: &dyn Files, movers: &[Mover]) -> Result<(), MoveError> {
+    movers.iter().try_for_each(|mover| {
+        let (file, _) = open_whole(files, &mover.target, Some(mover.file.bytes))?;
+        file.sync().map_err(MoveError::io("sync", &mover.target))
+    })
+}
+
+/// Takes the checksums of files that are in place; of a shared one only where this rank leads.
+pub(crate) fn sum_in_place(
     files: &dyn Files,
     movers: &mut [Mover],
     options: &Options,
 ) -> Result<(), MoveError> {
-    for mover in movers {
+    for mover in movers.iter_mut().filter(|mover| mover.leads) {
         let (file, _) = open_whole(files, &mover.target, Some(mover.file.bytes))?;
-        file.sync().map_err(MoveError::io("sync", &mover.target))?;
-        if options.checksums {
-            mover.crc = Some(checksum(&*file, &mover.target, options.block_bytes)?);
-            compare(&mover.target, mover.file.crc, mover.crc)?;
-        }
+        mover.crc = Some(checksum(&*file, &mover.target, options.block_bytes)?);
+        compare(&mover.target, mover.file.crc, mover.crc)?;
     }
     Ok(())
 }
@@ -262,9 +275,12 @@ pub(crate) fn block_size(block_bytes: u64) -> usize {
     usize::try_from(block_bytes).unwrap_or(usize::MAX).clamp(4 << 10, 64 << 20)
 }
 
-fn create(files: &dyn Files, mover: &Mover) -> Result<(), MoveError> {
-    let mode = mover.file.permissions() | OWNER_WRITES;
+fn create(files: &dyn Files, mover: &Mover, options: &Options) -> Result<(), MoveError> {
+    let mode = if options.metadata { mover.file.permissions() | OWNER_WRITES } else { FILE_MODE };
     let part = files.open(&mover.part, How::Create(mode)).map_err(MoveError::io("create", &mover.part))?;
+    if !options.metadata {
+        return Ok(());
+    }
     // The umask took bits away that the original has.
     part.set_mode(mode).map_err(MoveError::io("set the permissions of", &mover.part))
 }
@@ -288,19 +304,27 @@ fn check(
         compare(&mover.file.source, mover.file.crc, Some(found))?;
         mover.crc = Some(found);
     }
-    settle_mode(files, mover)
+    if options.metadata {
+        settle_metadata(files, mover, options.owner)?;
+    }
+    Ok(())
 }
 
-/// A transport that replaced the file made it with permissions of its own.
-fn settle_mode(files: &dyn Files, mover: &Mover) -> Result<(), MoveError> {
-    let found = files.status(&mover.part).map_err(MoveError::io("look at", &mover.part))?.mode & 0o777;
-    if found == mover.file.permissions() {
-        return Ok(());
-    }
+/// The copy becomes like its source: times, owner where we may, permissions. A transport that replaced the file made
+/// it with permissions of its own.
+fn settle_metadata(files: &dyn Files, mover: &Mover, owner: bool) -> Result<(), MoveError> {
     let part = files.open(&mover.part, How::Update).map_err(MoveError::io("open", &mover.part))?;
-    part.set_mode(mover.file.permissions())
-        .and_then(|()| part.sync())
-        .map_err(MoveError::io("set the permissions of", &mover.part))
+    if let Some(origin) = mover.origin.filter(|_| owner) {
+        part.set_owner(origin.uid, origin.gid).map_err(MoveError::io("set the owner of", &mover.part))?;
+    }
+    let found = part.status().map_err(MoveError::io("look at", &mover.part))?.mode & 0o777;
+    if found != mover.file.permissions() {
+        part.set_mode(mover.file.permissions())
+            .and_then(|()| part.sync())
+            .map_err(MoveError::io("set the permissions of", &mover.part))?;
+    }
+    let accessed = mover.origin.map_or(mover.file.mtime, |origin| origin.atime);
+    part.set_times(accessed, mover.file.mtime).map_err(MoveError::io("set the times of", &mover.part))
 }
 
 /// Without it the transport could not write.

@@ -26,6 +26,8 @@ pub(crate) struct Pending {
     pub(crate) movers: u32,
     /// Whether the dataset becomes the current one.
     pub(crate) make_current: bool,
+    /// Complete datasets of other names that have files which this one replaces.
+    pub(crate) replaces: Vec<u64>,
 }
 
 impl Pending {
@@ -76,6 +78,9 @@ impl Pending {
         tree.set("RANKS", self.ranks);
         tree.set("MOVERS", self.movers);
         tree.set("CURRENT", u8::from(self.make_current));
+        for id in &self.replaces {
+            tree.entry("REPLACES", id);
+        }
         tree
     }
 
@@ -88,6 +93,7 @@ impl Pending {
             ranks: tree.require("RANKS")?,
             movers: tree.require("MOVERS")?,
             make_current: tree.require::<u8>("CURRENT")? != 0,
+            replaces: tree.get("REPLACES").map(|ids| ids.keys_as().collect()).unwrap_or_default(),
         })
     }
 }

@@ -14,8 +14,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(crate) struct Shares {
     /// The folders that this rank makes and syncs, below the prefix directory.
     pub(crate) folders: Vec<Vec<u8>>,
-    /// A name of this rank that another rank, too, wants to write.
-    pub(crate) clash: Option<(Vec<u8>, Rank)>,
+    /// Names of this rank that another rank has too, and which: for the first rank that has it any other, for the
+    /// others the first.
+    pub(crate) shared: BTreeMap<Vec<u8>, Rank>,
+}
+
+impl Shares {
+    /// Whether `me` is the first of the ranks that have this name.
+    pub(crate) fn leads(&self, me: Rank, name: &[u8]) -> bool {
+        self.shared.get(name).is_none_or(|&other| me < other)
+    }
 }
 
 /// Shares out folders, and looks for names that two ranks want to write. All ranks call it.
@@ -28,7 +36,7 @@ pub(crate) fn share_out<'a>(
     for (_, answer) in route_trees(comm, answers)? {
         shares.folders.extend(answer.get(FOLDER).into_iter().flat_map(KvTree::keys).map(<[u8]>::to_vec));
         for (name, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
-            shares.clash = other.keys_as().next().map(|other| (name.to_vec(), Rank(other)));
+            shares.shared.extend(other.keys_as().next().map(|other| (name.to_vec(), Rank(other))));
         }
     }
     Ok(shares)
@@ -96,16 +104,16 @@ mod tests {
             let mut expected = vec![b"".to_vec(), b"a".to_vec()];
             expected.extend((0..ranks.min(3)).map(|number| format!("b{number}").into_bytes()));
             assert_eq!(folders, expected);
-            assert!(all.iter().all(|shares| shares.clash.is_none()));
+            assert!(all.iter().all(|shares| shares.shared.is_empty()));
         }
     }
 
     #[test]
     fn two_writers_of_one_file_are_told_of_each_other() {
         let all = shares_of(4, |rank| vec![format!("a/{}", rank.min(2))]);
-        let clash = |rank: usize| all[rank].clash.clone();
-        assert_eq!(clash(2), Some((b"a/2".to_vec(), Rank(3))));
-        assert_eq!(clash(3), Some((b"a/2".to_vec(), Rank(2))));
-        assert_eq!((clash(0), clash(1)), (None, None));
+        let other = |rank: usize| all[rank].shared.get(&b"a/2"[..]).copied();
+        assert_eq!([other(0), other(1), other(2), other(3)], [None, None, Some(Rank(3)), Some(Rank(2))]);
+        let leads = |rank: usize| all[rank].leads(Rank(rank as u32), b"a/2");
+        assert!(leads(2) && !leads(3) && all[0].leads(Rank(0), b"a/0"));
     }
 }

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A file layer around another one.
 #[derive(Clone)]
@@ -44,6 +45,8 @@ pub enum What {
     Status,
     Sync,
     SetMode,
+    SetTimes,
+    SetOwner,
     Lock,
     MakeDir,
     List,
@@ -258,6 +261,14 @@ impl Files for FaultyFiles {
         self.pass(What::Status, path, None)?;
         self.inner.real_path(path)
     }
+
+    fn machine(&self) -> Vec<u8> {
+        self.inner.machine()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.inner.pause(time);
+    }
 }
 
 struct FaultyFile {
@@ -315,6 +326,21 @@ impl File for FaultyFile {
     fn lock(&self) -> io::Result<()> {
         self.files.pass(What::Lock, &self.path, None)?;
         self.inner.lock()
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        self.files.pass(What::Lock, &self.path, None)?;
+        self.inner.try_lock()
+    }
+
+    fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        self.files.pass(What::SetTimes, &self.path, None)?;
+        self.inner.set_times(accessed, changed)
+    }
+
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        self.files.pass(What::SetOwner, &self.path, None)?;
+        self.inner.set_owner(uid, gid)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

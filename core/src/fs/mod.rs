@@ -9,10 +9,12 @@
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
 //! | `folders` | folders with their parents, private folders in shared places, whole trees removed |
 //! | `trees` | KVTree files, also changed in place under a lock |
+//! | `exclusive` | one process at a time, also where no lock of the system works |
 //! | `error` | what any of these report |
 //! | [`faulty`] | a file layer that records, fails and stops, for tests |
 
 mod error;
+mod exclusive;
 pub mod faulty;
 mod folders;
 mod real;
@@ -28,6 +30,7 @@ pub use whole::Durability;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What a path is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +127,29 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system reports.
     fn lock(&self) -> io::Result<()>;
+    /// Takes the exclusive lock if nobody has it; gives whether it was had. Never waits.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn try_lock(&self) -> io::Result<bool> {
+        self.lock().map(|()| true)
+    }
+    /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        let _ = (accessed, changed);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Sets owner and group, which only a privileged process may.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let _ = (uid, gid);
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// The descriptor, where there is one: what the dynamic linker is to load must be a file of the system.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -189,5 +215,14 @@ pub trait Files: Send + Sync {
     /// What the system reports.
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         self.status(path).map(|_| path.to_owned())
+    }
+    /// What all processes that see each other's locks have in common and no other machine has; empty where that is
+    /// not known.
+    fn machine(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// Lets other processes go on for a while.
+    fn pause(&self, _: Duration) {
+        std::thread::yield_now();
     }
 }

@@ -5,12 +5,13 @@
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
 use super::{File, Files, How, Kind, Status};
-use rustix::fs::{flock, statvfs, FlockOperation, OFlags};
+use rustix::fs::{flock, futimens, statvfs, FlockOperation, OFlags, Timespec, Timestamps};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The real file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -69,6 +70,14 @@ impl Files for RealFiles {
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         fs::canonicalize(path)
+    }
+
+    fn machine(&self) -> Vec<u8> {
+        fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
     }
 }
 
@@ -131,6 +140,24 @@ impl File for RealFile {
                 other => return other.map_err(io::Error::from),
             }
         }
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };
+        let times = Timestamps { last_access: time(accessed), last_modification: time(changed) };
+        Ok(futimens(&self.file, &times)?)
+    }
+
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -5,19 +5,16 @@
 //! | `record` | the events and transfers there are |
 //! | `text` | the text log in the prefix directory: its lines, written and read |
 //! | `syslog` | the system's log, by datagrams |
-//! | `behind` | a sink that may be slow, such as a database, on a thread of its own |
 //!
 //! Rank 0 logs for all. A sink that fails is told once and left alone for the rest of the run: logging never fails a job,
 //! and never makes it wait.
 
-mod behind;
 mod record;
 mod syslog;
 mod text;
 
 pub use text::{line, parse, LineError};
 
-pub(crate) use behind::Behind;
 pub(crate) use record::{Event, Record, Transfer};
 pub(crate) use text::TextSink;
 

@@ -14,12 +14,22 @@ use std::sync::Arc;
 
 type Loaded<T> = Result<Arc<T>, String>;
 
+/// A transport, and what its manifest says that it can do.
+#[derive(Clone)]
+pub(crate) struct TransportInUse {
+    pub(crate) transport: Arc<dyn Transport>,
+    /// It copies while the application computes.
+    pub(crate) asynchronous: bool,
+    /// It goes on when the job has ended.
+    pub(crate) survives_job: bool,
+}
+
 /// What is in use.
 pub(crate) struct Plugins {
     host: PluginHost,
     /// By name and packed options.
     schemes: RefCell<HashMap<(String, Vec<u8>), Loaded<dyn Scheme>>>,
-    transports: RefCell<HashMap<String, Loaded<dyn Transport>>>,
+    transports: RefCell<HashMap<String, Result<TransportInUse, String>>>,
     /// How new datasets are protected, by the number of their descriptor.
     protections: RefCell<HashMap<u32, Protection>>,
 }
@@ -108,17 +118,25 @@ impl Plugins {
     }
 
     /// The transport of a name. Collective the first time.
-    pub(crate) fn transport(&self, ctx: &Context, name: &str) -> Result<Loaded<dyn Transport>, CommError> {
+    pub(crate) fn transport(
+        &self,
+        ctx: &Context,
+        name: &str,
+    ) -> Result<Result<TransportInUse, String>, CommError> {
         if let Some(known) = self.transports.borrow().get(name) {
             return Ok(known.clone());
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, name);
+        let (mut asynchronous, mut survives_job) = (false, false);
         let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
+            asynchronous = plugin.manifest.capabilities.asynchronous;
+            survives_job = plugin.manifest.capabilities.survives_job;
             let options: Result<KvTree, _> = plugin.options([]);
             let made = options.and_then(|options| plugin.transport(&options));
             made.map_err(|error| crate::describe(&error))
         });
         let made = settle(ctx, made)?;
+        let made = made.map(|transport| TransportInUse { transport, asynchronous, survives_job });
         self.transports.borrow_mut().insert(name.to_owned(), made.clone());
         Ok(made)
     }

@@ -13,12 +13,14 @@
 use super::error::InFile;
 use super::fields::{flag, ids, set_flag};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files};
+use crate::fs::{Durability, Files, Updated};
 use scr_plugin_api::KvTree;
 use std::path::Path;
 
 /// The only version that is read and written.
 const VERSION: u64 = 2;
+/// Who has it changes the index.
+const LOCK: &str = "index.lock";
 
 /// The list of datasets, as it is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +97,7 @@ impl Index {
         Ok(files.write_tree(&prefix.index_file(), &self.tree, FILE_MODE, Durability::Synced)?)
     }
 
-    /// Reads, changes and writes. There is no lock: one process at a time changes an index.
+    /// Reads, changes and writes, while no other process does; where the file system has no means for that, without.
     ///
     /// # Errors
     /// As for [`read`](Self::read) and [`write`](Self::write).
@@ -104,13 +106,29 @@ impl Index {
         prefix: &Prefix,
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<R, PrefixError> {
-        let mut index = Self::read(files, prefix)?;
-        let before = index.clone();
-        let value = change(&mut index);
-        if index != before {
-            index.write(files, prefix)?;
-        }
-        Ok(value)
+        Self::change(files, prefix, change).map(|updated| updated.value)
+    }
+
+    /// As [`update`](Self::update); says also whether other processes were kept out.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read) and [`write`](Self::write).
+    pub fn change<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut Index) -> R,
+    ) -> Result<Updated<R>, PrefixError> {
+        let lock = prefix.scr_file(LOCK);
+        let updated = files.exclusively(&lock, || {
+            let mut index = Self::read(files, prefix)?;
+            let before = index.clone();
+            let value = change(&mut index);
+            if index != before {
+                index.write(files, prefix)?;
+            }
+            Ok(value)
+        })?;
+        updated.value.map(|value| Updated { value, locked: updated.locked })
     }
 
     /// From a tree; `path` is for the error.
@@ -219,17 +237,17 @@ impl Index {
 
     /// Says whether all files of a dataset are there; false where the index does not have it.
     pub fn set_complete(&mut self, id: u64, complete: bool) -> bool {
-        self.change(id, |entry| set_flag(entry, "COMPLETE", complete))
+        self.alter(id, |entry| set_flag(entry, "COMPLETE", complete))
     }
 
     /// Records when a dataset was flushed.
     pub fn mark_flushed(&mut self, id: u64, time: &str) -> bool {
-        self.change(id, |entry| entry.set("FLUSHED", time))
+        self.alter(id, |entry| entry.set("FLUSHED", time))
     }
 
     /// Records when a dataset was fetched, besides the times before.
     pub fn mark_fetched(&mut self, id: u64, time: &str) -> bool {
-        self.change(id, |entry| {
+        self.alter(id, |entry| {
             entry.entry("FETCHED", time);
         })
     }
@@ -239,12 +257,12 @@ impl Index {
         if self.entry(id).is_some_and(|entry| entry.current) {
             self.clear_current();
         }
-        self.change(id, |entry| entry.set("FAILED", time))
+        self.alter(id, |entry| entry.set("FAILED", time))
     }
 
     /// Takes back that a dataset is damaged.
     pub fn clear_failed(&mut self, id: u64) -> bool {
-        self.change(id, |entry| {
+        self.alter(id, |entry| {
             entry.remove("FAILED");
         })
     }
@@ -305,7 +323,7 @@ impl Index {
         described.or_else(listed).map(<[u8]>::to_vec)
     }
 
-    fn change(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
+    fn alter(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
         let known = self.tree.find("DSET", id).is_some();
         if known {
             change(self.tree.entry("DSET", id));
@@ -538,6 +556,7 @@ mod tests {
     fn an_update_that_changes_nothing_writes_nothing_and_one_that_fails_keeps_the_old() {
         let (_dir, prefix) = scratch_copy("bypass");
         let files = FaultyFiles::new(RealFiles);
+        files.only_below(prefix.index_file());
         Index::update(&files, &prefix, |index| index.set_current("ckpt.4")).unwrap();
         assert_eq!(files.mutations(), 0);
         let before = fs::read(prefix.index_file()).unwrap();

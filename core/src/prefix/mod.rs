@@ -10,6 +10,7 @@
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
+//! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
 //!
 //! What C SCR or a later release wrote besides is kept when a file is changed. Everything is synced.
 
@@ -22,6 +23,7 @@ mod index;
 mod nodes;
 mod paths;
 pub mod rank2file;
+mod restarted;
 mod summary;
 
 pub use descriptor::DatasetDescriptor;
@@ -32,6 +34,7 @@ pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
+pub(crate) use restarted::Restarted;
 pub use summary::Summary;
 
 #[cfg(test)]

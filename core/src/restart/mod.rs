@@ -70,8 +70,17 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
 
 /// Removes from cache whatever belongs to this prefix directory, and what nobody can tell of. Collective.
 pub(crate) fn purge(ctx: &Context) -> Result<(), CommError> {
+    purge_where(ctx, |_| true)
+}
+
+/// Removes from cache what is known of datasets whose files lie in the prefix directory. Collective.
+pub(crate) fn purge_bypass(ctx: &Context) -> Result<(), CommError> {
+    purge_where(ctx, |part| part.map.record.as_ref().is_some_and(|record| record.protection.bypass))
+}
+
+fn purge_where(ctx: &Context, goes: impl Fn(&Held) -> bool) -> Result<(), CommError> {
     let (ours, unknown) = ours(ctx, scan::scan(ctx)?.held);
-    for part in ours.iter().chain(&unknown) {
+    for part in ours.iter().chain(&unknown).filter(|part| goes(part)) {
         if let Err(error) = part.part.remove(ctx.files()) {
             ctx.report.error_here(&crate::describe(&error));
         }
@@ -79,8 +88,9 @@ pub(crate) fn purge(ctx: &Context) -> Result<(), CommError> {
     barrier(&*ctx.comm)
 }
 
-/// Whether the files of a bypass dataset are in the prefix directory as they were written: nobody has read them to take a
-/// checksum, so one that was written to since counts as lost, whatever its length.
+/// Whether the files of a bypass dataset are in the prefix directory as they were written. Nobody has read them to take a
+/// checksum, so one that was written to since counts as lost, whatever its length: a later dataset may have begun to
+/// replace it.
 fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
     record.files.iter().all(|file| {
         let status = files.status(&record.prefix_path(file));

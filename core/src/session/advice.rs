@@ -71,6 +71,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
         self.expect_idle("SCR_Need_checkpoint")?;
+        self.look_at_flush()?;
         self.advice.asked += 1;
         let params = &self.ctx.params;
         let wanted = Wanted {
@@ -93,6 +94,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn should_exit(&mut self) -> Result<bool, Error> {
         self.expect_idle("SCR_Should_exit")?;
+        self.look_at_flush()?;
         Ok(self.agreed_halt_reason(0)?.is_some())
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Cached {
     pub(super) flushed: bool,
     /// Whether the application could not restart from it.
     pub(super) refused: bool,
+    /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
+    pub(super) may_replace: bool,
 }
 
 impl Cached {
@@ -38,11 +40,12 @@ impl Session {
         record: RankRecord,
         part: PartDir,
         store: usize,
+        may_replace: bool,
     ) -> Result<(), Error> {
         self.note_node_bytes(store, record.cache_bytes())?;
         let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
         self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
-        self.cached.push(Cached { record, part, store, flushed: false, refused: false });
+        self.cached.push(Cached { record, part, store, flushed: false, refused: false, may_replace });
         for part in std::mem::take(&mut self.kept) {
             self.remove_part(&part);
         }
@@ -50,9 +53,9 @@ impl Session {
     }
 
     /// Lets the oldest datasets leave until a store keeps no more than its count.
-    pub(super) fn evict_surplus(&mut self, store: usize) {
+    pub(super) fn evict_surplus(&mut self, store: usize) -> Result<(), Error> {
         let most = self.ctx.stores[store].count.max(1);
-        self.evict_down_to(store, most, true);
+        self.evict_down_to(store, most, true)
     }
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both.
@@ -68,8 +71,7 @@ impl Session {
             ));
         }
         let most = self.ctx.stores[index].count.saturating_sub(1);
-        self.evict_down_to(index, most, false);
-        Ok(())
+        self.evict_down_to(index, most, false)
     }
 
     /// Whether a new dataset does not fit beside the old ones; only the first rank of a node looks.
@@ -141,26 +143,33 @@ impl Session {
     }
 
     /// The newest checkpoint stays, where it is to be kept; so does output that is nowhere else.
-    fn evict_down_to(&mut self, store: usize, most: u64, keep_newest: bool) {
+    fn evict_down_to(&mut self, store: usize, most: u64, keep_newest: bool) -> Result<(), Error> {
         while self.count_in(store) > most {
             let newest = self.newest_cached(None).filter(|_| keep_newest).map(|loaded| loaded.id);
-            let may_go = |cached: &Cached| {
-                let only_here = cached.record.dataset.output && !cached.flushed;
-                cached.store == store && Some(cached.id()) != newest && !only_here
+            let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
+            let may_go = |cached: &&Cached| {
+                let stays = cached.must_stay() && Some(cached.id()) != moving;
+                cached.store == store && Some(cached.id()) != newest && !stays
             };
-            let candidates = self.cached.iter().enumerate().filter(|(_, cached)| may_go(cached));
             // What no run can restart from is of the least use.
-            let first = candidates.min_by_key(|(_, cached)| (cached.is_restartable(), cached.id()));
-            let Some((at, _)) = first else { return };
-            self.evict(at);
+            let first =
+                self.cached.iter().filter(may_go).min_by_key(|cached| (cached.is_restartable(), cached.id()));
+            let Some(id) = first.map(Cached::id) else { return Ok(()) };
+            if Some(id) == moving {
+                // It may have failed, and then it may have to stay.
+                self.finish_flush()?;
+            } else if let Some(at) = self.position(id) {
+                self.evict(at);
+            }
         }
+        Ok(())
     }
 
     fn count_in(&self, store: usize) -> u64 {
         self.cached.iter().filter(|cached| cached.store == store).count() as u64
     }
 
-    /// Removes a dataset from cache.
+    /// Removes a dataset from cache. It must not be on its way to the prefix directory.
     pub(super) fn evict(&mut self, at: usize) {
         let cached = self.cached.remove(at);
         if self.loaded.as_ref().is_some_and(|loaded| loaded.id == cached.id()) {
@@ -211,12 +220,9 @@ impl Session {
         let at = self.cached.len() - 1;
         let (id, store) = (self.cached[at].id(), self.cached[at].store);
         self.note_in_cache(at);
-        let flushed = if self.is_flush_due(at) { self.flush(id) } else { Ok(()) };
-        // Output is of no use in cache once it is in the prefix directory, and takes no checkpoint's place there.
-        if let Some(at) = self.position(id).filter(|&at| !flags.checkpoint && self.cached[at].flushed) {
-            self.evict(at);
-        }
-        self.evict_surplus(store);
+        let flushed = self.flush_complete(id);
+        self.release_flushed_output();
+        self.evict_surplus(store)?;
         if flags.checkpoint {
             self.count_checkpoint()?;
         }

@@ -4,6 +4,7 @@
 
 use super::datasets::{Cached, ROOT};
 use super::error::Doing;
+use super::flushing::FlushState;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
 use crate::cache::part::MAX_ID;
@@ -13,7 +14,7 @@ use crate::context::Context;
 use crate::env::Env;
 use crate::fs::Durability;
 use crate::param::{self, AppConfig};
-use crate::prefix::{FlushFile, Index, Location, Nodes, PrefixError};
+use crate::prefix::{FlushFile, Index, Location, Nodes, PrefixError, Restarted};
 use crate::restart;
 use scr_plugin_api::KvTree;
 
@@ -34,6 +35,7 @@ impl Session {
             next_id: 1,
             last_checkpoint: 0,
             advice: Advice::new(began),
+            flushes: FlushState::default(),
             exit_wanted: None,
             computing_since: began,
             halt_logged: false,
@@ -43,6 +45,8 @@ impl Session {
         session.settle_prefix(app)?;
         session.look_at_halt()?;
         session.find_datasets()?;
+        session.rebuild_flush_file();
+        session.flush_restored()?;
         session.load_first()?;
         session.advice = Advice::new(session.ctx.elapsed());
         session.log_compute_start();
@@ -53,6 +57,9 @@ impl Session {
     /// commands read are written.
     fn settle_prefix(&mut self, app: &AppConfig) -> Result<(), Error> {
         self.settle_flushes()?;
+        if self.ctx.params.get(&param::PREFIX_PURGE) {
+            self.purge_prefix()?;
+        }
         let ctx = &self.ctx;
         ctx.report.info(&format!("NPROCS={}", ctx.comm.size()));
         ctx.report.info(&format!("NNODES={}", ctx.nodes.count()));
@@ -92,6 +99,7 @@ impl Session {
             self.cached.push(Cached {
                 flushed: flushed.contains(&id),
                 refused: restored.refused,
+                may_replace: true,
                 record: restored.record,
                 part: restored.part,
                 store,
@@ -147,10 +155,76 @@ impl Session {
         Ok(broadcast_tree(&*self.ctx.comm, ROOT, &tree)?)
     }
 
-    /// Finds the checkpoint to restart from.
+    /// Finds the checkpoint to restart from: the one that the user names, or else the newest.
     fn load_first(&mut self) -> Result<(), Error> {
-        self.rebuild_flush_file();
-        self.load_next(None)
+        let wanted = self.ctx.params.get(&param::CURRENT).map(String::into_bytes);
+        if let Some(name) = &wanted {
+            self.load_wanted(name)?;
+        }
+        if self.loaded.is_none() {
+            self.load_next(None)?;
+        }
+        let Some(loaded) = self.loaded.clone().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) else {
+            return Ok(());
+        };
+        self.note_wanted(&loaded)?;
+        self.drop_newer(loaded.id)
+    }
+
+    /// Loads the checkpoint of this name before newer ones in cache, unless they were made after a restart from it in this
+    /// very allocation: a job that fails again and again must not begin anew each time.
+    fn load_wanted(&mut self, name: &[u8]) -> Result<(), Error> {
+        let since = self.restarted_from(name)?;
+        let newest = self.newest_cached(None);
+        if let Some(newer) = newest.as_ref().filter(|newest| since.is_some_and(|since| newest.id >= since)) {
+            self.ctx.report.notice(&format!(
+                "SCR_CURRENT={} was restarted from before in this allocation: going on from `{}', which is newer",
+                String::from_utf8_lossy(name),
+                String::from_utf8_lossy(&newer.name)
+            ));
+            return Ok(());
+        }
+        self.loaded = self.newest_cached_where(|cached| cached.record.dataset.name == name);
+        // With nothing in cache the usual way leads to it first.
+        if self.loaded.is_none() && newest.is_some() && self.ctx.params.get(&param::FETCH) {
+            self.loaded = self.fetch_wanted()?;
+        }
+        self.go_on_from_loaded();
+        Ok(())
+    }
+
+    /// The first dataset id that was given out after the last restart from this name in this allocation, where there
+    /// was one.
+    fn restarted_from(&self, name: &[u8]) -> Result<Option<u64>, Error> {
+        let mut tree = KvTree::new();
+        if self.ctx.rank() == ROOT {
+            match Restarted::read(self.ctx.files(), &self.ctx.prefix) {
+                Ok(Some(last)) if last.name == name && last.job_id == self.ctx.params.get(&param::JOB_ID) => {
+                    tree.set("NEXT", last.next_id);
+                }
+                Ok(_) => (),
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+        }
+        let tree = broadcast_tree(&*self.ctx.comm, ROOT, &tree)?;
+        Ok(tree.parse("NEXT").ok().flatten())
+    }
+
+    /// Notes that the job has restarted from what the user has named, and makes it the current one.
+    fn note_wanted(&self, loaded: &Loaded) -> Result<(), Error> {
+        if self.ctx.rank() != ROOT {
+            return Ok(());
+        }
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        let job_id = self.ctx.params.get(&param::JOB_ID);
+        let last = Restarted { job_id, name: loaded.name.clone(), next_id: self.next_id };
+        let noted = last
+            .write(files, prefix)
+            .and_then(|()| Index::update(files, prefix, |index| _ = index.set_current(&loaded.name)));
+        if let Err(error) = noted {
+            self.ctx.report.error(&crate::describe(&error));
+        }
+        Ok(())
     }
 
     /// Loads the newest checkpoint before `refused`, or the newest of all: from cache, or else from the prefix directory.
@@ -181,9 +255,15 @@ impl Session {
     }
 
     pub(super) fn newest_cached(&self, below: Option<u64>) -> Option<Loaded> {
+        self.newest_cached_where(|cached| below.is_none_or(|below| cached.id() < below))
+    }
+
+    fn newest_cached_where(&self, wanted: impl Fn(&Cached) -> bool) -> Option<Loaded> {
+        // Where all files are read in the prefix directory, they must have got there.
+        let global = self.ctx.params.get(&param::GLOBAL_RESTART);
         self.cached
             .iter()
-            .filter(|cached| cached.is_restartable() && below.is_none_or(|below| cached.id() < below))
+            .filter(|cached| cached.is_restartable() && wanted(cached) && (!global || cached.flushed))
             .max_by_key(|cached| cached.id())
             .map(|cached| Loaded {
                 id: cached.id(),

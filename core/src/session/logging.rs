@@ -94,14 +94,21 @@ impl Session {
     }
 
     /// A dataset was copied to the prefix directory, or could not be.
-    pub(super) fn log_flush(&self, record: &RankRecord, took: Duration, outcome: Result<(u64, u64), &str>) {
+    pub(super) fn log_flush(
+        &self,
+        record: &RankRecord,
+        took: Duration,
+        outcome: Result<(u64, u64), &str>,
+        asynchronous: bool,
+    ) {
         let log = &self.ctx.log;
         let of = |event| Record::event(event).dataset(&record.dataset).took(took);
         match outcome {
             Ok((files, bytes)) => {
                 log.add_entry(of(Event::FlushSuccess));
                 let (from, to) = (self.place_of(record), self.ctx.prefix.dir());
-                let moved = Record::transfer(Transfer::FlushSync, &from, to);
+                let kind = if asynchronous { Transfer::FlushAsync } else { Transfer::FlushSync };
+                let moved = Record::transfer(kind, &from, to);
                 log.add_entry(moved.dataset(&record.dataset).took(took).size(bytes, files));
             }
             Err(why) => log.add_entry(of(Event::FlushFail).note(why)),

@@ -1,13 +1,15 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
 
-use super::datasets::ROOT;
+use super::datasets::{Cached, ROOT};
 use super::error::Doing;
 use super::{Error, Session};
-use crate::comm::collective::{all_reduce, broadcast_tree, same_everywhere, Op};
+use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::Differs;
-use crate::prefix::{Index, PrefixError, Rank2File};
+use crate::delete::Deleting;
+use crate::param;
+use crate::prefix::{DatasetDescriptor, Index, PrefixError};
+use crate::restart;
 use scr_plugin_api::KvTree;
-use std::path::Path;
 
 impl Session {
     /// The application has restarted from this checkpoint without the restart calls. Collective.
@@ -16,13 +18,15 @@ impl Session {
     /// [`Error`] within a phase, and where the index has no checkpoint of that name.
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Current", name)?;
-        let found = self.on_index(name, |index| {
-            let entry = index.id_of(name).and_then(|id| index.entry(id));
-            let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
-            index.set_current(name).then_some(known.unwrap_or(0))
+        let (id, checkpoint) = self.on_index(name, |index| {
+            let id = index.id_of(name)?;
+            let known =
+                index.entry(id).and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
+            index.set_current(name);
+            Some((id, known.unwrap_or(0)))
         })?;
-        self.last_checkpoint = found;
-        Ok(())
+        self.last_checkpoint = checkpoint;
+        self.drop_newer(id)
     }
 
     /// Takes a dataset out of the index; its files stay. Collective.
@@ -31,7 +35,7 @@ impl Session {
     /// [`Error`] within a phase, and where the index has no dataset of that name.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
-        self.on_index(name, |index| (!index.drop_name(name).is_empty()).then_some(0)).map(|_| ())
+        self.on_index(name, |index| (!index.drop_name(name).is_empty()).then_some((0, 0))).map(|_| ())
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -40,62 +44,112 @@ impl Session {
     /// [`Error`] within a phase, where no dataset has that name, and where a file cannot be removed.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Delete", name)?;
-        let label = String::from_utf8_lossy(name).into_owned();
-        let in_cache: Vec<u64> = self
-            .cached
-            .iter()
-            .filter(|cached| cached.record.dataset.name == name)
-            .map(super::datasets::Cached::id)
-            .collect();
-        let deleted = self.delete_from_prefix(name)?;
+        let in_cache: Vec<u64> =
+            self.cached.iter().filter(|cached| cached.record.dataset.name == name).map(Cached::id).collect();
         for id in &in_cache {
-            if self.loaded.as_ref().is_some_and(|loaded| loaded.id == *id) {
-                self.loaded = None;
-            }
-            if let Some(at) = self.position(*id) {
-                self.evict(at);
-            }
+            // Or it would be there again once it has arrived.
+            self.finish_flush_of(*id)?;
         }
-        if !deleted && in_cache.is_empty() {
+        let listed = self.listed(|index| {
+            let mut ids = index.others_named(name, 0);
+            ids.extend(index.entry(0).filter(|entry| entry.name == name).map(|entry| entry.id));
+            ids
+        })?;
+        for id in &listed {
+            self.delete_from_prefix(*id)?;
+        }
+        for id in &in_cache {
+            self.forget(*id);
+        }
+        if listed.is_empty() && in_cache.is_empty() {
+            let label = String::from_utf8_lossy(name);
             return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });
         }
         Ok(())
     }
 
-    /// Deletes a dataset from the prefix directory; gives whether there was one. Its entry is marked incomplete first and
-    /// dropped last, so that nothing half deleted is ever restarted from.
-    fn delete_from_prefix(&self, name: &[u8]) -> Result<bool, Error> {
-        let ctx = &self.ctx;
-        let deleted = if ctx.rank() == ROOT { self.delete_on_root(name) } else { Ok(false) };
-        let deleted = ctx.agree(deleted.map_err(|error| crate::describe(&error)))?;
-        let deleted = deleted.doing(|| format!("deleting `{}'", String::from_utf8_lossy(name)))?;
-        let mut any = [u64::from(deleted)];
-        all_reduce(&*ctx.comm, &mut any, Op::Max)?;
-        Ok(any != [0])
-    }
-
-    fn delete_on_root(&self, name: &[u8]) -> Result<bool, PrefixError> {
-        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-        let Some(id) = Index::read(files, prefix)?.id_of(name) else { return Ok(false) };
-        Index::update(files, prefix, |index| index.set_complete(id, false))?;
-        for file in Rank2File::read(files, prefix, id)?.by_rank().iter().flatten() {
-            let path = prefix.file(&file.name);
-            files.remove_tree(&path)?;
-            self.remove_emptied(&path);
+    /// Deletes every dataset from the prefix directory. Collective. See the guide's `SCR_PREFIX_PURGE`.
+    pub(super) fn purge_prefix(&mut self) -> Result<(), Error> {
+        let listed = self.listed(|index| index.entries().iter().map(|entry| entry.id).collect())?;
+        for id in &listed {
+            self.delete_from_prefix(*id)?;
         }
-        files.remove_tree(&prefix.dataset_dir(id))?;
-        Index::update(files, prefix, |index| index.drop_id(id))?;
-        Ok(true)
+        self.ctx.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
+        Ok(restart::purge_bypass(&self.ctx)?)
     }
 
-    /// Removes the folders above a removed file that it leaves empty, up to the prefix directory.
-    fn remove_emptied(&self, file: &Path) {
-        let inside = file.ancestors().skip(1).take_while(|above| *above != self.ctx.prefix.dir());
-        for folder in inside {
-            if self.ctx.files().remove_dir(folder).is_err() {
-                break;
+    /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. What
+    /// cannot be deleted is told. Collective. See the guide's `SCR_PREFIX_SIZE`.
+    pub(super) fn slide_window(&mut self, newest: u64) -> Result<(), Error> {
+        let size = self.ctx.params.get(&param::PREFIX_SIZE);
+        let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
+        for id in self.listed(|index| surplus(index, size, newest))? {
+            match self.delete_from_prefix(id) {
+                Err(Error::Comm(error)) => return Err(error.into()),
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+                Ok(()) => {
+                    self.ctx.report.info(&format!("Deleting dataset {id} from the prefix directory"));
+                    let gone = self.position(id).filter(|&at| self.cached[at].record.protection.bypass);
+                    if gone.is_some() {
+                        self.forget(id);
+                    }
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Takes the checkpoints newer than `id` out of the index, where the user wants that after going back to an older
+    /// one. Collective.
+    pub(super) fn drop_newer(&mut self, id: u64) -> Result<(), Error> {
+        if !self.ctx.params.get(&param::DROP_AFTER_CURRENT) || self.ctx.rank() != ROOT {
+            return Ok(());
+        }
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        match Index::update(files, prefix, |index| index.drop_checkpoints_after(id)) {
+            Ok(dropped) if dropped.is_empty() => (),
+            Ok(dropped) => self.ctx.report.notice(&format!(
+                "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {id} are dropped from the index",
+                dropped.len()
+            )),
+            Err(error) => self.ctx.report.error(&crate::describe(&error)),
+        }
+        Ok(())
+    }
+
+    /// Takes a dataset out of cache, and with it the prospect to restart from it.
+    fn forget(&mut self, id: u64) {
+        self.loaded.take_if(|loaded| loaded.id == id);
+        if let Some(at) = self.position(id) {
+            self.evict(at);
+        }
+    }
+
+    fn delete_from_prefix(&self, id: u64) -> Result<(), Error> {
+        let ctx = &self.ctx;
+        let node = ctx.nodes.name(ctx.rank());
+        let deleting = Deleting { comm: &*ctx.comm, files: ctx.files(), node, prefix: &ctx.prefix };
+        let note = deleting.run(id)?.doing(|| format!("deleting dataset {id} from the prefix directory"))?;
+        if let Some(note) = note {
+            ctx.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
+        }
+        Ok(())
+    }
+
+    /// Ids that rank 0 finds in the index, on all ranks.
+    fn listed(&self, find: impl FnOnce(&Index) -> Vec<u64>) -> Result<Vec<u64>, Error> {
+        let ctx = &self.ctx;
+        let own = match ctx.rank() {
+            ROOT => Index::read(ctx.files(), &ctx.prefix).map(|index| find(&index)),
+            _ => Ok(Vec::new()),
+        };
+        let own = ctx.agree(own.map_err(|error| crate::describe(&error)))?;
+        let own = own.doing(|| "reading the index of the prefix directory".to_owned())?;
+        let mut tree = KvTree::new();
+        for id in own {
+            tree.child(id.to_string());
+        }
+        Ok(broadcast_tree(&*ctx.comm, ROOT, &tree)?.keys_as().collect())
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
@@ -114,22 +168,63 @@ impl Session {
         Ok(())
     }
 
-    /// Changes the index on rank 0, and gives every rank what came of it. `None` is for a name that is not there.
-    fn on_index(&self, name: &[u8], change: impl FnOnce(&mut Index) -> Option<u64>) -> Result<u64, Error> {
+    /// Changes the index on rank 0, and gives every rank what came of it: an id and the number of a checkpoint. `None` is
+    /// for a name that is not there.
+    fn on_index(
+        &self,
+        name: &[u8],
+        change: impl FnOnce(&mut Index) -> Option<(u64, u64)>,
+    ) -> Result<(u64, u64), Error> {
         let ctx = &self.ctx;
-        let done: Result<Option<u64>, PrefixError> =
+        let done: Result<_, PrefixError> =
             if ctx.rank() == ROOT { Index::update(ctx.files(), &ctx.prefix, change) } else { Ok(None) };
         let own = ctx
             .agree(done.map_err(|error| crate::describe(&error)))?
             .doing(|| "changing the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
-        if let Some(value) = own {
-            tree.set("VALUE", value);
+        if let Some((id, checkpoint)) = own {
+            tree.set("ID", id);
+            tree.set("CKPT", checkpoint);
         }
         let tree = broadcast_tree(&*ctx.comm, ROOT, &tree)?;
-        let value = tree.parse("VALUE").ok().flatten();
-        value.ok_or_else(|| Error::Argument {
+        let value = |key| tree.parse(key).ok().flatten();
+        value("ID").zip(value("CKPT")).ok_or_else(|| Error::Argument {
             what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),
         })
+    }
+}
+
+/// The checkpoints that are older than the `size` newest ones that count. Output stays.
+fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
+    let entries = index.entries();
+    let counting = entries.iter().filter(|entry| entry.is_candidate() && entry.id <= newest);
+    let Some(oldest) = counting.map(|entry| entry.id).nth(size - 1) else { return Vec::new() };
+    let goes = |dataset: &DatasetDescriptor| dataset.checkpoint && !dataset.output;
+    entries
+        .iter()
+        .filter(|entry| entry.id < oldest && entry.dataset.as_ref().is_some_and(goes))
+        .map(|entry| entry.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_keeps_the_newest_that_count_and_all_output() {
+        let mut index = Index::new();
+        for id in 1..=6 {
+            let name = format!("ckpt.{id}").into_bytes();
+            let output = id == 2;
+            let dataset = DatasetDescriptor { id, name, checkpoint: true, output, ..Default::default() };
+            index.record(&dataset, true);
+        }
+        index.mark_failed(5, "now");
+        let plain = DatasetDescriptor { id: 7, name: b"out".to_vec(), output: true, ..Default::default() };
+        index.record(&plain, true);
+        assert_eq!(surplus(&index, 2, 6), [3, 1]);
+        assert_eq!(surplus(&index, 3, 6), [1]);
+        assert_eq!(surplus(&index, 9, 6), []);
     }
 }

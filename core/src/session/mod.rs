@@ -6,7 +6,8 @@
 mod advice;
 mod datasets;
 mod error;
-mod finish;
+mod fetching;
+mod flushing;
 mod init;
 mod listing;
 mod logging;
@@ -41,6 +42,7 @@ pub struct Session {
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
     advice: advice::Advice,
+    flushes: flushing::FlushState,
     exit_wanted: Option<String>,
     /// When the application began to compute.
     computing_since: Duration,

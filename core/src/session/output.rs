@@ -4,16 +4,18 @@
 //! name is given out. Complete: agree that all is valid, protect, record as prepared, agree, record as complete; only
 //! then do older datasets leave.
 
+use super::datasets::Cached;
 use super::error::Doing;
 use super::logging::Spent;
 use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Disagreement, Rank, Traffic};
+use crate::flush::ledger::Ledger;
 use crate::fs::{Durability, Kind};
-use crate::prefix::{DatasetDescriptor, Index};
+use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
 use scr_plugin_api::Scheme;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,6 +28,8 @@ pub(crate) struct Output {
     part: PartDir,
     journal: Journal,
     flags: OutputFlags,
+    /// Whether a file that this rank writes in the prefix directory was there before.
+    may_replace: bool,
     /// Place of the store in the context.
     store: usize,
     started: Duration,
@@ -48,6 +52,7 @@ impl Session {
     pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let started = self.ctx.env.clock.elapsed();
         self.expect_idle("SCR_Start_output")?;
+        self.look_at_flush()?;
         let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
         let start = self.agree_on_start(name, flags, crowded)?;
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint + 1);
@@ -64,7 +69,8 @@ impl Session {
         }
         self.ctx.report.info(&format!("Starting {label}"));
         self.log_output_start(&record, started);
-        self.disown_older(&record)?;
+        self.leave_files_to(&record);
+        self.take_name(&record)?.doing(|| format!("using the name of {label} again"))?;
         let begun = self.begin_together(&record)?;
         // An id is never used twice, not even where a start has failed halfway.
         self.next_id += 1;
@@ -75,7 +81,16 @@ impl Session {
         let store = self.ctx.store_index(&record.protection.store);
         let ready = self.ctx.env.clock.elapsed();
         self.ctx.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
-        self.phase = Phase::Output(Box::new(Output { record, part, journal, flags, store, started, ready }));
+        self.phase = Phase::Output(Box::new(Output {
+            record,
+            part,
+            journal,
+            flags,
+            may_replace: false,
+            store,
+            started,
+            ready,
+        }));
         Ok(())
     }
 
@@ -135,6 +150,34 @@ impl Session {
         }
     }
 
+    /// Where the files of a dataset are written in the prefix directory itself, older ones of its name count no more
+    /// before the first path is given out; and that it was begun stands there, so that what it may have replaced
+    /// when it is cut short is looked at closely.
+    fn take_name(&self, record: &RankRecord) -> Result<Result<(), Disagreement>, Error> {
+        if !record.protection.bypass {
+            return Ok(Ok(()));
+        }
+        let ledger = Ledger { files: self.ctx.files(), prefix: &self.ctx.prefix };
+        let taken =
+            if self.ctx.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
+        Ok(self.ctx.agree(taken.map_err(|error| crate::describe(&error)))?)
+    }
+
+    /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them.
+    fn leave_files_to(&mut self, record: &RankRecord) {
+        if !record.protection.bypass {
+            return;
+        }
+        let shares = |cached: &Cached| {
+            cached.record.protection.bypass && cached.record.dataset.name == record.dataset.name
+        };
+        while let Some(at) = self.cached.iter().position(shares) {
+            let id = self.cached[at].id();
+            self.loaded.take_if(|loaded| loaded.id == id);
+            self.evict(at);
+        }
+    }
+
     /// Makes the folders and begins the filemap, on all ranks or on none. Collective.
     pub(super) fn begin_together(
         &self,
@@ -168,33 +211,6 @@ impl Session {
         }
     }
 
-    /// Where files are written to the prefix directory itself, a name that is used again stands for no older dataset any
-    /// more, before the first of its files is touched. Collective.
-    fn disown_older(&mut self, record: &RankRecord) -> Result<(), Error> {
-        if !record.protection.bypass {
-            return Ok(());
-        }
-        let name = &record.dataset.name;
-        while let Some(at) = self
-            .cached
-            .iter()
-            .position(|cached| cached.record.protection.bypass && cached.record.dataset.name == *name)
-        {
-            self.evict(at);
-        }
-        let disowned = if self.ctx.rank() == Rank(0) {
-            Index::update(self.ctx.files(), &self.ctx.prefix, |index| {
-                if let Some(id) = index.id_of(name) {
-                    index.set_complete(id, false);
-                }
-            })
-        } else {
-            Ok(())
-        };
-        let disowned = self.ctx.agree(disowned.map_err(|error| crate::describe(&error)))?;
-        disowned.doing(|| format!("using the name `{}' again", String::from_utf8_lossy(name)))
-    }
-
     /// Takes in a file of the dataset that is being written, and gives the path to write it at. Local.
     pub(super) fn route_output(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         let below = super::route::below_prefix(&self.ctx, name)?;
@@ -220,6 +236,7 @@ impl Session {
         let path_bytes = super::path_bytes(&path)?;
         if !known {
             if bypass {
+                output.may_replace |= self.ctx.files().status(&path).is_ok();
                 let parent = path.parent().unwrap_or(&path);
                 self.ctx.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
             }
@@ -252,6 +269,10 @@ impl Session {
     fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
         let label = label(&output.record);
         let completing = self.ctx.elapsed();
+        if output.record.protection.bypass {
+            // A file that many ranks write has its length once the last of them is done.
+            barrier(&*self.ctx.comm)?;
+        }
         let sized = self.measure(&mut output, valid);
         let mut totals =
             [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
@@ -274,10 +295,10 @@ impl Session {
         }
         let now = self.ctx.elapsed();
         self.say_speed("scr_reddesc_apply", written, now, files, bytes);
-        let Output { record, part, flags, store, started, .. } = *output;
+        let Output { record, part, flags, may_replace, store, started, .. } = *output;
         let (write, encode, whole) = (written - started, now - written, now - started);
         self.log_output_end(&record, &Spent { write, encode, whole, files, bytes });
-        self.add_complete(record, part, store)?;
+        self.add_complete(record, part, store, may_replace)?;
         let outcome = self.after_complete(flags);
         let now = self.ctx.elapsed();
         if flags.checkpoint {

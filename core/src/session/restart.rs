@@ -3,10 +3,12 @@
 //! The newest checkpoint comes first, from cache where it is there; where the application cannot use it, the next older one is
 //! taken, from cache or from the prefix directory, until none is left.
 
+use super::datasets::Cached;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::fs::At;
 use crate::log::{Event, Record};
+use crate::param;
 
 /// The checkpoint that the application can restart from.
 #[derive(Debug, Clone)]
@@ -59,7 +61,7 @@ impl Session {
         // Deprecated, and still used: a bare name stands for the file of that name, wherever it lies.
         let bare = || record.files.iter().find(|file| !name.contains(&b'/') && file.base() == name);
         if let Some(file) = exact.or_else(bare) {
-            let path = if record.protection.bypass {
+            let path = if self.is_read_in_prefix(cached) {
                 record.prefix_path(file)
             } else {
                 cached.part.file(&file.name)
@@ -69,10 +71,10 @@ impl Session {
             })?;
             return super::path_bytes(&path);
         }
-        if record.protection.bypass {
+        if self.is_read_in_prefix(cached) {
             // Where all ranks share the files of a dataset, a rank may read what another one has routed.
             let below = below?;
-            let path = self.ctx.prefix.dir().join(std::ffi::OsStr::new(&*String::from_utf8_lossy(&below)));
+            let path = self.ctx.prefix.file(&below);
             if self.ctx.files().status(&path).is_ok() {
                 return super::path_bytes(&path);
             }
@@ -84,6 +86,11 @@ impl Session {
                 super::output::label(record)
             ),
         })
+    }
+
+    /// Whether the application reads a dataset where it lies in the prefix directory.
+    fn is_read_in_prefix(&self, cached: &Cached) -> bool {
+        cached.record.protection.bypass || self.ctx.params.get(&param::GLOBAL_RESTART) && cached.flushed
     }
 
     /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. Collective.

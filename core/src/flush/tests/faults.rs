@@ -28,6 +28,13 @@ fn reused(stage: &Stage) -> Cached {
     stage.cache(1, "a")
 }
 
+/// A dataset of a new name with the files of an older one.
+fn overlapping(stage: &Stage) -> Cached {
+    let mut cached = reused(stage);
+    cached.dataset.name = b"b".to_vec();
+    cached
+}
+
 /// Whatever is listed is right; then a new run puts all in order and flushes again.
 fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
     stage.assert_cache_is_whole(cached);
@@ -47,7 +54,9 @@ fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
 
 #[test]
 fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
-    for (name, prepare) in [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused)] {
+    for (name, prepare) in
+        [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused), ("overlapping", overlapping)]
+    {
         for at in 1..=operations(prepare) {
             let stage = Stage::new(RANKS);
             let cached = prepare(&stage);
@@ -77,7 +86,9 @@ fn a_full_prefix_is_told_and_nothing_is_lost() {
 
 #[test]
 fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
-    for (name, prepare) in [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused)] {
+    for (name, prepare) in
+        [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused), ("overlapping", overlapping)]
+    {
         for at in 1..=operations(prepare) {
             for torn in [false, true] {
                 let stage = Stage::new(RANKS);

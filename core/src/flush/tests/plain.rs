@@ -273,19 +273,6 @@ fn a_flush_may_go_on_while_the_ranks_compute() {
 }
 
 #[test]
-fn a_flush_that_is_given_up_leaves_nothing() {
-    let stage = Stage::new(4);
-    let cached = stage.cache(1, "a");
-    let transport = Gated::new();
-    stage.on_all(&RealFiles, &transport, OPTIONS, |flush, rank| {
-        let started = flush.start("1", &cached.dataset, &cached.by_rank[rank]).unwrap();
-        flush.cancel(&started).unwrap();
-    });
-    assert!(!stage.is_listed(1));
-    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
-}
-
-#[test]
 fn what_an_application_left_halfway_is_cleared_away() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");

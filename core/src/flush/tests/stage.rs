@@ -147,7 +147,7 @@ impl Stage {
     ) -> Vec<T> {
         run(self.ranks, |comm| {
             let (prefix, node) = (&self.prefix, "node0");
-            let flush = Flush { comm: &comm, files, transport, node, prefix, now: NOW, options };
+            let flush = Flush { comm: &comm, files, transport, node, prefix, now: NOW.to_owned(), options };
             body(&flush, comm.rank().index())
         })
         .unwrap()
@@ -232,5 +232,13 @@ impl Stage {
     }
 }
 
-pub(crate) const OPTIONS: Options =
-    Options { width: 256, block_bytes: 4096, checksums: true, in_place: false, make_current: true };
+pub(crate) const OPTIONS: Options = Options {
+    width: 256,
+    block_bytes: 4096,
+    checksums: true,
+    in_place: false,
+    make_current: true,
+    metadata: true,
+    owner: false,
+    may_replace: true,
+};

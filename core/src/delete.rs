@@ -1,0 +1,221 @@
+//! A dataset leaves the prefix directory with all its files, and with the folders that this empties.
+//!
+//! It counts no more before its first file goes, and its entry goes last: so nothing half deleted is ever restarted
+//! from, and what a crash interrupts can be deleted again. A file that another dataset has by now stays.
+//! See the guide's `SCR_Delete`.
+
+use crate::comm::collective::{agree_at, barrier, route_trees};
+use crate::comm::{Comm, CommError, Disagreement, Rank};
+use crate::describe;
+use crate::flush::{lists, names};
+use crate::fs::Files;
+use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// What a rank needs to take part in deleting.
+#[derive(Clone, Copy)]
+pub(crate) struct Deleting<'a> {
+    pub(crate) comm: &'a dyn Comm,
+    pub(crate) files: &'a dyn Files,
+    /// Name of this node, for messages.
+    pub(crate) node: &'a str,
+    pub(crate) prefix: &'a Prefix,
+}
+
+/// What the user should know of a dataset that is gone: why files of it may be left.
+pub(crate) type Note = Option<String>;
+
+impl Deleting<'_> {
+    /// Deletes a dataset. All ranks call it, with the same id; each removes its share of the files.
+    pub(crate) fn run(&self, id: u64) -> Result<Result<Note, Disagreement>, CommError> {
+        let (mut note, mut shares) = (None, Vec::new());
+        let opened = self.on_rank_0(|| {
+            (note, shares) = self.open(id)?;
+            Ok(())
+        });
+        if let Err(why) = self.agree(opened)? {
+            return Ok(Err(why));
+        }
+        let mut mine = Vec::new();
+        for (_, tree) in route_trees(self.comm, shares)? {
+            let malformed = CommError::Malformed { from: Rank(0), what: "a list of files" };
+            mine.extend(lists::from_tree(&tree).ok_or(malformed)?);
+        }
+        if let Err(why) = self.agree(self.remove(&mine))? {
+            return Ok(Err(why));
+        }
+        for file in &mine {
+            self.remove_emptied(&self.prefix.file(&file.name));
+        }
+        barrier(self.comm)?;
+        let closed = self.on_rank_0(|| self.close(id));
+        Ok(self.agree(closed)?.map(|()| note))
+    }
+
+    /// Makes the dataset count no more, and shares out its files.
+    fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, scr_plugin_api::KvTree)>), String> {
+        let told = |error: PrefixError| describe(&error);
+        Index::update(self.files, self.prefix, |index| index.set_complete(id, false)).map_err(told)?;
+        let own = match Rank2File::read(self.files, self.prefix, id) {
+            Ok(own) => own,
+            Err(error) if error.is_damage() => {
+                let why = describe(&error);
+                return Ok((Some(format!("its files are not known and stay where they are: {why}")), vec![]));
+            }
+            Err(error) => return Err(describe(&error)),
+        };
+        let kept = self.of_others(id).map_err(told)?;
+        let size = self.comm.size();
+        let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
+            let mut list = list.clone();
+            list.retain(|file| !kept.contains(&file.name));
+            (Rank(rank % size), lists::to_tree(&list))
+        };
+        Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
+    }
+
+    /// Names of files that other datasets have, as far as they count.
+    fn of_others(&self, id: u64) -> Result<HashSet<Vec<u8>>, PrefixError> {
+        let mut names = HashSet::new();
+        let index = Index::read(self.files, self.prefix)?;
+        for other in index.entries().iter().filter(|entry| entry.is_valid() && entry.id != id) {
+            match Rank2File::read(self.files, self.prefix, other.id) {
+                Ok(lists) => names.extend(lists.by_rank().iter().flatten().map(|file| file.name.clone())),
+                // Nobody can restart from it, and its files are as unknown as they were.
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(names)
+    }
+
+    fn remove(&self, mine: &[PrefixFile]) -> Result<(), String> {
+        mine.iter().try_for_each(|file| {
+            let path = names::target(self.prefix.dir(), &file.name).map_err(|error| error.to_string())?;
+            match self.files.remove_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                other => other.map_err(|error| format!("cannot remove {}: {error}", path.display())),
+            }
+        })
+    }
+
+    /// Removes the folders above a removed file that are empty now, up to the prefix directory.
+    fn remove_emptied(&self, file: &Path) {
+        let inside = file.ancestors().skip(1).take_while(|above| *above != self.prefix.dir());
+        for folder in inside {
+            match self.files.remove_dir(folder) {
+                Err(error) if error.kind() != ErrorKind::NotFound => break,
+                _ => {}
+            }
+        }
+    }
+
+    fn close(&self, id: u64) -> Result<(), String> {
+        self.files.remove_tree(&self.prefix.dataset_dir(id)).map_err(|error| describe(&error))?;
+        Index::update(self.files, self.prefix, |index| index.drop_id(id))
+            .map(|_| ())
+            .map_err(|error| describe(&error))
+    }
+
+    fn on_rank_0(&self, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+        if self.comm.rank() == Rank(0) {
+            work()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn agree<T>(&self, result: Result<T, String>) -> Result<Result<T, Disagreement>, CommError> {
+        match agree_at(self.comm, self.node, result) {
+            Err(Disagreement { broken: Some(error), .. }) => Err(error),
+            outcome => Ok(outcome),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::thread::run;
+    use crate::flush::tests::stage::{Cached, Stage};
+    use crate::fs::faulty::FaultyFiles;
+    use crate::fs::RealFiles;
+    use std::fs;
+    use std::path::PathBuf;
+
+    fn delete(stage: &Stage, files: &dyn Files, ranks: u32, id: u64) -> Result<Note, String> {
+        let prefix = &stage.prefix;
+        let all = run(ranks, |comm| {
+            let deleting = Deleting { comm: &comm, files, node: "node0", prefix };
+            deleting.run(id).unwrap().map_err(|why| why.to_string())
+        });
+        let mut all = all.unwrap();
+        let first = all.remove(0);
+        assert!(all.iter().all(|other| other.is_ok() == first.is_ok()), "{first:?} and {all:?}");
+        first
+    }
+
+    fn names_in(stage: &Stage) -> Vec<PathBuf> {
+        let real: &dyn Files = &RealFiles;
+        real.list(stage.prefix.dir()).unwrap()
+    }
+
+    fn flushed(ranks: u32) -> (Stage, Cached) {
+        let stage = Stage::new(ranks);
+        let cached = stage.cache(1, "runs/a");
+        stage.flush_well("1.a", &cached);
+        (stage, cached)
+    }
+
+    #[test]
+    fn files_folders_and_entry_go_whatever_the_number_of_ranks() {
+        for ranks in [1, 3, 7] {
+            let (stage, _) = flushed(3);
+            fs::write(stage.prefix.dir().join("mine"), "kept").unwrap();
+            assert_eq!(delete(&stage, &RealFiles, ranks, 1), Ok(None));
+            assert_eq!(names_in(&stage), [Path::new(".scr"), Path::new("mine")]);
+            assert!(stage.index().entry(1).is_none());
+            assert!(!stage.prefix.dataset_dir(1).exists());
+        }
+    }
+
+    #[test]
+    fn a_file_that_another_dataset_has_by_now_stays() {
+        let (stage, _) = flushed(3);
+        let mut newer = stage.cache(2, "runs/a");
+        newer.dataset.name = b"newer".to_vec();
+        stage.flush_well("2.a", &newer);
+        assert!(!stage.is_listed(1) && stage.is_listed(2));
+        assert_eq!(delete(&stage, &RealFiles, 3, 1), Ok(None));
+        assert!(stage.is_right(&newer) && stage.is_listed(2));
+    }
+
+    #[test]
+    fn where_its_lists_are_damaged_the_entry_goes_and_the_user_is_told() {
+        let (stage, cached) = flushed(2);
+        fs::write(stage.prefix.rank2file(1), "x").unwrap();
+        let note = delete(&stage, &RealFiles, 2, 1).unwrap().unwrap();
+        assert!(note.starts_with("its files are not known and stay where they are: "), "{note}");
+        assert!(stage.is_right(&cached) && stage.index().entry(1).is_none());
+    }
+
+    #[test]
+    fn interrupted_anywhere_it_is_never_restarted_from_and_can_be_deleted_again() {
+        let (stage, _) = flushed(2);
+        let files = FaultyFiles::new(RealFiles);
+        delete(&stage, &files, 2, 1).unwrap();
+        for at in 1..=files.mutations() {
+            let (stage, cached) = flushed(2);
+            let files = FaultyFiles::new(RealFiles);
+            files.stop_at(at);
+            let _ = delete(&stage, &files, 2, 1);
+            assert!(!stage.is_listed(1) || stage.is_right(&cached), "operation {at}");
+            if stage.index().entry(1).is_some() {
+                delete(&stage, &RealFiles, 2, 1).unwrap();
+            }
+            assert!(stage.index().entry(1).is_none());
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! One process at a time, also on file systems where no lock of the system reaches other machines.
+//!
+//! The exclusion is a name: who links a file of its own to it has it, and removes it in the end. That works on NFS
+//! and on Lustre, whatever their locks do. The holder keeps its file locked besides, so that on the same machine
+//! its death is seen at once; of another machine it is assumed once the name is old. Where the file system has no
+//! second names, a lock of the system must do.
+
+use super::error::At;
+use super::{File, Files, FsError, How, Status, Updated};
+use std::collections::hash_map::RandomState;
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A holder on another machine is taken for dead after so many seconds. What is done under the lock takes a
+/// fraction of one.
+const STALE_SECONDS: i64 = 30;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+/// So many looks, some minutes, before it is given up.
+const MOST_LOOKS: u32 = 60_000;
+
+impl dyn Files + '_ {
+    /// Does `work` while nobody else does anything under the same lock file. `Updated::locked` is false where the file
+    /// system knows neither second names nor locks.
+    ///
+    /// # Errors
+    /// The lock file could not be made, or others kept it all the time.
+    pub fn exclusively<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
+        let mine = Mine::create(self, lock)?;
+        for _ in 0..MOST_LOOKS {
+            match mine.try_take()? {
+                Taken::Yes => {
+                    mine.forget_own_name();
+                    let value = work();
+                    mine.give_back();
+                    return Ok(Updated { value, locked: true });
+                }
+                Taken::NoSecondNames => {
+                    mine.forget_own_name();
+                    return self.under_lock(lock, work);
+                }
+                Taken::No => {
+                    mine.break_if_dead()?;
+                    self.pause(PAUSE);
+                }
+            }
+        }
+        mine.forget_own_name();
+        Err(FsError::KeepsChanging { path: lock.to_owned(), tries: MOST_LOOKS })
+    }
+
+    fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
+        let path = named(lock, "flock");
+        let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
+        let locked = file.lock().is_ok();
+        Ok(Updated { value: work(), locked })
+    }
+}
+
+/// A file of our own, which becomes the lock by its second name.
+struct Mine<'a> {
+    files: &'a dyn Files,
+    lock: &'a Path,
+    path: PathBuf,
+    file: Box<dyn File>,
+    identity: (u64, u64),
+}
+
+/// A lock file, open, and what tells it from others.
+type Found = (Box<dyn File>, (u64, u64));
+
+enum Taken {
+    Yes,
+    No,
+    NoSecondNames,
+}
+
+impl<'a> Mine<'a> {
+    fn create(files: &'a dyn Files, lock: &'a Path) -> Result<Self, FsError> {
+        let number = RandomState::new().build_hasher().finish();
+        let path = named(lock, &format!("{number:016x}"));
+        let file = files.open(&path, How::Create(0o666)).at("create", &path)?;
+        // Held as long as the file is open; where there are no locks, age alone tells of a dead holder.
+        let _ = file.try_lock();
+        let mine = Self { files, lock, identity: (0, 0), path, file };
+        let prepared = mine.file.write_at(0, &files.machine()).and_then(|()| mine.file.status());
+        match prepared {
+            Ok(status) => Ok(Self { identity: status.identity, ..mine }),
+            Err(error) => {
+                mine.forget_own_name();
+                Err(error).at("write", &mine.path)
+            }
+        }
+    }
+
+    fn try_take(&self) -> Result<Taken, FsError> {
+        let linked = self.files.link(&self.path, self.lock);
+        // Over NFS the answer may have been lost, and the name is there all the same.
+        if self.is_ours() {
+            return Ok(Taken::Yes);
+        }
+        match linked {
+            // It was taken away at once, which only happens to one that looks dead.
+            Ok(()) => Ok(Taken::No),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Taken::No),
+            Err(error) if has_no_second_names(&error) => Ok(Taken::NoSecondNames),
+            Err(error) => {
+                self.forget_own_name();
+                Err(error).at("take the lock", self.lock)
+            }
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.files.status(self.lock).is_ok_and(|found| found.identity == self.identity)
+    }
+
+    fn forget_own_name(&self) {
+        let _ = self.files.remove_file(&self.path);
+    }
+
+    fn give_back(&self) {
+        if self.is_ours() {
+            let _ = self.files.remove_file(self.lock);
+        }
+    }
+
+    /// Removes a lock whose holder is dead: it moves to a name of ours first, so that of several who find it dead
+    /// one alone removes it, and one that is not the dead one after all goes back.
+    fn break_if_dead(&self) -> Result<(), FsError> {
+        let Some((_locked, identity)) = self.look()? else { return Ok(()) };
+        let broken = named(&self.path, "broken");
+        if self.files.rename(self.lock, &broken).is_ok() {
+            let moved = self.files.status(&broken).map(|status| status.identity);
+            if moved.is_ok_and(|moved| moved != identity) {
+                let _ = self.files.link(&broken, self.lock);
+            }
+            let _ = self.files.remove_file(&broken);
+        }
+        Ok(())
+    }
+
+    /// The lock, where its holder is dead, and its identity. A holder on this machine keeps the file locked until it has
+    /// removed the name: who has the lock of the system while the name still leads to the file knows that
+    /// the holder is dead, and nobody else here can touch it as long as the file is open.
+    fn look(&self) -> Result<Option<Found>, FsError> {
+        let file = match self.files.open(self.lock, How::Update) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                return Ok(None)
+            }
+            other => other.at("open", self.lock)?,
+        };
+        let status = file.status().at("look at", self.lock)?;
+        let mut machine = vec![0; 64];
+        let length = file.read_at(0, &mut machine).at("read", self.lock)?;
+        machine.truncate(length);
+        let near = !machine.is_empty() && machine == self.files.machine();
+        let dead = match file.try_lock() {
+            Ok(free) if near => free,
+            _ => self.is_old(&status)?,
+        };
+        let still = self.files.status(self.lock).is_ok_and(|now| now.identity == status.identity);
+        Ok((dead && still).then_some((file, status.identity)))
+    }
+
+    /// Both times are the file server's, so no two clocks are compared.
+    fn is_old(&self, lock: &Status) -> Result<bool, FsError> {
+        self.file.write_at(0, &self.files.machine()).at("write", &self.path)?;
+        let now = self.file.status().at("look at", &self.path)?.mtime.0;
+        Ok(now.saturating_sub(lock.mtime.0) > STALE_SECONDS)
+    }
+}
+
+fn has_no_second_names(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV)
+    )
+}
+
+/// A name beside a path.
+fn named(path: &Path, ending: &str) -> PathBuf {
+    let mut name = OsString::from(path.file_name().unwrap_or_default());
+    name.push(".");
+    name.push(ending);
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faulty::FaultyFiles;
+    use super::super::RealFiles;
+    use super::*;
+    use std::fs;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    const REAL: &dyn Files = &RealFiles;
+
+    fn left_in(folder: &Path) -> Vec<PathBuf> {
+        REAL.list(folder).unwrap()
+    }
+
+    #[test]
+    fn never_are_two_at_work_and_nothing_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let (inside, done) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let outcome = REAL.exclusively(&lock, || {
+                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                            std::thread::yield_now();
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                            done.fetch_add(1, Ordering::SeqCst);
+                        });
+                        assert!(outcome.unwrap().locked);
+                    }
+                });
+            }
+        });
+        assert_eq!(done.into_inner(), 120);
+        assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_holder_that_died_on_this_machine_is_passed_over_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        fs::write(&lock, RealFiles.machine()).unwrap();
+        assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+        assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_holder_on_another_machine_counts_as_dead_once_its_lock_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        fs::write(&lock, "another machine").unwrap();
+        REAL.open(&lock, How::Update).unwrap().set_times((1000, 0), (1000, 0)).unwrap();
+        assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+    }
+
+    #[test]
+    fn a_process_that_stops_anywhere_locks_nobody_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let files = FaultyFiles::new(RealFiles);
+        (&files as &dyn Files).exclusively(&lock, || ()).unwrap();
+        for at in 1..=files.mutations() {
+            let files = FaultyFiles::new(RealFiles);
+            files.stop_at(at);
+            let _ = (&files as &dyn Files).exclusively(&lock, || ());
+            assert_eq!(REAL.exclusively(&lock, || at).unwrap().value, at);
+            assert!(!lock.exists());
+        }
+    }
+
+    #[test]
+    fn without_second_names_a_lock_of_the_system_does() {
+        struct NoLinks;
+        impl Files for NoLinks {
+            fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+                RealFiles.open(path, how)
+            }
+            fn status(&self, path: &Path) -> io::Result<Status> {
+                RealFiles.status(path)
+            }
+            fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+                RealFiles.make_dir(path, mode)
+            }
+            fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+                RealFiles.list(path)
+            }
+            fn remove_file(&self, path: &Path) -> io::Result<()> {
+                RealFiles.remove_file(path)
+            }
+            fn remove_dir(&self, path: &Path) -> io::Result<()> {
+                RealFiles.remove_dir(path)
+            }
+            fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+                RealFiles.rename(from, to)
+            }
+            fn link(&self, _: &Path, _: &Path) -> io::Result<()> {
+                Err(rustix::io::Errno::PERM.into())
+            }
+            fn sync_dir(&self, path: &Path) -> io::Result<()> {
+                RealFiles.sync_dir(path)
+            }
+            fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+                RealFiles.free_bytes(path)
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let files: &dyn Files = &NoLinks;
+        let outcome = files.exclusively(&dir.path().join("lock"), || 7).unwrap();
+        assert_eq!((outcome.value, outcome.locked), (7, true));
+    }
+}

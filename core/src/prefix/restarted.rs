@@ -1,0 +1,68 @@
+//! `current.scr`: which checkpoint named by `SCR_CURRENT` a job has restarted from. Ours alone.
+//!
+//! ```text
+//! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>
+//! ```
+//!
+//! The setting stays in a job's script while the job is started again and again in its allocation. Whatever it has
+//! written since it went back to that checkpoint is newer work, and is not to be lost each time.
+
+use super::error::InFile;
+use super::{Prefix, PrefixError, FILE_MODE};
+use crate::fs::{Durability, Files};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+
+/// A restart from a checkpoint that the user has named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Restarted {
+    /// In which allocation.
+    pub(crate) job_id: String,
+    /// From which checkpoint.
+    pub(crate) name: Vec<u8>,
+    /// The first dataset id given out since.
+    pub(crate) next_id: u64,
+}
+
+impl Restarted {
+    /// The last one, if there was one.
+    pub(crate) fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        let path = prefix.scr_file(FILE);
+        let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
+        let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
+        Ok(Some(Self {
+            job_id: tree.require("JOBID").in_file(&path)?,
+            name: name.in_file(&path)?.to_vec(),
+            next_id: tree.require("NEXT").in_file(&path)?,
+        }))
+    }
+
+    /// Makes it the last one.
+    pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        let mut tree = KvTree::new();
+        tree.set("JOBID", &self.job_id);
+        tree.set_bytes("NAME", &self.name);
+        tree.set("NEXT", self.next_id);
+        Ok(files.write_tree(&prefix.scr_file(FILE), &tree, FILE_MODE, Durability::Synced)?)
+    }
+}
+
+const FILE: &str = "current.scr";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::scratch;
+
+    #[test]
+    fn it_comes_back_as_it_was_and_damage_is_an_error() {
+        let (_dir, prefix) = scratch();
+        assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), None);
+        let last = Restarted { job_id: "5132".to_owned(), name: b"a b\xff".to_vec(), next_id: 7 };
+        last.write(&RealFiles, &prefix).unwrap();
+        assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), Some(last));
+        std::fs::write(prefix.scr_file(FILE), "x").unwrap();
+        assert!(Restarted::read(&RealFiles, &prefix).unwrap_err().is_damage());
+    }
+}

@@ -1,0 +1,461 @@
+//! From cache to the prefix directory: which datasets are flushed and when, also while the application goes on, and how
+//! a session ends.
+//!
+//! A checkpoint is due after every so many, counted over all runs; output always. What could not be flushed stays in
+//! cache: output is tried again at every occasion and does not leave before, and for a checkpoint the next one
+//! takes its turn. An asynchronous flush is begun when a dataset is complete and looked at in later
+//! calls; all ranks look at the same calls, so its end is agreed upon like everything else.
+//!
+//! See the guide's "Fetch, flush, and scavenge", its "Enable asynchronous flush" and its `SCR_Finalize`.
+
+use super::datasets::{Cached, ROOT};
+use super::output::{label, speed};
+use super::{Error, Phase, Session};
+use crate::cache::record::FileRecord;
+use crate::comm::collective::broadcast;
+use crate::flush::{
+    self, finalize, Flush, FlushError, FlushFile as FileToFlush, FlushReport, NoTransport, Options, Started,
+};
+use crate::log::{Event, Record};
+use crate::param;
+use crate::plugin::schemes::TransportInUse;
+use crate::prefix::{FlushFile, Halt, Location};
+use scr_plugin_api::Transport;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A flush under way while the application computes.
+pub(super) struct Moving {
+    pub(super) id: u64,
+    started: Started,
+    transport: TransportInUse,
+    began: Duration,
+}
+
+/// How flushes have gone so far.
+#[derive(Default)]
+pub(super) struct FlushState {
+    /// The one under way; at most one, and the same on all ranks.
+    pub(super) moving: Option<Moving>,
+    /// Whether a checkpoint that was due could not be flushed, so that the next one is due.
+    owed: bool,
+    /// Whether the user knows that a transport cannot copy in the background.
+    told_synchronous: bool,
+}
+
+impl Session {
+    /// Ends the session: what is due is flushed, and the job is told not to start again. Collective. See the guide's
+    /// `SCR_Finalize`.
+    ///
+    /// # Errors
+    /// [`Error`]: what could not be flushed stays in cache.
+    pub fn finalize(mut self) -> Result<(), Error> {
+        if !matches!(self.phase, Phase::Idle) {
+            self.ctx
+                .report
+                .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
+            if let Phase::Output(output) = std::mem::take(&mut self.phase) {
+                self.drop_part(&output.record);
+            }
+        }
+        let flushed = self.flush_last();
+        self.halt_logged = false;
+        self.log_halt(FINALIZED);
+        if self.ctx.rank() == ROOT {
+            let told = Halt::update(self.ctx.files(), &self.ctx.prefix, |halt| {
+                halt.exit_reason = Some(FINALIZED.to_owned());
+            });
+            if let Err(error) = told {
+                self.ctx.report.error(&crate::describe(&error));
+            }
+        }
+        flushed
+    }
+
+    /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.
+    fn flush_last(&mut self) -> Result<(), Error> {
+        if self.is_left_to_poststage() {
+            let label = self.moving_label();
+            self.ctx.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
+            self.flushes.moving = None;
+            return Ok(());
+        }
+        self.finish_flush()?;
+        let newest = self
+            .cached
+            .iter()
+            .filter(|cached| cached.record.dataset.checkpoint && !cached.refused)
+            .map(Cached::id)
+            .max();
+        let periodic = self.ctx.params.get(&param::FLUSH) > 0;
+        let superseded = |cached: &Cached| {
+            let name = &cached.record.dataset.name;
+            self.cached.iter().any(|other| other.id() > cached.id() && other.record.dataset.name == *name)
+        };
+        let wanted = |cached: &Cached| {
+            let newest = periodic && Some(cached.id()) == newest;
+            (cached.record.dataset.output || cached.record.protection.bypass || newest) && !superseded(cached)
+        };
+        let due: Vec<u64> =
+            self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
+        let outcome = due.into_iter().fold(Ok(()), |outcome, id| {
+            let flushed = self.flush(id);
+            outcome.and(flushed)
+        });
+        self.release_flushed_output();
+        outcome
+    }
+
+    /// Whether a flush is under way that goes on without this process, and the user wants that.
+    fn is_left_to_poststage(&self) -> bool {
+        let survives = self.flushes.moving.as_ref().is_some_and(|moving| moving.transport.survives_job);
+        survives && self.ctx.params.get(&param::FLUSH_POSTSTAGE)
+    }
+
+    /// Whether a dataset is to be flushed as soon as it is complete.
+    fn is_flush_due(&self, at: usize) -> bool {
+        let dataset = &self.cached[at].record.dataset;
+        let every = self.ctx.params.get(&param::FLUSH);
+        let turn = every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint % every == 0);
+        let periodic = dataset.checkpoint && (turn || every > 0 && self.flushes.owed);
+        // In bypass mode the files are in place, and only an entry in the index makes them count.
+        dataset.output || self.cached[at].record.protection.bypass || periodic
+    }
+
+    /// What comes of a dataset that has just become complete, and of output that could not be flushed before. Only
+    /// output that is not safe makes the call fail; a checkpoint is safe in cache, and that it is
+    /// nowhere else is told.
+    pub(super) fn flush_complete(&mut self, id: u64) -> Result<(), Error> {
+        self.look_at_flush()?;
+        self.retry_output(id)?;
+        let at = self.position(id).expect("the caller has just put it into the list");
+        if !self.is_flush_due(at) {
+            return Ok(());
+        }
+        let is_output = self.cached[at].record.dataset.output;
+        let flushed = if self.goes_on_behind(at)? { self.begin_flush(id) } else { self.flush(id) };
+        self.told_unless(is_output, flushed)
+    }
+
+    /// What earlier runs of the job have left in cache is flushed where it is due, or where the settings want it: the
+    /// guide's `SCR_FLUSH_ON_RESTART` and `SCR_GLOBAL_RESTART`. The application waits.
+    pub(super) fn flush_restored(&mut self) -> Result<(), Error> {
+        let params = &self.ctx.params;
+        let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
+        let wanted = (0..self.cached.len()).filter(|&at| {
+            let cached = &self.cached[at];
+            !cached.flushed && !cached.refused && (all || self.is_flush_due(at))
+        });
+        let due: Vec<u64> = wanted.map(|at| self.cached[at].id()).collect();
+        for id in due {
+            let flushed = self.flush(id);
+            self.told_unless(false, flushed)?;
+        }
+        self.release_flushed_output();
+        Ok(())
+    }
+
+    /// Output that could not be flushed when its turn was.
+    fn retry_output(&mut self, except: u64) -> Result<(), Error> {
+        let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
+        let left = self.cached.iter().filter(|cached| cached.must_stay());
+        let left: Vec<u64> = left.map(Cached::id).filter(|&id| id != except && Some(id) != moving).collect();
+        for id in left {
+            let flushed = self.flush(id);
+            self.told_unless(false, flushed)?;
+        }
+        Ok(())
+    }
+
+    /// Tells what went wrong instead of failing, unless the caller's dataset has to be safe now.
+    fn told_unless(&self, fails: bool, outcome: Result<(), Error>) -> Result<(), Error> {
+        match outcome {
+            Err(Error::Refused(why)) if !fails => {
+                self.ctx.report.error(&why);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Output-only datasets leave the cache once they are flushed.
+    pub(super) fn release_flushed_output(&mut self) {
+        while let Some(at) = self.cached.iter().position(|cached| {
+            cached.flushed && cached.record.dataset.output && !cached.record.dataset.checkpoint
+        }) {
+            self.evict(at);
+        }
+    }
+
+    /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache.
+    pub(super) fn flush(&mut self, id: u64) -> Result<(), Error> {
+        self.finish_flush()?;
+        let at = self.position(id).expect("the caller has it from the list");
+        let began = self.tell_begin(at);
+        let transport: Arc<dyn Transport> = if self.cached[at].record.protection.bypass {
+            Arc::new(NoTransport)
+        } else {
+            self.transport_for(at)?.transport
+        };
+        let token = self.agreed_token(id)?;
+        let flush = self.flusher(at, &*transport);
+        let outcome = flush.sync(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
+        self.settle_flush(id, began, outcome, SYNC)
+    }
+
+    /// Begins to copy a dataset to the prefix directory while the application goes on.
+    fn begin_flush(&mut self, id: u64) -> Result<(), Error> {
+        self.finish_flush()?;
+        let at = self.position(id).expect("the caller has it from the list");
+        let began = self.tell_begin(at);
+        let transport = self.transport_for(at)?;
+        let token = self.agreed_token(id)?;
+        let flush = self.flusher(at, &*transport.transport);
+        let started = flush.start(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
+        match started {
+            Ok(started) => {
+                self.note(id, |flush, id| _ = flush.add_location(id, Location::Flushing));
+                self.flushes.moving = Some(Moving { id, started, transport, began });
+                Ok(())
+            }
+            Err(error) => self.settle_flush(id, began, Err(error), ASYNC),
+        }
+    }
+
+    /// Ends the flush under way if all its bytes have arrived. Collective.
+    pub(super) fn look_at_flush(&mut self) -> Result<(), Error> {
+        let Some(moving) = &self.flushes.moving else { return Ok(()) };
+        let Some(at) = self.position(moving.id) else { return Ok(()) };
+        let running = self.flusher(at, &*moving.transport.transport).is_running(&moving.started);
+        if running.map_err(flush_error)? {
+            return Ok(());
+        }
+        self.finish_flush()?;
+        self.release_flushed_output();
+        Ok(())
+    }
+
+    /// Waits for the flush under way and ends it; how it went is told. Collective.
+    pub(super) fn finish_flush(&mut self) -> Result<(), Error> {
+        let Some(moving) = self.flushes.moving.take() else { return Ok(()) };
+        let Moving { id, started, transport, began } = moving;
+        let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
+        let outcome = self.flusher(at, &*transport.transport).finish(started);
+        let settled = self.settle_flush(id, began, outcome, ASYNC);
+        self.told_unless(false, settled)
+    }
+
+    /// The same for one dataset, which is about to leave.
+    pub(super) fn finish_flush_of(&mut self, id: u64) -> Result<(), Error> {
+        if self.flushes.moving.as_ref().is_some_and(|moving| moving.id == id) {
+            return self.finish_flush();
+        }
+        Ok(())
+    }
+
+    /// Notes and tells how a flush has ended.
+    fn settle_flush(
+        &mut self,
+        id: u64,
+        began: Duration,
+        outcome: Result<FlushReport, FlushError>,
+        what: &str,
+    ) -> Result<(), Error> {
+        let at = self.position(id).expect("it does not leave the list during a flush");
+        let label = label(&self.cached[at].record);
+        let is_checkpoint = self.cached[at].record.dataset.checkpoint;
+        let took = self.ctx.elapsed() - began;
+        self.log_flush_end(at, took, &outcome, what);
+        match outcome.map_err(flush_error) {
+            Ok(report) => {
+                let ranks = self.ctx.comm.size();
+                self.ctx.report.info(&speed(what, took, report.files, report.bytes, ranks));
+                self.ctx.report.info(&format!("{what}: Flush succeeded for {label}"));
+                self.cached[at].flushed = true;
+                self.flushes.owed &= !is_checkpoint;
+                self.note(id, |flush, id| {
+                    flush.remove_location(id, Location::Flushing);
+                    flush.add_location(id, Location::Prefix);
+                });
+                if is_checkpoint {
+                    self.slide_window(id)?;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.ctx.report.info(&format!("{what}: Flush failed for {label}"));
+                self.flushes.owed |= is_checkpoint;
+                self.note(id, |flush, id| flush.remove_location(id, Location::Flushing));
+                Err(error)
+            }
+        }
+    }
+
+    fn log_flush_end(
+        &self,
+        at: usize,
+        took: Duration,
+        outcome: &Result<FlushReport, FlushError>,
+        what: &str,
+    ) {
+        let why = outcome.as_ref().err().map(|error| crate::describe(error));
+        let logged = match (outcome, &why) {
+            (Ok(report), _) => Ok((report.files, report.bytes)),
+            (Err(_), why) => Err(why.as_deref().unwrap_or_default()),
+        };
+        self.log_flush(&self.cached[at].record, took, logged, what == ASYNC);
+    }
+
+    fn tell_begin(&self, at: usize) -> Duration {
+        let label = label(&self.cached[at].record);
+        self.ctx.report.info(&format!("Initiating flush of {label}"));
+        self.ctx.log.add_entry(Record::event(Event::FlushStart).dataset(&self.cached[at].record.dataset));
+        self.ctx.elapsed()
+    }
+
+    fn moving_label(&self) -> String {
+        let id = self.flushes.moving.as_ref().map(|moving| moving.id);
+        let at = id.and_then(|id| self.position(id));
+        at.map_or_else(|| "a dataset".to_owned(), |at| label(&self.cached[at].record))
+    }
+
+    /// A token for a flush, the same on all ranks.
+    fn agreed_token(&self, id: u64) -> Result<String, Error> {
+        let token = flush::new_token(id, &self.ctx.env).into_bytes();
+        Ok(String::from_utf8_lossy(&broadcast(&*self.ctx.comm, ROOT, token)?).into_owned())
+    }
+
+    fn files_to_flush(&self, at: usize) -> Vec<FileToFlush> {
+        let cached = &self.cached[at];
+        cached.record.files.iter().map(|file| to_flush(cached, file)).collect()
+    }
+
+    fn flusher<'a>(&'a self, at: usize, transport: &'a dyn Transport) -> Flush<'a> {
+        let (ctx, cached) = (&self.ctx, &self.cached[at]);
+        Flush {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            transport,
+            node: ctx.nodes.name(ctx.rank()),
+            prefix: &ctx.prefix,
+            now: ctx.local_time(),
+            options: Options {
+                width: ctx.params.get(&param::FLUSH_WIDTH),
+                block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
+                checksums: ctx.params.get(&param::CRC_ON_FLUSH),
+                in_place: cached.record.protection.bypass,
+                make_current: cached.record.dataset.checkpoint,
+                metadata: ctx.params.get(&param::COPY_METADATA),
+                owner: ctx.params.get(&param::COPY_METADATA) && ctx.env.uid == ROOT_USER,
+                may_replace: cached.may_replace,
+            },
+        }
+    }
+
+    /// Whether a dataset can be flushed while the application goes on, and the user wants that.
+    fn goes_on_behind(&mut self, at: usize) -> Result<bool, Error> {
+        if !self.ctx.params.get(&param::FLUSH_ASYNC) || self.cached[at].record.protection.bypass {
+            return Ok(false);
+        }
+        let name = self.flush_type(self.cached[at].store);
+        let asynchronous = self.ctx.transport(&name)?.is_ok_and(|transport| transport.asynchronous);
+        if !asynchronous && !std::mem::replace(&mut self.flushes.told_synchronous, true) {
+            self.ctx.report.warn(&format!(
+                "SCR_FLUSH_ASYNC=1 has no effect with the transport {name}, which copies only while the application \
+                 waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD"
+            ));
+        }
+        Ok(asynchronous)
+    }
+
+    fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
+        let cached = &self.cached[at];
+        let why = match self.ctx.transport(&self.flush_type(cached.store))? {
+            Ok(transport) => return Ok(transport),
+            Err(why) => why,
+        };
+        let label = label(&cached.record);
+        self.flushes.owed |= cached.record.dataset.checkpoint;
+        Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
+    }
+
+    fn flush_type(&self, store: usize) -> String {
+        let name = &self.ctx.stores[store].name;
+        let configured = self
+            .ctx
+            .descriptors
+            .stores
+            .iter()
+            .find(|known| known.name == *name)
+            .map(|store| store.flush.clone());
+        configured.unwrap_or_else(|| self.ctx.params.get(&param::FLUSH_TYPE))
+    }
+
+    /// Ends, or clears away, the flushes that earlier runs have left behind.
+    pub(super) fn settle_flushes(&self) -> Result<(), Error> {
+        if self.ctx.rank() != ROOT {
+            return Ok(());
+        }
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        match finalize::finalize_pending(files, prefix, &self.ctx.local_time()) {
+            Ok(ended) => ended.iter().for_each(|ended| self.ctx.report.notice(&ended.to_string())),
+            Err(error) => self.ctx.report.error(&crate::describe(&error)),
+        }
+        Ok(())
+    }
+
+    /// Notes in the flush file that a dataset is in cache.
+    pub(super) fn note_in_cache(&self, at: usize) {
+        let dataset = self.cached[at].record.dataset.clone();
+        self.note(dataset.id, |flush, _| flush.record(&dataset, Location::Cache));
+    }
+
+    /// Notes in the flush file that a dataset is not in cache any more.
+    pub(super) fn forget_in_cache(&self, cached: &Cached) {
+        self.note(cached.id(), |flush, id| flush.remove_location(id, Location::Cache));
+    }
+
+    /// The flush file is for the commands: where it cannot be written, the session goes on.
+    pub(super) fn note(&self, id: u64, change: impl FnOnce(&mut FlushFile, u64)) {
+        if self.ctx.rank() != ROOT {
+            return;
+        }
+        let noted = FlushFile::update(self.ctx.files(), &self.ctx.prefix, |flush| change(flush, id));
+        if let Err(error) = noted {
+            self.ctx.report.error(&crate::describe(&error));
+        }
+    }
+}
+
+impl Cached {
+    /// Output that is nowhere but in cache, which must not be lost.
+    pub(super) fn must_stay(&self) -> bool {
+        self.record.dataset.output && !self.flushed
+    }
+}
+
+fn flush_error(error: FlushError) -> Error {
+    match error {
+        FlushError::Comm(error) => error.into(),
+        failed @ FlushError::Failed { .. } => Error::Refused(failed.to_string()),
+    }
+}
+
+fn to_flush(cached: &Cached, file: &FileRecord) -> FileToFlush {
+    FileToFlush {
+        source: cached.part.file(&file.name),
+        name: file.name.clone(),
+        bytes: file.bytes,
+        crc: file.crc,
+        mode: file.mode,
+        mtime: file.mtime,
+    }
+}
+
+/// Who may give files to other users.
+const ROOT_USER: u32 = 0;
+/// Why a job is not started again once its application has ended it, as C SCR writes it.
+const FINALIZED: &str = "SCR_FINALIZE_CALLED";
+/// What the two kinds of flushes are called in messages.
+const SYNC: &str = "scr_flush_sync";
+const ASYNC: &str = "scr_flush_async";
