@@ -16,7 +16,6 @@
 
 mod crash;
 mod damage;
-mod damage;
 mod log;
 mod node_loss;
 mod redundancy;
