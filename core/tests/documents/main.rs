@@ -1,5 +1,8 @@
 //! What is written down, compared with what is: the page of parameters, the sample of a system file.
 
+// Tests make and look at real files; the rule is for what ships.
+#![allow(clippy::disallowed_methods)]
+
 #[path = "../../examples/parameters.rs"]
 mod parameters;
 
