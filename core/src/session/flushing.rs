@@ -122,9 +122,9 @@ impl Session {
         dataset.output || self.cached[at].record.protection.bypass || periodic
     }
 
-    /// What comes of a dataset that has just become complete, and of output that could not be flushed before. Only
-    /// output that is not safe makes the call fail; a checkpoint is safe in cache, and that it is
-    /// nowhere else is told.
+    /// What comes of a dataset that has just become complete, and of output that could not be flushed before. Where a
+    /// dataset is of use only in the prefix directory, as output and in bypass mode, it makes the call fail that it is not
+    /// safe there; a checkpoint is safe in cache, and that it is nowhere else is told.
     pub(super) fn flush_complete(&mut self, id: u64) -> Result<(), Error> {
         self.look_at_flush()?;
         self.retry_output(id)?;
@@ -132,9 +132,10 @@ impl Session {
         if !self.is_flush_due(at) {
             return Ok(());
         }
-        let is_output = self.cached[at].record.dataset.output;
+        let record = &self.cached[at].record;
+        let must_arrive = record.dataset.output || record.protection.bypass;
         let flushed = if self.goes_on_behind(at)? { self.begin_flush(id) } else { self.flush(id) };
-        self.told_unless(is_output, flushed)
+        self.told_unless(must_arrive, flushed)
     }
 
     /// What earlier runs of the job have left in cache is flushed where it is due, or where the settings want it: the

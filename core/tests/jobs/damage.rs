@@ -292,7 +292,12 @@ fn a_flipped_bit_in_a_file_that_was_written_in_place_is_found_where_checksums_ar
         application.checkpoint(1, some).expect("the first is complete");
         application.checkpoint(2, some).expect("the second is complete");
     });
-    flip(&world.prefix().join("ckpt.2/rank_3.0"), 100);
+    let path = world.prefix().join("ckpt.2/rank_3.0");
+    let written = std::fs::metadata(&path).and_then(|status| status.modified()).expect("the file is there");
+    flip(&path, 100);
+    // The disk has flipped it: nobody has written to the file.
+    let file = std::fs::File::options().write(true).open(&path).expect("the file is there");
+    file.set_modified(written).expect("its time can be set");
     let restarted = world.run(|application| application.restart(some));
     restarted.all_gave(&Some(1));
     restarted.line_with(&["ERROR", "rank 3 on n3: dataset 2", "CRC32"]);

@@ -207,11 +207,20 @@ impl Application {
         self.session().complete_output(true)
     }
 
+    /// Writes and completes a checkpoint that is output as well: it is safe only in the prefix directory.
+    pub(crate) fn output(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
+        self.write_as(OutputFlags { checkpoint: true, output: true }, step, sizes)?;
+        self.session().complete_output(true)
+    }
+
     /// Writes a checkpoint and leaves it open.
     pub(crate) fn write(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
+        self.write_as(OutputFlags { checkpoint: true, output: false }, step, sizes)
+    }
+
+    fn write_as(&mut self, flags: OutputFlags, step: u64, sizes: Sizes) -> Result<(), Error> {
         let name = format!("ckpt.{step}");
         let rank = self.rank;
-        let flags = OutputFlags { checkpoint: true, output: false };
         self.session().start_output(Some(name.as_bytes()), flags)?;
         for (number, size) in sizes(rank).into_iter().enumerate() {
             let path = self.session().route_file(file_name(step, rank, number).as_bytes())?;
