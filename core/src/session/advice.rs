@@ -110,8 +110,8 @@ impl Session {
         let reason = self.agreed_halt_reason(0)?;
         if let Some(reason) = &reason {
             self.ctx.report.notice(&format!(
-                "the job is to halt: {reason}. Remove the condition with `scr_halt --remove {}' to run on",
-                self.ctx.prefix.dir().display()
+                "the job is to halt: {reason}. To run on all the same, remove {}",
+                self.ctx.prefix.halt_file().display()
             ));
         }
         self.note_halt(reason);
