@@ -11,17 +11,9 @@ use std::fmt::Write as _;
 /// Parameters that are read and checked, and that nothing asks for yet. Take a name out when something does.
 pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "SCR_CNTL_BASE",
-    "SCR_FLUSH_ASYNC",
     "SCR_FLUSH_ASYNC_BW",
     "SCR_FLUSH_ASYNC_PERCENT",
     "SCR_FLUSH_ASYNC_USLEEP",
-    "SCR_FLUSH_POSTSTAGE",
-    "SCR_FLUSH_ON_RESTART",
-    "SCR_GLOBAL_RESTART",
-    "SCR_DROP_AFTER_CURRENT",
-    "SCR_PREFIX_SIZE",
-    "SCR_PREFIX_PURGE",
-    "SCR_COPY_METADATA",
     "SCR_AXL_MKDIR",
     "SCR_MPI_BUF_SIZE",
     "SCR_NODELIST",
