@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct RankRecord {
     /// What the whole dataset is.
     pub(crate) dataset: DatasetDescriptor,
+    /// The id that it has in the prefix directory: another one where that was taken in cache when it was fetched.
+    pub(crate) id_in_prefix: u64,
     /// When it was put into cache, in microseconds since the epoch: a dataset that is fetched twice is not mixed up.
     pub(crate) begun: u64,
     /// The prefix directory it belongs to, absolute.
@@ -113,6 +115,9 @@ impl RankRecord {
     pub(crate) fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.put("DSETDESC", self.dataset.to_tree());
+        if self.id_in_prefix != self.dataset.id {
+            tree.set("PREFIX_ID", self.id_in_prefix);
+        }
         tree.set("BEGUN", self.begun);
         tree.set_bytes("PREFIX", &self.prefix);
         tree.set("RANK", self.rank);
@@ -147,8 +152,10 @@ impl RankRecord {
         let prefix = tree.value("PREFIX").ok_or_else(|| FieldError::Missing { key: "PREFIX".to_owned() })?;
         let set = part("SET")?;
         let members = (0..set.len()).map(|place| set.require(place.to_string()).map(Rank));
+        let dataset = DatasetDescriptor::from_tree(part("DSETDESC")?)?;
         let record = Self {
-            dataset: DatasetDescriptor::from_tree(part("DSETDESC")?)?,
+            id_in_prefix: tree.parse("PREFIX_ID")?.unwrap_or(dataset.id),
+            dataset,
             begun: tree.require("BEGUN")?,
             prefix: prefix.to_vec(),
             rank: Rank(tree.require("RANK")?),
@@ -293,6 +300,7 @@ pub(crate) mod tests {
     pub(crate) fn sample(rank: u32) -> RankRecord {
         RankRecord {
             dataset: DatasetDescriptor { id: 7, name: b"ckpt.7".to_vec(), ..DatasetDescriptor::default() },
+            id_in_prefix: 7,
             begun: 1_000_000,
             prefix: b"/pfs/user1/run".to_vec(),
             rank: Rank(rank),
@@ -321,7 +329,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_record_comes_back_from_its_tree() {
-        let record = sample(2);
+        let mut record = sample(2);
+        assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record.clone()));
+        record.id_in_prefix = 3;
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
     }
 

@@ -75,6 +75,7 @@ struct State {
     fault: Option<Fault>,
     below: Option<PathBuf>,
     stopped: bool,
+    room: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -121,6 +122,11 @@ impl FaultyFiles {
     /// Counts, records and fails only what is done to paths below this one.
     pub fn only_below(&self, path: impl Into<PathBuf>) {
         self.state().below = Some(path.into());
+    }
+
+    /// Every file system has room for so many more bytes, as far as it is asked; writing goes on as before.
+    pub fn pretend_room(&self, bytes: u64) {
+        self.state().room = Some(bytes);
     }
 
     /// All is well again, and counting and recording start anew.
@@ -254,7 +260,8 @@ impl Files for FaultyFiles {
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.pass(What::FreeBytes, path, None)?;
-        self.inner.free_bytes(path)
+        let room = self.state().room;
+        room.map_or_else(|| self.inner.free_bytes(path), Ok)
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {

@@ -126,6 +126,7 @@ impl Session {
         (record.members, record.nodes) = self.ctx.members(&descriptor);
         self.clear_kept(&record)?;
         record.dataset.id = self.free_id(&record)?;
+        record.id_in_prefix = candidate.id;
         let (part, journal) = match self.begin_together(&record)? {
             Ok(begun) => begun,
             Err(why) => return Ok(Err(why.to_string())),

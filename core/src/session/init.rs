@@ -93,7 +93,7 @@ impl Session {
         let flushed: Vec<u64> = known.get("PFS").map(|ids| ids.keys_as().collect()).unwrap_or_default();
         for restored in found.whole.into_iter().rev() {
             let store = self.ctx.store_index(&restored.record.protection.store);
-            let id = restored.record.dataset.id;
+            let id = restored.record.id_in_prefix;
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
             self.cached.push(Cached {
@@ -267,7 +267,7 @@ impl Session {
             .max_by_key(|cached| cached.id())
             .map(|cached| Loaded {
                 id: cached.id(),
-                id_in_prefix: cached.id(),
+                id_in_prefix: cached.record.id_in_prefix,
                 name: cached.record.dataset.name.clone(),
             })
     }

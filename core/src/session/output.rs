@@ -137,6 +137,7 @@ impl Session {
         };
         RankRecord {
             dataset,
+            id_in_prefix: id,
             begun,
             prefix: ctx.prefix_bytes().to_vec(),
             rank: ctx.rank(),

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `world` | the pretend machine that the others run on |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
+//! | `keeping` | which datasets stay in cache, and for how long |
+//! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
@@ -16,9 +18,11 @@
 
 mod crash;
 mod damage;
+mod keeping;
 mod log;
 mod node_loss;
 mod redundancy;
+mod restarts;
 mod scrubbed;
 mod syslog;
 mod vendor;

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 pub(crate) struct World {
     dir: TempDir,
     settings: BTreeMap<String, String>,
+    prefix: String,
     /// The node of every rank.
     pub(crate) nodes: Vec<String>,
     pub(crate) files: Arc<dyn Files>,
@@ -45,6 +46,7 @@ impl World {
         let world = Self {
             dir,
             settings: BTreeMap::new(),
+            prefix: "prefix".to_owned(),
             nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
             files: Arc::new(RealFiles),
             own_files: BTreeMap::new(),
@@ -66,7 +68,18 @@ impl World {
     }
 
     pub(crate) fn prefix(&self) -> PathBuf {
-        self.dir.path().join("prefix")
+        self.dir.path().join(&self.prefix)
+    }
+
+    /// The runs that follow belong to another prefix directory.
+    pub(crate) fn turn_to(&mut self, prefix: &str) {
+        self.prefix = prefix.to_owned();
+        std::fs::create_dir_all(self.prefix()).expect("the prefix directory");
+    }
+
+    /// The runs that follow have another setting.
+    pub(crate) fn put(&mut self, name: &str, value: &str) {
+        self.settings.insert(name.to_owned(), value.to_owned());
     }
 
     pub(crate) fn node(&self, name: &str) -> PathBuf {
@@ -220,8 +233,13 @@ impl Application {
 
     fn write_as(&mut self, flags: OutputFlags, step: u64, sizes: Sizes) -> Result<(), Error> {
         let name = format!("ckpt.{step}");
-        let rank = self.rank;
         self.session().start_output(Some(name.as_bytes()), flags)?;
+        self.fill(step, sizes)
+    }
+
+    /// Writes this rank's files of a checkpoint that is open.
+    pub(crate) fn fill(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
+        let rank = self.rank;
         for (number, size) in sizes(rank).into_iter().enumerate() {
             let path = self.session().route_file(file_name(step, rank, number).as_bytes())?;
             std::fs::write(path_of(&path), contents(step, rank, number, size))

@@ -1,0 +1,322 @@
+//! Which datasets stay in cache: the old one until the new one is complete, what belongs to others always, and never more
+//! than was asked for.
+
+use super::world::{Application, World};
+use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
+use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
+use std::sync::{Arc, Barrier};
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![2000 + rank.index(), 5]
+}
+
+fn job() -> World {
+    World::new(4, 4)
+}
+
+/// Whether this rank's node has anything of a dataset.
+fn has(world: &World, rank: Rank, id: u64) -> bool {
+    world.node(&format!("n{rank}/user1/scr.defjobid/scr.dataset.{id}")).exists()
+}
+
+/// `STORE=` with these keys, in the user's file.
+fn with_store(world: World, keys: &str) -> World {
+    let base = world.node("$SCR_NODE_NAME").display().to_string();
+    std::fs::write(world.prefix().join(".scrconf"), format!("STORE={base} GROUP=NODE {keys}\n"))
+        .expect("the prefix directory can be written to");
+    world
+}
+
+fn early_leave_was_told(lines: &[String]) -> usize {
+    lines
+        .iter()
+        .filter(|line| line.contains("gives up an old dataset before the new one is complete"))
+        .count()
+}
+
+#[test]
+fn the_old_dataset_leaves_only_when_the_new_one_is_complete() {
+    let world = job();
+    world.run(|application| {
+        let rank = application.rank;
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+        assert!(has(&world, rank, 1) && has(&world, rank, 2));
+        application.session().complete_output(true).unwrap();
+        assert!(!has(&world, rank, 1) && has(&world, rank, 2));
+    });
+}
+
+#[test]
+fn with_evict_before_the_old_dataset_leaves_first_and_that_is_said_once() {
+    let world = with_store(job(), "COUNT=1 EVICT=before");
+    let outcome = world.run(|application| {
+        for step in 1..=3 {
+            application.write(step, some).unwrap();
+            assert!(step == 1 || !has(&world, application.rank, step - 1));
+            application.session().complete_output(true).unwrap();
+        }
+    });
+    assert_eq!(early_leave_was_told(&outcome.lines), 1, "{:?}", outcome.lines);
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+#[test]
+fn without_room_for_both_the_old_dataset_leaves_first_and_that_is_said_once() {
+    let mut world = job();
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.pretend_room(2500);
+    world.files = Arc::new(faulty);
+    for run in 0..2 {
+        // What an earlier run has left counts as well.
+        let outcome = world.run(|application| {
+            for step in 1..=3 {
+                application.write(run * 10 + step, some).unwrap();
+                assert!(run + step == 1 || !has(&world, application.rank, run * 3 + step - 1));
+                application.session().complete_output(true).unwrap();
+            }
+        });
+        assert_eq!(early_leave_was_told(&outcome.lines), 1, "{:?}", outcome.lines);
+    }
+}
+
+#[test]
+fn with_evict_after_the_old_dataset_stays_whatever_the_room() {
+    let mut world = with_store(job(), "COUNT=1 EVICT=after");
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.pretend_room(10);
+    world.files = Arc::new(faulty);
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+        assert!(has(&world, application.rank, 1));
+    });
+}
+
+/// A store that is to keep two and has room for one: without giving up an old one no later dataset ever fitted.
+#[test]
+fn a_store_that_has_run_full_makes_room_for_the_next_dataset() {
+    let mut world = job().set("SCR_CACHE_SIZE", "3");
+    let faulty = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(faulty.clone());
+    let together = Barrier::new(4);
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+        // All ranks have written. The devices of all of them are full from here on.
+        together.wait();
+        faulty.pretend_room(0);
+        faulty.fail_from(0, ErrorKind::StorageFull);
+        application.session().complete_output(true).unwrap_err();
+        together.wait();
+        faulty.heal();
+        assert!(has(&world, application.rank, 1), "the older one is kept");
+        together.wait();
+        application.checkpoint(3, some).unwrap();
+        assert!(!has(&world, application.rank, 1), "the store has no room for two");
+    });
+    outcome.line_with(&["is full: from now on an old dataset leaves it"]);
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+#[test]
+fn output_takes_no_checkpoints_place() {
+    let world = job();
+    let output = |application: &mut Application| {
+        let flags = OutputFlags { checkpoint: false, output: true };
+        application.session().start_output(Some(b"plot"), flags).unwrap();
+        application.session().complete_output(true)
+    };
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        output(application).unwrap();
+        assert!(has(&world, application.rank, 1));
+        assert!(!has(&world, application.rank, 2), "it is in the prefix directory");
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// Output that cannot be flushed is nowhere else.
+#[test]
+fn output_stays_in_cache_until_it_is_flushed() {
+    let world = job();
+    let prefix = world.prefix();
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        let flags = OutputFlags { checkpoint: false, output: true };
+        let session = application.session();
+        session.start_output(Some(b"plot"), flags).unwrap();
+        let path = session.route_file(b"plots/p").unwrap();
+        std::fs::write(super::world::path_of(&path), b"plotted").unwrap();
+        let rank = application.rank;
+        if rank == Rank(0) {
+            std::fs::write(prefix.join("plots"), b"in the way").unwrap();
+        }
+        application.session().complete_output(true).unwrap_err();
+        application.checkpoint(2, some).unwrap();
+        assert!(!has(&world, rank, 1) && has(&world, rank, 2) && has(&world, rank, 3));
+    });
+}
+
+#[test]
+fn a_dataset_of_another_number_of_ranks_is_left_alone_with_a_message() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let before = world.cached_files();
+    let all = world.nodes.clone();
+    world.nodes.truncate(2);
+    let outcome = world.run(|application| {
+        assert_eq!(application.restart(some), None);
+        for step in 2..=4 {
+            application.checkpoint(step, some).unwrap();
+        }
+    });
+    let line = outcome.line_with(&["dataset 1", "written by 4 ranks"]);
+    assert!(line.contains("this run has 2"), "{line}");
+    let after = world.cached_files();
+    assert!(before.iter().all(|file| after.contains(file)), "it must stay");
+    world.nodes = all;
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn what_another_number_of_ranks_never_completed_is_removed() {
+    let mut world = job();
+    world.run(|application| application.write(1, some).unwrap());
+    world.nodes.truncate(2);
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    let left = world.cached_files();
+    let of_first = |rank: u32| {
+        left.iter().any(|path| {
+            path.to_string_lossy().contains(&format!("n{rank}/user1/scr.defjobid/scr.dataset.1/"))
+        })
+    };
+    assert!(!of_first(0) && !of_first(1), "{left:?}");
+}
+
+#[test]
+fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let before = world.cached_files();
+    world.turn_to("other");
+    let outcome = world.run(|application| {
+        assert_eq!(application.restart(some), None);
+        for step in 5..=7 {
+            application.checkpoint(step, some).unwrap();
+        }
+    });
+    assert!(outcome.has_line_with("Starting dataset 2 `ckpt.5'"), "ids must differ: {:?}", outcome.lines);
+    let after = world.cached_files();
+    assert!(before.iter().all(|file| after.contains(file)), "it must stay");
+    world.run(|application| application.restart(some)).all_gave(&Some(7));
+    world.turn_to("prefix");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// Both prefix directories have a dataset 1, and the cache of the one is in the way of what the other fetches.
+#[test]
+fn a_fetched_dataset_does_not_take_the_place_of_another_prefix_directorys() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.lose("");
+    world.turn_to("other");
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| application.checkpoint(5, some).unwrap());
+    world.turn_to("prefix");
+    for _ in 0..2 {
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+    world.turn_to("other");
+    world.run(|application| application.restart(some)).all_gave(&Some(5));
+    world.turn_to("prefix");
+    let refused = world.run(|application| {
+        application.session().start_restart().unwrap();
+        application.session().complete_restart(false).unwrap_err();
+        application.session().have_restart().unwrap()
+    });
+    refused.all_gave(&None);
+    world.run(|application| application.restart(some)).all_gave(&None);
+}
+
+#[test]
+fn a_start_that_fails_takes_nothing_away_from_others() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let outcome = world.run(|application| {
+        // Somebody else, in the same allocation, has just begun a dataset of the same id.
+        let theirs = world.node("n2/user1/scr.defjobid/scr.dataset.2/.scr/filemap_2");
+        if application.rank == Rank(2) {
+            std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
+            std::fs::write(&theirs, b"theirs").unwrap();
+        }
+        let error = application.write(2, some).unwrap_err().to_string();
+        assert!(error.contains("rank 2") && error.contains("filemap_2"), "{error}");
+        assert!(application.rank != Rank(2) || theirs.exists());
+        application.checkpoint(3, some)
+    });
+    assert!(outcome.ranks.iter().all(Result::is_ok), "the next one has the next id");
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+#[test]
+fn nothing_in_cache_is_looked_at_where_that_is_switched_off() {
+    for setting in [("SCR_DISTRIBUTE", "0"), ("SCR_CACHE_PURGE", "1")] {
+        let mut world = job().set("SCR_FLUSH", "2");
+        world.run(|application| {
+            for step in 1..=3 {
+                application.checkpoint(step, some).unwrap();
+            }
+        });
+        world.put(setting.0, setting.1);
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&Some(2));
+        assert!(world.cached_files().iter().all(|path| !path.to_string_lossy().contains("scr.dataset.3")));
+    }
+}
+
+#[test]
+fn purging_leaves_what_belongs_to_another_prefix_directory() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.turn_to("other");
+    world.put("SCR_CACHE_PURGE", "1");
+    world.run(|application| application.restart(some)).all_gave(&None);
+    world.turn_to("prefix");
+    world.put("SCR_CACHE_PURGE", "0");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn an_id_too_large_to_count_on_from_is_told() {
+    let world = job();
+    let odd = world.node("n0/user1/scr.defjobid");
+    for name in ["scr.dataset.18446744073709551615", "scr.dataset.007", "scr.dataset.9223372036854775807"] {
+        std::fs::create_dir_all(odd.join(name)).unwrap();
+    }
+    let outcome = world.try_run(|application| application.map(|_| ()).map_err(|error| error.to_string()));
+    for error in &outcome.ranks {
+        assert!(error.as_ref().is_err_and(|error| error.contains("9223372036854775807")), "{error:?}");
+    }
+}
+
+/// A folder that cannot be cleared away must not hide the checkpoint beside it.
+#[test]
+fn what_cannot_be_removed_hides_nothing() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    let gone = world.node("n1/user1/scr.defjobid/scr.dataset.7/.scr/filemap_1.gone");
+    std::fs::create_dir_all(gone.parent().unwrap()).unwrap();
+    std::fs::write(&gone, b"").unwrap();
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only_below(world.node("n1/user1/scr.defjobid/scr.dataset.7"));
+    faulty.fail_from(0, ErrorKind::PermissionDenied);
+    world.files = Arc::new(faulty.clone());
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&Some(2));
+    assert!(faulty.count(What::RemoveFile) > 0);
+    outcome.line_with(&["ERROR", "filemap_1.gone"]);
+}

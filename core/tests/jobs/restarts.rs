@@ -1,0 +1,333 @@
+//! What an application restarts from, and what it is told when that cannot be: the rules for the calls themselves.
+
+use super::world::{path_of, Application, World};
+use scr_core::comm::Rank;
+use scr_core::session::{Error, OutputFlags};
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![600 + rank.index(), 0, 9]
+}
+
+fn other(rank: Rank) -> Vec<usize> {
+    vec![10, 600 + rank.index()]
+}
+
+fn none(_: Rank) -> Vec<usize> {
+    Vec::new()
+}
+
+fn job() -> World {
+    World::new(4, 4)
+}
+
+const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
+
+/// The application cannot use what it was offered.
+fn refuse(application: &mut Application) -> String {
+    let usable = application.rank != Rank(1);
+    application.session().start_restart().unwrap();
+    application.session().complete_restart(usable).unwrap_err().to_string()
+}
+
+#[test]
+fn a_checkpoint_that_one_rank_calls_invalid_fails_on_all_and_the_older_one_is_kept() {
+    let world = job();
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+        let valid = application.rank != Rank(2);
+        application.session().complete_output(valid).unwrap_err().to_string()
+    });
+    for error in &outcome.ranks {
+        assert!(error.contains("dataset 2 `ckpt.2'") && error.contains("rank 2 on n2"), "{error}");
+    }
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    assert!(world.cached_files().iter().all(|path| !path.to_string_lossy().contains("scr.dataset.2")));
+}
+
+#[test]
+fn a_routed_file_that_was_never_written_fails_on_all_and_is_named() {
+    let world = job();
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        let session = application.session();
+        session.start_output(Some(b"ckpt.2"), CHECKPOINT).unwrap();
+        session.route_file(b"ckpt.2/missing").unwrap();
+        session.complete_output(true).unwrap_err().to_string()
+    });
+    assert!(outcome.ranks.iter().all(|error| error.contains("missing was routed")), "{:?}", outcome.ranks);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn a_refused_checkpoint_gives_way_to_the_next_older_one_in_cache_and_then_in_the_prefix_directory() {
+    let world = job().set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "1");
+    world.run(|application| {
+        for step in 1..=4 {
+            application.checkpoint(step, some).unwrap();
+        }
+    });
+    world.run(|application| {
+        let error = refuse(application);
+        assert!(error.contains("ckpt.4") && error.contains("the next older one is `ckpt.3'"), "{error}");
+        let error = refuse(application);
+        assert!(error.contains("the next older one is `ckpt.2'"), "{error}");
+        assert_eq!(application.restart(some), Some(2));
+    });
+    // Neither is what was refused offered by the next run.
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    world.lose("");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(2));
+        let _ = refuse(application);
+        let error = refuse(application);
+        assert!(error.contains("there is no older one"), "{error}");
+        assert_eq!(application.session().have_restart().unwrap(), None);
+        application.checkpoint(9, some).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(9));
+}
+
+#[test]
+fn equal_base_names_in_one_rank_are_refused_and_in_two_ranks_do_not_meet() {
+    let world = World::new(4, 2);
+    let name = |rank: Rank| format!("r{rank}/state").into_bytes();
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+        let path = session.route_file(&name(rank)).unwrap();
+        std::fs::write(path_of(&path), format!("of {rank}")).unwrap();
+        assert_eq!(session.route_file(&name(rank)).unwrap(), path, "a file may be routed twice");
+        let error = session.route_file(b"elsewhere/state").unwrap_err().to_string();
+        assert!(error.contains("the same base name"), "{error}");
+        session.complete_output(true).unwrap();
+    });
+    world.lose("n0");
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_restart().unwrap();
+        let path = session.route_file(&name(rank)).unwrap();
+        assert_eq!(std::fs::read(path_of(&path)).unwrap(), format!("of {rank}").into_bytes());
+        session.route_file(&name(Rank((rank.0 + 1) % 4))).unwrap_err();
+        session.complete_restart(true).unwrap();
+    });
+}
+
+/// The files of a part lie end to end for the scheme, in the order in which they were routed, whatever their names.
+#[test]
+fn files_routed_in_any_order_are_rebuilt() {
+    let world = job();
+    let names = ["z", "a", "m/y", "b"];
+    let bytes = |rank: Rank, name: &str| format!("{name} of {rank}").repeat(40 + name.len()).into_bytes();
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+        for name in names {
+            let path = session.route_file(name.as_bytes()).unwrap();
+            std::fs::write(path_of(&path), bytes(rank, name)).unwrap();
+        }
+        session.complete_output(true).unwrap();
+    });
+    for node in ["n1", "n2", "n1"] {
+        world.lose(node);
+        world.run(|application| {
+            let rank = application.rank;
+            let session = application.session();
+            session.start_restart().unwrap();
+            for name in names {
+                let path = session.route_file(name.as_bytes()).unwrap();
+                assert!(std::fs::read(path_of(&path)).unwrap() == bytes(rank, name), "{name} of {rank}");
+            }
+            session.complete_restart(true).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_name_used_again_stands_for_the_newer_dataset_in_cache_and_in_the_prefix_directory() {
+    let world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.checkpoint(1, other).unwrap();
+    });
+    world.lose("n3");
+    world.run(|application| application.restart(other)).all_gave(&Some(1));
+    world.lose("");
+    world.run(|application| {
+        assert_eq!(application.restart(other), Some(1));
+        let error = refuse(application);
+        assert!(error.contains("there is no older one"), "{error}");
+    });
+}
+
+#[test]
+fn ranks_without_files_take_part() {
+    let world = job();
+    world.run(|application| application.checkpoint(3, none).unwrap());
+    world.lose("n1");
+    world.run(|application| application.restart(none)).all_gave(&Some(3));
+}
+
+#[test]
+fn what_was_flushed_is_fetched_when_all_nodes_are_lost() {
+    let world = job().set("SCR_FLUSH", "2");
+    world.run(|application| {
+        for step in 1..=5 {
+            application.checkpoint(step, some).unwrap();
+        }
+    });
+    world.lose("");
+    world.run(|application| application.restart(some)).all_gave(&Some(4));
+    // It is in cache now, as good as any other.
+    world.lose("n0");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(4));
+        application.checkpoint(5, some).unwrap();
+        application.finalize().unwrap();
+    });
+    world.lose("");
+    world.run(|application| application.restart(some)).all_gave(&Some(5));
+}
+
+fn bypass() -> World {
+    job().set("SCR_CACHE_BYPASS", "1").set("SCR_FLUSH", "10")
+}
+
+#[test]
+fn in_bypass_mode_files_are_in_the_prefix_directory_all_along() {
+    let world = bypass();
+    world.run(|application| {
+        application.write(1, some).unwrap();
+        assert!(world.prefix().join(format!("ckpt.1/rank_{}.0", application.rank)).exists());
+        application.session().complete_output(true).unwrap();
+        application.checkpoint(2, some).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    world.lose("n1");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    world.lose("");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(2));
+        let error = refuse(application);
+        assert!(error.contains("the next older one is `ckpt.1'"), "{error}");
+        assert_eq!(application.restart(some), Some(1));
+    });
+}
+
+/// The files of the older dataset are overwritten in place. The job died in between, and the index still had the
+/// older one as complete: the next run restarted from half of each.
+#[test]
+fn in_bypass_mode_an_overwritten_dataset_is_not_restarted_from() {
+    for lost in [None, Some("")] {
+        let world = bypass();
+        world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            application.session().start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+            // Nothing is written yet, and it may be at any moment.
+            let name = super::world::file_name(1, application.rank, 0);
+            application.session().route_file(name.as_bytes()).unwrap();
+        });
+        lost.into_iter().for_each(|node| world.lose(node));
+        world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    }
+}
+
+#[test]
+fn in_bypass_mode_a_file_that_was_written_to_since_is_not_restarted_from() {
+    for checksums in ["1", "0"] {
+        let world = bypass().set("SCR_CRC_ON_FLUSH", checksums).set("SCR_FETCH", "0");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let file = world.prefix().join("ckpt.1/rank_2.0");
+        let bytes: Vec<u8> = std::fs::read(&file).unwrap().iter().map(|byte| byte ^ 1).collect();
+        std::fs::write(&file, bytes).unwrap();
+        // The clock of the file system may not have moved on since.
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+        std::fs::File::options().append(true).open(&file).unwrap().set_modified(later).unwrap();
+        world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    }
+}
+
+/// The job died after the dataset was complete and before the index had it; when the allocation ended, it was lost.
+#[test]
+fn in_bypass_mode_a_checkpoint_that_was_not_listed_is_listed_at_the_end() {
+    let world = bypass();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    std::fs::remove_file(world.prefix().join(".scr/index.scr")).unwrap();
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+    });
+    world.lose("");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn once_the_loaded_checkpoint_has_left_there_is_none_to_restart_from() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        assert_eq!(application.session().have_restart().unwrap(), Some(b"ckpt.1".to_vec()));
+        application.checkpoint(2, some).unwrap();
+        assert_eq!(application.session().have_restart().unwrap(), None);
+        let error = application.session().start_restart().unwrap_err();
+        assert!(matches!(error, Error::State { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_call_in_a_wrong_state_is_an_error_and_changes_nothing() {
+    let world = job();
+    world.run(|application| {
+        let is_state = |error: Error| assert!(matches!(error, Error::State { .. }), "{error}");
+        let session = application.session();
+        is_state(session.complete_output(true).unwrap_err());
+        is_state(session.complete_restart(true).unwrap_err());
+        is_state(session.start_restart().unwrap_err());
+        assert_eq!(session.route_file(b"anything").unwrap(), b"anything");
+        application.write(1, some).unwrap();
+        let session = application.session();
+        is_state(session.start_output(Some(b"second"), CHECKPOINT).unwrap_err());
+        is_state(session.have_restart().unwrap_err());
+        is_state(session.start_restart().unwrap_err());
+        is_state(session.complete_restart(true).unwrap_err());
+        is_state(session.need_checkpoint().unwrap_err());
+        is_state(session.should_exit().unwrap_err());
+        is_state(session.current(b"ckpt.1").unwrap_err());
+        is_state(session.drop_dataset(b"ckpt.1").unwrap_err());
+        is_state(session.delete(b"ckpt.1").unwrap_err());
+        session.complete_output(true).unwrap();
+    });
+    world.run(|application| {
+        let session = application.session();
+        session.start_restart().unwrap();
+        assert!(matches!(session.start_output(None, CHECKPOINT).unwrap_err(), Error::State { .. }));
+        assert!(matches!(session.complete_output(true).unwrap_err(), Error::State { .. }));
+        application.compare(1, some).unwrap();
+        application.session().complete_restart(true).unwrap();
+        application.checkpoint(2, some).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+#[test]
+fn an_argument_that_cannot_be_used_is_an_error_and_changes_nothing() {
+    let world = job();
+    world.run(|application| {
+        let rank = application.rank;
+        let name = format!("ckpt.{}", rank.0 / 2);
+        let error = application.session().start_output(Some(name.as_bytes()), CHECKPOINT).unwrap_err();
+        assert!(error.to_string().contains("different names or flags"), "{error}");
+        application.session().start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+        let long = vec![b'x'; 2000];
+        for outside in [&b""[..], b"folder/", b"../outside", b"/etc/passwd", b"a/../../b", b".", &long] {
+            let error = application.session().route_file(outside).unwrap_err();
+            assert!(matches!(error, Error::Argument { .. }), "{error}");
+        }
+        application.fill(1, some).unwrap();
+        application.session().complete_output(true).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
