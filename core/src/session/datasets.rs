@@ -19,7 +19,7 @@ pub(super) struct Cached {
     pub(super) part: PartDir,
     /// Place of its store in the context.
     pub(super) store: usize,
-    /// Whether a complete copy is in the prefix directory.
+    /// Whether nothing is left to flush: a complete copy is in the prefix directory, or a newer dataset has the name.
     pub(super) flushed: bool,
     /// Whether the application could not restart from it.
     pub(super) refused: bool,

@@ -90,15 +90,24 @@ impl Session {
         }
         let found = restart::restart(&self.ctx)?;
         let known = self.known_in_prefix(found.highest)?;
-        let flushed: Vec<u64> = known.get("PFS").map(|ids| ids.keys_as().collect()).unwrap_or_default();
+        let in_prefix = flushed_datasets(&known);
+        let in_cache: Vec<(u64, Vec<u8>)> = found
+            .whole
+            .iter()
+            .map(|restored| (restored.record.id_in_prefix, restored.record.dataset.name.clone()))
+            .collect();
         for restored in found.whole.into_iter().rev() {
             let store = self.ctx.store_index(&restored.record.protection.store);
-            let id = restored.record.id_in_prefix;
+            let (id, name) = (restored.record.id_in_prefix, &restored.record.dataset.name);
+            // What has lost its name to a newer dataset must never be copied over that one's files, nor be read there.
+            let mut newer = in_prefix.iter().chain(&in_cache).filter(|(other, _)| *other > id);
+            let superseded = newer.any(|(_, other)| other == name);
+            let arrived = in_prefix.iter().any(|(other, _)| *other == id);
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
             self.cached.push(Cached {
-                flushed: flushed.contains(&id),
-                refused: restored.refused,
+                flushed: arrived || superseded,
+                refused: restored.refused || superseded && self.ctx.params.get(&param::GLOBAL_RESTART),
                 may_replace: true,
                 record: restored.record,
                 part: restored.part,
@@ -137,7 +146,7 @@ impl Session {
                 Ok(index) => {
                     highest = highest.max(index.highest_id().unwrap_or(0));
                     for entry in index.entries().into_iter().filter(|entry| entry.complete) {
-                        tree.entry("PFS", entry.id);
+                        tree.entry("PFS", entry.id).set_bytes("NAME", &entry.name);
                     }
                 }
                 Err(error) => self.ctx.report.error(&crate::describe(&error)),
@@ -292,6 +301,16 @@ impl Session {
             self.ctx.report.error(&crate::describe(&error));
         }
     }
+}
+
+/// The complete datasets in the prefix directory: id and name.
+fn flushed_datasets(known: &KvTree) -> Vec<(u64, Vec<u8>)> {
+    let listed = known.get("PFS").into_iter().flat_map(KvTree::iter);
+    let dataset = |(id, entry): (&[u8], &KvTree)| {
+        let id = std::str::from_utf8(id).ok()?.parse().ok()?;
+        Some((id, entry.value("NAME")?.to_vec()))
+    };
+    listed.filter_map(dataset).collect()
 }
 
 impl Cached {
