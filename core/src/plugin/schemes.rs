@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 type Loaded<T> = Result<Arc<T>, String>;
+type SchemesInUse = HashMap<(String, Vec<u8>), Loaded<dyn Scheme>>;
 
 /// A transport, and what its manifest says that it can do.
 #[derive(Clone)]
@@ -28,7 +29,7 @@ pub(crate) struct TransportInUse {
 pub(crate) struct Plugins {
     host: PluginHost,
     /// By name and packed options.
-    schemes: RefCell<HashMap<(String, Vec<u8>), Loaded<dyn Scheme>>>,
+    schemes: RefCell<SchemesInUse>,
     transports: RefCell<HashMap<String, Result<TransportInUse, String>>>,
     /// How new datasets are protected, by the number of their descriptor.
     protections: RefCell<HashMap<u32, Protection>>,

@@ -54,11 +54,11 @@ impl Set for HostSet<'_> {
     }
 
     fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
-        self.comm.exchange(sends, receives).map_err(plugin_error)
+        self.comm.exchange(sends, receives).map_err(|error| plugin_error(&error))
     }
 
     fn max(&self, value: u64) -> Result<u64, PluginError> {
-        self.comm.max(value).map_err(plugin_error)
+        self.comm.max(value).map_err(|error| plugin_error(&error))
     }
 
     fn data(&self) -> &dyn Bytes {
@@ -83,7 +83,7 @@ impl Set for HostSet<'_> {
 }
 
 /// A set's error as a scheme is told it.
-fn plugin_error(error: SetError) -> PluginError {
+fn plugin_error(error: &SetError) -> PluginError {
     let kind = match error {
         SetError::Aborted { .. } => PluginErrorKind::Aborted,
         _ => PluginErrorKind::Io,

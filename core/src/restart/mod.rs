@@ -52,7 +52,7 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         match recover::recover(ctx, key, &held, told)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Kept(Kept::Unrecoverable) => {
-                found.kept.extend(held.iter().map(|part| part.part.clone()))
+                found.kept.extend(held.iter().map(|part| part.part.clone()));
             }
             Recovered::Kept(Kept::OtherSize) => (),
             Recovered::Removed => continue,

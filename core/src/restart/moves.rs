@@ -65,9 +65,12 @@ pub(crate) fn run(
     Ok(outcome)
 }
 
+/// A file with its path and its length; none where it could not be opened.
+type Opened = (PathBuf, Option<Box<dyn File>>, u64);
+
 /// Files end to end, passed over block by block. Both sides know the lengths from the record.
 struct Stream {
-    files: Vec<(PathBuf, Option<Box<dyn File>>, u64)>,
+    files: Vec<Opened>,
     current: usize,
     offset: u64,
 }
@@ -91,7 +94,7 @@ impl Stream {
 
     /// Length of the next block; 0 at the end.
     fn next_length(&self) -> usize {
-        let left = |&(_, _, bytes): &(PathBuf, Option<Box<dyn File>>, u64), from: u64| bytes - from;
+        let left = |&(_, _, bytes): &Opened, from: u64| bytes - from;
         let mut from = self.offset;
         for file in &self.files[self.current..] {
             if left(file, from) > 0 {

@@ -98,10 +98,11 @@ impl Session {
         };
         let due: Vec<u64> =
             self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
-        let outcome = due.into_iter().fold(Ok(()), |outcome, id| {
+        let mut outcome = Ok(());
+        for id in due {
             let flushed = self.flush(id);
-            outcome.and(flushed)
-        });
+            outcome = outcome.and(flushed);
+        }
         self.release_flushed_output();
         outcome
     }
