@@ -50,7 +50,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
 pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = arguments.into_iter().collect();
     if let Some(subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
-        arguments.insert(1, subcommand.into());
+        // Usage lines are made from the name of the program: `scr_index index` would be no command at all.
+        arguments.splice(..1, ["scr".into(), subcommand.into()]);
     }
     arguments
 }
@@ -85,10 +86,7 @@ mod tests {
 
     #[test]
     fn a_classic_name_is_its_subcommand_and_any_other_name_is_not() {
-        assert_eq!(
-            expanded(&["/opt/scr/bin/scr_plugin", "list"]),
-            ["/opt/scr/bin/scr_plugin", "plugin", "list"]
-        );
+        assert_eq!(expanded(&["/opt/scr/bin/scr_plugin", "list"]), ["scr", "plugin", "list"]);
         assert_eq!(expanded(&["scr", "plugin"]), ["scr", "plugin"]);
         assert_eq!(expanded(&["scr_unknown", "--list"]), ["scr_unknown", "--list"]);
         assert_eq!(expanded(&[]), Vec::<OsString>::new());
