@@ -1,11 +1,12 @@
 //! The world of the command: the installation it belongs to, and the parameters as a job would see them.
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use scr_core::env::Env;
 use scr_core::fs::RealFiles;
 use scr_core::param::{self, AppConfig, Params, RawSettings};
 use scr_core::plugin::PluginHost;
-use std::path::PathBuf;
+use scr_core::prefix::Prefix;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The world of this process.
@@ -32,4 +33,15 @@ pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
 /// The parameters that a job which is started here would see.
 pub(crate) fn params(env: &Env) -> Params {
     Params::resolve(&RawSettings::load(env, &AppConfig::default()), env).0
+}
+
+/// The prefix directory: the one given, or that of a job which is started here. It must be there, or a mistyped name
+/// would look like a simulation without datasets.
+pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
+    let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
+    let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
+    if !dir.is_dir() {
+        bail!("there is no prefix directory {}; say which one with --prefix or SCR_PREFIX", dir.display());
+    }
+    Ok(Prefix::new(dir))
 }

@@ -68,3 +68,11 @@ fn a_damaged_index_is_an_error_that_names_the_file() {
     assert_eq!(asked.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&asked.stderr).contains("index.scr"));
 }
+
+#[test]
+fn a_prefix_directory_that_is_not_there_is_an_error_that_names_it() {
+    let nowhere = sample().path().join("nowhere");
+    let asked = scr(&nowhere, &[]);
+    assert_eq!((asked.status.code(), asked.stdout.as_slice()), (Some(2), &b""[..]));
+    assert!(String::from_utf8_lossy(&asked.stderr).contains(&nowhere.display().to_string()));
+}

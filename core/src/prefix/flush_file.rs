@@ -56,7 +56,8 @@ impl Location {
     const ALL: [Location; 4] =
         [Location::Cache, Location::Prefix, Location::Flushing, Location::SyncFlushing];
 
-    fn key(self) -> &'static str {
+    /// Its key in the file.
+    pub fn key(self) -> &'static str {
         match self {
             Location::Cache => "CACHE",
             Location::Prefix => "PFS",

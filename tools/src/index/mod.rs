@@ -12,7 +12,6 @@ use anyhow::{Context, Result};
 use clap::Args;
 use listing::Listing;
 use scr_core::env::Env;
-use scr_core::param;
 use scr_core::prefix::{Index, Prefix};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -45,14 +44,14 @@ struct Wish {
     #[arg(long, value_name = "NAME")]
     current: Option<OsString>,
     /// Takes a dataset out of the index; its files stay
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
 }
 
 /// Does what is asked.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let env = world::env()?;
-    let prefix = Prefix::new(prefix_dir(&env, args));
+    let prefix = world::prefix(&env, args.prefix.as_deref())?;
     let change = |name: &OsString, done: fn(&mut Index, &[u8]) -> bool| {
         let found = Index::update(&*env.files, &prefix, |index| done(index, name.as_bytes()));
         found.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))
@@ -83,9 +82,4 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
         print(&listing.in_words())?;
     }
     Ok(Answer::Yes)
-}
-
-fn prefix_dir(env: &Env, args: &IndexArgs) -> PathBuf {
-    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
-    given.unwrap_or_else(|| world::params(env).get(&param::PREFIX))
 }

@@ -1,0 +1,250 @@
+//! `scr flush-file`, and `scr_flush_file`: what `.scr/flush.scr` says of the datasets of an allocation, for scripts that
+//! decide what is left to copy. See the developer's manual, section 11.2.2.
+//!
+//! Exit codes: 0 yes, or what was asked for is printed; 1 no, or there is nothing to print; 2 an error.
+
+use crate::output::{columns, print, print_json, Answer, JSON_VERSION};
+use crate::world;
+use anyhow::{Context, Result};
+use clap::Args;
+use scr_core::prefix::{FlushEntry, FlushFile, Location};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Stands under the help text.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
+
+/// What to ask of which flush file.
+#[derive(Args)]
+pub(crate) struct FlushFileArgs {
+    #[command(flatten)]
+    question: Question,
+    /// Only datasets with lower ids, in lists
+    #[arg(long, value_name = "ID")]
+    before: Option<u64>,
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(long, visible_alias = "prefix", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// At most one of these; without one, all datasets are listed in a table.
+#[derive(Args)]
+#[group(multiple = false)]
+struct Question {
+    /// Prints the id of the newest checkpoint
+    #[arg(long)]
+    latest: bool,
+    /// Whether a dataset still has to be copied to the prefix directory: 0 if so, 1 if not or if it is not known
+    #[arg(long, visible_alias = "need-flush", value_name = "ID")]
+    needflush: Option<u64>,
+    /// Prints where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE
+    #[arg(long, value_name = "ID")]
+    location: Option<u64>,
+    /// Prints the name of a dataset
+    #[arg(long, value_name = "ID")]
+    name: Option<u64>,
+    /// Prints the ids of output datasets, the oldest first
+    #[arg(long)]
+    list_output: bool,
+    /// Prints the ids of checkpoints, the newest first
+    #[arg(long)]
+    list_ckpt: bool,
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
+    let env = world::env()?;
+    let prefix = world::prefix(&env, args.dir.as_deref())?;
+    let file = FlushFile::read(&*env.files, &prefix)
+        .with_context(|| format!("cannot read the flush file of {}", prefix.dir().display()))?;
+    let reply = args.question.ask(&file, args.before);
+    if args.json {
+        print_json(&Json::new(&reply))?;
+    } else {
+        print(&reply.text)?;
+    }
+    Ok(Answer::from(reply.yes))
+}
+
+/// What comes of a question.
+struct Reply {
+    yes: bool,
+    text: String,
+    datasets: Vec<FlushEntry>,
+}
+
+impl Question {
+    fn ask(&self, file: &FlushFile, before: Option<u64>) -> Reply {
+        let mut all = file.entries();
+        all.retain(|entry| before.is_none_or(|before| entry.id < before));
+        let one = |id: u64| file.entry(id).into_iter().collect::<Vec<_>>();
+        match *self {
+            Self { latest: true, .. } => {
+                all.retain(|entry| entry.checkpoint);
+                all.truncate(1);
+                Reply::ids(all)
+            }
+            Self { list_ckpt: true, .. } => {
+                all.retain(|entry| entry.checkpoint);
+                Reply::ids(all)
+            }
+            Self { list_output: true, .. } => {
+                all.retain(|entry| entry.output);
+                all.reverse();
+                Reply::ids(all)
+            }
+            Self { needflush: Some(id), .. } => {
+                Reply { yes: file.needs_flush(id), text: String::new(), datasets: one(id) }
+            }
+            Self { location: Some(id), .. } => Reply::of_each(one(id), places),
+            Self { name: Some(id), .. } => Reply::of_each(one(id), name),
+            _ => Reply { yes: true, text: table(&all), datasets: all },
+        }
+    }
+}
+
+impl Reply {
+    fn ids(datasets: Vec<FlushEntry>) -> Self {
+        let ids: Vec<_> = datasets.iter().map(|entry| entry.id.to_string()).collect();
+        let text = if ids.is_empty() { String::new() } else { ids.join(" ") + "\n" };
+        Self { yes: !ids.is_empty(), text, datasets }
+    }
+
+    fn of_each(datasets: Vec<FlushEntry>, told: fn(&FlushEntry) -> String) -> Self {
+        let text = datasets.iter().map(|entry| told(entry) + "\n").collect();
+        Self { yes: !datasets.is_empty(), text, datasets }
+    }
+}
+
+fn places(entry: &FlushEntry) -> String {
+    let keys: Vec<_> = entry.locations.iter().map(|location| location.key()).collect();
+    if keys.is_empty() {
+        "NONE".to_owned()
+    } else {
+        keys.join(" ")
+    }
+}
+
+fn name(entry: &FlushEntry) -> String {
+    String::from_utf8_lossy(&entry.name).into_owned()
+}
+
+fn table(entries: &[FlushEntry]) -> String {
+    let kind = |entry: &FlushEntry| match (entry.checkpoint, entry.output) {
+        (true, true) => "CKPT,OUTPUT",
+        (true, false) => "CKPT",
+        (false, true) => "OUTPUT",
+        (false, false) => "",
+    };
+    let head = ["DSET", "KIND", "LOCATION", "NAME"].map(str::to_owned);
+    let rows = entries
+        .iter()
+        .map(|entry| [entry.id.to_string(), kind(entry).to_owned(), places(entry), name(entry)]);
+    columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+}
+
+/// The answer, and the datasets that it is about.
+#[derive(Serialize)]
+struct Json {
+    version: u32,
+    answer: bool,
+    datasets: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    id: u64,
+    name: String,
+    checkpoint: bool,
+    output: bool,
+    locations: Vec<&'static str>,
+    needs_flush: bool,
+}
+
+impl Json {
+    fn new(reply: &Reply) -> Self {
+        let rows = reply.datasets.iter().map(|entry| Row {
+            id: entry.id,
+            name: name(entry),
+            checkpoint: entry.checkpoint,
+            output: entry.output,
+            locations: entry.locations.iter().map(|location| location.key()).collect(),
+            needs_flush: !entry.is_at(Location::Prefix),
+        });
+        Self { version: JSON_VERSION, answer: reply.yes, datasets: rows.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::prefix::DatasetDescriptor;
+
+    fn file() -> FlushFile {
+        let mut file = FlushFile::default();
+        for (id, checkpoint, output) in
+            [(3, true, false), (4, false, true), (6, true, true), (7, true, false)]
+        {
+            let name = format!("set.{id}").into_bytes();
+            let dataset = DatasetDescriptor { id, name, checkpoint, output, ..Default::default() };
+            file.record(&dataset, Location::Cache);
+        }
+        file.add_location(6, Location::Prefix);
+        file
+    }
+
+    fn question() -> Question {
+        Question {
+            latest: false,
+            needflush: None,
+            location: None,
+            name: None,
+            list_output: false,
+            list_ckpt: false,
+        }
+    }
+
+    fn asked(question: &Question, before: Option<u64>) -> (bool, String) {
+        let reply = question.ask(&file(), before);
+        (reply.yes, reply.text)
+    }
+
+    #[test]
+    fn checkpoints_are_listed_newest_first_and_output_oldest_first() {
+        let checkpoints = Question { list_ckpt: true, ..question() };
+        assert_eq!(asked(&checkpoints, None), (true, "7 6 3\n".to_owned()));
+        assert_eq!(asked(&checkpoints, Some(7)), (true, "6 3\n".to_owned()));
+        assert_eq!(asked(&checkpoints, Some(3)), (false, String::new()));
+        assert_eq!(asked(&Question { list_output: true, ..question() }, None), (true, "4 6\n".to_owned()));
+        assert_eq!(asked(&Question { latest: true, ..question() }, None), (true, "7\n".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_in_the_prefix_directory_needs_a_flush_and_what_is_unknown_does_not() {
+        let needs = |id| asked(&Question { needflush: Some(id), ..question() }, None);
+        assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
+    }
+
+    #[test]
+    fn name_and_places_of_a_dataset_are_told_where_it_is_known() {
+        let places = |id| asked(&Question { location: Some(id), ..question() }, None);
+        assert_eq!(places(6), (true, "CACHE PFS\n".to_owned()));
+        assert_eq!(places(99), (false, String::new()));
+        assert_eq!(asked(&Question { name: Some(7), ..question() }, None), (true, "set.7\n".to_owned()));
+    }
+
+    #[test]
+    fn without_a_question_there_is_a_table() {
+        let text = "\
+DSET  KIND         LOCATION   NAME
+7     CKPT         CACHE      set.7
+6     CKPT,OUTPUT  CACHE PFS  set.6
+4     OUTPUT       CACHE      set.4
+3     CKPT         CACHE      set.3
+";
+        assert_eq!(asked(&question(), None), (true, text.to_owned()));
+    }
+}
