@@ -4,7 +4,7 @@
 use crate::cache::record::Protection;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::{Comm, CommError, Disagreement, Rank};
-use crate::descriptor::{Descriptors, Evict, Redundancy};
+use crate::descriptor::{Descriptors, Evict, FlushBy, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
 use crate::log::Log;
@@ -151,9 +151,9 @@ impl Context {
         self.plugins.scheme(self, protection)
     }
 
-    /// The flush transport of this name. Collective the first time it is asked for.
-    pub(crate) fn transport(&self, name: &str) -> Result<Result<TransportInUse, String>, CommError> {
-        self.plugins.transport(self, name)
+    /// The flush transport that a store wants. Collective the first time it is asked for.
+    pub(crate) fn transport(&self, wanted: &FlushBy) -> Result<Result<TransportInUse, String>, CommError> {
+        self.plugins.transport(self, wanted)
     }
 
     /// The ranks of this rank's redundancy set under a descriptor, and their nodes.

@@ -10,7 +10,7 @@ mod store;
 
 pub use group::{Groups, NODE, WORLD};
 pub use redundancy::{Redundancies, Redundancy};
-pub use store::{Evict, Store, View};
+pub use store::{Evict, FlushBy, Store, View};
 
 use crate::param::{self, ConfigError, Params, Problem};
 use scr_plugin_api::KvTree;

@@ -38,6 +38,17 @@ pub struct Store {
     pub origin: Origin,
 }
 
+/// The transport that flushes from a store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlushBy {
+    /// Its name.
+    pub transport: String,
+    /// Its options, as they were written.
+    pub options: BTreeMap<String, String>,
+    /// Where they were written.
+    pub origin: Origin,
+}
+
 /// Who sees the files in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
@@ -80,6 +91,11 @@ impl Store {
             options: BTreeMap::new(),
             origin: params.origin(base).clone(),
         }
+    }
+
+    /// The transport that flushes from it.
+    pub fn flush_by(&self) -> FlushBy {
+        FlushBy { transport: self.flush.clone(), options: self.options.clone(), origin: self.origin.clone() }
     }
 
     /// The store as a tree, as the debug lines show it.

@@ -1,19 +1,20 @@
 //! The schemes and transports that a session has in use: each loaded once, together on all ranks.
 
-use super::{open_together, PluginHost, PluginKind};
+use super::{open_together, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
 use crate::comm::CommError;
 use crate::context::Context;
-use crate::descriptor::Redundancy;
+use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
-use crate::param::{self, Params};
-use scr_plugin_api::{KvTree, Scheme, Transport};
+use crate::param::{self, Origin, Params};
+use scr_plugin_api::{Scheme, Transport};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 type Loaded<T> = Result<Arc<T>, String>;
 type SchemesInUse = HashMap<(String, Vec<u8>), Loaded<dyn Scheme>>;
+type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Result<TransportInUse, String>>;
 
 /// A transport, and what its manifest says that it can do.
 #[derive(Clone)]
@@ -30,7 +31,8 @@ pub(crate) struct Plugins {
     host: PluginHost,
     /// By name and packed options.
     schemes: RefCell<SchemesInUse>,
-    transports: RefCell<HashMap<String, Result<TransportInUse, String>>>,
+    /// By name and options as they were written.
+    transports: RefCell<TransportsInUse>,
     /// How new datasets are protected, by the number of their descriptor.
     protections: RefCell<HashMap<u32, Protection>>,
 }
@@ -65,12 +67,11 @@ impl Plugins {
         };
         let made = || {
             let set_failures = descriptor.set_failures.to_string();
-            let mut given: Vec<(&str, &str)> =
-                descriptor.options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            let mut given = pairs(&descriptor.options);
             if plugin.manifest.option("SET_FAILURES").is_some() {
                 given.push(("SET_FAILURES", &set_failures));
             }
-            let options = plugin.options(given).map_err(|error| crate::describe(&error))?;
+            let options = plugin.options(given).map_err(|error| told_at(&descriptor.origin, &error))?;
             let scheme = plugin.scheme(&options).map_err(|error| crate::describe(&error))?;
             let size = u32::try_from(ctx.members(descriptor).0.len()).unwrap_or(u32::MAX);
             scheme.losses_survived(size).map_err(|error| error.to_string())?;
@@ -118,28 +119,43 @@ impl Plugins {
         Ok(made)
     }
 
-    /// The transport of a name. Collective the first time.
+    /// The transport that a store wants. Collective the first time.
     pub(crate) fn transport(
         &self,
         ctx: &Context,
-        name: &str,
+        wanted: &FlushBy,
     ) -> Result<Result<TransportInUse, String>, CommError> {
-        if let Some(known) = self.transports.borrow().get(name) {
+        let key = (wanted.transport.clone(), wanted.options.clone());
+        if let Some(known) = self.transports.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, name);
+        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, &wanted.transport);
         let (mut asynchronous, mut survives_job) = (false, false);
         let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
             survives_job = plugin.manifest.capabilities.survives_job;
-            let options: Result<KvTree, _> = plugin.options([]);
+            let options = plugin.options(pairs(&wanted.options));
             let made = options.and_then(|options| plugin.transport(&options));
-            made.map_err(|error| crate::describe(&error))
+            made.map_err(|error| told_at(&wanted.origin, &error))
         });
         let made = settle(ctx, made)?;
         let made = made.map(|transport| TransportInUse { transport, asynchronous, survives_job });
-        self.transports.borrow_mut().insert(name.to_owned(), made.clone());
+        self.transports.borrow_mut().insert(key, made.clone());
         Ok(made)
+    }
+}
+
+fn pairs(options: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
+    options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+/// What is wrong with a plugin's options, with where they were written.
+fn told_at(origin: &Origin, error: &PluginLoadError) -> String {
+    match origin {
+        Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {
+            format!("{origin}: {}", crate::describe(error))
+        }
+        _ => crate::describe(error),
     }
 }
 

@@ -13,6 +13,7 @@ use super::output::{label, speed};
 use super::{Error, Phase, Session};
 use crate::cache::record::FileRecord;
 use crate::comm::collective::broadcast;
+use crate::descriptor::{FlushBy, Store};
 use crate::flush::{
     self, finalize, Flush, FlushError, FlushFile as FileToFlush, FlushReport, NoTransport, Options, Started,
 };
@@ -21,6 +22,7 @@ use crate::param;
 use crate::plugin::schemes::TransportInUse;
 use crate::prefix::{FlushFile, Halt, Location};
 use scr_plugin_api::Transport;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -359,12 +361,13 @@ impl Session {
         if !self.ctx.params.get(&param::FLUSH_ASYNC) || self.cached[at].record.protection.bypass {
             return Ok(false);
         }
-        let name = self.flush_type(self.cached[at].store);
-        let asynchronous = self.ctx.transport(&name)?.is_ok_and(|transport| transport.asynchronous);
+        let wanted = self.flush_by(self.cached[at].store);
+        let asynchronous = self.ctx.transport(&wanted)?.is_ok_and(|transport| transport.asynchronous);
         if !asynchronous && !std::mem::replace(&mut self.flushes.told_synchronous, true) {
             self.ctx.report.warn(&format!(
-                "SCR_FLUSH_ASYNC=1 has no effect with the transport {name}, which copies only while the application \
-                 waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD"
+                "SCR_FLUSH_ASYNC=1 has no effect with the transport {}, which copies only while the application \
+                 waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD",
+                wanted.transport
             ));
         }
         Ok(asynchronous)
@@ -372,7 +375,7 @@ impl Session {
 
     fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
         let cached = &self.cached[at];
-        let why = match self.ctx.transport(&self.flush_type(cached.store))? {
+        let why = match self.ctx.transport(&self.flush_by(cached.store))? {
             Ok(transport) => return Ok(transport),
             Err(why) => why,
         };
@@ -381,16 +384,18 @@ impl Session {
         Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
     }
 
-    fn flush_type(&self, store: usize) -> String {
+    /// The transport of a store, which may be one that is no longer described.
+    fn flush_by(&self, store: usize) -> FlushBy {
         let name = &self.ctx.stores[store].name;
-        let configured = self
-            .ctx
-            .descriptors
-            .stores
-            .iter()
-            .find(|known| known.name == *name)
-            .map(|store| store.flush.clone());
-        configured.unwrap_or_else(|| self.ctx.params.get(&param::FLUSH_TYPE))
+        let described = self.ctx.descriptors.stores.iter().find(|known| known.name == *name);
+        described.map_or_else(
+            || FlushBy {
+                transport: self.ctx.params.get(&param::FLUSH_TYPE),
+                options: BTreeMap::new(),
+                origin: self.ctx.params.origin(&param::FLUSH_TYPE).clone(),
+            },
+            Store::flush_by,
+        )
     }
 
     /// Ends, or clears away, the flushes that earlier runs have left behind.

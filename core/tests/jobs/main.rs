@@ -11,6 +11,7 @@
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
+//! | `transports` | a store's line reaches its transport |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
 //! | `syslog` | what a job sends to the system's logger |
 
@@ -29,5 +30,6 @@ mod redundancy;
 mod restarts;
 mod scrubbed;
 mod syslog;
+mod transports;
 mod vendor;
 mod world;
