@@ -2,7 +2,7 @@
 //!
 //! A [`Job`] is the list of copies that the host asks for in one go. Any number of threads may work on it,
 //! and any thread may ask how far it is, wait for it, or stop it. [`Jobs`] finds a job again by its ticket,
-//! and makes the same job asked for twice into one copy. [`copy_file`] copies one file: in the kernel where no
+//! and makes the same job asked for twice into one copy; [`Copying`] makes a transport of them. [`copy_file`] copies one file: in the kernel where no
 //! checksum is asked, else in one pass with it; holes stay holes. Metadata is the host's business.
 
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@
 mod buffer;
 mod checksum;
 mod control;
+mod copying;
 mod error;
 mod extents;
 mod file;
@@ -18,6 +19,7 @@ mod jobs;
 
 pub use buffer::Buffer;
 pub use control::Control;
+pub use copying::{Copying, Workers};
 pub use error::CopyError;
 pub use file::{copy_file, How, Written};
 pub use job::Job;

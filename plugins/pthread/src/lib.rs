@@ -7,25 +7,20 @@
 
 mod pool;
 
-use pool::Pool;
-use scr_copying::{Begun, Jobs};
-use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+pub use pool::Pool;
+
+use scr_copying::Copying;
+use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
 
 /// The transport `pthread`.
-#[derive(Debug)]
-pub struct Pthread {
-    jobs: Jobs,
-    pool: Pool,
-}
+pub type Pthread = Copying<Pool>;
 
-impl Pthread {
-    /// Threads where the option `THREADS` says nothing.
-    pub const USUAL_THREADS: usize = 4;
+/// Threads where the option `THREADS` says nothing.
+pub const USUAL_THREADS: usize = 4;
 
-    /// A transport with at most so many threads; with none it would never copy, so one is the least.
-    pub fn new(threads: usize) -> Self {
-        Self { jobs: Jobs::new("pthread"), pool: Pool::new(threads.max(1)) }
-    }
+/// A transport with at most so many threads; with none it would never copy, so one is the least.
+pub fn pthread(threads: usize) -> Pthread {
+    Copying::new("pthread", Pool::new(threads))
 }
 
 /// Reads what the manifest allows of options, and the host has checked.
@@ -36,62 +31,25 @@ pub fn from_options(options: &KvTree) -> Result<Pthread, PluginError> {
     let threads = options
         .parse("THREADS")
         .map_err(|error| PluginError::new(PluginErrorKind::Refused, format!("transport pthread: {error}")))?;
-    Ok(Pthread::new(threads.unwrap_or(Pthread::USUAL_THREADS)))
+    Ok(pthread(threads.unwrap_or(USUAL_THREADS)))
 }
 
 scr_plugin_api::export_transport! {
     new: from_options,
 }
 
-impl Transport for Pthread {
-    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-        if let Begun::New(begun) = self.jobs.begin(job)? {
-            self.pool.add(&begun).map_err(|error| {
-                self.jobs.forget(&job.token);
-                let text = format!("transport pthread: no thread could be started: {error}");
-                PluginError::new(PluginErrorKind::Io, text)
-            })?;
-        }
-        Ok(self.jobs.ticket(job))
-    }
-
-    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        Ok(self.jobs.find(ticket)?.poll())
-    }
-
-    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        Ok(self.jobs.find(ticket)?.wait())
-    }
-
-    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
-        self.jobs.find(ticket)?.cancel();
-        Ok(())
-    }
-
-    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
-        self.jobs.find(ticket).ok()?.crc(item)
-    }
-}
-
-impl Drop for Pthread {
-    fn drop(&mut self) {
-        self.jobs.cancel_all();
-        self.pool.join();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_plugin_api::CopyItem;
+    use scr_plugin_api::{CopyItem, CopyJob, Transport};
     use std::fs;
 
     #[test]
     fn the_number_of_threads_is_an_option() {
         let mut options = KvTree::new();
-        assert!(from_options(&options).is_ok());
+        assert_eq!(from_options(&options).unwrap().workers().most_threads(), USUAL_THREADS);
         options.set("THREADS", 2);
-        assert!(from_options(&options).is_ok());
+        assert_eq!(from_options(&options).unwrap().workers().most_threads(), 2);
         options.set("THREADS", "many");
         assert!(from_options(&options).unwrap_err().text.contains("THREADS"));
     }
@@ -106,12 +64,12 @@ mod tests {
                 CopyItem { source, destination: folder.path().join(format!("{number}.copy")), bytes: 1 << 20 }
             })
             .collect();
-        let transport = Pthread::new(2);
+        let transport = pthread(2);
         let job = CopyJob { token: "t".into(), items, block_bytes: 4096, take_crc: true };
         transport.start(&job).unwrap();
         drop(transport);
         let before = sizes(folder.path());
-        Pthread::new(1).start(&CopyJob { token: "u".into(), items: vec![], ..job }).unwrap();
+        pthread(1).start(&CopyJob { token: "u".into(), items: vec![], ..job }).unwrap();
         assert_eq!(sizes(folder.path()), before);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! So nothing has to be stopped between flushes, and a process that flushes once in an hour carries no idle threads.
 
-use scr_copying::{Buffer, Job};
+use scr_copying::{Buffer, Job, Workers};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use std::thread::Builder;
 
 /// At most so many threads, and the jobs they work on, oldest first.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     most_threads: usize,
     shared: Arc<Shared>,
 }
@@ -28,15 +28,20 @@ struct Queue {
 }
 
 impl Pool {
-    pub(crate) fn new(most_threads: usize) -> Self {
-        Self { most_threads, shared: Arc::default() }
+    /// At most so many threads, and at least one.
+    pub fn new(most_threads: usize) -> Self {
+        Self { most_threads: most_threads.max(1), shared: Arc::default() }
     }
 
-    /// Puts a job in the queue, and starts as many threads as it has use for.
-    ///
-    /// # Errors
-    /// The system gives not a single thread. (With fewer than wanted the work goes on.)
-    pub(crate) fn add(&self, job: &Arc<Job>) -> io::Result<()> {
+    /// So many threads it may have at a time.
+    pub fn most_threads(&self) -> usize {
+        self.most_threads
+    }
+}
+
+impl Workers for Pool {
+    /// Puts a job in the queue, and starts as many threads as it has use for. With fewer than wanted the work goes on.
+    fn take(&self, job: &Arc<Job>) -> io::Result<()> {
         let mut queue = self.shared.lock();
         queue.jobs.push_back(Arc::clone(job));
         let wanted = queue.threads.saturating_add(job.order().items.len()).min(self.most_threads);
@@ -53,9 +58,11 @@ impl Pool {
         }
         Ok(())
     }
+}
 
-    /// Waits until every thread has left. The jobs must have ended or been cancelled.
-    pub(crate) fn join(&self) {
+impl Drop for Pool {
+    /// Waits until every thread has left, so that none outlives the transport.
+    fn drop(&mut self) {
         let mut queue = self.shared.lock();
         while queue.threads > 0 {
             queue = self.shared.all_left.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -115,15 +122,16 @@ mod tests {
         let pool = Pool::new(3);
         let jobs: Vec<_> = (0..20).map(|number| job(folder.path(), &format!("{number}"), number)).collect();
         for job in &jobs {
-            pool.add(job).unwrap();
+            pool.take(job).unwrap();
             assert!(pool.shared.lock().threads <= 3);
         }
         for job in &jobs {
             assert_eq!(job.wait(), CopyState::Done);
         }
-        pool.join();
-        assert_eq!(pool.shared.lock().threads, 0);
-        assert!(pool.shared.lock().jobs.is_empty());
+        let shared = Arc::clone(&pool.shared);
+        drop(pool);
+        assert_eq!(shared.lock().threads, 0);
+        assert!(shared.lock().jobs.is_empty());
     }
 
     #[test]
@@ -132,9 +140,8 @@ mod tests {
         let pool = Pool::new(2);
         for round in 0..50 {
             let job = job(folder.path(), &format!("{round}"), 1);
-            pool.add(&job).unwrap();
+            pool.take(&job).unwrap();
             assert_eq!(job.wait(), CopyState::Done);
         }
-        pool.join();
     }
 }

@@ -5,54 +5,29 @@
 
 #![deny(unsafe_code)]
 
-use scr_copying::{Begun, Buffer, Jobs};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
+use scr_copying::{Buffer, Copying, Job, Workers};
+use std::io;
+use std::sync::Arc;
 
 /// The transport `sync`.
-#[derive(Debug)]
-pub struct Sync {
-    jobs: Jobs,
-}
+pub type Sync = Copying<Caller>;
 
-impl Sync {
-    /// A transport that has copied nothing yet.
-    pub fn new() -> Self {
-        Self { jobs: Jobs::new("sync") }
-    }
-}
+/// The thread that starts a job works on it, too.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller;
 
-impl Default for Sync {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Transport for Sync {
-    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-        if let Begun::New(job) = self.jobs.begin(job)? {
-            job.work(&mut Buffer::new());
-        }
-        Ok(self.jobs.ticket(job))
-    }
-
-    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        Ok(self.jobs.find(ticket)?.poll())
-    }
-
-    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        Ok(self.jobs.find(ticket)?.wait())
-    }
-
-    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
-        self.jobs.find(ticket)?.cancel();
+impl Workers for Caller {
+    fn take(&self, job: &Arc<Job>) -> io::Result<()> {
+        job.work(&mut Buffer::new());
         Ok(())
     }
+}
 
-    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
-        self.jobs.find(ticket).ok()?.crc(item)
-    }
+/// A transport that has copied nothing yet.
+pub fn sync() -> Sync {
+    Copying::new("sync", Caller)
 }
 
 scr_plugin_api::export_transport! {
-    new: |_options: &scr_plugin_api::KvTree| Ok(Sync::new()),
+    new: |_options: &scr_plugin_api::KvTree| Ok(sync()),
 }

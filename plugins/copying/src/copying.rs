@@ -1,0 +1,72 @@
+//! A transport of this process's own threads: all but who works on its jobs.
+
+use crate::{Begun, Job, Jobs};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use std::io;
+use std::sync::Arc;
+
+/// Who works on the jobs of a transport.
+pub trait Workers: Send + Sync {
+    /// Works on a job, or sees to it that somebody does. When it is dropped, all jobs have ended.
+    ///
+    /// # Errors
+    /// Nobody can be found to work on it.
+    fn take(&self, job: &Arc<Job>) -> io::Result<()>;
+}
+
+/// A transport whose jobs are worked on in this process. What has not been copied when it is dropped is cancelled, so
+/// that nothing is written after it.
+#[derive(Debug)]
+pub struct Copying<W: Workers> {
+    name: &'static str,
+    jobs: Jobs,
+    workers: W,
+}
+
+impl<W: Workers> Copying<W> {
+    /// A transport with this name, for tickets and messages, that has copied nothing yet.
+    pub fn new(name: &'static str, workers: W) -> Self {
+        Self { name, jobs: Jobs::new(name), workers }
+    }
+
+    /// Who works on its jobs.
+    pub fn workers(&self) -> &W {
+        &self.workers
+    }
+}
+
+impl<W: Workers> Transport for Copying<W> {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        if let Begun::New(begun) = self.jobs.begin(job)? {
+            self.workers.take(&begun).map_err(|error| {
+                self.jobs.forget(&job.token);
+                let text = format!("transport {}: no thread could be started: {error}", self.name);
+                PluginError::new(PluginErrorKind::Io, text)
+            })?;
+        }
+        Ok(self.jobs.ticket(job))
+    }
+
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(self.jobs.find(ticket)?.poll())
+    }
+
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(self.jobs.find(ticket)?.wait())
+    }
+
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.jobs.find(ticket)?.cancel();
+        Ok(())
+    }
+
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.jobs.find(ticket).ok()?.crc(item)
+    }
+}
+
+impl<W: Workers> Drop for Copying<W> {
+    fn drop(&mut self) {
+        self.jobs.cancel_all();
+    }
+}
