@@ -320,6 +320,29 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
 }
 
 #[test]
+fn a_transport_is_put_through_every_rule_for_transports() {
+    let folder = Folder::new();
+    // The plugin lies beside the test itself.
+    let built_sync = std::env::current_exe().unwrap().with_file_name("libscr_sync.so");
+    folder.write("libscr_sync.so", fs::read(built_sync).unwrap());
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
+    folder.write("sync.toml", fs::read(manifests.join("sync.toml")).unwrap());
+    let output = folder.plugin(&["conformance", "libscr_sync.so"]);
+    assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+    assert!(out(&output).contains("pass  progress is counted in bytes"), "{}", out(&output));
+    assert_eq!(out(&output).lines().count(), scr_plugin_api::conformance_transport::all().count());
+    // This one says that it is done, and copies nothing.
+    folder.library("obedient.so", "obedient");
+    folder.write("o.toml", manifest("TRY", "transport", "obedient.so"));
+    let output = folder.plugin(&["conformance", "o.toml", "--json"]);
+    let report = json_of(&output);
+    assert_eq!((code(&output), &report["passed"]), (1, &json!(false)));
+    let failed =
+        |check: &&Value| check["rule"] == json!("files of every size arrive") && check["failed"] == json!(1);
+    assert!(report["checks"].as_array().unwrap().iter().any(|check| failed(&check)), "{report}");
+}
+
+#[test]
 fn a_file_that_is_not_there_and_a_wrong_use_are_errors() {
     let folder = Folder::new();
     let output = folder.plugin(&["check", "gone.so"]);

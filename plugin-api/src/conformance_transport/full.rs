@@ -1,4 +1,4 @@
-//! A file system that is soon full.
+//! A file system that is soon full, or that cannot be written.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,6 +15,13 @@ impl TinyFileSystem {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=1m", "scr-conformance"]).arg(folder);
         succeeds(&mut mount).then(|| Self { folder: folder.to_path_buf() })
+    }
+
+    /// The same, which nobody can write to any more; none where that is not permitted.
+    pub fn made_read_only(self) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,ro"]).arg(&self.folder);
+        succeeds(&mut mount).then_some(self)
     }
 
     /// Where it is mounted.

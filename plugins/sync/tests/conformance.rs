@@ -1,16 +1,9 @@
 //! The transport `sync` put through the conformance suite for transports.
 
-use scr_plugin_api::conformance_transport::{all, run, Subject, TinyFileSystem};
-use scr_sync::Sync;
+use scr_plugin_api::conformance_transport::run_in_a_folder;
 
 #[test]
 fn the_transport_keeps_every_rule() {
-    let folder = tempfile::TempDir::new().unwrap();
-    let tiny = folder.path().join("tiny");
-    std::fs::create_dir(&tiny).unwrap();
-    let tiny = TinyFileSystem::mount(&tiny);
-    let full = tiny.as_ref().map(TinyFileSystem::folder);
-    let failures = run(&Subject { make: &|| Box::new(Sync::new()), folder: folder.path(), full });
+    let failures = run_in_a_folder(&|| Box::new(scr_sync::sync()), false).unwrap();
     assert!(failures.is_empty(), "{failures:#?}");
-    assert!(all().len() > 20);
 }

@@ -89,7 +89,7 @@ fn transport(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
         Ok(transport) => transport,
         Err(error) => panic!("the transport was made before, and now: {}", error.full_text()),
     };
-    let folder = tempfile::tempdir().context("cannot make a folder to copy in")?;
-    let subject = conformance_transport::Subject { make: &make, folder: folder.path(), full: None };
-    Ok(ConformanceReport::of_transport(&conformance_transport::run(&subject)))
+    let survives = open.manifest.capabilities.survives_job;
+    let failures = conformance_transport::run_in_a_folder(&make, survives);
+    Ok(ConformanceReport::of_transport(&failures.context("cannot make a folder to copy in")?))
 }

@@ -142,7 +142,7 @@ impl ConformanceReport {
                 skipped: None,
             }
         };
-        let checks = conformance_transport::all().iter().map(rule).collect();
+        let checks = conformance_transport::all().map(rule).collect();
         Self { version: JSON_VERSION, passed: failures.is_empty(), checks }
     }
 

@@ -1,0 +1,121 @@
+//! What cannot be copied: the rules of jobs that end badly, one function each.
+
+use super::stage::{copy_badly, copy_well, expect, names, told, Found, Stage};
+use super::{Case, Subject};
+use crate::PluginErrorKind;
+use std::fs;
+use std::path::Path;
+
+pub(super) const ALL: &[Case] = &[
+    Case { name: "a source of another size is an error", run: wrong_size },
+    Case { name: "a missing source is an error", run: missing },
+    Case { name: "a source that cannot be read is an error", run: unreadable },
+    Case { name: "a missing folder is an error", run: no_folder },
+    Case { name: "a destination that cannot be written is an error", run: unwritable },
+    Case { name: "a read-only destination is an error", run: read_only },
+    Case { name: "a full destination is an error and the next job works", run: full },
+    Case { name: "one bad file does not spoil the next job", run: next_job },
+    Case { name: "what has failed can be started again", run: again },
+];
+
+fn wrong_size(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(5000)?;
+    for bytes in [0, 4999, 5001, 1 << 40] {
+        let mut job = stage.job(&format!("{bytes}"));
+        job.items[0].bytes = bytes;
+        names(&copy_badly(&*transport, &job)?, &job.items[0].source)?;
+    }
+    Ok(())
+}
+
+fn missing(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?.file(10)?;
+    let job = stage.job("a");
+    told(fs::remove_file(&job.items[1].source), "removing a source")?;
+    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[1].source)
+}
+
+/// A folder cannot be read as a file even by root.
+fn unreadable(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?;
+    let mut job = stage.job("a");
+    job.items[0].source = folder.join("from");
+    job.items[0].bytes = told(fs::metadata(folder.join("from")), "examining a folder")?.len();
+    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].source)
+}
+
+fn no_folder(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?;
+    let mut job = stage.job("a");
+    job.items[0].destination = folder.join("no/such/folder");
+    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].destination)?;
+    expect(&folder.join("no").exists(), &false, "whether the folder was made, which is the host's to do,")
+}
+
+fn unwritable(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?;
+    let mut job = stage.job("a");
+    job.items[0].destination = folder.join("to");
+    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].destination)
+}
+
+fn full(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let Some(full) = subject.full else { return Ok(()) };
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(8 << 20)?;
+    for take_crc in [true, false] {
+        let mut job = stage.job(if take_crc { "crc" } else { "plain" });
+        job.take_crc = take_crc;
+        job.items[0].destination = full.join("big");
+        let error = copy_badly(&*transport, &job)?;
+        names(&error, &job.items[0].destination)?;
+        expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")?;
+        told(fs::remove_file(full.join("big")), "making room again")?;
+    }
+    let mut stage = Stage::new(&folder.join("again"))?;
+    stage.file(10_000)?;
+    let mut job = stage.job("a");
+    job.items[0].destination = full.join("small");
+    copy_well(&*transport, &job)?;
+    told(fs::remove_file(full.join("small")), "making room again")
+}
+
+fn next_job(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?.file(100_000)?.file(20)?;
+    let mut bad = stage.job("bad");
+    bad.items[1].source = folder.join("from/missing");
+    copy_badly(&*transport, &bad)?;
+    copy_well(&*transport, &stage.job("good")).map(drop)
+}
+
+fn read_only(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let Some(read_only) = subject.read_only else { return Ok(()) };
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?;
+    let mut job = stage.job("a");
+    job.items[0].destination = read_only.join("file");
+    let error = copy_badly(&*(subject.make)(), &job)?;
+    names(&error, &job.items[0].destination)?;
+    expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")
+}
+
+fn again(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?.file(100_000)?;
+    let job = stage.job("a");
+    let (source, aside) = (&job.items[1].source, folder.join("aside"));
+    told(fs::rename(source, &aside), "taking a source away")?;
+    copy_badly(&*transport, &job)?;
+    told(fs::rename(&aside, source), "putting a source back")?;
+    copy_well(&*transport, &job).map(drop)
+}

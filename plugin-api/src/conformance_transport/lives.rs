@@ -1,0 +1,201 @@
+//! The life of a job: tokens, tickets, progress, cancelling, going on, one function for each rule.
+
+use super::stage::{
+    accepted, copy, copy_well, expect, read, same_bytes, start, told, until_it_moves, Found, Stage,
+};
+use super::{Case, Subject};
+use crate::{CopyItem, CopyState, PluginErrorKind, Transport};
+use std::fs;
+use std::path::Path;
+
+pub(super) const ALL: &[Case] = &[
+    Case { name: "progress is counted in bytes", run: progress },
+    Case { name: "the same job twice is one copy", run: twice },
+    Case { name: "a token does not stand for two jobs", run: reused },
+    Case { name: "a foreign ticket is an error", run: foreign },
+    Case { name: "nothing is written after cancel", run: cancel },
+    Case { name: "cancelling what is done changes nothing", run: late_cancel },
+    Case { name: "what was cancelled can be started again", run: resume },
+    Case { name: "another instance goes on with a ticket", run: handed_over },
+    Case { name: "jobs of several threads do not mix", run: threads },
+];
+
+fn twice(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(100_000)?;
+    let job = stage.job("a");
+    let first = copy_well(&*transport, &job)?;
+    // A second copy would bring the new bytes, or make the file anew.
+    told(fs::write(&job.items[0].source, vec![9; 100_000]), "changing the source")?;
+    let before = read(&job.items[0].destination)?;
+    let (second, state) = copy(&*transport, &job)?;
+    expect(&second, &first, "the ticket of the same job")?;
+    expect(&state, &CopyState::Done, "the state of the same job")?;
+    expect(&(read(&job.items[0].destination)? == before), &true, "whether the destination is as before")
+}
+
+fn reused(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(1000)?;
+    let job = stage.job("a");
+    copy_well(&*transport, &job)?;
+    let mut other = job.clone();
+    other.items[0].destination = folder.join("to/other");
+    match copy(&*transport, &other) {
+        // Told, or really copied; never "done" without the bytes.
+        Ok((_, CopyState::Done)) => same_bytes(&other.items[0]),
+        _ => Ok(()),
+    }
+}
+
+fn foreign(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(10)?;
+    let ticket = copy_well(&*transport, &stage.job("a"))?;
+    let cut = ticket.get(..ticket.len() / 2).unwrap_or_default().to_vec();
+    for foreign in [vec![], b"of somebody else".to_vec(), cut, vec![0xff; 10_000]] {
+        let calls = [
+            ("poll", transport.poll(&foreign).is_err()),
+            ("wait", transport.wait(&foreign).is_err()),
+            ("cancel", transport.cancel(&foreign).is_err()),
+        ];
+        for (call, is_error) in calls {
+            expect(&is_error, &true, &format!("whether {call} refuses a foreign ticket"))?;
+        }
+    }
+    Ok(())
+}
+
+fn cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    for _ in 0..32 {
+        stage.file(1 << 20)?;
+    }
+    let job = stage.job("a");
+    let ticket = start(&*transport, &job)?;
+    until_it_moves(&*transport, &ticket)?;
+    accepted(transport.cancel(&ticket), "cancel")?;
+    let before = snapshot(&job.items)?;
+    match accepted(transport.wait(&ticket), "wait")? {
+        CopyState::Failed(error) => {
+            expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error")?;
+        }
+        // It was quicker than the wish to stop it.
+        CopyState::Done => job.items.iter().try_for_each(same_bytes)?,
+        CopyState::Running(_) => return Err("wait came back from a job that is running".into()),
+    }
+    // Another job gives the cancelled one time to do wrong.
+    let mut other = Stage::new(&folder.join("other"))?;
+    other.file(4 << 20)?;
+    copy_well(&*transport, &other.job("a"))?;
+    expect(&(snapshot(&job.items)? == before), &true, "whether the destinations are as they were at cancel")
+}
+
+/// Whether each destination is there, and its bytes.
+fn snapshot(items: &[CopyItem]) -> Found<Vec<Option<Vec<u8>>>> {
+    items.iter().map(|item| item.destination.exists().then(|| read(&item.destination)).transpose()).collect()
+}
+
+fn late_cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(1000)?;
+    let job = stage.job("a");
+    let ticket = copy_well(&*transport, &job)?;
+    accepted(transport.cancel(&ticket), "cancel")?;
+    expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state after a late cancel")?;
+    job.items.iter().try_for_each(same_bytes)
+}
+
+fn threads(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let transport = &*transport;
+    let one = |number: usize| {
+        let mut stage = Stage::new(&folder.join(format!("{number}")))?;
+        for extra in 0..5 {
+            stage.file(20_000 * number as u64 + extra)?;
+        }
+        copy_well(transport, &stage.job("a")).map(drop)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..8).map(|number| scope.spawn(move || one(number))).collect();
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+    })
+}
+
+/// Never less than before, and never more than there is.
+fn progress(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    stage.file(3 << 20)?.file(0)?.file(5 << 20)?.file(1)?;
+    let job = stage.job("a");
+    let total = job.items.iter().map(|item| item.bytes).sum();
+    let ticket = start(&*transport, &job)?;
+    let mut before = 0;
+    // A copy that takes longer than this many questions is left to `wait`.
+    for _ in 0..10_000 {
+        match accepted(transport.poll(&ticket), "poll")? {
+            CopyState::Running(done) if done < before => {
+                return Err(format!("the job had copied {before} bytes, and now {done}"));
+            }
+            CopyState::Running(done) if done > total => {
+                return Err(format!("the job has copied {done} bytes of {total}"));
+            }
+            CopyState::Running(done) => before = done,
+            _ => break,
+        }
+    }
+    expect(&accepted(transport.wait(&ticket), "wait")?, &CopyState::Done, "the state of the job")?;
+    job.items.iter().try_for_each(same_bytes)
+}
+
+fn resume(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    let transport = (subject.make)();
+    let mut stage = Stage::new(folder)?;
+    for _ in 0..16 {
+        stage.file(1 << 20)?;
+    }
+    let job = stage.job("a");
+    let ticket = start(&*transport, &job)?;
+    accepted(transport.cancel(&ticket), "cancel")?;
+    copy_well(&*transport, &job).map(drop)
+}
+
+/// As after the end of the process that started it. Only the host can tell an instance from a process.
+fn handed_over(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+    if !subject.survives {
+        return Ok(());
+    }
+    let mut stage = Stage::new(folder)?;
+    for _ in 0..8 {
+        stage.file(1 << 20)?;
+    }
+    let (job, stopped) = (stage.job("a"), stage.job("b"));
+    let first = (subject.make)();
+    let ticket = start(&*first, &job)?;
+    drop(first);
+    let second = (subject.make)();
+    expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
+    ends_well(&*second, &ticket)?;
+    job.items.iter().try_for_each(same_bytes)?;
+    expect(&(subject.make)().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance tells")?;
+    let first = (subject.make)();
+    let ticket = start(&*first, &stopped)?;
+    drop(first);
+    accepted((subject.make)().cancel(&ticket), "cancel by another instance")?;
+    match accepted((subject.make)().wait(&ticket), "wait")? {
+        CopyState::Failed(error) => expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error"),
+        CopyState::Done => stopped.items.iter().try_for_each(same_bytes),
+        CopyState::Running(_) => Err("wait came back from a job that is running".into()),
+    }
+}
+
+fn ends_well(transport: &dyn Transport, ticket: &[u8]) -> Found<()> {
+    expect(&accepted(transport.wait(ticket), "wait")?, &CopyState::Done, "the state of the job")
+}

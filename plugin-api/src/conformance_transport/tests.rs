@@ -1,0 +1,269 @@
+//! The suite itself: a transport that keeps the rules passes, and one that breaks one is found out in the right place.
+
+use super::*;
+use crate::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+/// What a transport does wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Wrong {
+    Nothing,
+    CopiesNothing,
+    DropsTheLastByte,
+    LeavesTheOldTail,
+    LeavesOutZerosAtTheEnd,
+    ComesBackEarly,
+    RefusesEmptyJobs,
+    RefusesOddNames,
+    RefusesOddBlocks,
+    IgnoresTheSize,
+    ForgetsErrors,
+    NamesNoFile,
+    MakesFolders,
+    SkipsWhatItCannotRead,
+    SkipsWhatItCannotWrite,
+    IsSpoiledByAnError,
+    CopiesOnceAndNeverAgain,
+    CopiesAgain,
+    GivesTheOtherJobsState,
+    TakesAnyTicket,
+    LiesAboutTheChecksum,
+    CountsTooMuch,
+    CountsBackwards,
+    CopiesAfterCancel,
+    CancelsWhatIsDone,
+    IsKnownToItselfOnly,
+    LooksAtTheEndOfTokens,
+}
+
+use Wrong::*;
+
+/// The simplest transport there is, but for what it does wrong: each question copies one file.
+struct Simple {
+    wrong: Wrong,
+    jobs: Arc<Mutex<Jobs>>,
+}
+
+type Jobs = BTreeMap<Vec<u8>, Entry>;
+
+struct Entry {
+    job: CopyJob,
+    next: usize,
+    failure: Option<PluginError>,
+}
+
+impl Simple {
+    fn copy(&self, item: &CopyItem) -> Result<(), PluginError> {
+        let error = |path: &Path, error: &dyn std::fmt::Display| {
+            let text = if self.wrong == NamesNoFile {
+                "it failed".into()
+            } else {
+                format!("{}: {error}", path.display())
+            };
+            PluginError::new(PluginErrorKind::Io, text)
+        };
+        if self.wrong == RefusesOddNames && item.source.to_str().is_none() {
+            return Err(error(&item.source, &"no text"));
+        }
+        if self.wrong == MakesFolders {
+            let _ = item.destination.parent().map(fs::create_dir_all);
+        }
+        let mut bytes = match fs::read(&item.source) {
+            Err(_) if self.wrong == SkipsWhatItCannotRead && item.source.exists() => return Ok(()),
+            other => other.map_err(|cause| error(&item.source, &cause))?,
+        };
+        if bytes.len() as u64 != item.bytes && self.wrong != IgnoresTheSize {
+            return Err(error(&item.source, &"wrong size"));
+        }
+        match self.wrong {
+            CopiesNothing => return Ok(()),
+            DropsTheLastByte => drop(bytes.pop()),
+            LeavesOutZerosAtTheEnd => {
+                bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |place| place + 1));
+            }
+            _ => {}
+        }
+        let written = if self.wrong == LeavesTheOldTail {
+            let file =
+                fs::OpenOptions::new().write(true).create(true).truncate(false).open(&item.destination);
+            file.and_then(|file| file.write_all_at(&bytes, 0))
+        } else {
+            fs::write(&item.destination, bytes)
+        };
+        match written {
+            Err(_) if self.wrong == SkipsWhatItCannotWrite => Ok(()),
+            other => other.map_err(|cause| error(&item.destination, &cause)),
+        }
+    }
+
+    /// Copies the next file.
+    fn step(&self, entry: &mut Entry) {
+        if entry.failure.is_some() && self.wrong != CopiesAfterCancel {
+            return;
+        }
+        if let Some(item) = entry.job.items.get(entry.next) {
+            entry.next += 1;
+            match self.copy(item) {
+                Err(error) if self.wrong != ForgetsErrors => entry.failure = Some(error),
+                _ => {}
+            }
+        }
+    }
+
+    fn state(&self, entry: &Entry) -> CopyState {
+        let done = |next: usize| entry.job.items[..next].iter().map(|item| item.bytes).sum::<u64>();
+        match &entry.failure {
+            Some(error) => CopyState::Failed(error.clone()),
+            None if entry.next == entry.job.items.len() => CopyState::Done,
+            None if self.wrong == CountsTooMuch => CopyState::Running(u64::MAX),
+            None if self.wrong == CountsBackwards => {
+                CopyState::Running(done(entry.job.items.len()) - done(entry.next))
+            }
+            None => CopyState::Running(done(entry.next)),
+        }
+    }
+}
+
+fn refused(text: &str) -> PluginError {
+    PluginError::new(PluginErrorKind::Refused, text)
+}
+
+impl Transport for Simple {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        let token = match self.wrong {
+            LooksAtTheEndOfTokens => job.token.rsplit('.').next().unwrap_or_default(),
+            _ => &job.token,
+        };
+        let ticket = format!("simple {token} end").into_bytes();
+        let mut jobs = self.jobs.lock().unwrap();
+        let spoiled = jobs.values().any(|entry| entry.failure.is_some());
+        if self.wrong == RefusesEmptyJobs && job.items.is_empty()
+            || self.wrong == RefusesOddBlocks && job.block_bytes < 512
+            || self.wrong == IsSpoiledByAnError && spoiled
+        {
+            return Err(refused("not with me"));
+        }
+        match jobs.get(&ticket) {
+            Some(_) if self.wrong == CopiesAgain => {}
+            Some(entry) if entry.failure.is_some() && self.wrong != CopiesOnceAndNeverAgain => {}
+            Some(entry) if entry.job == *job || self.wrong == GivesTheOtherJobsState => return Ok(ticket),
+            Some(_) => return Err(refused("token used")),
+            None => {}
+        }
+        jobs.insert(ticket.clone(), Entry { job: job.clone(), next: 0, failure: None });
+        Ok(ticket)
+    }
+
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        match self.jobs.lock().unwrap().get_mut(ticket) {
+            Some(entry) => {
+                self.step(entry);
+                Ok(self.state(entry))
+            }
+            None if self.wrong == TakesAnyTicket => Ok(CopyState::Done),
+            None => Err(refused("foreign")),
+        }
+    }
+
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        loop {
+            match self.poll(ticket)? {
+                CopyState::Running(_) if self.wrong != ComesBackEarly => {}
+                state => return Ok(state),
+            }
+        }
+    }
+
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        let mut jobs = self.jobs.lock().unwrap();
+        let Some(entry) = jobs.get_mut(ticket) else {
+            return if self.wrong == TakesAnyTicket { Ok(()) } else { Err(refused("foreign")) };
+        };
+        if entry.next < entry.job.items.len() || self.wrong == CancelsWhatIsDone {
+            entry.failure.get_or_insert(PluginError::new(PluginErrorKind::Cancelled, "cancelled"));
+        }
+        Ok(())
+    }
+
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        let jobs = self.jobs.lock().unwrap();
+        let item = jobs.get(ticket)?.job.items.get(item)?;
+        let crc = crc32fast::hash(&fs::read(&item.source).ok()?);
+        Some(if self.wrong == LiesAboutTheChecksum { !crc } else { crc })
+    }
+}
+
+/// What a maker of such transports makes of them.
+fn with<T>(wrong: Wrong, examine: impl FnOnce(&dyn Fn() -> Box<dyn Transport>) -> T) -> T {
+    let shared: Arc<Mutex<Jobs>> = Arc::default();
+    let alone = [IsKnownToItselfOnly, IsSpoiledByAnError].contains(&wrong);
+    let jobs = || if alone { Arc::default() } else { Arc::clone(&shared) };
+    examine(&|| Box::new(Simple { wrong, jobs: jobs() }))
+}
+
+fn failures_of(wrong: Wrong) -> Vec<Failure> {
+    with(wrong, |make| run_in_a_folder(make, true)).unwrap()
+}
+
+#[test]
+fn a_transport_that_keeps_the_rules_passes() {
+    assert_eq!(failures_of(Nothing), []);
+}
+
+#[test]
+fn each_fault_is_found() {
+    for (wrong, rule) in [
+        (CopiesNothing, "files of every size arrive"),
+        (DropsTheLastByte, "files of every size arrive"),
+        (ComesBackEarly, "many files arrive in one job"),
+        (RefusesEmptyJobs, "a job without files is done"),
+        (LeavesOutZerosAtTheEnd, "a sparse file arrives"),
+        (LiesAboutTheChecksum, "a checksum is that of the bytes"),
+        (RefusesOddBlocks, "every block size works"),
+        (RefusesOddNames, "a name that is not text works"),
+        (LeavesTheOldTail, "an older destination is replaced"),
+        (IgnoresTheSize, "a source of another size is an error"),
+        (ForgetsErrors, "a missing source is an error"),
+        (NamesNoFile, "a missing source is an error"),
+        (SkipsWhatItCannotRead, "a source that cannot be read is an error"),
+        (MakesFolders, "a missing folder is an error"),
+        (SkipsWhatItCannotWrite, "a destination that cannot be written is an error"),
+        (IsSpoiledByAnError, "one bad file does not spoil the next job"),
+        (CopiesOnceAndNeverAgain, "what has failed can be started again"),
+        (CopiesOnceAndNeverAgain, "what was cancelled can be started again"),
+        (CountsTooMuch, "progress is counted in bytes"),
+        (CountsBackwards, "progress is counted in bytes"),
+        (CopiesAgain, "the same job twice is one copy"),
+        (GivesTheOtherJobsState, "a token does not stand for two jobs"),
+        (TakesAnyTicket, "a foreign ticket is an error"),
+        (CopiesAfterCancel, "nothing is written after cancel"),
+        (CancelsWhatIsDone, "cancelling what is done changes nothing"),
+        (IsKnownToItselfOnly, "another instance goes on with a ticket"),
+        (LooksAtTheEndOfTokens, "jobs of several threads do not mix"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let case = all().find(|case| case.name == rule).unwrap();
+        let outcome = with(wrong, |make| {
+            case.run(&Subject { make, folder: folder.path(), full: None, read_only: None, survives: true })
+        });
+        assert!(outcome.is_err(), "{wrong:?} passes: {rule}");
+    }
+}
+
+#[test]
+fn where_file_systems_can_be_mounted_the_full_and_the_read_only_one_are_tried() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(probe) = TinyFileSystem::mount(folder.path()).and_then(TinyFileSystem::made_read_only) else {
+        return;
+    };
+    assert!(fs::write(probe.folder().join("file"), "1").is_err());
+    let rules: Vec<_> = failures_of(SkipsWhatItCannotWrite).iter().map(|failure| failure.case).collect();
+    for rule in
+        ["a read-only destination is an error", "a full destination is an error and the next job works"]
+    {
+        assert!(rules.contains(&rule), "{rules:?}");
+    }
+}
