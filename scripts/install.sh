@@ -13,7 +13,7 @@ put 755 "target/$mpi/release/libscr.so" lib
 put 644 ffi/include/scr.h include
 if [ -x "$built/scr" ]; then
     put 755 "$built/scr" bin
-    for classic in scr_flush_file scr_index; do ln -sf scr "$prefix/bin/$classic"; done
+    for classic in scr_copy scr_flush_file scr_index; do ln -sf scr "$prefix/bin/$classic"; done
 fi
 # Every plugin of the project has a manifest here and a library of its own.
 install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"

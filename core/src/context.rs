@@ -12,7 +12,7 @@ use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, RawSettings};
 use crate::placement::Placement;
 use crate::plugin::schemes::{Plugins, TransportInUse};
-use crate::prefix::{DatasetDescriptor, Prefix};
+use crate::prefix::{local_time, DatasetDescriptor, Prefix};
 use crate::redundancy::sets::Sets;
 use crate::session::Error;
 use scr_plugin_api::Scheme;
@@ -184,8 +184,7 @@ impl Context {
 
     /// The time of day as the files under the prefix directory give it: local, to the second.
     pub(crate) fn local_time(&self) -> String {
-        let now = chrono::DateTime::<chrono::Local>::from(self.env.clock.now());
-        now.format("%Y-%m-%dT%H:%M:%S").to_string()
+        local_time(self.env.clock.now())
     }
 
     /// Time on the stopwatch.
@@ -284,7 +283,8 @@ impl Context {
     }
 }
 
-fn together<T, E: Display>(
+/// One outcome for all ranks, with nodes named where it is bad.
+pub(crate) fn together<T, E: Display>(
     comm: &dyn Comm,
     node: &str,
     result: Result<T, E>,

@@ -7,10 +7,10 @@
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{Comm, CommError, Disagreement, Rank};
 use crate::describe;
+use crate::flush::ledger::Ledger;
 use crate::flush::{lists, names};
 use crate::fs::Files;
 use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -66,7 +66,8 @@ impl Deleting<'_> {
             }
             Err(error) => return Err(describe(&error)),
         };
-        let kept = self.of_others(id).map_err(told)?;
+        let ledger = Ledger { files: self.files, prefix: self.prefix };
+        let kept = ledger.names_of_others(id).map_err(told)?;
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
             let mut list = list.clone();
@@ -74,21 +75,6 @@ impl Deleting<'_> {
             (Rank(rank % size), lists::to_tree(&list))
         };
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
-    }
-
-    /// Names of files that other datasets have, as far as they count.
-    fn of_others(&self, id: u64) -> Result<HashSet<Vec<u8>>, PrefixError> {
-        let mut names = HashSet::new();
-        let index = Index::read(self.files, self.prefix)?;
-        for other in index.entries().iter().filter(|entry| entry.is_valid() && entry.id != id) {
-            match Rank2File::read(self.files, self.prefix, other.id) {
-                Ok(lists) => names.extend(lists.by_rank().iter().flatten().map(|file| file.name.clone())),
-                // Nobody can restart from it, and its files are as unknown as they were.
-                Err(error) if error.is_damage() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(names)
     }
 
     fn remove(&self, mine: &[PrefixFile]) -> Result<(), String> {

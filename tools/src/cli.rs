@@ -3,6 +3,7 @@
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
 //! `scr_flush_file` is `scr flush-file`. So a link is all that a classic name needs.
 
+use crate::copy;
 use crate::flush_file;
 use crate::index;
 use crate::output::Answer;
@@ -27,6 +28,9 @@ enum Command {
     /// Lists, describes and checks redundancy schemes and flush transports
     #[command(subcommand, after_help = EXIT_CODES)]
     Plugin(plugin::Command),
+    /// Saves what this node's cache has of a dataset to the prefix directory
+    #[command(after_help = copy::EXIT_CODES)]
+    Copy(copy::CopyArgs),
     /// Says where the datasets of an allocation are, and what is left to copy
     #[command(after_help = flush_file::EXIT_CODES)]
     FlushFile(flush_file::FlushFileArgs),
@@ -44,6 +48,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 /// Reads the arguments and does what they say.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     match Cli::parse_from(arguments).command {
+        Command::Copy(args) => copy::run(&args),
         Command::FlushFile(args) => flush_file::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Plugin(command) => plugin::run(&command),

@@ -1,17 +1,36 @@
 //! The world of the command: the installation it belongs to, and the parameters as a job would see them.
 
 use anyhow::{bail, Context, Result};
-use scr_core::env::Env;
+use scr_core::env::{Env, Output};
 use scr_core::fs::RealFiles;
 use scr_core::param::{self, AppConfig, Params, RawSettings};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The world of this process.
 pub(crate) fn env() -> Result<Env> {
     Env::of_process(install_dir(), Arc::new(RealFiles)).context("cannot find out the current folder")
+}
+
+/// The same, where what is told in passing goes to standard error, so that standard output has the answer alone.
+pub(crate) fn quiet_env() -> Result<Env> {
+    Ok(Env { output: Arc::new(StandardError), ..env()? })
+}
+
+struct StandardError;
+
+impl Output for StandardError {
+    fn info(&self, line: &str) {
+        self.error(line);
+    }
+
+    fn error(&self, line: &str) {
+        // Without a reader of errors there is nobody to tell.
+        drop(std::io::stderr().lock().write_all(format!("{line}\n").as_bytes()));
+    }
 }
 
 /// The installation that `bin/scr` lies in, also through a link and after the tree was moved.
@@ -44,4 +63,13 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
         bail!("there is no prefix directory {}; say which one with --prefix or SCR_PREFIX", dir.display());
     }
     Ok(Prefix::new(dir))
+}
+
+/// The parameters as a job in this prefix directory sees them, with what its application has set.
+pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
+    let mut env = env.clone();
+    env.variables.insert("SCR_PREFIX".to_owned(), prefix.dir().display().to_string());
+    let conf = prefix.app_conf_file();
+    let app = std::fs::read(&conf).map(|text| AppConfig::from_text(&text, &conf).0).unwrap_or_default();
+    Params::resolve(&RawSettings::load(&env, &app), &env).0
 }

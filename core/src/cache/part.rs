@@ -7,9 +7,8 @@
 //!     .scr/redundancy_<rank>    what the scheme keeps
 //! ```
 
-use super::record::FileRecord;
 use crate::comm::Rank;
-use crate::fs::{At, Files, FsError, Kind};
+use crate::fs::{At, Files, FsError};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -109,20 +108,6 @@ impl PartDir {
             ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)?;
         }
         Ok(())
-    }
-
-    /// Whether every file is there with the length that its record gives, and the redundancy file as well.
-    pub(crate) fn is_whole(
-        &self,
-        files: &dyn Files,
-        records: &[FileRecord],
-        redundancy: Option<u64>,
-    ) -> bool {
-        let has = |path: &Path, bytes: u64| {
-            files.status(path).is_ok_and(|status| status.kind == Kind::File && status.len == bytes)
-        };
-        records.iter().all(|record| has(&self.file(&record.name), record.bytes))
-            && redundancy.is_none_or(|bytes| has(&self.redundancy(), bytes))
     }
 }
 

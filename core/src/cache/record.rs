@@ -279,7 +279,7 @@ fn redundancy(tree: &KvTree) -> Result<Option<RedundancyRecord>, FieldError> {
 }
 
 /// A checksum as C SCR writes it.
-fn format_crc(crc: u32) -> String {
+pub(crate) fn format_crc(crc: u32) -> String {
     format!("{crc:#x}")
 }
 

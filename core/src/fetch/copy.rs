@@ -1,4 +1,4 @@
-//! One file from the prefix directory into cache, in one pass with its checksum.
+//! One file from the prefix directory into cache, or the other way when it is scavenged, in one pass with its checksum.
 
 use super::FetchedFile;
 use crate::flush::movers::{block_size, MoveError};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 /// Copies through the file layer.
 #[derive(Clone, Copy)]
-pub(super) struct Copy<'a> {
-    pub(super) files: &'a dyn Files,
-    pub(super) block_bytes: u64,
+pub(crate) struct Copy<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) block_bytes: u64,
     /// Whether the copy gets times and permissions of the file.
-    pub(super) metadata: bool,
+    pub(crate) metadata: bool,
 }
 
 impl Copy<'_> {
     /// Copies an open source of `file.bytes` to `file.path`, and gives its checksum. Blocks of zeros become
     /// holes. Nothing waits for stable storage: what a lost node has in cache is lost anyway.
-    pub(super) fn run(self, source: &dyn File, from: &Path, file: &FetchedFile) -> Result<u32, MoveError> {
+    pub(crate) fn run(self, source: &dyn File, from: &Path, file: &FetchedFile) -> Result<u32, MoveError> {
         let to = &file.path;
         let copy = self.files.open(to, How::Replace(0o600)).map_err(MoveError::io("create", to))?;
         let mut block = vec![0; block_size(self.block_bytes)];

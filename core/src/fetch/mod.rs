@@ -15,6 +15,7 @@ mod copy;
 mod tests;
 
 pub(crate) use candidates::{candidates, Candidate};
+pub(crate) use copy::Copy;
 
 use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
@@ -237,7 +238,7 @@ impl Fetch<'_> {
                 let expected = file.crc.filter(|_| sums(&file.name));
                 if !self.options.bypass {
                     fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
-                    let copy = copy::Copy { files: self.files, block_bytes, metadata };
+                    let copy = Copy { files: self.files, block_bytes, metadata };
                     let crc = copy.run(&*open, &source, &fetched)?;
                     compare(&source, expected, Some(crc))?;
                     fetched.crc = Some(crc);

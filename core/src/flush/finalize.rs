@@ -89,6 +89,14 @@ pub(crate) fn finalize_pending(
     Ok(ended)
 }
 
+/// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
+/// its lists are on disk, so that it is ended by the next run if this process is not.
+pub(crate) fn finish(files: &dyn Files, prefix: &Prefix, record: Pending, now: &str) -> Result<(), String> {
+    let finalizer = Finalizer { files, prefix, record };
+    let expected = finalizer.expected().map_err(|error| describe(&error))?;
+    finalizer.finish(&expected, now)
+}
+
 struct Finalizer<'a> {
     files: &'a dyn Files,
     prefix: &'a Prefix,

@@ -23,14 +23,39 @@ impl Ledger<'_> {
         in_place: bool,
         replaces: &[u64],
     ) -> Result<(), PrefixError> {
-        let index = Index::read(self.files, self.prefix)?;
-        let is_valid = |id| index.entry(id).is_some_and(|entry| entry.is_valid());
-        let taken = index.id_of(&dataset.name).is_some_and(is_valid);
-        if in_place || !taken {
+        if in_place {
             self.prefix.make_scr_dir(self.files)?;
-            self.take_over_name(dataset, if in_place { replaces } else { &[] })?;
+            self.take_over_name(dataset, replaces)?;
+        } else {
+            self.list_incomplete(dataset)?;
         }
         self.write_lists(dataset, lists)
+    }
+
+    /// Lists a dataset as incomplete, unless its name stands for one that is complete, or for a newer one.
+    pub(crate) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
+        self.prefix.make_scr_dir(self.files)?;
+        Index::update(self.files, self.prefix, |index| {
+            let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
+            if owner.is_none_or(|owner| !owner.is_valid() && owner.id <= dataset.id) {
+                index.record(dataset, false);
+            }
+        })
+    }
+
+    /// Names of files that belong to complete datasets other than `id`.
+    pub(crate) fn names_of_others(&self, id: u64) -> Result<HashSet<Vec<u8>>, PrefixError> {
+        let mut names = HashSet::new();
+        let index = Index::read(self.files, self.prefix)?;
+        for other in index.entries().iter().filter(|entry| entry.is_valid() && entry.id != id) {
+            match Rank2File::read(self.files, self.prefix, other.id) {
+                Ok(lists) => names.extend(lists.by_rank().iter().flatten().map(|file| file.name.clone())),
+                // Nobody can restart from it, and its files are as unknown as they were.
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(names)
     }
 
     /// Lists the files of every rank.

@@ -12,11 +12,14 @@ use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// A holder on another machine is taken for dead after so many seconds. What is done under the lock takes a
 /// fraction of one.
 const STALE_SECONDS: i64 = 30;
+/// So often the lock is made young again during long work.
+const REFRESHED: Duration = Duration::from_secs(STALE_SECONDS as u64 / 3);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 /// So many looks, some minutes, before it is given up.
@@ -50,6 +53,33 @@ impl dyn Files + '_ {
         }
         mine.forget_own_name();
         Err(FsError::KeepsChanging { path: lock.to_owned(), tries: MOST_LOOKS })
+    }
+
+    /// As [`exclusively`](Self::exclusively), for work that may take longer than what makes a holder look dead: meanwhile
+    /// the lock is kept young.
+    ///
+    /// # Errors
+    /// As for [`exclusively`](Self::exclusively).
+    pub fn exclusively_for_long<R>(
+        &self,
+        lock: &Path,
+        work: impl FnOnce() -> R,
+    ) -> Result<Updated<R>, FsError> {
+        self.exclusively(lock, || {
+            let (done, end) = mpsc::channel::<()>();
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    while end.recv_timeout(REFRESHED) == Err(RecvTimeoutError::Timeout) {
+                        if let Ok(file) = self.open(lock, How::Update) {
+                            let _ = file.write_at(0, &self.machine());
+                        }
+                    }
+                });
+                let value = work();
+                drop(done);
+                value
+            })
+        })
     }
 
     fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {

@@ -1,6 +1,6 @@
 //! The schemes and transports that a session has in use: each loaded once, together on all ranks.
 
-use super::{open_together, PluginHost, PluginKind, PluginLoadError};
+use super::{open_together, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
 use crate::comm::CommError;
 use crate::context::Context;
@@ -103,17 +103,9 @@ impl Plugins {
             return Ok(known.clone());
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &protection.scheme);
-        let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
-            let (oldest, newest) = plugin.formats();
-            if protection.format < oldest || protection.format > newest {
-                return Err(format!(
-                    "it was written in format {} by version {} of the scheme {}, and version {} reads the formats {oldest} to \
-                     {newest}; install the newer one",
-                    protection.format, protection.version, protection.scheme, plugin.manifest.version
-                ));
-            }
-            plugin.scheme(&protection.options).map_err(|error| crate::describe(&error))
-        });
+        let made = opened
+            .map_err(|error| crate::describe(&error))
+            .map(|plugin| readable_scheme(&plugin, protection));
         let made = settle(ctx, made)?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
         Ok(made)
@@ -157,6 +149,22 @@ fn told_at(origin: &Origin, error: &PluginLoadError) -> String {
         }
         _ => crate::describe(error),
     }
+}
+
+/// The scheme that a dataset was written with, where this plugin reads its format.
+pub(crate) fn readable_scheme(
+    plugin: &OpenPlugin,
+    protection: &Protection,
+) -> Result<Box<dyn Scheme>, String> {
+    let (oldest, newest) = plugin.formats();
+    if protection.format < oldest || protection.format > newest {
+        return Err(format!(
+            "it was written in format {} by version {} of the scheme {}, and version {} reads the formats {oldest} to \
+             {newest}; install the newer one",
+            protection.format, protection.version, protection.scheme, plugin.manifest.version
+        ));
+    }
+    plugin.scheme(&protection.options).map_err(|error| crate::describe(&error))
 }
 
 /// What came of a plugin: that it could not be opened is known to all ranks alike, and what it made of its options is

@@ -28,6 +28,7 @@ mod summary;
 
 pub use descriptor::DatasetDescriptor;
 pub use error::{PrefixError, Rank2FileFault};
+pub(crate) use fields::local_time;
 pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Halt, HaltReason};
 pub use index::{Index, IndexEntry};

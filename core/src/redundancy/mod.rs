@@ -6,7 +6,9 @@
 mod bytes;
 mod checksum;
 mod host_set;
+pub(crate) mod mend;
 pub(crate) mod neighbours;
+pub(crate) mod place;
 pub(crate) mod protect;
 pub(crate) mod rebuild;
 pub(crate) mod sets;

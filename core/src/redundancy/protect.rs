@@ -3,6 +3,7 @@
 use super::bytes::LogicalFile;
 use super::host_set::{HostSet, Shape};
 use super::neighbours;
+use super::place::PartPlace;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
 use crate::comm::set::SetComm;
@@ -98,14 +99,14 @@ impl Protecting<'_> {
 /// Opens the files of a record as one logical file, wherever they lie.
 pub(crate) fn open_files(
     files: &dyn Files,
-    part: &PartDir,
+    part: &dyn PartPlace,
     record: &RankRecord,
     how: How,
     summed: bool,
 ) -> Result<LogicalFile, String> {
     let mut open = Vec::with_capacity(record.files.len());
     for file in &record.files {
-        let path = if record.protection.bypass { record.prefix_path(file) } else { part.file(&file.name) };
+        let path = part.file(record, file);
         let handle =
             files.open(&path, how).map_err(|error| format!("cannot open {}: {error}", path.display()))?;
         open.push((path, handle, file.bytes));

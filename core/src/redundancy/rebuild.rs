@@ -5,8 +5,8 @@
 
 use super::bytes::LogicalFile;
 use super::host_set::{HostSet, Shape};
+use super::place::PartPlace;
 use super::protect::{exchange_lens, open_files, CHANNEL};
-use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::set::SetComm;
 use crate::comm::{Comm, Rank};
@@ -37,7 +37,7 @@ impl Rebuilding<'_> {
     /// is sound is in place. Called on all members at once.
     pub(crate) fn run(
         &self,
-        part: &PartDir,
+        part: &dyn PartPlace,
         record: &RankRecord,
         lost: &[Rank],
         ready: Result<(), String>,
@@ -58,7 +58,7 @@ impl Rebuilding<'_> {
     fn within(
         &self,
         set: &SetComm<'_>,
-        part: &PartDir,
+        part: &dyn PartPlace,
         record: &RankRecord,
         lost: &[Rank],
     ) -> Result<Trust, String> {
@@ -81,15 +81,15 @@ impl Rebuilding<'_> {
         compare(record, &host.data, &host.redundancy)
     }
 
-    fn create_data(&self, part: &PartDir, record: &RankRecord) -> Result<LogicalFile, String> {
+    fn create_data(&self, part: &dyn PartPlace, record: &RankRecord) -> Result<LogicalFile, String> {
         let made = record.files.iter().enumerate().map(|(number, file)| {
-            let path = being_rebuilt(part, number);
+            let path = part.file_being_rebuilt(record, number);
             Ok((path.clone(), self.create(&path, file.bytes)?, file.bytes))
         });
         Ok(LogicalFile::new(made.collect::<Result<_, String>>()?, true))
     }
 
-    fn create_redundancy(&self, part: &PartDir, record: &RankRecord) -> Result<LogicalFile, String> {
+    fn create_redundancy(&self, part: &dyn PartPlace, record: &RankRecord) -> Result<LogicalFile, String> {
         let Some(redundancy) = record.redundancy else { return Ok(LogicalFile::new(Vec::new(), true)) };
         let path = part.redundancy_being_rebuilt();
         let file = self.create(&path, redundancy.bytes)?;
@@ -104,11 +104,11 @@ impl Rebuilding<'_> {
     }
 
     /// Gives rebuilt files their names, or takes them away again.
-    fn settle(&self, part: &PartDir, record: &RankRecord, sound: bool) -> Result<(), String> {
+    fn settle(&self, part: &dyn PartPlace, record: &RankRecord, sound: bool) -> Result<(), String> {
         let data = record.files.iter().enumerate();
         let mut moves: Vec<(PathBuf, PathBuf, u32)> = data
             .map(|(number, file)| {
-                (being_rebuilt(part, number), part.file(&file.name), file.mode & PERMISSIONS)
+                (part.file_being_rebuilt(record, number), part.file(record, file), file.mode & PERMISSIONS)
             })
             .collect();
         if record.redundancy.is_some() {
@@ -130,7 +130,7 @@ impl Rebuilding<'_> {
 }
 
 /// Reads a part from end to end and compares it with its record.
-pub(crate) fn verify(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Result<Trust, String> {
+pub(crate) fn verify(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<Trust, String> {
     let recorded = record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none();
     if recorded {
         return Ok(Trust::Sound);
@@ -163,7 +163,11 @@ fn compare(record: &RankRecord, data: &LogicalFile, redundancy: &LogicalFile) ->
     Ok(kept.unwrap_or(Trust::Sound))
 }
 
-fn open_redundancy(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Result<LogicalFile, String> {
+fn open_redundancy(
+    files: &dyn Files,
+    part: &dyn PartPlace,
+    record: &RankRecord,
+) -> Result<LogicalFile, String> {
     let mut open = Vec::new();
     if let Some(redundancy) = record.redundancy {
         let path = part.redundancy();
@@ -173,10 +177,6 @@ fn open_redundancy(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Re
         open.push((path, file, redundancy.bytes));
     }
     Ok(LogicalFile::new(open, true))
-}
-
-fn being_rebuilt(part: &PartDir, number: usize) -> PathBuf {
-    part.data().join(format!(".scr-rebuild-{number}"))
 }
 
 /// What a rebuilt file may have of its recorded mode: never setuid, setgid or sticky.

@@ -6,6 +6,7 @@ use crate::cache::record::RankRecord;
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;
+use crate::redundancy::place;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 
@@ -63,7 +64,7 @@ impl Held {
                 if record.protection.bypass {
                     return super::in_place(files, record);
                 }
-                self.part.is_whole(files, &record.files, record.redundancy.map(|file| file.bytes))
+                place::is_whole(files, &self.part, record)
             })
     }
 }

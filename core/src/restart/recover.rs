@@ -9,15 +9,15 @@ use super::moves;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::comm::collective::{all_reduce, broadcast, gather, route, Op};
+use crate::comm::collective::{all_reduce, route, Op};
 use crate::comm::set::SetComm;
-use crate::comm::{CommError, Rank};
+use crate::comm::CommError;
 use crate::context::Context;
 use crate::log::{Event, Record};
+use crate::redundancy::mend::{first_known, Mending};
 use crate::redundancy::neighbours;
 use crate::redundancy::protect::CHANNEL;
-use crate::redundancy::rebuild::{verify, Rebuilding, Trust};
-use scr_plugin_api::{KvTree, Scheme};
+use scr_plugin_api::Scheme;
 use std::sync::Arc;
 
 /// What became of a cached dataset.
@@ -140,7 +140,7 @@ impl Survey {
     fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
         let name =
             held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
-        let name = first_known(ctx, name)?;
+        let name = first_known(&*ctx.comm, name)?;
         Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }
 }
@@ -165,13 +165,17 @@ impl<'a> Recovery<'a> {
     /// All the steps; the inner error says why the dataset cannot be brought back, the same on all ranks.
     fn run(&mut self, label: &str) -> Result<Result<Restored, String>, CommError> {
         let ctx = self.ctx;
-        let known = self.record.ok_or_else(|| "nothing is left of its part, nor a record of it".to_owned());
-        let record = match ctx.agree(known)? {
+        let mending = Mending {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            report: &ctx.report,
+            node: ctx.nodes.name(ctx.rank()),
+            schemes: ctx,
+            label,
+        };
+        let record = match mending.everybody_knows(self.record, self.whole.is_none())? {
             Ok(record) => record,
-            Err(disagreement) => {
-                let blamed = self.blame_a_set()?;
-                return Ok(Err(blamed.unwrap_or_else(|| disagreement.to_string())));
-            }
+            Err(why) => return Ok(Err(why)),
         };
         let part = PartDir::new(&ctx.cache_of(&record.protection.store), record.dataset.id, ctx.rank());
         let moved = match self.bring_home(record, &part)? {
@@ -183,7 +187,7 @@ impl<'a> Recovery<'a> {
         } else {
             self.whole.is_none()
         };
-        let rebuilt = match self.rebuild(label, record, &part, is_lost)? {
+        let rebuilt = match mending.run(record, &part, is_lost, &mut || self.begin_anew(record, &part))? {
             Ok(rebuilt) => rebuilt,
             Err(why) => return Ok(Err(why)),
         };
@@ -227,153 +231,6 @@ impl<'a> Recovery<'a> {
             ));
         }
         Ok(outcome.map(|()| true).map_err(|disagreement| disagreement.to_string()))
-    }
-
-    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. Gives
-    /// whether anything was rebuilt anywhere.
-    fn rebuild(
-        &mut self,
-        label: &str,
-        record: &RankRecord,
-        part: &PartDir,
-        mut is_lost: bool,
-    ) -> Result<Result<bool, String>, CommError> {
-        let ctx = self.ctx;
-        let mut rounds = 0;
-        loop {
-            let lost = lost_ranks(ctx, is_lost)?;
-            if !lost.is_empty() {
-                self.tell_lost(label, record, &lost)?;
-                if let Err(why) = self.can_rebuild(record, &lost)? {
-                    return Ok(Err(why));
-                }
-            }
-            let outcome = self.try_once(record, part, &lost)?;
-            let found = match &outcome {
-                Ok(Trust::Corrupt(what)) => Some(what.clone()),
-                Err(_) if !is_lost => match verify(ctx.files(), part, record) {
-                    Ok(Trust::Sound) => None,
-                    Ok(Trust::Corrupt(what)) | Err(what) => Some(what),
-                },
-                _ => None,
-            };
-            if let Some(what) = &found {
-                ctx.report.error_here(&format!("{label}: {what}; this part counts as lost"));
-            }
-            let newly = u64::from(found.is_some() && !is_lost);
-            let mut counts = [newly];
-            all_reduce(&*ctx.comm, &mut counts, Op::Sum)?;
-            is_lost |= newly > 0;
-            rounds += 1;
-            if counts == [0] || rounds > ctx.comm.size() {
-                let verdict = match outcome {
-                    Ok(Trust::Sound) => Ok(()),
-                    Ok(Trust::Corrupt(what)) | Err(what) => Err(what),
-                };
-                let verdict = ctx.agree(verdict)?;
-                return Ok(verdict
-                    .map(|()| !lost.is_empty())
-                    .map_err(|disagreement| disagreement.to_string()));
-            }
-        }
-    }
-
-    /// One round: a set with a loss rebuilds, and the others read what they have.
-    fn try_once(
-        &mut self,
-        record: &RankRecord,
-        part: &PartDir,
-        lost: &[Rank],
-    ) -> Result<Result<Trust, String>, CommError> {
-        let ctx = self.ctx;
-        let in_set = record.members.iter().any(|member| lost.contains(member));
-        if record.protection.bypass {
-            return Ok(verify(ctx.files(), part, record));
-        }
-        let scheme = if lost.is_empty() { None } else { Some(ctx.scheme(&record.protection)?) };
-        let Some(scheme) = scheme.filter(|_| in_set) else {
-            return Ok(verify(ctx.files(), part, record));
-        };
-        let scheme = match scheme {
-            Ok(scheme) => scheme,
-            Err(why) => return Ok(Err(why)),
-        };
-        let ready = if lost.contains(&ctx.rank()) { self.begin_anew(record, part) } else { Ok(()) };
-        let rebuilding =
-            Rebuilding { comm: &*ctx.comm, files: ctx.files(), report: &ctx.report, scheme: &*scheme };
-        Ok(rebuilding.run(part, record, lost, ready))
-    }
-
-    /// Whether every set can do without what it has lost; the same answer on all ranks.
-    fn can_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Result<Result<(), String>, CommError> {
-        let ctx = self.ctx;
-        if record.protection.bypass {
-            let gone = lost.contains(&ctx.rank());
-            let outcome = if gone {
-                Err("its files are not in the prefix directory any more as they were written".to_owned())
-            } else {
-                Ok(())
-            };
-            return Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()));
-        }
-        let scheme = ctx.scheme(&record.protection)?;
-        let outcome = scheme.and_then(|scheme| self.has_enough(record, lost, &*scheme));
-        Ok(ctx.agree(outcome)?.map_err(|disagreement| disagreement.to_string()))
-    }
-
-    /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.
-    fn has_enough(&self, record: &RankRecord, lost: &[Rank], scheme: &dyn Scheme) -> Result<(), String> {
-        let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
-        if !pattern.contains(&true) || scheme.recoverable(&pattern) {
-            return Ok(());
-        }
-        let survivor = pattern.iter().position(|is_lost| !is_lost).unwrap_or(0);
-        if record.members.get(survivor) != Some(&self.ctx.rank()) {
-            return Ok(());
-        }
-        let most = scheme.losses_survived(pattern.len() as u32).unwrap_or(0);
-        let missing = record.members.iter().zip(&pattern).filter(|(_, &is_lost)| is_lost);
-        let missing: Vec<_> = missing.map(|(&member, _)| record.member_name(member)).collect();
-        Err(format!(
-            "the redundancy set of ranks {} has lost the parts of ranks {}, and {} survives {most}",
-            list(record.members.iter()),
-            shortened(&missing),
-            record.protection.scheme,
-        ))
-    }
-
-    /// Which set has lost more than its scheme survives, where a rank knows nothing of its own part any more: the
-    /// others of its set still know of it. `None` where a whole set is gone. Collective.
-    fn blame_a_set(&self) -> Result<Option<String>, CommError> {
-        let ctx = self.ctx;
-        let lost = lost_ranks(ctx, self.whole.is_none())?;
-        let packed = first_known(ctx, self.record.map(|record| record.to_tree().pack()))?;
-        let known = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
-        let Some(protection) = known.map(|record| record.protection) else { return Ok(None) };
-        let scheme = ctx.scheme(&protection)?;
-        let outcome = match (self.record, scheme) {
-            (Some(record), Ok(scheme)) => self.has_enough(record, &lost, &*scheme),
-            _ => Ok(()),
-        };
-        Ok(ctx.agree(outcome)?.err().map(|disagreement| disagreement.to_string()))
-    }
-
-    /// Says once who has lost what, with the node on which it was written.
-    fn tell_lost(&self, label: &str, record: &RankRecord, lost: &[Rank]) -> Result<(), CommError> {
-        let ctx = self.ctx;
-        let own = lost.contains(&ctx.rank()).then(|| format!("{} (written on {})", ctx.rank(), record.node));
-        let told = gather(&*ctx.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
-        let told = told.unwrap_or_default();
-        let names: Vec<_> =
-            told.iter().filter(|text| !text.is_empty()).map(|text| String::from_utf8_lossy(text)).collect();
-        ctx.report.notice(&format!(
-            "{label}: the parts of {} of {} ranks are lost: {}; rebuilding them with {}",
-            lost.len(),
-            ctx.comm.size(),
-            shortened(&names),
-            record.protection.scheme,
-        ));
-        Ok(())
     }
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
@@ -495,26 +352,6 @@ impl<'a> Recovery<'a> {
     }
 }
 
-/// What the first rank that knows a thing says of it.
-fn first_known(ctx: &Context, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
-    let nobody = u64::from(u32::MAX);
-    let mut first = [known.as_ref().map_or(nobody, |_| u64::from(ctx.rank().0))];
-    all_reduce(&*ctx.comm, &mut first, Op::Min)?;
-    let root = u32::try_from(first[0]).ok().filter(|&rank| rank != u32::MAX);
-    root.map_or(Ok(Vec::new()), |root| broadcast(&*ctx.comm, Rank(root), known.unwrap_or_default()))
-}
-
-/// The ranks that have lost their parts, the same list everywhere.
-fn lost_ranks(ctx: &Context, is_lost: bool) -> Result<Vec<Rank>, CommError> {
-    let size = ctx.comm.size();
-    let mut words = vec![0_u64; size.div_ceil(64) as usize];
-    if is_lost {
-        words[ctx.rank().index() / 64] |= 1 << (ctx.rank().0 % 64);
-    }
-    all_reduce(&*ctx.comm, &mut words, Op::Or)?;
-    Ok((0..size).filter(|rank| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1).map(Rank).collect())
-}
-
 fn remove(ctx: &Context, held: &[&Held]) {
     for part in held {
         if let Err(error) = part.part.remove(ctx.files()) {
@@ -522,19 +359,3 @@ fn remove(ctx: &Context, held: &[&Held]) {
         }
     }
 }
-
-fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
-    let texts: Vec<_> = ranks.map(ToString::to_string).collect();
-    shortened(&texts)
-}
-
-/// A list that stays readable however long it is.
-fn shortened<T: AsRef<str>>(texts: &[T]) -> String {
-    let shown: Vec<&str> = texts.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match texts.len().checked_sub(SHOWN) {
-        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
-        _ => shown.join(", "),
-    }
-}
-
-const SHOWN: usize = 16;

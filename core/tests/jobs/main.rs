@@ -9,6 +9,7 @@
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
+//! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `transports` | a store's line reaches its transport |
@@ -28,6 +29,7 @@ mod log;
 mod node_loss;
 mod redundancy;
 mod restarts;
+mod scavenged;
 mod scrubbed;
 mod syslog;
 mod transports;

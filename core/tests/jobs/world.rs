@@ -220,6 +220,13 @@ impl Application {
         self.session().complete_output(true)
     }
 
+    /// Writes and completes a checkpoint of any name, with the files of a step.
+    pub(crate) fn checkpoint_as(&mut self, name: &[u8], step: u64, sizes: Sizes) -> Result<(), Error> {
+        self.session().start_output(Some(name), OutputFlags { checkpoint: true, output: false })?;
+        self.fill(step, sizes)?;
+        self.session().complete_output(true)
+    }
+
     /// Writes and completes a checkpoint that is output as well: it is safe only in the prefix directory.
     pub(crate) fn output(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
         self.write_as(OutputFlags { checkpoint: true, output: true }, step, sizes)?;
@@ -327,7 +334,7 @@ fn step_of(name: &[u8]) -> u64 {
 }
 
 /// The permissions of a file: not always the same.
-fn mode(rank: Rank, number: usize) -> std::fs::Permissions {
+pub(crate) fn mode(rank: Rank, number: usize) -> std::fs::Permissions {
     let modes = [0o644, 0o600, 0o755, 0o640, 0o666];
     std::fs::Permissions::from_mode(modes[(rank.index() + 3 * number) % modes.len()])
 }

@@ -1,24 +1,31 @@
 //! `scr index`, and `scr_index`: the datasets of a prefix directory. See the user guide's section "Manage datasets".
 //!
-//! Listing is the default. Exit codes: 0 done, 1 there is no dataset of that name, 2 an error.
+//! Listing is the default. Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 an error.
 //!
 //! - `listing`: the table of the guide, and JSON
+//! - `building`: datasets that are made complete, in words and as JSON
 
+mod building;
 mod listing;
 
-use crate::output::{complain, print, print_json, Answer};
+use crate::output::{complain, print, print_json, Answer, JSON_VERSION};
 use crate::world;
 use anyhow::{Context, Result};
+use building::BuildReport;
 use clap::Args;
 use listing::Listing;
 use scr_core::env::Env;
+use scr_core::param;
 use scr_core::prefix::{Index, Prefix};
-use std::ffi::OsString;
+use scr_core::scavenge::{BuildError, Builder};
+use serde::Serialize;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Stands under the help text.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 there is no dataset of that name, 2 error.";
+pub(crate) const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 error.";
 
 /// What to do with which index.
 #[derive(Args)]
@@ -46,30 +53,38 @@ struct Wish {
     /// Takes a dataset out of the index; its files stay
     #[arg(long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
+    /// Lists a dataset again that was taken out and is whole, by its name or its folder
+    #[arg(long, value_name = "NAME")]
+    add: Option<OsString>,
+    /// Makes a scavenged dataset complete: rebuilds lost files, and lists it. Without ID: all that .scr knows of, also
+    /// where the index is lost
+    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "the option may be absent, and so may its value")]
+    build: Option<Option<u64>>,
 }
 
 /// Does what is asked.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
-    let env = world::env()?;
+    let env = world::quiet_env()?;
     let prefix = world::prefix(&env, args.prefix.as_deref())?;
-    let change = |name: &OsString, done: fn(&mut Index, &[u8]) -> bool| {
-        let found = Index::update(&*env.files, &prefix, |index| done(index, name.as_bytes()));
-        found.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))
-    };
-    let (name, found) = match &args.wish {
-        Wish { current: Some(name), .. } => (name, change(name, |index, name| index.set_current(name))?),
-        Wish { drop: Some(name), .. } => {
-            (name, change(name, |index, name| !index.drop_name(name).is_empty())?)
+    match &args.wish {
+        Wish { current: Some(name), .. } => {
+            change(&env, &prefix, name, args.json, |index, name| index.set_current(name))
         }
-        Wish { list: _, current: None, drop: None } => return list(&env, &prefix, args.json),
-    };
-    if !found {
-        let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
-        complain(&format!(
-            "scr: the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
-        ))?;
+        Wish { drop: Some(name), .. } => {
+            change(&env, &prefix, name, args.json, |index, name| !index.drop_name(name).is_empty())
+        }
+        Wish { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
+            report.note(builder.add(&named(&env, &prefix, name)))
+        }),
+        Wish { build: Some(Some(id)), .. } => {
+            build(&env, &prefix, args.json, |builder, report| report.note(builder.build(*id)))
+        }
+        Wish { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
+            builder.datasets()?.into_iter().try_for_each(|id| report.note(builder.build(id)))
+        }),
+        Wish { list: _, current: None, drop: None, add: None, build: None } => list(&env, &prefix, args.json),
     }
-    Ok(Answer::from(found))
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
@@ -82,4 +97,72 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
         print(&listing.in_words())?;
     }
     Ok(Answer::Yes)
+}
+
+/// What came of a change.
+#[derive(Serialize)]
+struct Changed<'a> {
+    version: u32,
+    name: &'a str,
+    found: bool,
+}
+
+fn change(
+    env: &Env,
+    prefix: &Prefix,
+    name: &OsStr,
+    json: bool,
+    change: fn(&mut Index, &[u8]) -> bool,
+) -> Result<Answer> {
+    let changed = Index::change(&*env.files, prefix, |index| change(index, name.as_bytes()));
+    let changed =
+        changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
+    if !changed.locked {
+        complain(
+            "scr: the file system has neither hard links nor locks: make sure that nobody else changes the index at the \
+             same time",
+        )?;
+    }
+    let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
+    if !changed.value {
+        complain(&format!(
+            "scr: the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
+        ))?;
+    }
+    if json {
+        print_json(&Changed { version: JSON_VERSION, name: &name, found: changed.value })?;
+    }
+    Ok(Answer::from(changed.value))
+}
+
+/// Builds, and tells what came of each dataset.
+fn build(
+    env: &Env,
+    prefix: &Prefix,
+    json: bool,
+    work: impl FnOnce(&Builder<'_>, &mut BuildReport) -> Result<(), BuildError>,
+) -> Result<Answer> {
+    let params = world::params_of(env, prefix);
+    let plugins = world::plugin_host(env, None);
+    let builder = Builder::new(env, prefix, &plugins, params.get(&param::DEBUG));
+    let mut report = BuildReport::new();
+    let outcome = work(&builder, &mut report);
+    for line in report.complaints() {
+        complain(&format!("scr: {line}"))?;
+    }
+    if json {
+        print_json(&report)?;
+    } else {
+        print(&report.in_words())?;
+    }
+    outcome.with_context(|| format!("cannot build in {}", prefix.dir().display()))?;
+    Ok(Answer::from(report.is_complete()))
+}
+
+/// The name of a dataset that is given by its name or by its folder.
+fn named(env: &Env, prefix: &Prefix, given: &OsStr) -> Vec<u8> {
+    let path = param::normalise(&env.current_dir.join(given));
+    let is_path = Path::new(given).is_absolute() || given.as_bytes().ends_with(b"/");
+    let below = path.strip_prefix(prefix.dir()).ok().filter(|_| is_path);
+    below.map_or(given.as_bytes(), |below| below.as_os_str().as_bytes()).to_vec()
 }

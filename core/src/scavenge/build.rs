@@ -1,0 +1,307 @@
+//! A scavenged dataset becomes complete: what is lost is rebuilt, every file gets its name, summary and file lists are written,
+//! and the index lists it. See the guide's `scr_index --build`.
+
+use super::mend::Mend;
+use super::place::{copying, token, Apart, ScavengedPart};
+use super::scan::Scan;
+use crate::comm::Rank;
+use crate::env::Env;
+use crate::flush::finalize;
+use crate::flush::ledger::Ledger;
+use crate::flush::pending::Pending;
+use crate::fs::{Files, FsError, How};
+use crate::plugin::PluginHost;
+use crate::prefix::{
+    local_time, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
+    Summary,
+};
+use crate::redundancy::place::PartPlace;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Builds datasets of one prefix directory.
+pub struct Builder<'a> {
+    pub(super) env: &'a Env,
+    pub(super) prefix: &'a Prefix,
+    plugins: &'a PluginHost,
+    level: u64,
+}
+
+/// What became of a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Built {
+    /// Its number.
+    pub id: u64,
+    /// Its name, empty where nothing tells it.
+    pub name: Vec<u8>,
+    /// How it went.
+    pub outcome: Outcome,
+    /// What the user should know besides.
+    pub notes: Vec<String>,
+}
+
+/// How building a dataset went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was complete before, and nothing was done.
+    Already,
+    /// It was whole and is listed now.
+    Listed {
+        /// Files of all ranks.
+        files: u64,
+        /// Bytes in them.
+        bytes: u64,
+        /// Whether every file was compared with a checksum.
+        verified: bool,
+    },
+    /// It was scavenged, and is whole and listed now.
+    Completed {
+        /// The ranks whose parts were rebuilt.
+        rebuilt: Vec<u32>,
+        /// Files of all ranks.
+        files: u64,
+        /// Bytes in them.
+        bytes: u64,
+    },
+    /// It is not whole, and counts for nothing.
+    Incomplete {
+        /// What is missing.
+        why: String,
+    },
+}
+
+impl Outcome {
+    /// Whether a job may use the dataset now.
+    pub fn is_complete(&self) -> bool {
+        !matches!(self, Self::Incomplete { .. })
+    }
+}
+
+/// Why nothing could be said of a dataset.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Nothing is known of it.
+    #[error("there is no dataset {id}: {} is not there", folder.display())]
+    NoDataset {
+        /// Its number.
+        id: u64,
+        /// The folder that would have all that is known of it.
+        folder: PathBuf,
+    },
+    /// Nothing is known of it.
+    #[error("no summary below {} is that of a dataset named `{name}'", folder.display())]
+    NoName {
+        /// Its name.
+        name: String,
+        /// Where was looked.
+        folder: PathBuf,
+    },
+    /// The prefix directory cannot be read or written.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// A step failed on every byte being known to be right.
+    #[error("{0}")]
+    Step(String),
+}
+
+impl<'a> Builder<'a> {
+    /// A builder; `level` is `SCR_DEBUG`.
+    pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
+        Self { env, prefix, plugins, level }
+    }
+
+    pub(super) fn files(&self) -> &'a dyn Files {
+        &*self.env.files
+    }
+
+    pub(super) fn ledger(&self) -> Ledger<'a> {
+        Ledger { files: self.files(), prefix: self.prefix }
+    }
+
+    /// The datasets of which anything is known, the newest first.
+    ///
+    /// # Errors
+    /// The folder cannot be listed.
+    pub fn datasets(&self) -> Result<Vec<u64>, BuildError> {
+        let mut ids = self.prefix.dataset_ids(self.files())?;
+        ids.reverse();
+        Ok(ids)
+    }
+
+    /// Makes a dataset complete, if it can be done, and lists it. One process at a time does so with a dataset.
+    ///
+    /// # Errors
+    /// [`BuildError`]; what could be done is done, and may be repeated.
+    pub fn build(&self, id: u64) -> Result<Built, BuildError> {
+        let folder = self.prefix.dataset_dir(id);
+        if self.files().status(&folder).is_err() {
+            return Err(BuildError::NoDataset { id, folder });
+        }
+        let lock = folder.join("build.lock");
+        let updated = self.files().exclusively_for_long(&lock, || self.build_alone(id))?;
+        let mut built = updated.value?;
+        if !updated.locked {
+            built.notes.push(UNLOCKED.to_owned());
+        }
+        Ok(built)
+    }
+
+    fn build_alone(&self, id: u64) -> Result<Built, BuildError> {
+        let entry = Index::read(self.files(), self.prefix)?.entry(id);
+        if let Some(entry) = &entry {
+            let built = |outcome| Built { id, name: entry.name.clone(), outcome, notes: Vec::new() };
+            if entry.is_valid() && self.is_described(id) {
+                return Ok(built(Outcome::Already));
+            }
+            if let Some(time) = &entry.failed {
+                let why = format!(
+                    "it was marked as failed on {time}, being damaged or refused by the application; take it out of the \
+                     index and build it again to try once more"
+                );
+                return Ok(built(Outcome::Incomplete { why }));
+            }
+        }
+        match Scan::read(self.files(), self.prefix, id)? {
+            Some(scan) => self.complete(&scan),
+            None => self.relist(id, entry.as_ref()),
+        }
+    }
+
+    /// Whether summary and file lists are there and can be read.
+    fn is_described(&self, id: u64) -> bool {
+        let summary = Summary::read(self.files(), self.prefix, id);
+        summary.is_ok_and(|summary| summary.is_some_and(|summary| summary.complete))
+            && Rank2File::read(self.files(), self.prefix, id).is_ok()
+    }
+
+    /// Makes a scavenged dataset whole and lists it.
+    fn complete(&self, scan: &Scan) -> Result<Built, BuildError> {
+        let (id, name) = (scan.any.id_in_prefix, scan.any.dataset.name.clone());
+        let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
+        let names = scan.records().flat_map(|record| record.files.iter().map(|file| file.name.as_slice()));
+        let apart = Apart::find(self.files(), self.prefix, id, names)?;
+        let mend = Mend {
+            env: self.env,
+            prefix: self.prefix,
+            plugins: self.plugins,
+            level: self.level,
+            scan,
+            apart: &apart,
+            label: &label,
+        };
+        let outcome = match mend.run() {
+            Ok(rebuilt) => self.list(scan, &apart, &rebuilt)?,
+            Err(why) => {
+                self.ledger().list_incomplete(&descriptor(scan))?;
+                Outcome::Incomplete { why }
+            }
+        };
+        Ok(Built { id, name, outcome, notes: scan.passed_over.clone() })
+    }
+
+    /// Every byte is right: the files get their names, and the dataset counts.
+    fn list(&self, scan: &Scan, apart: &Apart, rebuilt: &[Rank]) -> Result<Outcome, BuildError> {
+        let lists: Vec<Vec<PrefixFile>> = scan
+            .records()
+            .map(|record| {
+                let file = |file: &crate::cache::record::FileRecord| PrefixFile {
+                    name: file.name.clone(),
+                    bytes: Some(file.bytes),
+                    crc: file.crc,
+                };
+                record.files.iter().map(file).collect()
+            })
+            .collect();
+        let mut dataset = descriptor(scan);
+        let files = lists.iter().map(Vec::len).sum::<usize>() as u64;
+        let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));
+        (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
+        let ledger = self.ledger();
+        let replaces = ledger.sharing(&dataset, &lists)?;
+        if let Some(newer) = self.newer_owner(&dataset, &replaces)? {
+            let why = format!("its name or files of it belong to dataset {newer}, which is newer");
+            return Ok(Outcome::Incomplete { why });
+        }
+        self.sync(scan, apart)?;
+        let record = Pending {
+            token: token(dataset.id),
+            ranks: scan.any.ranks,
+            // All bytes are there already.
+            movers: 0,
+            make_current: self.is_newest_checkpoint(&dataset)?,
+            replaces,
+            dataset,
+        };
+        ledger.write_lists(&record.dataset, &lists)?;
+        record.write(self.files(), self.prefix)?;
+        let id = record.dataset.id;
+        let now = local_time(self.env.clock.now());
+        finalize::finish(self.files(), self.prefix, record, &now).map_err(BuildError::Step)?;
+        FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
+        self.remove_unfinished_copies(scan);
+        Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
+    }
+
+    /// A complete dataset that is newer and has the name, or files that this one would replace.
+    fn newer_owner(&self, dataset: &DatasetDescriptor, sharing: &[u64]) -> Result<Option<u64>, BuildError> {
+        let index = Index::read(self.files(), self.prefix)?;
+        let owner =
+            index.id_of(&dataset.name).filter(|&id| index.entry(id).is_some_and(|entry| entry.is_valid()));
+        Ok(sharing.iter().copied().chain(owner).find(|&id| id > dataset.id))
+    }
+
+    /// As a flush does, a checkpoint becomes the one to restart from where there is no newer one.
+    fn is_newest_checkpoint(&self, dataset: &DatasetDescriptor) -> Result<bool, BuildError> {
+        let newest = Index::read(self.files(), self.prefix)?.candidates(None).first().map(|entry| entry.id);
+        Ok(dataset.checkpoint && newest.is_none_or(|newest| newest < dataset.id))
+    }
+
+    /// What was rebuilt has not been synced, and who copied the rest may have died.
+    fn sync(&self, scan: &Scan, apart: &Apart) -> Result<(), BuildError> {
+        for record in scan.records() {
+            let part =
+                ScavengedPart { prefix: self.prefix, apart, id: record.id_in_prefix, rank: record.rank };
+            for file in &record.files {
+                let path = part.file(record, file);
+                let synced = self.files().open(&path, How::Read).and_then(|file| file.sync());
+                synced.map_err(|source| FsError::Io { doing: "sync", path, source })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What copies that were cut short have left: the dataset is complete, so nobody has any use for it.
+    fn remove_unfinished_copies(&self, scan: &Scan) {
+        let id = scan.any.id_in_prefix;
+        let paths =
+            scan.records().flat_map(|record| record.files.iter().map(|file| record.prefix_path(file)));
+        let mut folders: BTreeSet<PathBuf> =
+            paths.filter_map(|path| path.parent().map(ToOwned::to_owned)).collect();
+        folders.insert(self.prefix.dataset_dir(id));
+        let mark = format!(".{}.", copying(id));
+        for folder in folders {
+            for name in self.files().list(&folder).unwrap_or_default() {
+                let bytes = name.as_os_str().as_bytes();
+                let is_copy = bytes.starts_with(b".") && bytes.ends_with(b".part");
+                if is_copy && bytes.windows(mark.len()).any(|part| part == mark.as_bytes()) {
+                    let _ = self.files().remove_file(&folder.join(&name));
+                }
+            }
+        }
+    }
+}
+
+/// What the dataset is, by its number in the prefix directory.
+fn descriptor(scan: &Scan) -> DatasetDescriptor {
+    DatasetDescriptor { id: scan.any.id_in_prefix, ..scan.any.dataset.clone() }
+}
+
+/// What a user should know whose file system has no means to keep others out.
+const UNLOCKED: &str =
+    "the file system of the prefix directory has neither hard links nor locks: make sure that no other \
+                        command changes this dataset at the same time";

@@ -1,0 +1,217 @@
+//! What the cache of one node has of a dataset is copied to the prefix directory: the files of the application to their own
+//! paths, redundancy files and filemaps to the folder of the dataset. See the guide's section "Scavenge".
+//!
+//! Each part is copied for itself, whatever became of others: what cannot be copied is told and counts as lost. A file has its
+//! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
+//! and recorded where none were.
+
+use super::filemap::ScavengedMap;
+use super::place::{being_copied, Apart, ScavengedPart};
+use crate::cache::filemap::Filemap;
+use crate::cache::part::{look_through, PartDir};
+use crate::fetch::{Copy, FetchedFile};
+use crate::flush::movers::{checksum, compare, open_whole, MoveError};
+use crate::fs::{Durability, Files, How, MAX_TREE_BYTES};
+use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
+use crate::redundancy::place::PartPlace;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Copies from the caches of one node.
+pub struct Copier<'a> {
+    /// The file layer.
+    pub files: &'a dyn Files,
+    /// Where to.
+    pub prefix: &'a Prefix,
+    /// The name of this node.
+    pub node: &'a str,
+    /// Bytes per block: `SCR_FILE_BUF_SIZE`.
+    pub block_bytes: u64,
+}
+
+/// What a node had of a dataset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The dataset's number in the prefix directory and its name, where the node has anything of it.
+    pub dataset: Option<(u64, Vec<u8>)>,
+    /// The dataset is complete in the prefix directory, so nothing was copied.
+    pub already: bool,
+    /// What was copied.
+    pub parts: Vec<CopiedPart>,
+    /// Parts that are of no use, and why.
+    pub passed_over: Vec<String>,
+}
+
+/// One rank's part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedPart {
+    /// Whose it is.
+    pub rank: u32,
+    /// Files that were copied, with the redundancy file.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Why files are missing.
+    pub wrong: Vec<String>,
+}
+
+impl Copied {
+    /// Whether the node had something of the dataset, and all of it is in the prefix directory now.
+    pub fn is_whole(&self) -> bool {
+        self.already || !self.parts.is_empty() && self.parts.iter().all(|part| part.wrong.is_empty())
+    }
+}
+
+impl Copier<'_> {
+    /// Copies what the cache directories have of dataset `id`.
+    ///
+    /// # Errors
+    /// The prefix directory cannot be read or written. What is wrong with a part is in its account.
+    pub fn dataset(&self, caches: &[PathBuf], id: u64) -> Result<Copied, PrefixError> {
+        let mut copied = Copied::default();
+        let parts = self.find(caches, id, &mut copied.passed_over);
+        let Some((_, first)) = parts.first() else { return Ok(copied) };
+        let (id, name) = (first.record.id_in_prefix, first.record.dataset.name.clone());
+        let listed = Index::read(self.files, self.prefix)?.entry(id);
+        copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name);
+        copied.dataset = Some((id, name));
+        if copied.already {
+            return Ok(copied);
+        }
+        self.prefix.make_scr_dir(self.files)?;
+        self.prefix.make_dataset_dir(self.files, id)?;
+        let names =
+            parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| file.name.as_slice()));
+        let apart = Apart::find(self.files, self.prefix, id, names)?;
+        for (part, map) in parts {
+            let to = ScavengedPart { prefix: self.prefix, apart: &apart, id, rank: map.record.rank };
+            copied.parts.push(self.part(&part, map, &to)?);
+        }
+        Ok(copied)
+    }
+
+    /// The parts of this prefix directory that count.
+    fn find(
+        &self,
+        caches: &[PathBuf],
+        id: u64,
+        passed_over: &mut Vec<String>,
+    ) -> Vec<(PartDir, ScavengedMap)> {
+        let mut parts: Vec<(PartDir, ScavengedMap)> = Vec::new();
+        for cache in caches {
+            let found = look_through(self.files, cache);
+            passed_over.extend(found.errors.iter().map(|error| crate::describe(error)));
+            for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {
+                let part = PartDir::new(cache, id, rank);
+                match self.read(&part) {
+                    Ok(map) => parts.push((part, map)),
+                    Err(why) => passed_over.push(format!("{}: {why}", part.filemap().display())),
+                }
+            }
+        }
+        // An id may have been given twice where a node was away for a while; the newer dataset counts.
+        let newest = parts.iter().map(|(_, map)| map.record.begun).max();
+        parts.retain(|(_, map)| Some(map.record.begun) == newest);
+        parts
+    }
+
+    fn read(&self, part: &PartDir) -> Result<ScavengedMap, String> {
+        let bytes =
+            self.files.read_all(&part.filemap(), MAX_TREE_BYTES).map_err(|error| crate::describe(&error))?;
+        let map = ScavengedMap::of(&Filemap::parse(&bytes))
+            .ok_or("this part was never complete, or the application could not restart from it")?;
+        if map.record.prefix != self.prefix.dir().as_os_str().as_bytes() {
+            let other = String::from_utf8_lossy(&map.record.prefix).into_owned();
+            return Err(format!("this part belongs to the prefix directory {other}"));
+        }
+        Ok(map)
+    }
+
+    fn part(
+        &self,
+        from: &PartDir,
+        mut map: ScavengedMap,
+        to: &ScavengedPart<'_>,
+    ) -> Result<CopiedPart, PrefixError> {
+        let mut copied = CopiedPart { rank: map.record.rank.0, files: 0, bytes: 0, wrong: Vec::new() };
+        let mut folders = BTreeSet::from([self.prefix.dataset_dir(to.id)]);
+        let record = map.record.clone();
+        for file in &mut map.record.files {
+            let source = PartPlace::file(from, &record, file);
+            let target = to.file(&record, file);
+            folders.extend(target.parent().map(Path::to_owned));
+            let wanted =
+                Wanted { bytes: file.bytes, crc: file.crc, mode: file.mode & 0o777, mtime: file.mtime };
+            if let Some(crc) = copied.note(file.bytes, self.file(&source, &target, &wanted, to.id)) {
+                file.crc = Some(crc);
+            }
+        }
+        if let Some(kept) = record.redundancy {
+            let wanted = Wanted { bytes: kept.bytes, crc: Some(kept.crc), mode: 0o600, mtime: (0, 0) };
+            copied.note(kept.bytes, self.file(&from.redundancy(), &to.redundancy(), &wanted, to.id));
+        }
+        for folder in folders.iter().filter(|folder| self.files.status(folder).is_ok()) {
+            if let Err(error) = self.files.sync_dir(folder) {
+                copied.wrong.push(format!("cannot sync {}: {error}", folder.display()));
+            }
+        }
+        map.write(self.files, self.prefix)?;
+        Ok(copied)
+    }
+
+    /// Copies a file, and gives its checksum. In bypass mode it is in place, and only read.
+    fn file(&self, source: &Path, target: &Path, wanted: &Wanted, id: u64) -> Result<u32, MoveError> {
+        let (open, status) = open_whole(self.files, source, Some(wanted.bytes))?;
+        if source == target {
+            let crc = checksum(&*open, source, self.block_bytes)?;
+            return compare(source, wanted.crc, Some(crc)).map(|()| crc);
+        }
+        if let Some(folder) = target.parent() {
+            self.files.make_dirs(folder, DIR_MODE, Durability::Synced)?;
+        }
+        let path = being_copied(target, id, self.node);
+        let fetched = FetchedFile {
+            name: Vec::new(),
+            path: path.clone(),
+            bytes: wanted.bytes,
+            crc: wanted.crc,
+            mode: wanted.mode,
+            mtime: if wanted.mtime == (0, 0) { status.mtime } else { wanted.mtime },
+            atime: status.atime,
+        };
+        let copy = Copy { files: self.files, block_bytes: self.block_bytes, metadata: true };
+        let copied = copy.run(&*open, source, &fetched).and_then(|crc| {
+            compare(source, wanted.crc, Some(crc))?;
+            let file = self.files.open(&path, How::Read).map_err(MoveError::io("open", &path))?;
+            file.sync().map_err(MoveError::io("sync", &path))?;
+            self.files.rename(&path, target).map_err(MoveError::io("rename a new file to", target))?;
+            Ok(crc)
+        });
+        copied.inspect_err(|_| _ = self.files.remove_file(&path))
+    }
+}
+
+/// What a copy has to be.
+struct Wanted {
+    bytes: u64,
+    crc: Option<u32>,
+    mode: u32,
+    mtime: (i64, u32),
+}
+
+impl CopiedPart {
+    fn note(&mut self, bytes: u64, outcome: Result<u32, MoveError>) -> Option<u32> {
+        match outcome {
+            Ok(crc) => {
+                self.files += 1;
+                self.bytes += bytes;
+                Some(crc)
+            }
+            Err(error) => {
+                self.wrong.push(error.to_string());
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `<rank>.scrfilemap`: what is known of one rank's part of a scavenged dataset.
+//!
+//! ```text
+//! DSET/<id>/RANK/<rank>
+//! RANK/<rank>/DSET/<id>/
+//!     DSETDESC/<descriptor>
+//!     FILES/<how many, with the redundancy file>
+//!     FILE/<name>/META/{RANKS, COMPLETE/1, SIZE, TYPE/<FULL or the scheme>, FILE/<name>, CRC}
+//!     STATE/<PREPARED or COMPLETE>
+//!     RECORD/<record of the part>
+//!     NEIGHBOUR/<rank>/<record kept for it>
+//! ```
+//!
+//! The first part is that of the seeds of C SCR, for people and their scripts; names are relative, so that a prefix directory
+//! may be moved. What is gone by are the records, which are those of the cache.
+
+use crate::cache::filemap::{Filemap, State};
+use crate::cache::record::{format_crc, RankRecord};
+use crate::comm::Rank;
+use crate::flush::names;
+use crate::fs::{Durability, Files, FsError};
+use crate::prefix::{Prefix, FILE_MODE};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// One rank's part, as it was scavenged.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ScavengedMap {
+    /// Whether every part was known to be complete, or this one only to be prepared.
+    pub(super) complete: bool,
+    pub(super) record: RankRecord,
+    /// Records of other ranks of the set, kept for them.
+    pub(super) neighbours: Vec<RankRecord>,
+}
+
+impl ScavengedMap {
+    /// Of what a cache says; `None` where the part was not prepared, or the application has refused the dataset.
+    pub(super) fn of(map: &Filemap) -> Option<Self> {
+        let complete = match map.state {
+            State::Prepared => false,
+            State::Complete => true,
+            State::Unknown | State::Arriving | State::Open | State::Refused => return None,
+        };
+        Some(Self { complete, record: map.record.clone()?, neighbours: map.neighbours.clone() })
+    }
+
+    /// Writes it into the folder of its dataset, durably.
+    pub(super) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        let folder = prefix.dataset_dir(self.record.id_in_prefix);
+        let path = folder.join(format!("{}{ENDING}", self.record.rank));
+        files.write_tree(&path, &self.to_tree(), FILE_MODE, Durability::Synced)
+    }
+
+    fn to_tree(&self) -> KvTree {
+        let (record, rank) = (&self.record, self.record.rank);
+        let id = record.id_in_prefix;
+        let mut tree = KvTree::new();
+        tree.entry("DSET", id).set("RANK", rank);
+        let part = tree.entry("RANK", rank).entry("DSET", id);
+        part.put("DSETDESC", record.dataset.to_tree());
+        part.set("FILES", record.files.len() + usize::from(record.redundancy.is_some()));
+        let mut list = |name: &[u8], kind: &str, bytes: u64, crc: Option<u32>| {
+            let meta = part.child("FILE").child(name).child("META");
+            meta.set("RANKS", record.ranks);
+            meta.set("COMPLETE", 1);
+            meta.set("SIZE", bytes);
+            meta.set("TYPE", kind);
+            meta.set_bytes("FILE", name);
+            if let Some(crc) = crc {
+                meta.set("CRC", format_crc(crc));
+            }
+        };
+        for file in &record.files {
+            list(&file.name, "FULL", file.bytes, file.crc);
+        }
+        if let Some(kept) = record.redundancy {
+            list(redundancy_name(rank).as_bytes(), &record.protection.scheme, kept.bytes, Some(kept.crc));
+        }
+        part.set("STATE", if self.complete { COMPLETE } else { "PREPARED" });
+        part.put("RECORD", record.to_tree());
+        for neighbour in &self.neighbours {
+            part.child("NEIGHBOUR").put(neighbour.rank.to_string(), neighbour.to_tree());
+        }
+        tree
+    }
+
+    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
+        let first = |tree: &KvTree, key: &str| {
+            tree.get(key)
+                .and_then(|below| below.iter().next())
+                .map(|(_, below)| below.clone())
+                .ok_or_else(|| missing(key))
+        };
+        let part = first(&first(tree, "RANK")?, "DSET")?;
+        let kept =
+            part.get("NEIGHBOUR").map(|kept| kept.iter().map(|(_, record)| RankRecord::from_tree(record)));
+        Ok(Self {
+            complete: part.text("STATE") == Some(COMPLETE),
+            record: RankRecord::from_tree(part.get("RECORD").ok_or_else(|| missing("RECORD"))?)?,
+            neighbours: kept.map_or(Ok(Vec::new()), Iterator::collect)?,
+        })
+    }
+}
+
+/// What the filemaps of a scavenged dataset say.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) maps: Vec<ScavengedMap>,
+    /// Those that cannot be used, and why.
+    pub(super) unusable: Vec<(PathBuf, String)>,
+}
+
+/// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have
+/// been moved.
+pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Found, FsError> {
+    let folder = prefix.dataset_dir(id);
+    let names =
+        files.list(&folder).map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?;
+    let mut found = Found::default();
+    for name in names.iter().filter(|name| name.as_os_str().as_bytes().ends_with(ENDING.as_bytes())) {
+        let path = folder.join(name);
+        match read(files, prefix, &path, id) {
+            Ok(map) => found.maps.push(map),
+            Err(why) => found.unusable.push((path, why)),
+        }
+    }
+    Ok(found)
+}
+
+fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, String> {
+    let tree = files.read_tree(path).map_err(|error| crate::describe(&error))?;
+    let tree = tree.ok_or_else(|| "it is gone".to_owned())?;
+    let mut map = ScavengedMap::from_tree(&tree).map_err(|error| error.to_string())?;
+    if map.record.id_in_prefix != id
+        || path.file_name() != Some(OsStr::new(&format!("{}{ENDING}", map.record.rank)))
+    {
+        return Err(format!("it is that of rank {} of dataset {}", map.record.rank, map.record.id_in_prefix));
+    }
+    for record in std::iter::once(&mut map.record).chain(&mut map.neighbours) {
+        record.prefix = prefix.dir().as_os_str().as_bytes().to_vec();
+        for file in &record.files {
+            names::target(prefix.dir(), &file.name).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(map)
+}
+
+/// What a redundancy file is called in the folder of its dataset.
+pub(super) fn redundancy_name(rank: Rank) -> String {
+    format!("redundancy_{rank}")
+}
+
+const ENDING: &str = ".scrfilemap";
+const COMPLETE: &str = "COMPLETE";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::record::tests::sample;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::scratch;
+
+    fn map() -> ScavengedMap {
+        ScavengedMap { complete: true, record: sample(2), neighbours: vec![sample(1)] }
+    }
+
+    #[test]
+    fn a_filemap_has_the_keys_of_the_seeds_and_comes_back_as_one_of_this_prefix_directory() {
+        let (_dir, prefix) = scratch();
+        prefix.make_dataset_dir(&RealFiles, 7).unwrap();
+        map().write(&RealFiles, &prefix).unwrap();
+        let tree = (&RealFiles as &dyn Files)
+            .read_tree(&prefix.dataset_dir(7).join("2.scrfilemap"))
+            .unwrap()
+            .unwrap();
+        assert_eq!(tree.find("DSET", 7).unwrap().text("RANK"), Some("2"));
+        let part = tree.find("RANK", 2).unwrap().find("DSET", 7).unwrap();
+        assert_eq!(part.text("FILES"), Some("2"));
+        let meta = part.get("FILE").unwrap().get("ckpt.7/rank_0").unwrap().get("META").unwrap();
+        assert_eq!(
+            (meta.text("SIZE"), meta.text("TYPE"), meta.text("CRC")),
+            (Some("12"), Some("FULL"), Some("0xdeadbeef"))
+        );
+        let found = read_all(&RealFiles, &prefix, 7).unwrap();
+        assert_eq!((found.maps.len(), found.unusable.len()), (1, 0));
+        assert_eq!(found.maps[0].record.prefix, prefix.dir().as_os_str().as_bytes());
+        assert_eq!((found.maps[0].complete, found.maps[0].neighbours.len()), (true, 1));
+    }
+
+    #[test]
+    fn a_filemap_that_is_damaged_or_that_of_another_part_or_leads_outside_is_not_used() {
+        let (_dir, prefix) = scratch();
+        prefix.make_dataset_dir(&RealFiles, 7).unwrap();
+        let mut outside = map();
+        outside.neighbours[0].files[0].name = b"../x".to_vec();
+        outside.write(&RealFiles, &prefix).unwrap();
+        let folder = prefix.dataset_dir(7);
+        map().record.rank = Rank(2);
+        std::fs::copy(folder.join("2.scrfilemap"), folder.join("1.scrfilemap")).unwrap();
+        std::fs::write(folder.join("0.scrfilemap"), b"no tree").unwrap();
+        let found = read_all(&RealFiles, &prefix, 7).unwrap();
+        assert_eq!((found.maps.len(), found.unusable.len()), (0, 3));
+    }
+}

@@ -1,0 +1,27 @@
+//! Scavenge: what a job has left in the caches of its nodes is saved to the prefix directory, made whole there and listed, with
+//! neither the job nor MPI. See the user guide's sections "Fetch, flush, and scavenge" and "Manage datasets".
+//!
+//! [`Copier`] runs on each node and copies what its cache has of a dataset. [`Builder`] runs once, anywhere: ranks are threads,
+//! and what is lost is rebuilt by the very code that rebuilds it in a job. A dataset is listed as complete only when
+//! every byte of every rank is what was recorded; a crash at any moment leaves something that can be built again.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `filemap` | `<rank>.scrfilemap`: what is known of a rank's part |
+//! | `place` | where scavenged files lie |
+//! | `copy` | from the cache of a node to the prefix directory |
+//! | `scan` | what the filemaps of a dataset say together |
+//! | `mend` | lost parts are rebuilt by threads |
+//! | `build` | a dataset becomes complete, in the index too |
+//! | `relist` | a dataset that is whole comes back into an index that has lost it |
+
+mod build;
+mod copy;
+mod filemap;
+mod mend;
+mod place;
+mod relist;
+mod scan;
+
+pub use build::{BuildError, Builder, Built, Outcome};
+pub use copy::{Copied, CopiedPart, Copier};

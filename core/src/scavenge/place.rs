@@ -1,0 +1,96 @@
+//! Where the files of a scavenged dataset lie: under the prefix directory, each at its own path.
+//!
+//! A path may belong to a complete dataset, since applications use names again. That dataset is not given up before the new
+//! one is known to be whole: until then the new file lies beside it, hidden, as those of a flush do.
+
+use super::filemap::redundancy_name;
+use crate::cache::record::{FileRecord, RankRecord};
+use crate::comm::Rank;
+use crate::flush::ledger::Ledger;
+use crate::flush::names;
+use crate::fs::{Files, Kind};
+use crate::prefix::{Prefix, PrefixError};
+use crate::redundancy::place::PartPlace;
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// The names of a dataset whose files lie beside their own paths.
+#[derive(Debug, Default)]
+pub(super) struct Apart(HashSet<Vec<u8>>);
+
+impl Apart {
+    /// Of these names of dataset `id`: those that belong to another complete dataset, and those that were put apart before.
+    pub(super) fn find<'n>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        id: u64,
+        names: impl Iterator<Item = &'n [u8]>,
+    ) -> Result<Self, PrefixError> {
+        let is_file = |path: PathBuf| files.status(&path).is_ok_and(|status| status.kind != Kind::Dir);
+        let mut apart = HashSet::new();
+        let mut taken = HashSet::new();
+        for name in names {
+            if is_file(hidden(prefix, id, name)) {
+                apart.insert(name.to_vec());
+            } else if is_file(prefix.file(name)) {
+                taken.insert(name.to_vec());
+            }
+        }
+        if taken.is_empty() {
+            return Ok(Self(apart));
+        }
+        let claimed = Ledger { files, prefix }.names_of_others(id)?;
+        apart.extend(taken.into_iter().filter(|name| claimed.contains(name)));
+        Ok(Self(apart))
+    }
+}
+
+/// One rank's part of a scavenged dataset.
+pub(super) struct ScavengedPart<'a> {
+    pub(super) prefix: &'a Prefix,
+    pub(super) apart: &'a Apart,
+    /// The dataset's number in the prefix directory.
+    pub(super) id: u64,
+    pub(super) rank: Rank,
+}
+
+impl PartPlace for ScavengedPart<'_> {
+    fn file(&self, _: &RankRecord, file: &FileRecord) -> PathBuf {
+        if self.apart.0.contains(&file.name) {
+            hidden(self.prefix, self.id, &file.name)
+        } else {
+            self.prefix.file(&file.name)
+        }
+    }
+
+    fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf {
+        names::part(&self.prefix.file(&record.files[number].name), &format!("rebuilding.{}", self.id))
+    }
+
+    fn redundancy(&self) -> PathBuf {
+        self.prefix.dataset_dir(self.id).join(redundancy_name(self.rank))
+    }
+
+    fn redundancy_being_rebuilt(&self) -> PathBuf {
+        self.redundancy().with_extension("rebuild")
+    }
+}
+
+/// What the end of a scavenge is called among the flushes that are under way: hidden files have it in their names.
+pub(super) fn token(id: u64) -> String {
+    format!("scavenged.{id}")
+}
+
+/// What a file is called while a node copies it: its own name comes with its last byte.
+pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
+    names::part(path, &format!("{}.{}", copying(id), node.replace('/', "_")))
+}
+
+/// Stands in the names of files that are being copied.
+pub(super) fn copying(id: u64) -> String {
+    format!("copying.{id}")
+}
+
+fn hidden(prefix: &Prefix, id: u64, name: &[u8]) -> PathBuf {
+    names::part(&prefix.file(name), &token(id))
+}

@@ -1,0 +1,190 @@
+//! A dataset that is whole in the prefix directory comes back into an index that does not have it, or whose entry is lost.
+//!
+//! What the summary says may be old: files of a dataset are replaced when a newer one uses their names. So sizes are always
+//! compared, and where another dataset may have replaced a file, or nothing says that this one was ever complete, its
+//! checksums have to prove it.
+
+use super::build::{BuildError, Builder, Built, Outcome};
+use crate::flush::movers::{checksum, compare, open_whole, MoveError};
+use crate::prefix::{
+    local_time, DatasetDescriptor, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
+};
+use std::collections::{HashMap, HashSet};
+use std::time::{Duration, UNIX_EPOCH};
+
+impl Builder<'_> {
+    /// Lists a dataset that was taken out of the index, by its name. See the guide's `scr_index --add`.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn add(&self, name: &[u8]) -> Result<Built, BuildError> {
+        let index = Index::read(self.files(), self.prefix)?;
+        if let Some(entry) = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid) {
+            return Ok(Built {
+                id: entry.id,
+                name: entry.name,
+                outcome: Outcome::Already,
+                notes: Vec::new(),
+            });
+        }
+        for id in self.datasets()? {
+            match Summary::read(self.files(), self.prefix, id) {
+                Ok(Some(summary)) if summary.dataset.name == name => return self.build(id),
+                // What cannot be read is not the one that is looked for, as far as anybody can tell.
+                _ => {}
+            }
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        Err(BuildError::NoName { name, folder: self.prefix.scr_dir() })
+    }
+
+    /// Lists a dataset that was never scavenged, if it is whole.
+    pub(super) fn relist(&self, id: u64, entry: Option<&IndexEntry>) -> Result<Built, BuildError> {
+        let mut built = Built {
+            id,
+            name: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
+            outcome: Outcome::Already,
+            notes: Vec::new(),
+        };
+        let why = match self.evidence(id, entry) {
+            Ok(evidence) => {
+                built.name.clone_from(&evidence.dataset.name);
+                match self.examine(&evidence)? {
+                    Ok(verified) => {
+                        built.outcome = self.list_whole(&evidence, verified)?;
+                        return Ok(built);
+                    }
+                    Err(why) => {
+                        self.ledger().list_incomplete(&evidence.dataset)?;
+                        why
+                    }
+                }
+            }
+            Err(error) if error.is_damage() => crate::describe(&error),
+            Err(error) => return Err(error.into()),
+        };
+        built.outcome = Outcome::Incomplete { why };
+        Ok(built)
+    }
+
+    fn evidence(&self, id: u64, entry: Option<&IndexEntry>) -> Result<Evidence, PrefixError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let lists = Rank2File::read(files, prefix, id)?;
+        let summary = match Summary::read(files, prefix, id) {
+            Err(error) if error.is_damage() => None,
+            other => other?,
+        };
+        let described = summary.is_some();
+        let said_complete =
+            summary.as_ref().map_or(entry.is_some_and(|entry| entry.complete), |summary| summary.complete);
+        let dataset = summary.map(|summary| summary.dataset).or_else(|| entry?.dataset.clone());
+        let dataset = dataset.ok_or_else(|| PrefixError::Missing { path: prefix.summary_file(id) })?;
+        let doubted = entry.is_some_and(|entry| !entry.complete) || !said_complete;
+        Ok(Evidence { dataset, lists, described, doubted })
+    }
+
+    /// Compares all files with what is recorded. Gives whether every one has the right checksum, or what is wrong.
+    fn examine(&self, evidence: &Evidence) -> Result<Result<bool, String>, BuildError> {
+        let id = evidence.dataset.id;
+        let newer = self.newer_names(id)?;
+        if let Some(owner) = newer.get(&Newer::Dataset(evidence.dataset.name.clone())) {
+            return Ok(Err(format!("its name belongs to dataset {owner}, which is newer")));
+        }
+        let mut seen = HashSet::new();
+        let (mut verified, mut count, mut bytes) = (true, 0_u64, 0_u64);
+        for file in evidence.lists.by_rank().iter().flatten() {
+            let replaced = newer.get(&Newer::File(file.name.clone()));
+            let length = match self.compare(file, seen.insert(&file.name)) {
+                Ok(length) => length,
+                Err(error) => return Ok(Err(error.to_string())),
+            };
+            (count, bytes) = (count + 1, bytes.saturating_add(length));
+            verified &= file.crc.is_some();
+            let name = || String::from_utf8_lossy(&file.name).into_owned();
+            match (file.crc, replaced) {
+                (None, Some(newer)) => {
+                    return Ok(Err(format!("dataset {newer}, which is newer, may have replaced {}", name())));
+                }
+                (None, None) if evidence.doubted => {
+                    return Ok(Err(format!(
+                        "nothing says that it was ever complete, and {} has no checksum to prove it",
+                        name()
+                    )));
+                }
+                _ => {}
+            }
+        }
+        let dataset = &evidence.dataset;
+        let expected = (dataset.files.unwrap_or(count), dataset.bytes.unwrap_or(bytes));
+        if expected != (count, bytes) {
+            return Ok(Err(MoveError::Totals { expected, found: (count, bytes) }.to_string()));
+        }
+        Ok(Ok(verified))
+    }
+
+    /// Compares a file with what is recorded of it, and gives its length. A file of several ranks is read once.
+    fn compare(&self, file: &PrefixFile, read: bool) -> Result<u64, MoveError> {
+        let path = self.prefix.file(&file.name);
+        let (open, status) = open_whole(self.files(), &path, file.bytes)?;
+        if let Some(crc) = file.crc.filter(|_| read) {
+            compare(&path, Some(crc), Some(checksum(&*open, &path, BLOCK_BYTES)?))?;
+        }
+        Ok(status.len)
+    }
+
+    /// The names of newer datasets and of their files, as far as they are known.
+    fn newer_names(&self, id: u64) -> Result<HashMap<Newer, u64>, BuildError> {
+        let mut names = HashMap::new();
+        let index = Index::read(self.files(), self.prefix)?;
+        for entry in index.entries().into_iter().filter(|entry| entry.id > id) {
+            names.insert(Newer::Dataset(entry.name), entry.id);
+        }
+        for other in self.datasets()?.into_iter().filter(|&other| other > id) {
+            if let Ok(lists) = Rank2File::read(self.files(), self.prefix, other) {
+                names.extend(
+                    lists.by_rank().iter().flatten().map(|file| (Newer::File(file.name.clone()), other)),
+                );
+            }
+        }
+        Ok(names)
+    }
+
+    fn list_whole(&self, evidence: &Evidence, verified: bool) -> Result<Outcome, BuildError> {
+        let dataset = &evidence.dataset;
+        // A summary is written when a flush ends, so its time is that of the flush.
+        let status =
+            self.files().status(&self.prefix.summary_file(dataset.id)).ok().filter(|_| evidence.described);
+        let written = status.and_then(|status| u64::try_from(status.mtime.0).ok());
+        let time =
+            written.map_or_else(|| self.env.clock.now(), |secs| UNIX_EPOCH + Duration::from_secs(secs));
+        if !evidence.described {
+            Summary { dataset: dataset.clone(), complete: true }.write(self.files(), self.prefix)?;
+        }
+        Index::update(self.files(), self.prefix, |index| {
+            index.record(dataset, true);
+            index.mark_flushed(dataset.id, &local_time(time));
+        })?;
+        let files = evidence.lists.files() as u64;
+        let bytes = dataset.bytes.or_else(|| evidence.lists.bytes()).unwrap_or(0);
+        Ok(Outcome::Listed { files, bytes, verified })
+    }
+}
+
+/// What is known of a dataset that was flushed.
+struct Evidence {
+    dataset: DatasetDescriptor,
+    lists: Rank2File,
+    /// Whether its summary is there.
+    described: bool,
+    /// Whether anything says that it is not complete, or nothing that it is.
+    doubted: bool,
+}
+
+/// A name that a newer dataset has.
+#[derive(PartialEq, Eq, Hash)]
+enum Newer {
+    Dataset(Vec<u8>),
+    File(Vec<u8>),
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;

@@ -1,0 +1,80 @@
+//! What the filemaps of a scavenged dataset say together: who wrote it, and whose part is known.
+
+use super::filemap::{read_all, ScavengedMap};
+use crate::cache::record::RankRecord;
+use crate::comm::Rank;
+use crate::fs::{Files, FsError};
+use crate::prefix::Prefix;
+
+/// A scavenged dataset.
+#[derive(Debug)]
+pub(super) struct Scan {
+    /// What is known of the part of each rank.
+    pub(super) parts: Vec<Known>,
+    /// Any record; what it says of the whole dataset all of them say.
+    pub(super) any: RankRecord,
+    /// Filemaps that are of no use, and why.
+    pub(super) passed_over: Vec<String>,
+}
+
+/// What is known of a rank's part.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Known {
+    /// Its record: its own, or the one that a neighbour has kept.
+    pub(super) record: Option<RankRecord>,
+    /// Whether its own filemap was scavenged.
+    pub(super) own: bool,
+}
+
+impl Scan {
+    /// Reads the filemaps of a dataset; `None` where there is none that can be used.
+    pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
+        let found = read_all(files, prefix, id)?;
+        let mut passed_over: Vec<String> = found
+            .unusable
+            .iter()
+            .map(|(path, why)| format!("{} cannot be used: {why}", path.display()))
+            .collect();
+        // An id may have been given twice where a node was away for a while; the newer dataset counts.
+        let Some(any) = found.maps.iter().map(|map| &map.record).max_by_key(|record| record.begun).cloned()
+        else {
+            return Ok(None);
+        };
+        let mut parts = vec![Known::default(); any.ranks as usize];
+        let (ours, others): (Vec<_>, Vec<_>) = found.maps.iter().partition(|map| belong(&any, &map.record));
+        passed_over.extend(others.iter().map(|map| stranger(map)));
+        for neighbour in ours.iter().flat_map(|map| &map.neighbours).filter(|record| belong(&any, record)) {
+            parts[neighbour.rank.index()].record = Some(neighbour.clone());
+        }
+        for map in ours {
+            parts[map.record.rank.index()] = Known { record: Some(map.record.clone()), own: true };
+        }
+        Ok(Some(Self { parts, any, passed_over }))
+    }
+
+    /// Every record that is known.
+    pub(super) fn records(&self) -> impl Iterator<Item = &RankRecord> {
+        self.parts.iter().filter_map(|known| known.record.as_ref())
+    }
+
+    /// The ranks in order, each with what is known of its part.
+    pub(super) fn part(&self, rank: Rank) -> &Known {
+        &self.parts[rank.index()]
+    }
+}
+
+/// Whether two records are of one dataset.
+fn belong(one: &RankRecord, other: &RankRecord) -> bool {
+    one.begun == other.begun
+        && one.ranks == other.ranks
+        && one.dataset.id == other.dataset.id
+        && one.dataset.name == other.dataset.name
+        && one.protection == other.protection
+}
+
+fn stranger(map: &ScavengedMap) -> String {
+    format!(
+        "the filemap of rank {} is that of another dataset with this id, and is passed over",
+        map.record.rank
+    )
+}

@@ -1,0 +1,434 @@
+//! What the nodes of a dead job have left is copied to the prefix directory, made whole there without the job, and restarted
+//! from in another allocation: for each scheme, for every loss that it promises to survive and for one more, with damage, with
+//! names that are used again, and with a crash at any moment.
+
+use super::world::{contents, file_name, files_below, mode, plugins, Kept, World};
+use scr_core::comm::Rank;
+use scr_core::env::{Env, TestEnv};
+use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::{Files, RealFiles};
+use scr_core::plugin::PluginHost;
+use scr_core::prefix::{Index, Prefix};
+use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Small, uneven, and not without an empty file and a rank that writes nothing.
+fn small(rank: Rank) -> Vec<usize> {
+    match rank.0 % 5 {
+        0 => vec![700, 0],
+        1 => vec![1],
+        2 => vec![300 + rank.index(), 41],
+        3 => Vec::new(),
+        _ => vec![1024],
+    }
+}
+
+/// A job that has written a checkpoint and is dead.
+struct Dead {
+    world: World,
+    nodes: usize,
+    kept: Kept,
+    /// The checkpoint that is only in cache.
+    step: u64,
+}
+
+impl Dead {
+    fn new(world: World, nodes: usize) -> Self {
+        world.run(|application| application.checkpoint(1, small).expect("the checkpoint is complete"));
+        let kept = world.keep();
+        Self { world, nodes, kept, step: 1 }
+    }
+
+    fn xor(ranks: usize, nodes: usize) -> Self {
+        Self::new(World::new(ranks, nodes), nodes)
+    }
+
+    fn rs(nodes: usize, failures: usize) -> Self {
+        let world = World::new(nodes, nodes)
+            .set("SCR_COPY_TYPE", "RS")
+            .set("SCR_SET_FAILURES", &failures.to_string())
+            .set("SCR_SET_SIZE", &nodes.to_string());
+        Self::new(world, nodes)
+    }
+
+    fn prefix(&self) -> Prefix {
+        Prefix::new(self.world.prefix())
+    }
+
+    /// The nodes have again what they stored, but for those that are lost, and nothing was ever scavenged.
+    fn anew(&self, lost: u32) {
+        self.world.put_back(&self.kept);
+        for node in (0..self.nodes).filter(|node| lost >> node & 1 == 1) {
+            self.world.lose(&format!("n{node}"));
+        }
+        for entry in std::fs::read_dir(self.world.prefix()).unwrap().flatten() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+
+    /// Copies from every node that is left.
+    fn scavenge(&self) -> Vec<Copied> {
+        self.scavenge_with(&RealFiles)
+    }
+
+    fn scavenge_with(&self, files: &dyn Files) -> Vec<Copied> {
+        let nodes = (0..self.nodes).map(|node| format!("n{node}"));
+        let nodes = nodes.filter(|node| self.world.node(node).is_dir());
+        nodes.filter_map(|node| self.copy_from(files, &node).ok()).collect()
+    }
+
+    fn copy_from(&self, files: &dyn Files, node: &str) -> Result<Copied, String> {
+        let cache = self.world.node(node).join("user1/scr.defjobid");
+        let prefix = self.prefix();
+        let copier = Copier { files, prefix: &prefix, node, block_bytes: 4096 };
+        copier.dataset(&[cache], self.step).map_err(|error| error.to_string())
+    }
+
+    fn env(&self, files: Arc<dyn Files>) -> TestEnv {
+        Env::for_test(files, self.world.prefix())
+            .with_host("login")
+            .with_user("user1", rustix::process::getuid().as_raw())
+    }
+
+    fn build(&self) -> Built {
+        let (built, lines) = self.build_with(Arc::new(RealFiles));
+        built.unwrap_or_else(|error| panic!("{error}\n{}", lines.join("\n")))
+    }
+
+    fn build_with(&self, files: Arc<dyn Files>) -> (Result<Built, BuildError>, Vec<String>) {
+        let env = self.env(files);
+        let host = PluginHost::new(&env.env(), Some(&plugins().display().to_string()));
+        let built = Builder::new(&env.env(), &self.prefix(), &host, 1).build(self.step);
+        let mut lines = env.output().take_info();
+        lines.extend(env.output().take_errors());
+        (built, lines)
+    }
+
+    /// Every file of the checkpoint is what the application wrote, in bytes and permissions, and nothing else is there.
+    fn assert_whole(&self, what: &str) {
+        let mut expected = Vec::new();
+        for rank in (0..).map(Rank).take(self.world.nodes.len()) {
+            for (number, size) in small(rank).into_iter().enumerate() {
+                let path = self.world.prefix().join(file_name(self.step, rank, number));
+                let found = std::fs::read(&path)
+                    .unwrap_or_else(|error| panic!("{what}: {}: {error}", path.display()));
+                assert!(
+                    found == contents(self.step, rank, number, size),
+                    "{what}: {} is wrong",
+                    path.display()
+                );
+                let permissions = std::fs::metadata(&path).unwrap().permissions();
+                assert_eq!(
+                    permissions.mode() & 0o7777,
+                    mode(rank, number).mode(),
+                    "{what}: {}",
+                    path.display()
+                );
+                expected.push(path);
+            }
+        }
+        expected.sort();
+        assert_eq!(files_below(&self.world.prefix().join(format!("ckpt.{}", self.step))), expected, "{what}");
+    }
+
+    fn index(&self) -> Index {
+        Index::read(&RealFiles, &self.prefix()).unwrap()
+    }
+
+    fn comes_back(&self, lost: u32) {
+        let what = format!("after the loss of nodes {lost:b}");
+        self.anew(lost);
+        assert!(self.scavenge().iter().all(Copied::is_whole), "{what}");
+        let built = self.build();
+        let Outcome::Completed { rebuilt, .. } = &built.outcome else { panic!("{what}: {built:?}") };
+        let expected = self.world.nodes.iter().zip(0..).filter(|(node, _)| !self.world.node(node).is_dir());
+        assert_eq!(*rebuilt, expected.map(|(_, rank)| rank).collect::<Vec<u32>>(), "{what}");
+        self.assert_whole(&what);
+        let entry = self.index().entry(self.step).unwrap();
+        assert!(entry.is_candidate() && entry.current, "{what}: {entry:?}");
+        assert_eq!(self.build().outcome, Outcome::Already);
+    }
+
+    fn survives(&self, losses: u32) {
+        (0..1_u32 << self.nodes)
+            .filter(|lost| lost.count_ones() <= losses)
+            .for_each(|lost| self.comes_back(lost));
+    }
+
+    /// Gives what is said.
+    fn is_refused(&self, lost: u32) -> String {
+        self.anew(lost);
+        self.scavenge();
+        let built = self.build();
+        let Outcome::Incomplete { why } = built.outcome else { panic!("{lost:b}: {built:?}") };
+        let entry = self.index().entry(self.step).expect("it is listed");
+        assert!(!entry.complete && !entry.current);
+        assert!(!self.prefix().summary_file(self.step).exists());
+        why
+    }
+
+    /// A job in another allocation has nothing in cache, and fetches the checkpoint.
+    fn fetched_by_another_job(mut self) {
+        self.world.put("SCR_JOB_ID", "another");
+        self.world.run(|application| application.restart(small)).all_gave(&Some(self.step));
+    }
+
+    fn in_prefix(&self, name: &str) -> PathBuf {
+        self.world.prefix().join(name)
+    }
+}
+
+fn flip(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn xor_makes_whole_what_one_lost_node_of_four_has_taken_away() {
+    let dead = Dead::xor(8, 4);
+    dead.survives(1);
+    dead.fetched_by_another_job();
+}
+
+#[test]
+fn rs_makes_whole_every_loss_of_up_to_two_of_five_nodes() {
+    let dead = Dead::rs(5, 2);
+    dead.survives(2);
+    dead.fetched_by_another_job();
+}
+
+#[test]
+fn partner_makes_whole_what_one_lost_node_has_taken_away() {
+    let world = World::new(4, 4).set("SCR_COPY_TYPE", "PARTNER");
+    let dead = Dead::new(world, 4);
+    dead.survives(1);
+    dead.comes_back(0b0101);
+    dead.fetched_by_another_job();
+}
+
+#[test]
+fn single_is_whole_where_nothing_is_lost_and_refused_where_a_node_is() {
+    let dead = Dead::new(World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE"), 4);
+    let why = dead.is_refused(0b0100);
+    assert!(why.contains("2 (written on n2), and SINGLE survives 0"), "{why}");
+    dead.survives(0);
+    dead.fetched_by_another_job();
+}
+
+#[test]
+fn one_loss_more_than_a_scheme_survives_is_refused_with_set_ranks_and_nodes() {
+    let why = Dead::xor(4, 4).is_refused(0b0110);
+    assert!(why.contains("the redundancy set of ranks 0, 1, 2, 3"), "{why}");
+    assert!(why.contains("ranks 1 (written on n1), 2 (written on n2), and XOR survives 1"), "{why}");
+    let why = Dead::rs(5, 2).is_refused(0b1_0011);
+    assert!(why.contains("the redundancy set of ranks 0, 1, 2, 3, 4"), "{why}");
+    assert!(
+        why.contains("0 (written on n0), 1 (written on n1), 4 (written on n4), and RS survives 2"),
+        "{why}"
+    );
+    let why = Dead::new(World::new(4, 4).set("SCR_COPY_TYPE", "PARTNER"), 4).is_refused(0b0011);
+    assert!(why.contains("0 (written on n0), 1 (written on n1), and PARTNER survives 1"), "{why}");
+}
+
+#[test]
+fn a_node_that_comes_back_makes_the_refused_dataset_whole() {
+    let dead = Dead::xor(4, 4);
+    dead.is_refused(0b0110);
+    dead.world.put_back(&dead.kept);
+    dead.world.lose("n1");
+    dead.copy_from(&RealFiles, "n2").unwrap();
+    assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [1]));
+    dead.assert_whole("with one node back");
+}
+
+#[test]
+fn whatever_is_damaged_after_it_was_scavenged_is_found_and_repaired() {
+    let dead = Dead::xor(4, 4);
+    let folder = ".scr/scr.dataset.1";
+    for damaged in
+        ["ckpt.1/rank_2.0".to_owned(), format!("{folder}/redundancy_1"), format!("{folder}/3.scrfilemap")]
+    {
+        dead.anew(0);
+        dead.scavenge();
+        flip(&dead.in_prefix(&damaged));
+        let built = dead.build();
+        assert!(
+            matches!(&built.outcome, Outcome::Completed { rebuilt, .. } if rebuilt.len() == 1),
+            "{damaged}: {built:?}"
+        );
+        dead.assert_whole(&damaged);
+    }
+    // Two are one too many.
+    dead.anew(0b0001);
+    dead.scavenge();
+    flip(&dead.in_prefix("ckpt.1/rank_2.0"));
+    let (built, lines) = dead.build_with(Arc::new(RealFiles));
+    assert!(!built.unwrap().outcome.is_complete());
+    assert!(lines.iter().any(|line| line.contains("ckpt.1/rank_2.0 has CRC32")), "{lines:?}");
+}
+
+#[test]
+fn what_is_damaged_in_cache_is_told_and_not_copied_but_rebuilt() {
+    let dead = Dead::xor(4, 4);
+    dead.anew(0);
+    flip(&dead.world.cached_file(&["n2/", "rank_2.0"]));
+    let copied = dead.scavenge();
+    assert!(copied[2].parts[0].wrong[0].contains("is damaged") && !copied[2].is_whole());
+    assert!(!dead.in_prefix("ckpt.1/rank_2.0").exists());
+    assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [2]));
+    dead.assert_whole("after damage in cache");
+}
+
+#[test]
+fn a_part_of_another_prefix_directory_or_one_that_was_never_complete_is_not_copied() {
+    let world = World::new(4, 4);
+    world.run(|application| application.write(1, small).expect("it is open"));
+    let kept = world.keep();
+    let mut dead = Dead { world, nodes: 4, kept, step: 1 };
+    let copied = dead.copy_from(&RealFiles, "n0").unwrap();
+    assert!(copied.parts.is_empty() && copied.passed_over[0].contains("never complete"), "{copied:?}");
+    dead.world.run(|application| application.checkpoint(1, small).expect("it is complete"));
+    dead.step = 2;
+    dead.world.turn_to("elsewhere");
+    let copied = dead.copy_from(&RealFiles, "n0").unwrap();
+    assert!(
+        copied.parts.is_empty() && copied.passed_over[0].contains("belongs to the prefix directory"),
+        "{copied:?}"
+    );
+    assert!(!dead.prefix().scr_dir().exists());
+}
+
+#[test]
+fn a_prefix_directory_that_was_moved_is_made_whole_where_it_lies_now() {
+    let mut dead = Dead::xor(4, 4);
+    dead.anew(0b1000);
+    dead.scavenge();
+    let before = dead.world.prefix();
+    dead.world.turn_to("moved");
+    std::fs::remove_dir(dead.world.prefix()).unwrap();
+    std::fs::rename(before, dead.world.prefix()).unwrap();
+    assert!(dead.build().outcome.is_complete());
+    dead.assert_whole("moved");
+}
+
+/// A job that uses one name for all its checkpoints: the first is complete in the prefix directory, the second is only in
+/// cache.
+fn with_one_name() -> Dead {
+    let world = World::new(4, 4).set("SCR_FLUSH", "1");
+    let mut world = world;
+    world.run(|application| {
+        application.checkpoint_as(b"same", 1, small).expect("the first is complete");
+    });
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| {
+        application.checkpoint_as(b"same", 1, small_after).expect("the second is complete");
+    });
+    let kept = world.keep();
+    Dead { world, nodes: 4, kept, step: 2 }
+}
+
+/// Other lengths than before, and so other bytes.
+fn small_after(rank: Rank) -> Vec<usize> {
+    small(rank).into_iter().map(|size| size + 5).collect()
+}
+
+#[test]
+fn an_older_dataset_of_the_same_name_counts_until_the_scavenged_one_is_known_to_be_whole() {
+    let mut dead = with_one_name();
+    let older = |dead: &Dead| dead.index().entry(1).unwrap().is_candidate();
+    let first = std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap();
+    // Too much is lost: nothing of the older one is touched.
+    dead.world.lose("n1");
+    dead.world.lose("n2");
+    dead.scavenge();
+    assert!(!dead.build().outcome.is_complete());
+    assert!(older(&dead));
+    assert_eq!(std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap(), first);
+    // One node is back.
+    dead.world.put_back(&dead.kept);
+    dead.world.lose("n1");
+    dead.scavenge();
+    assert!(older(&dead), "it still counts");
+    assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [1]));
+    assert!(!older(&dead) && dead.index().entry(2).unwrap().is_candidate());
+    dead.world.put("SCR_JOB_ID", "another");
+    dead.world
+        .run(|application| {
+            let name = application.session().have_restart().unwrap().expect("there is a checkpoint");
+            application.session().start_restart().unwrap();
+            application.compare(1, small_after).unwrap();
+            application.session().complete_restart(true).unwrap();
+            name
+        })
+        .all_gave(&b"same".to_vec());
+}
+
+#[test]
+fn a_newer_dataset_of_the_same_name_is_never_replaced_by_a_scavenged_one() {
+    let mut dead = with_one_name();
+    dead.scavenge();
+    dead.world.put("SCR_FLUSH", "1");
+    dead.world.put("SCR_JOB_ID", "another");
+    dead.world
+        .run(|application| application.checkpoint_as(b"same", 1, small).expect("the third is complete"));
+    let third = dead.index().id_of("same").unwrap();
+    let built = dead.build();
+    let Outcome::Incomplete { why } = built.outcome else { panic!("{built:?}") };
+    assert!(why.contains(&format!("belong to dataset {third}, which is newer")), "{why}");
+    assert!(dead.index().entry(third).unwrap().is_candidate());
+    let file = std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap();
+    assert!(file == contents(1, Rank(0), 0, 700), "the newer dataset is as it was");
+}
+
+/// Lets the world stop before each of the operations of `work` in turn.
+fn with_every_crash(dead: &Dead, work: impl Fn(&Arc<FaultyFiles>), after: impl Fn(u64)) {
+    let faulty = Arc::new(FaultyFiles::new(RealFiles));
+    dead.anew(0b0010);
+    work(&faulty);
+    let all = faulty.mutations();
+    assert!(all > 10, "there were {all} operations");
+    for at in 1..=all {
+        dead.anew(0b0010);
+        let faulty = Arc::new(FaultyFiles::new(RealFiles));
+        faulty.stop_at(at);
+        work(&faulty);
+        after(at);
+    }
+}
+
+#[test]
+fn a_copy_that_dies_at_any_moment_is_repeated() {
+    let dead = Dead::xor(4, 4);
+    with_every_crash(
+        &dead,
+        |files| drop(dead.copy_from(&**files, "n2")),
+        |at| {
+            dead.scavenge();
+            assert!(dead.build().outcome.is_complete(), "stopped at {at}");
+            dead.assert_whole(&format!("stopped at {at}"));
+        },
+    );
+}
+
+#[test]
+fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeated() {
+    let dead = Dead::xor(4, 4);
+    with_every_crash(
+        &dead,
+        |files| {
+            dead.scavenge();
+            drop(dead.build_with(Arc::clone(files) as Arc<dyn Files>));
+        },
+        |at| {
+            if dead.index().entry(1).is_some_and(|entry| entry.complete) {
+                dead.assert_whole(&format!("complete when stopped at {at}"));
+            }
+            assert!(dead.build().outcome.is_complete(), "stopped at {at}");
+            dead.assert_whole(&format!("stopped at {at}"));
+        },
+    );
+}

@@ -1,0 +1,92 @@
+//! `scr copy`, and `scr_copy`: saves what this node's cache has of a dataset to the prefix directory, when the job is dead. It
+//! runs on every node that is left; then `scr index --build` runs once. See the guide's section "Scavenge".
+//!
+//! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
+//!
+//! - `report`: what was copied, in words and as JSON
+
+mod report;
+
+use crate::output::{complain, print, print_json, Answer};
+use crate::world;
+use anyhow::{Context, Result};
+use clap::Args;
+use report::CopyReport;
+use scr_core::descriptor::Descriptors;
+use scr_core::env::Env;
+use scr_core::param::{self, Params};
+use scr_core::scavenge::Copier;
+use std::path::PathBuf;
+
+/// Stands under the help text.
+pub(crate) const EXIT_CODES: &str =
+    "Exit codes: 0 all that is here is in the prefix directory, 1 something is missing or nothing is here, 2 error.";
+
+/// What to copy, from where.
+#[derive(Args)]
+pub(crate) struct CopyArgs {
+    /// The dataset's number in cache, as `scr flush-file --latest` prints it
+    #[arg(long, value_name = "ID")]
+    id: u64,
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// A cache directory of the job, `<base>/<user>/scr.<allocation>`; may be given more than once. Without it: those of this
+    /// allocation
+    #[arg(long, visible_alias = "cntldir", value_name = "DIR")]
+    cache: Vec<PathBuf>,
+    /// Bytes that are copied at a time. Without it: SCR_FILE_BUF_SIZE
+    #[arg(long, value_name = "BYTES")]
+    buf: Option<u64>,
+    /// Accepted for scripts: checksums are always taken
+    #[arg(long)]
+    crc: bool,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
+    let env = world::env()?;
+    let prefix = world::prefix(&env, args.prefix.as_deref())?;
+    let params = world::params_of(&env, &prefix);
+    let caches = caches(&env, &params, &args.cache)?;
+    let node = params.get(&param::NODE_NAME);
+    let copier = Copier {
+        files: &*env.files,
+        prefix: &prefix,
+        node: &node,
+        block_bytes: args.buf.unwrap_or_else(|| params.get(&param::FILE_BUF_SIZE)),
+    };
+    let copied = copier.dataset(&caches, args.id);
+    let copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
+    let report = CopyReport::new(args.id, &node, &caches, &copied);
+    for line in report.complaints() {
+        complain(&format!("scr: {line}"))?;
+    }
+    if args.json {
+        print_json(&report)?;
+    } else {
+        print(&report.in_words())?;
+    }
+    Ok(Answer::from(copied.is_whole()))
+}
+
+/// The cache directories of this allocation on this node, where none are given.
+fn caches(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if !given.is_empty() {
+        return Ok(given.iter().map(|dir| param::normalise(&env.current_dir.join(dir))).collect());
+    }
+    let (descriptors, _) = Descriptors::build(params).context("cannot read the descriptors")?;
+    let job = format!("scr.{}", params.get(&param::JOB_ID));
+    let mut caches: Vec<PathBuf> = descriptors
+        .stores
+        .iter()
+        .filter(|store| store.enabled)
+        .map(|store| store.path.join(params.get(&param::USER_NAME)).join(&job))
+        .collect();
+    caches.sort();
+    caches.dedup();
+    Ok(caches)
+}
