@@ -6,6 +6,12 @@ MPICC ?= $(shell scripts/find-mpicc)
 MPI = $(shell scripts/mpi-name "$(MPICC)")
 PREFIX ?= /usr/local
 CARGO ?= cargo
+# What a build can set, for example `make install SCR_CACHE_BASE=/local': named as the options of C SCR's build. Only what is
+# given to make itself counts, not what the environment of a job happens to hold; give it to every call of make.
+SETTINGS = SCR_CNTL_BASE SCR_CACHE_BASE SCR_CONFIG_FILE SCR_FILE_LOCK SCR_LOG_ENABLE SCR_LOG_TXT_ENABLE \
+	SCR_LOG_SYSLOG_ENABLE SCR_LOG_SYSLOG_FACILITY SCR_LOG_SYSLOG_LEVEL SCR_LOG_SYSLOG_PREFIX SCR_LOG_DB_ENABLE
+$(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
+	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
 .PHONY: all help deps build stage install demo test bench fmt lint clean

@@ -5,7 +5,7 @@
 //! ```
 //! The tests compare the page with the table, and take the list of those without effect by its word.
 
-use scr_core::param::{Info, Preset, Scope, TABLE};
+use scr_core::param::{Info, TABLE};
 use std::fmt::Write as _;
 
 /// Parameters that are read and checked, and that nothing asks for yet. Take a name out when something does.
@@ -49,33 +49,9 @@ fn table(text: &mut String, wanted: impl Fn(&Info) -> bool) {
     text.push_str("| parameter | type | default | set | meaning |\n|---|---|---|---|---|\n");
     for info in TABLE.iter().filter(|info| wanted(info)) {
         let (name, kind, help) = (info.name, info.kind.label(), info.help);
-        let (default, place) = (default(info.preset), place(info.scope));
+        let (default, place) = (info.preset.in_words("`"), info.scope.label());
         // Writing to a string does not fail.
         let _ = writeln!(text, "| `{name}` | {kind} | {default} | {place} | {help} |");
-    }
-}
-
-fn default(preset: Preset) -> String {
-    let either =
-        |names: &[&str]| names.iter().map(|name| format!("`${name}`")).collect::<Vec<_>>().join(", ");
-    match preset {
-        Preset::Unset => "unset".to_owned(),
-        Preset::Text(text) => format!("`{text}`"),
-        Preset::Variables(names) => either(names),
-        Preset::VariablesOr(names, text) => format!("{}, or `{text}`", either(names)),
-        Preset::CurrentDir => "current folder".to_owned(),
-        Preset::User => "name of the user".to_owned(),
-        Preset::Host => "name of the host".to_owned(),
-    }
-}
-
-fn place(scope: Scope) -> &'static str {
-    match scope {
-        Scope::Anywhere => "anywhere",
-        Scope::Node => "anywhere; per rank",
-        Scope::Rank => "anywhere; per rank only",
-        Scope::Environment => "environment only",
-        Scope::SystemFile => "system file only",
     }
 }
 

@@ -9,6 +9,7 @@
 // Tests make and look at real files; the rule is for what ships.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
+mod build;
 mod cache;
 pub mod comm;
 mod context;

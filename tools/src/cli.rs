@@ -3,6 +3,7 @@
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
 //! `scr_flush_file` is `scr flush-file`. So a link is all that a classic name needs.
 
+use crate::config;
 use crate::copy;
 use crate::flush_file;
 use crate::index;
@@ -25,6 +26,9 @@ struct Cli {
 /// The subcommands.
 #[derive(Subcommand)]
 enum Command {
+    /// Shows what counts for a job and where it comes from, explains parameters, checks configuration files
+    #[command(after_help = config::EXIT_CODES)]
+    Config(config::ConfigArgs),
     /// Lists, describes and checks redundancy schemes and flush transports
     #[command(subcommand, after_help = EXIT_CODES)]
     Plugin(plugin::Command),
@@ -50,6 +54,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     match Cli::parse_from(arguments).command {
         Command::Copy(args) => copy::run(&args),
         Command::FlushFile(args) => flush_file::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Plugin(command) => plugin::run(&command),
         Command::Scrub(args) => scrub::run(&args),

@@ -3,7 +3,7 @@
 use anyhow::{bail, Context, Result};
 use scr_core::env::{Env, Output};
 use scr_core::fs::RealFiles;
-use scr_core::param::{self, AppConfig, Params, RawSettings};
+use scr_core::param::{self, AppConfig, Params, RawSettings, APP_CONF};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
 use std::io::Write;
@@ -40,9 +40,30 @@ fn install_dir() -> Option<PathBuf> {
     (folder.file_name()? == "bin").then(|| folder.parent().map(PathBuf::from)).flatten()
 }
 
+/// The same, for the job of this prefix directory where one is given.
+pub(crate) fn env_at(prefix: Option<&Path>) -> Result<Env> {
+    let env = env()?;
+    Ok(prefix
+        .map_or_else(|| env.clone(), |prefix| at(&env, &param::normalise(&env.current_dir.join(prefix)))))
+}
+
+/// The world of a job in this prefix directory.
+fn at(env: &Env, prefix: &Path) -> Env {
+    let mut env = env.clone();
+    // A variable in a setting would be replaced.
+    let text = prefix.display().to_string().replace('$', "\\$");
+    env.variables.insert(param::PREFIX.info().name.to_owned(), text);
+    env
+}
+
 /// The plugins that a job would see. `path` comes before the environment and the configuration files.
 pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
-    let configured = params(env).get(&param::PLUGIN_PATH).map(|folders| {
+    plugin_host_of(env, &params(env), path)
+}
+
+/// The plugins that a job with these parameters would see.
+pub(crate) fn plugin_host_of(env: &Env, params: &Params, path: Option<&str>) -> PluginHost {
+    let configured = params.get(&param::PLUGIN_PATH).map(|folders| {
         let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
         folders.join(":")
     });
@@ -51,7 +72,7 @@ pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
 
 /// The parameters that a job which is started here would see.
 pub(crate) fn params(env: &Env) -> Params {
-    Params::resolve(&RawSettings::load(env, &AppConfig::default()), env).0
+    Params::resolve(&settings(env), env).0
 }
 
 /// The prefix directory: the one given, or that of a job which is started here. It must be there, or a mistyped name
@@ -67,9 +88,18 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
 
 /// The parameters as a job in this prefix directory sees them, with what its application has set.
 pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
-    let mut env = env.clone();
-    env.variables.insert("SCR_PREFIX".to_owned(), prefix.dir().display().to_string());
-    let conf = prefix.app_conf_file();
-    let app = std::fs::read(&conf).map(|text| AppConfig::from_text(&text, &conf).0).unwrap_or_default();
-    Params::resolve(&RawSettings::load(&env, &app), &env).0
+    params(&at(env, prefix.dir()))
 }
+
+/// The settings that a job which is started here would read, with those that its application made in the last run.
+pub(crate) fn settings(env: &Env) -> RawSettings {
+    let without = RawSettings::load(env, &AppConfig::default());
+    let path = without.prefix().join(APP_CONF);
+    match env.files.read_if_there(&path, MOST_APP_CONF) {
+        Ok(Some(bytes)) => RawSettings::load(env, &AppConfig::from_text(&bytes, &path).0),
+        _ => without,
+    }
+}
+
+/// More than any application sets.
+const MOST_APP_CONF: u64 = 1 << 20;

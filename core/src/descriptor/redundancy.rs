@@ -246,8 +246,13 @@ impl<'a> Builder<'a> {
             options: BTreeMap::new(),
             origin: params.origin(&param::COPY_TYPE).clone(),
         };
-        let explicit = *params.origin(&param::SET_FAILURES) != Origin::Default;
-        self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, params.origin(&param::SET_FAILURES));
+        let explicit = params.origin(&param::SET_FAILURES).is_set();
+        // The one of the two that somebody has set is the one to mend.
+        let origin = match explicit {
+            true => params.origin(&param::SET_FAILURES),
+            false => params.origin(&param::SET_SIZE),
+        };
+        self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, origin);
         self.check_room(&mut redundancy, store, "SCR_CACHE_SIZE", params.origin(&param::CACHE_SIZE));
         Ok(redundancy)
     }

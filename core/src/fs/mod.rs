@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`Files`], [`File`] | the seam itself: single operations of the system |
 //! | `real` | the real file system, the one place of core that touches it |
+//! | `lock` | the lock of the system on an open file, as the build has it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
 //! | `folders` | folders with their parents, private folders in shared places, whole trees removed |
 //! | `trees` | KVTree files, also changed in place under a lock |
@@ -17,6 +18,7 @@ mod error;
 mod exclusive;
 pub mod faulty;
 mod folders;
+mod lock;
 mod real;
 mod trees;
 mod whole;

@@ -4,8 +4,8 @@
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
-use super::{File, Files, How, Kind, Status};
-use rustix::fs::{flock, futimens, statvfs, FlockOperation, OFlags, Timespec, Timestamps};
+use super::{lock, File, Files, How, Kind, Status};
+use rustix::fs::{futimens, statvfs, OFlags, Timespec, Timestamps};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -134,20 +134,11 @@ impl File for RealFile {
     }
 
     fn lock(&self) -> io::Result<()> {
-        loop {
-            match flock(&self.file, FlockOperation::LockExclusive) {
-                Err(rustix::io::Errno::INTR) => (),
-                other => return other.map_err(io::Error::from),
-            }
-        }
+        lock::wait(&self.file)
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        lock::attempt(&self.file)
     }
 
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {

@@ -257,7 +257,7 @@ fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems
 }
 
 /// What is wrong with a name that is no parameter and starts no descriptor line.
-pub(crate) fn unknown(name: &str) -> Option<Cause> {
+pub fn unknown(name: &str) -> Option<Cause> {
     if find(name).is_some() || DESCRIPTORS.contains(&name) {
         return None;
     }

@@ -12,7 +12,7 @@ use thiserror::Error;
 pub struct Place {
     /// Which file.
     pub file: PathBuf,
-    /// Which line, from 1.
+    /// Which line, from 1; 0 stands for the whole file.
     pub line: u32,
 }
 
@@ -30,11 +30,18 @@ pub enum Origin {
     SystemFile(Place),
     /// The descriptor that a dataset was written with.
     Dataset,
+    /// Who built the library: another default than usual.
+    Build,
     /// Nobody: the default.
     Default,
 }
 
 impl Origin {
+    /// Whether somebody has set it.
+    pub fn is_set(&self) -> bool {
+        !matches!(self, Origin::Build | Origin::Default)
+    }
+
     /// The line of the file, where it comes from one.
     pub fn place(&self) -> Option<&Place> {
         match self {
@@ -197,6 +204,14 @@ pub enum Cause {
     /// A line is not UTF-8, or holds control characters.
     #[error("the setting is not UTF-8 text, or holds control characters; it is passed over")]
     NotText,
+    /// A line names a plugin that cannot be used, or gives it what it does not take.
+    #[error("{name}: {why}")]
+    Plugin {
+        /// The line or parameter.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
     /// A file cannot be read.
     #[error("the file {} cannot be read: {reason}; its settings do not count", file.display())]
     Unreadable {
@@ -377,7 +392,10 @@ impl Problem {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.file.display(), self.line)
+        match self.line {
+            0 => self.file.display().fmt(f),
+            line => write!(f, "{}:{line}", self.file.display()),
+        }
     }
 }
 
@@ -388,6 +406,7 @@ impl fmt::Display for Origin {
             Origin::UserFile(place) | Origin::SystemFile(place) => place.fmt(f),
             Origin::Application => f.write_str("SCR_Config"),
             Origin::Dataset => f.write_str("dataset"),
+            Origin::Build => f.write_str("build"),
             Origin::Default => f.write_str("default"),
         }
     }

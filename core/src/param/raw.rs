@@ -9,8 +9,9 @@ use super::file::{is_text, load, unknown, Setting, Settings};
 use super::line::Pair;
 use super::problem::{Cause, Origin, Place, Problem};
 use super::resolve::{pick, Locks};
-use super::table::{self, find, Preset, Scope, FOREIGN, SYSTEM_FILE, TABLE};
+use super::table::{self, find, Preset, Scope, FOREIGN, TABLE};
 use super::value::Datum;
+use crate::build::SYSTEM_FILE;
 use crate::env::Env;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -35,16 +36,49 @@ impl RawSettings {
     /// Never fails: what is wrong is in [`problems`](Self::problems), and the next source counts.
     pub fn load(env: &Env, app: &AppConfig) -> Self {
         let mut problems = Vec::new();
-        let environment = environment(env, &mut problems);
         let system = match system_file(env) {
             Some(file) => load(&*env.files, &file, Origin::SystemFile, &mut problems).unwrap_or_default(),
             None => Settings::default(),
         };
         let named = named_user_file(env, &mut problems);
-        let mut sources =
-            vec![environment, named.clone().unwrap_or_default(), app.settings().clone(), system];
+        Self::from_sources(env, app, named, system, problems)
+    }
+
+    /// What one file comes to, in a job without any other setting: for checking it before there is a job. Of the
+    /// environment its variables count, and no parameters. A user's file is read beside the system file, whose
+    /// locks and descriptors it meets.
+    pub fn of_file(env: &Env, file: &Path, whose: FileOf) -> Self {
+        let mut env = env.clone();
+        env.variables.retain(|name, _| !name.starts_with("SCR_") || name == table::NODE_NAME.info().name);
+        let mut problems = Vec::new();
+        let (user, system) = match whose {
+            FileOf::User => {
+                let system = system_file(&env);
+                // What is wrong there is not the user's to mend.
+                let system =
+                    system.and_then(|system| load(&*env.files, &system, Origin::SystemFile, &mut Vec::new()));
+                (must_be_there(&env, file, Origin::UserFile, &mut problems), system.unwrap_or_default())
+            }
+            FileOf::Site => {
+                (Settings::default(), must_be_there(&env, file, Origin::SystemFile, &mut problems))
+            }
+        };
+        Self::from_sources(&env, &AppConfig::default(), Some(user), system, problems)
+    }
+
+    /// `named` is the user's file where one is named; otherwise the one in the prefix directory is looked for.
+    fn from_sources(
+        env: &Env,
+        app: &AppConfig,
+        named: Option<Settings>,
+        system: Settings,
+        mut problems: Vec<Problem>,
+    ) -> Self {
+        let environment = environment(env, &mut problems);
+        let is_named = named.is_some();
+        let mut sources = vec![environment, named.unwrap_or_default(), app.settings().clone(), system];
         let (prefix, prefix_text, prefix_origin) = prefix(env, &sources, &mut problems);
-        if named.is_none() {
+        if !is_named {
             let file = prefix.join(".scrconf");
             let user = load(&*env.files, &file, Origin::UserFile, &mut problems).unwrap_or_default();
             check_prefix(env, &user, &prefix, &mut problems);
@@ -125,11 +159,37 @@ impl RawSettings {
     }
 }
 
+/// Whose a configuration file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileOf {
+    /// A user's.
+    User,
+    /// The site's: the system file.
+    Site,
+}
+
+/// Reads a file whose absence is a problem of its own.
+fn must_be_there(
+    env: &Env,
+    file: &Path,
+    origin: fn(Place) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Settings {
+    load(&*env.files, file, origin, problems).unwrap_or_else(|| {
+        let origin = origin(Place { file: file.to_path_buf(), line: 0 });
+        let cause = Cause::Unreadable { file: file.to_path_buf(), reason: NOT_THERE.to_string() };
+        problems.push(Problem::new(&origin, cause));
+        Settings::default()
+    })
+}
+
+const NOT_THERE: &str = "there is no such file";
+
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
     match SYSTEM_FILE {
-        Some(file) if !file.is_empty() => Some(PathBuf::from(file)),
-        _ => Some(env.install_dir.as_ref()?.join("etc/scr.conf")),
+        Some(file) => Some(PathBuf::from(file)),
+        None => Some(env.install_dir.as_ref()?.join("etc/scr.conf")),
     }
 }
 
@@ -143,7 +203,7 @@ fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Settings> {
     let file = normalise(&env.current_dir.join(path));
     let settings = load(&*env.files, &file, Origin::UserFile, problems);
     if settings.is_none() {
-        let cause = Cause::Unreadable { file, reason: "there is no such file".to_string() };
+        let cause = Cause::Unreadable { file, reason: NOT_THERE.to_string() };
         problems.push(Problem::new(&Origin::Environment, cause));
     }
     Some(settings.unwrap_or_default())
@@ -177,7 +237,9 @@ fn presets(env: &Env) -> impl Iterator<Item = Setting> + '_ {
         let value = match info.preset {
             Preset::Variables(names) | Preset::VariablesOr(names, _) => first(names)?,
             Preset::User => &env.user,
-            Preset::Unset | Preset::Text(_) | Preset::CurrentDir | Preset::Host => return None,
+            Preset::Unset | Preset::Text(_) | Preset::Built(_) | Preset::CurrentDir | Preset::Host => {
+                return None
+            }
         };
         Some(Setting::new(info.name, value, Origin::Default))
     })
@@ -240,6 +302,7 @@ fn origin_to_tree(origin: &Origin, tree: &mut KvTree) {
         Origin::Application => "APPLICATION",
         Origin::SystemFile(_) => "SYSTEM",
         Origin::Dataset => "DATASET",
+        Origin::Build => "BUILD",
         Origin::Default => "DEFAULT",
     };
     tree.set("SOURCE", source);
@@ -258,6 +321,7 @@ fn origin_from_tree(tree: &KvTree) -> Result<Origin, FieldError> {
         "APPLICATION" => Origin::Application,
         "SYSTEM" => Origin::SystemFile(place()?),
         "DATASET" => Origin::Dataset,
+        "BUILD" => Origin::Build,
         "DEFAULT" => Origin::Default,
         _ => {
             let key = "SOURCE".to_string();

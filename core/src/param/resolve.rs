@@ -23,6 +23,7 @@ pub struct Params {
     /// One per row of the table.
     values: Vec<Resolved>,
     lines: Vec<Line>,
+    locks: Locks,
 }
 
 /// A parameter with its effective value.
@@ -84,7 +85,7 @@ impl Params {
             })
             .collect();
         let lines = lines(&by_name, &locks, env, &mut problems);
-        let params = Self { values, lines };
+        let params = Self { values, lines, locks };
         problems.extend(contradictions(&params));
         (params, problems)
     }
@@ -115,6 +116,11 @@ impl Params {
         self.iter().find(|effective| effective.info.name == name)
     }
 
+    /// The line of the system file that keeps users from setting this parameter.
+    pub fn locked(&self, name: &str) -> Option<&Place> {
+        self.locks.0.get(name)
+    }
+
     /// A parameter's text before variables were replaced, the same on all ranks.
     pub(crate) fn shared(&self, param: &Param<PathBuf>) -> String {
         self.values.get(param.index()).and_then(|value| value.shared.clone()).unwrap_or_default()
@@ -127,9 +133,14 @@ impl Params {
 }
 
 impl Effective<'_> {
+    /// Whether it has a value, set or by default.
+    pub fn has_value(&self) -> bool {
+        *self.value != Datum::Unset
+    }
+
     /// Whether somebody has set it.
     pub fn is_set(&self) -> bool {
-        *self.origin != Origin::Default
+        self.origin.is_set()
     }
 }
 
@@ -167,7 +178,7 @@ impl Line {
 }
 
 /// What the site does not let users set.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Locks(BTreeMap<String, Place>);
 
 impl Locks {
@@ -189,7 +200,7 @@ impl Locks {
     /// Whether a setting counts; one that does not is told.
     fn allow(&self, setting: &Setting, problems: &mut Vec<Problem>) -> bool {
         let Some(by) = self.0.get(&setting.name) else { return true };
-        if matches!(setting.origin, Origin::SystemFile(_) | Origin::Default) {
+        if matches!(setting.origin, Origin::SystemFile(_) | Origin::Build | Origin::Default) {
             return true;
         }
         let cause = Cause::Locked { name: setting.name.clone(), by: by.clone() };
@@ -314,14 +325,22 @@ fn resolve_one(
         None => {
             let datum = fallback.as_ref().and_then(|text| info.kind.read(text, &env.current_dir).ok());
             let datum = datum.unwrap_or(Datum::Unset);
-            Resolved { datum, text: fallback, shared, origin: Origin::Default }
+            Resolved { datum, text: fallback, shared, origin: unset(info) }
         }
+    }
+}
+
+/// Where the value comes from if nobody has set it.
+fn unset(info: &Info) -> Origin {
+    match info.preset {
+        Preset::Built(_) => Origin::Build,
+        _ => Origin::Default,
     }
 }
 
 fn preset(info: &Info, env: &Env) -> Option<String> {
     match info.preset {
-        Preset::Text(text) | Preset::VariablesOr(_, text) => Some(text.to_string()),
+        Preset::Text(text) | Preset::Built(text) | Preset::VariablesOr(_, text) => Some(text.to_string()),
         Preset::Host => Some(env.host.clone()),
         Preset::User => Some(env.user.clone()),
         Preset::Unset | Preset::Variables(_) | Preset::CurrentDir => None,

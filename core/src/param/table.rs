@@ -4,6 +4,7 @@
 //! `params.get(&param::CACHE_SIZE)` is a `u64`. Documentation, `scr config` and `SCR_Config` read [`TABLE`].
 
 use super::value::Kind;
+use crate::build;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub enum Preset {
     Unset,
     /// This text.
     Text(&'static str),
+    /// This text, which the build has set.
+    Built(&'static str),
     /// The first of these variables that is set, or else not set.
     Variables(&'static [&'static str]),
     /// The first of these variables that is set, or else this text.
@@ -58,6 +61,24 @@ pub enum Preset {
     User,
     /// The name of the host.
     Host,
+}
+
+impl Preset {
+    /// In words, what stands for itself between two `quote`s.
+    pub fn in_words(self, quote: &str) -> String {
+        let either = |names: &[&str]| {
+            names.iter().map(|name| format!("{quote}${name}{quote}")).collect::<Vec<_>>().join(", ")
+        };
+        match self {
+            Preset::Unset => "unset".to_owned(),
+            Preset::Text(text) | Preset::Built(text) => format!("{quote}{text}{quote}"),
+            Preset::Variables(names) => either(names),
+            Preset::VariablesOr(names, text) => format!("{}, or {quote}{text}{quote}", either(names)),
+            Preset::CurrentDir => "current folder".to_owned(),
+            Preset::User => "name of the user".to_owned(),
+            Preset::Host => "name of the host".to_owned(),
+        }
+    }
 }
 
 /// Where a parameter can be set. The environment of rank 0 counts for all ranks if nothing else is said.
@@ -76,6 +97,17 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// The places in a word or two, for reference tables.
+    pub fn label(self) -> &'static str {
+        match self {
+            Scope::Anywhere => "anywhere",
+            Scope::Node => "anywhere; per rank",
+            Scope::Rank => "anywhere; per rank only",
+            Scope::Environment => "environment only",
+            Scope::SystemFile => "system file only",
+        }
+    }
+
     /// The places in words, after "only".
     pub fn allowed(self) -> &'static str {
         match self {
@@ -110,13 +142,6 @@ pub(crate) fn retired(name: &str) -> Option<&'static str> {
 pub(crate) const FOREIGN: &[&str] =
     &["SCR_BIN", "SCR_CONFIG_FILE", "SCR_DIR", "SCR_HOME", "SCR_INSTALL_DIR", "SCR_ROOT", "SCR_VERSION"];
 
-const fn built(set: Option<&'static str>, default: &'static str) -> Preset {
-    match set {
-        Some(text) if !text.is_empty() => Preset::Text(text),
-        _ => Preset::Text(default),
-    }
-}
-
 const fn text(default: &'static str) -> Preset {
     Preset::Text(default)
 }
@@ -125,9 +150,6 @@ const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
 /// Set sizes and widths: they count ranks.
 const RANKS: Kind = Kind::Count { least: 1, most: u32::MAX as u64 };
 const BUFFER: Kind = Kind::Bytes { least: 4096 };
-
-/// The system file of this build, where it is not `etc/scr.conf` of the installation.
-pub(crate) const SYSTEM_FILE: Option<&str> = option_env!("SCR_CONFIG_FILE");
 
 macro_rules! parameters {
     ($($id:ident: $type:ty = $name:literal, $kind:expr, $preset:expr, $scope:ident, $help:literal;)*) => {
@@ -164,9 +186,9 @@ parameters! {
         "Names of parameters, separated by commas, that only the system configuration file may set.";
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, Preset::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are read from and written to.";
-    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(option_env!("SCR_CNTL_BASE"), "/dev/shm"), Node,
+    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, build::CNTL_BASE, Node,
         "Base folder of the control directory, in fast node-local storage.";
-    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(option_env!("SCR_CACHE_BASE"), "/dev/shm"), Node,
+    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, build::CACHE_BASE, Node,
         "Base folder of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
         "How many datasets to keep in cache.";
@@ -268,23 +290,23 @@ parameters! {
         "Least number of nodes a run needs; unset for as many as the last run had.";
     EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, Preset::Unset, Anywhere,
         "Nodes not to run on, as a list such as node[1-3,7].";
-    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(option_env!("SCR_LOG_ENABLE"), "0"), Anywhere,
+    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, build::LOG_ENABLE, Anywhere,
         "Whether events are logged at all.";
-    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(option_env!("SCR_LOG_TXT_ENABLE"), "1"), Anywhere,
+    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, build::LOG_TXT_ENABLE, Anywhere,
         "Whether events are logged to .scr/log in the prefix directory.";
     LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
-        built(option_env!("SCR_LOG_SYSLOG_ENABLE"), "1"), Anywhere,
+        build::LOG_SYSLOG_ENABLE, Anywhere,
         "Whether events are logged to syslog.";
     LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
-        built(option_env!("SCR_LOG_SYSLOG_FACILITY"), "LOG_LOCAL7"), Anywhere,
+        build::LOG_SYSLOG_FACILITY, Anywhere,
         "The facility of messages to syslog, as in openlog(3).";
     LOG_SYSLOG_LEVEL: String = "SCR_LOG_SYSLOG_LEVEL", Kind::Text,
-        built(option_env!("SCR_LOG_SYSLOG_LEVEL"), "LOG_INFO"), Anywhere,
+        build::LOG_SYSLOG_LEVEL, Anywhere,
         "The level of messages to syslog, as in openlog(3).";
     LOG_SYSLOG_PREFIX: String = "SCR_LOG_SYSLOG_PREFIX", Kind::Text,
-        built(option_env!("SCR_LOG_SYSLOG_PREFIX"), "SCR"), Anywhere,
+        build::LOG_SYSLOG_PREFIX, Anywhere,
         "What messages to syslog start with.";
-    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, built(option_env!("SCR_LOG_DB_ENABLE"), "0"), Anywhere,
+    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, build::LOG_DB_ENABLE, Anywhere,
         "Whether events are logged to a MySQL or MariaDB database.";
     LOG_DB_DEBUG: bool = "SCR_LOG_DB_DEBUG", Kind::Bool, text("0"), Anywhere,
         "Whether the statements sent to the database are printed.";
@@ -349,7 +371,7 @@ mod tests {
     #[test]
     fn every_default_is_accepted() {
         for info in TABLE {
-            if let Preset::Text(text) | Preset::VariablesOr(_, text) = info.preset {
+            if let Preset::Text(text) | Preset::Built(text) | Preset::VariablesOr(_, text) = info.preset {
                 assert!(info.kind.read(text, Path::new("/")).is_ok(), "{}", info.name);
             }
         }

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | `document`, `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
+//! | `named` | the plugins that descriptors name, checked by their manifests alone |
 //! | `search` | which manifests there are, in which order, and what was passed over and why |
 //! | `trust` | nobody else may write what we load |
 //! | `elf`, `check` | a library is looked at before the dynamic linker touches it |
@@ -20,6 +21,7 @@ mod elf;
 mod host;
 mod load;
 mod manifest;
+mod named;
 mod options;
 pub(crate) mod schemes;
 mod search;
@@ -32,6 +34,7 @@ pub use elf::ElfProblem;
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
 pub use load::{load, LoadError};
 pub use manifest::{Capabilities, Format, Manifest, PluginKind};
+pub use named::check_named;
 pub use options::{OptionError, OptionSpec, OptionType};
 pub use search::{Found, PassedOver, Place, Shadowed, Survey};
 pub use trust::{Distrust, Trusted};

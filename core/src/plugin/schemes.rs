@@ -1,5 +1,6 @@
 //! The schemes and transports that a session has in use: each loaded once, together on all ranks.
 
+use super::named::pairs;
 use super::{open_together, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
 use crate::comm::CommError;
@@ -66,12 +67,9 @@ impl Plugins {
             Err(error) => return Ok(Err(crate::describe(&error))),
         };
         let made = || {
-            let set_failures = descriptor.set_failures.to_string();
-            let mut given = pairs(&descriptor.options);
-            if plugin.manifest.option("SET_FAILURES").is_some() {
-                given.push(("SET_FAILURES", &set_failures));
-            }
-            let options = plugin.options(given).map_err(|error| told_at(&descriptor.origin, &error))?;
+            let options = plugin.manifest.options_of(descriptor);
+            let options = options.map_err(|errors| PluginLoadError::Options { errors });
+            let options = options.map_err(|error| told_at(&descriptor.origin, &error))?;
             let scheme = plugin.scheme(&options).map_err(|error| crate::describe(&error))?;
             let size = u32::try_from(ctx.members(descriptor).0.len()).unwrap_or(u32::MAX);
             scheme.losses_survived(size).map_err(|error| error.to_string())?;
@@ -135,10 +133,6 @@ impl Plugins {
         self.transports.borrow_mut().insert(key, made.clone());
         Ok(made)
     }
-}
-
-fn pairs(options: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
-    options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 /// What is wrong with a plugin's options, with where they were written.

@@ -89,6 +89,51 @@ fn every_setting_that_the_sample_offers_is_a_good_one() {
     assert_eq!(problems_of(&taken_up.join("\n"), "FILE"), [] as [String; 0]);
 }
 
+/// Every name that `core/src/build.rs` looks at, without `SCR_BUILD_`.
+fn build_settings() -> Vec<String> {
+    let source =
+        std::fs::read_to_string(repository().join("core/src/build.rs")).expect("the source is there");
+    let names = source.match_indices("\"SCR_BUILD_").map(|(at, start)| {
+        let rest = &source[at + start.len()..];
+        rest[..rest.find('"').expect("a closed quote")].to_owned()
+    });
+    names.collect()
+}
+
+#[test]
+fn make_hands_each_setting_of_a_build_to_the_compiler_and_nothing_from_the_environment() {
+    let built = |given: &[String]| {
+        let output = std::process::Command::new("make")
+            .args(["--no-print-directory", "--eval", "shown:;@env", "shown"])
+            .args(given)
+            .env("SCR_CACHE_BASE", "/a/jobs/own")
+            .current_dir(repository())
+            .output();
+        let output = output.expect("make starts");
+        let lines = String::from_utf8(output.stdout).expect("text");
+        let mut built: Vec<_> =
+            lines.lines().filter(|line| line.starts_with("SCR_BUILD_")).map(str::to_owned).collect();
+        built.sort_unstable();
+        built
+    };
+    assert_eq!(built(&[]), Vec::<String>::new());
+    let names = build_settings();
+    assert!(names.len() > 8, "{names:?}");
+    let given: Vec<_> = names.iter().map(|name| format!("SCR_{name}=x of {name}")).collect();
+    let mut expected: Vec<_> = names.iter().map(|name| format!("SCR_BUILD_{name}=x of {name}")).collect();
+    expected.sort_unstable();
+    assert_eq!(built(&given), expected);
+}
+
+#[test]
+fn every_setting_of_a_build_is_written_down() {
+    let page =
+        std::fs::read_to_string(repository().join("docs/user/configuration.md")).expect("the page is there");
+    for name in build_settings() {
+        assert!(page.contains(&format!("| `SCR_{name}` |")), "{name} is not in docs/user/configuration.md");
+    }
+}
+
 /// All that is told of a system file with this text, in an environment with this `SCR_COPY_TYPE`.
 fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
     let install = tempfile::TempDir::new().expect("a folder for the test");

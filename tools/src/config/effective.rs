@@ -1,0 +1,38 @@
+//! What a configuration comes to: the very steps that a job takes when it starts, without the job.
+
+use super::told::Told;
+use crate::world;
+use scr_core::descriptor::Descriptors;
+use scr_core::env::Env;
+use scr_core::param::{Params, RawSettings};
+use scr_core::plugin::check_named;
+
+/// Parameters and descriptors, and what is wrong with them.
+pub(super) struct Outcome {
+    pub(super) params: Params,
+    /// `None` where no job starts with this configuration.
+    pub(super) descriptors: Option<Descriptors>,
+    pub(super) told: Vec<Told>,
+}
+
+impl Outcome {
+    /// Of these settings. The manifests of plugins are read, their libraries are not opened.
+    pub(super) fn of(env: &Env, settings: &RawSettings) -> Self {
+        let (params, problems) = Params::resolve(settings, env);
+        let mut told: Vec<_> = problems.into_iter().map(Told::passed_over).collect();
+        let descriptors = match Descriptors::build(&params) {
+            Ok((descriptors, problems)) => {
+                told.extend(problems.into_iter().map(Told::passed_over));
+                let host = world::plugin_host_of(env, &params, None);
+                let unusable = check_named(&host, &params, &descriptors);
+                told.extend(unusable.into_iter().map(Told::passed_over));
+                Some(descriptors)
+            }
+            Err(error) => {
+                told.push(Told::stops(error.problem().clone()));
+                None
+            }
+        };
+        Self { params, descriptors, told }
+    }
+}

@@ -1,0 +1,62 @@
+//! `scr config`: what counts for a job that starts here, and where it comes from; what a parameter means; what is wrong
+//! with a file. See the user guide's section "Configure a job".
+//!
+//! - `effective`: parameters, descriptors and what is wrong, from the sources that a job reads
+//! - `show`: all of them, as a table and as JSON
+//! - `explain`: one of them in full
+//! - `check`: files before there is a job
+//! - `told`: what is wrong, as lines and as JSON
+
+mod check;
+mod effective;
+mod explain;
+mod show;
+mod told;
+
+use crate::output::Answer;
+use crate::world;
+use anyhow::Result;
+use clap::Args;
+use effective::Outcome;
+use std::path::PathBuf;
+
+/// Stands under the help text.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes: 0 shown, or nothing is wrong with the files; 1 something is wrong with a file, or there is no parameter of that \
+name; 2 error.";
+
+/// What to show, explain or check.
+#[derive(Args)]
+pub(crate) struct ConfigArgs {
+    /// Explains a parameter: what it means, its default, who may set it, its value and where that comes from
+    #[arg(long, value_name = "NAME", conflicts_with = "check")]
+    explain: Option<String>,
+    /// Checks configuration files without a job, and says what is wrong with file and line
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    check: Vec<PathBuf>,
+    /// The files to check are system files, which may set and lock what users may not
+    #[arg(long, requires = "check")]
+    system: bool,
+    /// Shows only what somebody has set
+    #[arg(long, conflicts_with_all = ["check", "explain"])]
+    set: bool,
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(long, value_name = "DIR", conflicts_with = "check")]
+    prefix: Option<PathBuf>,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
+    let env = world::env_at(args.prefix.as_deref())?;
+    if !args.check.is_empty() {
+        return check::run(&env, &args.check, args.system, args.json);
+    }
+    let outcome = Outcome::of(&env, &world::settings(&env));
+    match &args.explain {
+        Some(name) => explain::run(&outcome, name, args.json),
+        None => show::run(&outcome, args.set, args.json),
+    }
+}

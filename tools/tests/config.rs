@@ -1,0 +1,146 @@
+//! `scr config` as users type it: what counts and where it comes from, a parameter explained, and the installation's locks.
+
+use std::process::Output;
+
+mod installation;
+use installation::Installation;
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The value of a parameter and where it comes from, by the table.
+fn value_and_origin(table: &str, name: &str) -> (String, String) {
+    let line = table.lines().find(|line| line.split_whitespace().next() == Some(name));
+    let mut words = line.unwrap_or_else(|| panic!("no {name} in\n{table}")).split_whitespace().skip(1);
+    let mut next = || words.next().unwrap_or_default().to_owned();
+    (next(), next())
+}
+
+#[test]
+fn each_value_is_shown_with_the_source_that_it_comes_from() {
+    let scr = Installation::with_system_file("SCR_CACHE_SIZE=3\nSCR_FLUSH=3\nSCR_DEBUG=1\nSCR_SET_SIZE=3\n");
+    let user = scr.write("prefix/.scrconf", "# ours\nSCR_CACHE_SIZE=5\nSCR_FLUSH=5\n");
+    scr.write("prefix/.scr/app.conf", "SCR_CACHE_SIZE=6\nSCR_DEBUG=2\n");
+    let shown = scr.in_prefix(&["config"]).env("SCR_FLUSH", "7").output().unwrap();
+    let table = text(&shown);
+    let of = |name| value_and_origin(&table, name);
+    let pair = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
+    assert_eq!(of("SCR_FLUSH"), pair("7", "environment"));
+    assert_eq!(of("SCR_CACHE_SIZE"), pair("5", &format!("{}:2", user.display())));
+    assert_eq!(of("SCR_DEBUG"), pair("2", "SCR_Config"));
+    assert_eq!(of("SCR_SET_SIZE"), pair("3", &format!("{}:4", scr.system_file().display())));
+    assert_eq!(of("SCR_HALT_SECONDS"), pair("0", "default"));
+    assert_eq!(shown.status.code(), Some(0));
+}
+
+#[test]
+fn the_descriptors_that_come_of_it_are_shown_as_lines_and_as_json() {
+    let scr = Installation::with_system_file(
+        "SCR_COPY_TYPE=FILE\nSCR_CACHE_BYPASS=0\nGROUPS=host1 POWER=psu1\nSTORE=/ssd COUNT=3\n\
+         CKPT=0 INTERVAL=1 TYPE=XOR SET_SIZE=16\nCKPT=1 INTERVAL=4 STORE=/ssd TYPE=PARTNER REPLICAS=2 GROUP=POWER\n",
+    );
+    let shown = text(&scr.in_prefix(&["config"]).output().unwrap());
+    for line in [
+        "GROUPS=host1 POWER=psu1",
+        "STORE=/ssd COUNT=3 ENABLED=1 EVICT=auto FLUSH=SYNC GROUP=NODE MKDIR=1 VIEW=PRIVATE",
+        "CKPT=1 BYPASS=0 GROUP=POWER INTERVAL=4 OUTPUT=0 REPLICAS=2 SET_FAILURES=2 SET_SIZE=8 STORE=/ssd TYPE=PARTNER",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "no {line} in\n{shown}");
+    }
+    let json = scr.in_prefix(&["config", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["descriptors"]["checkpoints"]["1"]["TYPE"], "PARTNER");
+    assert_eq!(json["descriptors"]["stores"]["/ssd"]["COUNT"], "3");
+    assert_eq!(json["problems"], serde_json::json!([]));
+    let row = json["parameters"].as_array().unwrap().iter().find(|row| row["name"] == "SCR_CACHE_BYPASS");
+    assert_eq!(row.unwrap()["from"]["source"], "system file");
+    assert_eq!(row.unwrap()["from"]["line"], 2);
+}
+
+#[test]
+fn a_configuration_that_no_job_starts_with_is_shown_all_the_same() {
+    let scr = Installation::with_system_file("SCR_GROUP=POWER\nSCR_LOG_DB_PASS=secret\n");
+    let shown = scr.in_prefix(&["config", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    assert!(json["descriptors"].is_null());
+    assert_eq!(json["problems"][0]["stops"], true);
+    assert!(!text(&shown).contains("secret"));
+}
+
+#[test]
+fn a_parameter_is_explained_by_its_name_in_any_form() {
+    let scr = Installation::with_system_file("SCR_LOCKED=SCR_FLUSH\nSCR_FLUSH=3\n");
+    for name in ["SCR_FLUSH", "flush"] {
+        let explained = scr.in_prefix(&["config", "--explain", name]).env("SCR_FLUSH", "4").output().unwrap();
+        let shown = text(&explained);
+        let words = [
+            "Flush every so many",
+            "a whole number",
+            "default  10",
+            "value    3",
+            "scr.conf:2",
+            "locked   for users",
+        ];
+        for word in words.iter().chain(&["SCR_FLUSH is set by the site and cannot be changed"]) {
+            assert!(shown.contains(word), "no `{word}' in\n{shown}");
+        }
+        assert_eq!(explained.status.code(), Some(0));
+    }
+    let unknown = scr.in_prefix(&["config", "--explain", "SCR_FLSH"]).output().unwrap();
+    assert!(text(&unknown).contains("did you mean SCR_FLUSH?"));
+    assert_eq!(unknown.status.code(), Some(1));
+}
+
+#[test]
+fn a_user_who_sets_what_the_site_has_locked_is_told_by_whom() {
+    let scr = Installation::with_system_file("SCR_LOCKED=SCR_CACHE_BASE,STORE\nSCR_CACHE_BASE=/ssd\n");
+    let file = scr.write("my.conf", "SCR_CACHE_BASE=/home/me\nSTORE=/home/me COUNT=3\n");
+    let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
+    for (line, name) in [(1, "SCR_CACHE_BASE"), (2, "STORE")] {
+        let by = scr.system_file();
+        let told = format!(
+            "{}:{line}: {name} is set by the site and cannot be changed (locked by {}:1)",
+            file.display(),
+            by.display()
+        );
+        assert!(text(&checked).contains(&told), "no `{told}' in\n{}", text(&checked));
+    }
+    let shown = text(&scr.in_prefix(&["config"]).env("SCR_CACHE_BASE", "/home/me").output().unwrap());
+    assert_eq!(value_and_origin(&shown, "SCR_CACHE_BASE").0, "/ssd");
+    assert!(shown.contains("environment: SCR_CACHE_BASE is set by the site"), "{shown}");
+}
+
+#[test]
+fn a_system_file_may_lock_and_is_checked_as_one() {
+    let scr = Installation::with_system_file("SCR_FLSH=1\n");
+    let file = scr.write("new.conf", "SCR_LOCKED=SCR_FLUSH\nSCR_FLUSH=3\n");
+    let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
+    assert_eq!(
+        (text(&checked), checked.status.code()),
+        (format!("{}: nothing is wrong\n", file.display()), Some(0))
+    );
+    // What is wrong in the system file itself is not told of a user's.
+    let file = scr.write("my.conf", "SCR_FLUSH=3\n");
+    let checked =
+        scr.in_prefix(&["config", "--check"]).arg(&file).env("SCR_CACHE_SIZE", "x").output().unwrap();
+    assert_eq!(text(&checked), format!("{}: nothing is wrong\n", file.display()));
+}
+
+#[test]
+fn the_guides_example_of_three_checkpoints_has_nothing_wrong() {
+    let scr = Installation::with_system_file("");
+    let file = scr.write(
+        "three.conf",
+        "SCR_COPY_TYPE=FILE\nSCR_CACHE_BYPASS=0\nGROUPS=host1 POWER=psu1 SWITCH=0\nGROUPS=host2 POWER=psu1 SWITCH=1\n\
+         STORE=/dev/shm GROUP=NODE COUNT=1\nSTORE=/ssd GROUP=NODE COUNT=3\n\
+         CKPT=0 INTERVAL=1 GROUP=NODE STORE=/dev/shm TYPE=XOR SET_SIZE=16\n\
+         CKPT=1 INTERVAL=4 GROUP=NODE STORE=/ssd TYPE=RS SET_SIZE=8 SET_FAILURES=3 OUTPUT=1\n\
+         CKPT=2 INTERVAL=8 GROUP=SWITCH STORE=/ssd TYPE=PARTNER BYPASS=1\n",
+    );
+    let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
+    assert_eq!(
+        (text(&checked), checked.status.code()),
+        (format!("{}: nothing is wrong\n", file.display()), Some(0))
+    );
+}
