@@ -1,5 +1,7 @@
 //! `scr index` as users type it, on a prefix directory that C SCR wrote.
 
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -75,4 +77,124 @@ fn a_prefix_directory_that_is_not_there_is_an_error_that_names_it() {
     let asked = scr(&nowhere, &[]);
     assert_eq!((asked.status.code(), asked.stdout.as_slice()), (Some(2), &b""[..]));
     assert!(String::from_utf8_lossy(&asked.stderr).contains(&nowhere.display().to_string()));
+}
+
+/// A prefix directory of C SCR with all its files.
+fn whole_sample() -> tempfile::TempDir {
+    let folder = tempfile::TempDir::new().expect("a folder for the test");
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/c-scr/xor-flush2/raw/prefix");
+    copy_folder(&fixture, folder.path());
+    folder
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder for the copy");
+    for entry in std::fs::read_dir(from).expect("the folder is there").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::write(target, std::fs::read(entry.path()).expect("it can be read"))
+                .expect("it can be copied");
+        }
+    }
+}
+
+/// What it says and its exit code.
+fn told(prefix: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = scr(prefix, arguments);
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[test]
+fn a_dataset_that_was_dropped_is_added_again_and_one_that_is_listed_stays_as_it_is() {
+    let prefix = whole_sample();
+    let prefix = prefix.path();
+    assert_eq!(told(prefix, &["--remove", "ckpt.2"]).0, Some(0));
+    let (code, text) = told(prefix, &["--add", "ckpt.2"]);
+    assert_eq!(
+        (code, text.contains("dataset 2 `ckpt.2' is listed; it is unverified")),
+        (Some(0), true),
+        "{text}"
+    );
+    assert!(listed(prefix).lines().any(|line| line.starts_with("   2 YES") && line.ends_with(" ckpt.2")));
+    let (code, text) = told(prefix, &["--add", &prefix.join("ckpt.2/").display().to_string()]);
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(0), "dataset 2 `ckpt.2' is complete already, nothing was done\n")
+    );
+    let (code, text) = told(prefix, &["--add", "ckpt.9"]);
+    assert_eq!((code, text.contains("that of a dataset named `ckpt.9'")), (Some(1), true), "{text}");
+}
+
+#[test]
+fn an_index_that_is_lost_is_built_from_what_is_known_of_the_datasets() {
+    let prefix = whole_sample();
+    let prefix = prefix.path();
+    std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
+    assert_eq!(told(prefix, &["--build"]).0, Some(0));
+    let text = listed(prefix);
+    assert!(text.contains("   4 YES") && text.contains("   2 YES"), "{text}");
+    let (code, text) = told(prefix, &["--build", "--json"]);
+    assert_eq!((code, text.matches("\"outcome\": \"already\"").count()), (Some(0), 2), "{text}");
+}
+
+#[test]
+fn a_summary_that_is_lost_is_written_again_as_it_was() {
+    let prefix = whole_sample();
+    let summary = prefix.path().join(".scr/scr.dataset.4/summary.scr");
+    let before = std::fs::read(&summary).expect("it is there");
+    std::fs::remove_file(&summary).expect("it is there");
+    assert_eq!(told(prefix.path(), &["--build", "4"]).0, Some(0));
+    assert_eq!(std::fs::read(&summary).expect("it is there again"), before);
+}
+
+#[test]
+fn what_is_not_whole_or_may_be_replaced_is_told_and_not_listed_as_complete() {
+    let prefix = whole_sample();
+    let prefix = prefix.path();
+    std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
+    // A newer dataset has used the same names, and without checksums nobody knows whose the files are.
+    copy_folder(&prefix.join(".scr/scr.dataset.4"), &prefix.join(".scr/scr.dataset.9"));
+    let (code, text) = told(prefix, &["--build", "4"]);
+    assert_eq!(
+        (code, text.contains("dataset 9, which is newer, may have replaced ckpt.4/")),
+        (Some(1), true),
+        "{text}"
+    );
+    std::fs::remove_file(prefix.join("ckpt.2/rank_1.ckpt")).expect("it is there");
+    let (code, text) = told(prefix, &["--build", "2"]);
+    assert_eq!((code, text.contains("ckpt.2/rank_1.ckpt is missing")), (Some(1), true), "{text}");
+    let text = listed(prefix);
+    assert!(text.contains("   4 NO ") && text.contains("   2 NO "), "{text}");
+    let (code, text) = told(prefix, &["--build", "77"]);
+    assert_eq!((code, text.contains("scr.dataset.77 is not there")), (Some(1), true), "{text}");
+}
+
+#[test]
+fn commands_at_once_beside_a_job_that_flushes_lose_no_entry() {
+    let prefix = sample();
+    let folder = Prefix::new(prefix.path());
+    let record = |id: u64| {
+        let name = format!("ckpt.{id}").into_bytes();
+        let dataset = DatasetDescriptor { id, name, checkpoint: true, ..Default::default() };
+        Index::update(&RealFiles, &folder, |index| index.record(&dataset, true)).expect("it can be recorded");
+    };
+    (10..26).for_each(record);
+    let drop = |id: u64| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.args(["index", "--drop", &format!("ckpt.{id}"), "--prefix"]).arg(prefix.path());
+        command.spawn().expect("the command starts")
+    };
+    let commands: Vec<_> = (10..26).step_by(2).map(drop).collect();
+    (30..46).for_each(record);
+    for mut command in commands {
+        assert!(command.wait().expect("it ends").success());
+    }
+    let index = Index::read(&RealFiles, &folder).expect("it is there");
+    let mut ids: Vec<u64> = index.entries().iter().map(|entry| entry.id).collect();
+    ids.reverse();
+    let expected: Vec<u64> = [2, 4].into_iter().chain((11..26).step_by(2)).chain(30..46).collect();
+    assert_eq!(ids, expected);
 }

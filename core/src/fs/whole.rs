@@ -66,7 +66,8 @@ impl dyn Files + '_ {
         Ok(())
     }
 
-    /// Creating tells apart writers, so the lowest free number will do, and a leftover is used again.
+    /// Creating tells apart writers, so the lowest free number will do. What writers that died have left is passed over; under
+    /// the prefix directory `prefix::tidy` clears it away.
     fn create_temporary(&self, path: &Path, mode: u32) -> Result<(PathBuf, Box<dyn File>), FsError> {
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for number in 0..MAX_TEMPORARIES {

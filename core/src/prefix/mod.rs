@@ -25,6 +25,7 @@ mod paths;
 pub mod rank2file;
 mod restarted;
 mod summary;
+mod tidy;
 
 pub use descriptor::DatasetDescriptor;
 pub use error::{PrefixError, Rank2FileFault};
@@ -37,6 +38,7 @@ pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub(crate) use restarted::Restarted;
 pub use summary::Summary;
+pub(crate) use tidy::tidy;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -12,8 +12,8 @@ use crate::flush::pending::Pending;
 use crate::fs::{Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
-    local_time, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
-    Summary,
+    local_time, tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile,
+    Rank2File, Summary,
 };
 use crate::redundancy::place::PartPlace;
 use std::collections::BTreeSet;
@@ -143,7 +143,12 @@ impl<'a> Builder<'a> {
             return Err(BuildError::NoDataset { id, folder });
         }
         let lock = folder.join("build.lock");
-        let updated = self.files().exclusively_for_long(&lock, || self.build_alone(id))?;
+        let updated = self.files().exclusively_for_long(&lock, || {
+            for folder in [&folder, &self.prefix.scr_dir()] {
+                tidy(self.files(), folder, &lock);
+            }
+            self.build_alone(id)
+        })?;
         let mut built = updated.value?;
         if !updated.locked {
             built.notes.push(UNLOCKED.to_owned());

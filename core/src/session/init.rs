@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::env::Env;
 use crate::fs::Durability;
 use crate::param::{self, AppConfig};
-use crate::prefix::{FlushFile, Index, Location, Nodes, PrefixError, Restarted};
+use crate::prefix::{tidy, FlushFile, Index, Location, Nodes, PrefixError, Restarted};
 use crate::restart;
 use scr_plugin_api::KvTree;
 
@@ -72,13 +72,10 @@ impl Session {
         let ctx = &self.ctx;
         let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
         Nodes(nodes).write(ctx.files(), &ctx.prefix)?;
-        let conf = app.to_text();
-        Ok(ctx.files().write_atomic(
-            &ctx.prefix.app_conf_file(),
-            conf.as_bytes(),
-            0o666,
-            Durability::Unsynced,
-        )?)
+        let (conf, path) = (app.to_text(), ctx.prefix.app_conf_file());
+        ctx.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
+        tidy(ctx.files(), &ctx.prefix.scr_dir(), &path);
+        Ok(())
     }
 
     /// Brings back what is in cache, and learns which ids are taken.

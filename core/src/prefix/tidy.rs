@@ -1,0 +1,87 @@
+//! What processes that died have left half written among our files is cleared away.
+//!
+//! A file is written under a name of its own and renamed within moments, and who waits for a lock touches its file again and
+//! again. So one that nobody has touched for an hour, by the clock of the file server, is nobody's; and were it not, its
+//! writer would get an error and nothing else.
+
+use crate::fs::{Files, Kind};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Removes what is left half written in a folder of ours. `witness` is a file that has just been written there, whose time
+/// is the file server's. What cannot be removed stays.
+pub(crate) fn tidy(files: &dyn Files, folder: &Path, witness: &Path) {
+    let Ok(now) = files.status(witness).map(|status| status.mtime.0) else { return };
+    for name in files.list(folder).unwrap_or_default() {
+        let path = folder.join(&name);
+        let is_left = |path: &Path| {
+            files.status(path).is_ok_and(|found| {
+                found.kind == Kind::File && now.saturating_sub(found.mtime.0) > UNTOUCHED_SECONDS
+            })
+        };
+        if is_unfinished(name.as_os_str().as_bytes()) && is_left(&path) {
+            let _ = files.remove_file(&path);
+        }
+    }
+}
+
+/// `.<name>.tmp.<number>` is written before it becomes `<name>`; `<name>.lock.<16 digits>` is the file of somebody who waits
+/// for a lock.
+fn is_unfinished(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let all =
+        |text: &str, wanted: fn(&char) -> bool| !text.is_empty() && text.chars().all(|digit| wanted(&digit));
+    let temporary = name.starts_with('.')
+        && name.rsplit_once(".tmp.").is_some_and(|(_, number)| all(number, char::is_ascii_digit));
+    let waiting = name.rsplit_once(".lock.").is_some_and(|(_, rest)| {
+        let number = rest.strip_suffix(".broken").unwrap_or(rest);
+        number.len() == 16 && all(number, char::is_ascii_hexdigit)
+    });
+    temporary || waiting
+}
+
+const UNTOUCHED_SECONDS: i64 = 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{How, RealFiles};
+
+    #[test]
+    fn only_what_is_half_written_and_untouched_for_an_hour_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = |name: &str, age: i64| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "x").unwrap();
+            let now = RealFiles.status(&path).unwrap().mtime.0;
+            RealFiles.open(&path, How::Update).unwrap().set_times((now, 0), (now - age, 0)).unwrap();
+        };
+        let unfinished = [
+            ".index.scr.tmp.0",
+            ".halt.scr.tmp.17",
+            "index.lock.0123456789abcdef",
+            "build.lock.0123456789abcdef.broken",
+        ];
+        let kept = [
+            "index.scr",
+            ".hidden",
+            "index.lock",
+            ".a.tmp.x",
+            "x.tmp.1",
+            "index.lock.flock",
+            "index.lock.0123",
+        ];
+        for name in unfinished.iter().chain(&kept) {
+            made(name, 2 * UNTOUCHED_SECONDS);
+        }
+        made(".flush.scr.tmp.1", 60);
+        made("witness", 0);
+        tidy(&RealFiles, dir.path(), &dir.path().join("witness"));
+        for name in unfinished {
+            assert!(!dir.path().join(name).exists(), "{name}");
+        }
+        for name in kept.iter().chain(&[".flush.scr.tmp.1", "witness"]) {
+            assert!(dir.path().join(name).exists(), "{name}");
+        }
+    }
+}
