@@ -22,6 +22,11 @@ impl Reporter {
         Self { output, place: format!("rank {rank} on {node}"), rank, level }
     }
 
+    /// A reporter for a command, which has no rank.
+    pub fn of_command(output: Arc<dyn Output>, command: &str) -> Self {
+        Self { output, place: command.to_owned(), rank: Rank(0), level: 0 }
+    }
+
     /// What the user asked to see with `SCR_DEBUG=1`; rank 0 says it for all.
     pub fn info(&self, text: &str) {
         if self.level >= 1 && self.rank == Rank(0) {

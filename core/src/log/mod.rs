@@ -15,7 +15,7 @@ mod text;
 
 pub use text::{line, parse, LineError};
 
-pub(crate) use record::{Event, Record, Transfer};
+pub use record::{Event, Record, Transfer};
 pub(crate) use text::TextSink;
 
 use crate::comm::Rank;
@@ -28,8 +28,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// Where a session logs. Without sinks it does nothing.
-pub(crate) struct Log {
+/// Where a session or a command logs. Without sinks it does nothing.
+pub struct Log {
     sinks: RefCell<Vec<Sink>>,
     clock: Arc<dyn Clock>,
     report: Reporter,
@@ -44,6 +44,12 @@ struct Sink {
 }
 
 impl Log {
+    /// The log of a command that works on a job from outside, such as `scr run`.
+    pub fn of_command(env: &Env, params: &Params, command: &str, prefix: &Prefix) -> Self {
+        let report = Reporter::of_command(env.output.clone(), command);
+        Self::begin(Rank(0), env, params, &report, prefix)
+    }
+
     /// The log of a rank, with the sinks in core that are switched on.
     pub(crate) fn begin(rank: Rank, env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
         let log = Self {
@@ -74,7 +80,7 @@ impl Log {
     }
 
     /// Logs what happened, now.
-    pub(crate) fn add_entry(&self, record: Record) {
+    pub fn add_entry(&self, record: Record) {
         let mut sinks = self.sinks.borrow_mut();
         if sinks.is_empty() {
             return;

@@ -10,11 +10,11 @@ macro_rules! names {
     ($(#[$doc:meta])* $kind:ident: $($(#[$line:meta])* $id:ident = $name:literal;)*) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub(crate) enum $kind { $($(#[$line])* $id),* }
+        pub enum $kind { $($(#[$line])* $id),* }
 
         impl $kind {
             /// As it stands in the log.
-            pub(crate) fn name(self) -> &'static str {
+            pub fn name(self) -> &'static str {
                 match self { $(Self::$id => $name),* }
             }
         }
@@ -68,6 +68,16 @@ names! {
     FlushFail = "FLUSH_FAIL";
     /// The job is to end. The note says why.
     Halt = "HALT";
+    /// A command starts the job. The note says for which time.
+    RunStart = "RUN_START";
+    /// That run has ended. The note says how.
+    RunEnd = "RUN_END";
+    /// A node is not used any more. The note says which, and why.
+    NodeFail = "NODE_FAIL";
+    /// What the job has left in cache is looked after.
+    PostrunStart = "POSTRUN_START";
+    /// That is done.
+    PostrunEnd = "POSTRUN_END";
 }
 
 names! {
@@ -91,16 +101,16 @@ names! {
 
 /// An entry that is being put together.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Record(LogEntry);
+pub struct Record(LogEntry);
 
 impl Record {
     /// Something happened.
-    pub(crate) fn event(event: Event) -> Self {
+    pub fn event(event: Event) -> Self {
         Self(LogEntry { kind: LogKind::Event, name: event.name().to_owned(), ..LogEntry::default() })
     }
 
     /// Bytes were moved.
-    pub(crate) fn transfer(transfer: Transfer, from: &Path, to: &Path) -> Self {
+    pub fn transfer(transfer: Transfer, from: &Path, to: &Path) -> Self {
         Self(LogEntry {
             kind: LogKind::Transfer,
             name: transfer.name().to_owned(),
@@ -111,42 +121,42 @@ impl Record {
     }
 
     /// Of this dataset.
-    pub(crate) fn dataset(self, dataset: &DatasetDescriptor) -> Self {
+    pub fn dataset(self, dataset: &DatasetDescriptor) -> Self {
         self.id(dataset.id).named(&dataset.name)
     }
 
     /// Of the dataset with this id.
-    pub(crate) fn id(mut self, id: u64) -> Self {
+    pub fn id(mut self, id: u64) -> Self {
         self.0.dataset = Some(id);
         self
     }
 
     /// Of the dataset of this name.
-    pub(crate) fn named(mut self, name: &[u8]) -> Self {
+    pub fn named(mut self, name: &[u8]) -> Self {
         self.0.dataset_name = Some(String::from_utf8_lossy(name).into_owned());
         self
     }
 
     /// It took this long.
-    pub(crate) fn took(mut self, time: Duration) -> Self {
+    pub fn took(mut self, time: Duration) -> Self {
         self.0.seconds = Some(time.as_secs_f64());
         self
     }
 
     /// With this to say.
-    pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
+    pub fn note(mut self, note: impl Into<String>) -> Self {
         self.0.note = Some(note.into());
         self
     }
 
     /// So many bytes in so many files.
-    pub(crate) fn size(mut self, bytes: u64, files: u64) -> Self {
+    pub fn size(mut self, bytes: u64, files: u64) -> Self {
         (self.0.bytes, self.0.files) = (Some(bytes), Some(files));
         self
     }
 
     /// By so many processes on so many nodes.
-    pub(crate) fn run(mut self, processes: u64, nodes: u64) -> Self {
+    pub fn run(mut self, processes: u64, nodes: u64) -> Self {
         (self.0.processes, self.0.nodes) = (Some(processes), Some(nodes));
         self
     }

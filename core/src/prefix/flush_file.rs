@@ -53,6 +53,8 @@ impl FlushEntry {
 }
 
 impl Location {
+    /// Of a dataset that is being copied.
+    pub const UNDER_WAY: [Location; 2] = [Location::Flushing, Location::SyncFlushing];
     const ALL: [Location; 4] =
         [Location::Cache, Location::Prefix, Location::Flushing, Location::SyncFlushing];
 

@@ -9,6 +9,7 @@ use super::{Prefix, PrefixError, FILE_MODE};
 use crate::fs::{At, Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::time::Duration;
 
 /// The conditions on which the job should stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,6 +71,14 @@ impl std::fmt::Display for HaltReason {
 }
 
 impl Halt {
+    /// The reason that `SCR_Finalize` leaves.
+    pub const FINALIZED: &str = "SCR_FINALIZE_CALLED";
+
+    /// Whether the application has called `SCR_Finalize`.
+    pub fn is_finalized(&self) -> bool {
+        self.exit_reason.as_deref() == Some(Self::FINALIZED)
+    }
+
     /// Reads the conditions, waiting for the lock; `None` where there is no file.
     ///
     /// # Errors
@@ -78,6 +87,17 @@ impl Halt {
         let path = prefix.halt_file();
         let Some(tree) = files.read_locked(&path)? else { return Ok(None) };
         Self::from_tree(&tree).in_file(&path).map(Some)
+    }
+
+    /// The conditions that hold for a job: those of the file, or where no command and no job has written one, the time that
+    /// `SCR_HALT_SECONDS` gives. The user guide's section "Halt before or after a specified time".
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn in_force(files: &dyn Files, prefix: &Prefix, halt_seconds: Duration) -> Result<Self, PrefixError> {
+        let of_parameter =
+            || Self { halt_seconds: i64::try_from(halt_seconds.as_secs()).ok(), ..Self::default() };
+        Ok(Self::read(files, prefix)?.unwrap_or_else(of_parameter))
     }
 
     /// Reads, changes and writes the conditions in place under the lock, keeping what else is in the file. Makes

@@ -158,11 +158,7 @@ impl Session {
     /// The halt conditions, with one checkpoint less to be taken where one has been `completed`.
     fn read_halt(&self, completed: bool) -> Result<Halt, PrefixError> {
         let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-        let Some(halt) = Halt::read(files, prefix)? else {
-            // The parameter counts only where no command has written a halt file.
-            let seconds = self.ctx.params.get(&param::HALT_SECONDS).as_secs();
-            return Ok(Halt { halt_seconds: i64::try_from(seconds).ok(), ..Halt::default() });
-        };
+        let halt = Halt::in_force(files, prefix, self.ctx.params.get(&param::HALT_SECONDS))?;
         if !completed || halt.checkpoints_left.is_none() {
             return Ok(halt);
         }

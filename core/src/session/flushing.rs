@@ -62,10 +62,10 @@ impl Session {
         }
         let flushed = self.flush_last();
         self.halt_logged = false;
-        self.log_halt(FINALIZED);
+        self.log_halt(Halt::FINALIZED);
         if self.ctx.rank() == ROOT {
             let told = Halt::update(self.ctx.files(), &self.ctx.prefix, |halt| {
-                halt.exit_reason = Some(FINALIZED.to_owned());
+                halt.exit_reason = Some(Halt::FINALIZED.to_owned());
             });
             if let Err(error) = told {
                 self.ctx.report.error(&crate::describe(&error));
@@ -203,6 +203,8 @@ impl Session {
         };
         let token = self.agreed_token(id)?;
         let flush = self.flusher(at, &*transport);
+        // A watchdog allows more time for this.
+        self.note(id, |flush, id| _ = flush.add_location(id, Location::SyncFlushing));
         let outcome = flush.sync(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
         self.settle_flush(id, began, outcome, SYNC)
     }
@@ -278,8 +280,8 @@ impl Session {
                 self.cached[at].flushed = true;
                 self.flushes.owed &= !is_checkpoint;
                 self.note(id, |flush, id| {
-                    flush.remove_location(id, Location::Flushing);
                     flush.add_location(id, Location::Prefix);
+                    Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
                 });
                 if is_checkpoint {
                     self.slide_window(id)?;
@@ -289,7 +291,9 @@ impl Session {
             Err(error) => {
                 self.ctx.report.info(&format!("{what}: Flush failed for {label}"));
                 self.flushes.owed |= is_checkpoint;
-                self.note(id, |flush, id| flush.remove_location(id, Location::Flushing));
+                self.note(id, |flush, id| {
+                    Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
+                });
                 Err(error)
             }
         }
@@ -461,8 +465,6 @@ fn to_flush(cached: &Cached, file: &FileRecord) -> FileToFlush {
 
 /// Who may give files to other users.
 const ROOT_USER: u32 = 0;
-/// Why a job is not started again once its application has ended it, as C SCR writes it.
-const FINALIZED: &str = "SCR_FINALIZE_CALLED";
 /// What the two kinds of flushes are called in messages.
 const SYNC: &str = "scr_flush_sync";
 const ASYNC: &str = "scr_flush_async";

@@ -288,7 +288,7 @@ impl Session {
                 if self.position(entry.id).is_none() {
                     flush.remove_location(entry.id, Location::Cache);
                 }
-                flush.remove_location(entry.id, Location::Flushing);
+                Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
             }
             for cached in &self.cached {
                 flush.record(&cached.record.dataset, Location::Cache);
