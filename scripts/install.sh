@@ -13,7 +13,10 @@ put 755 "target/$mpi/release/libscr.so" lib
 put 644 ffi/include/scr.h include
 if [ -x "$built/scr" ]; then
     put 755 "$built/scr" bin
-    for classic in scr_copy scr_flush_file scr_index; do ln -sf scr "$prefix/bin/$classic"; done
+    for classic in scr_check_node scr_copy scr_env scr_flush_file scr_glob_hosts scr_index scr_list_down_nodes scr_postrun scr_prerun \
+        scr_retries_halt scr_run scr_aprun scr_flux scr_jsrun scr_lrun scr_mpiexec scr_mpirun scr_srun; do
+        ln -sf scr "$prefix/bin/$classic"
+    done
 fi
 # Every plugin of the project has a manifest here and a library of its own.
 install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"
@@ -22,6 +25,9 @@ for manifest in etc/plugins.d/*.toml; do
     library=$built/libscr_$(basename "$manifest" .toml).so
     put 644 "$manifest" etc/scr/plugins.d
     put 755 "$library" lib/scr/plugins
+done
+for kind in resource-managers launchers; do
+    for manifest in etc/"$kind"/*.toml; do put 644 "$manifest" "share/doc/scr/etc/$kind"; done
 done
 if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
     put 644 etc/scr.conf etc # what the site has written there stays

@@ -16,19 +16,12 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "SCR_FLUSH_ASYNC_USLEEP",
     "SCR_AXL_MKDIR",
     "SCR_MPI_BUF_SIZE",
-    "SCR_NODELIST",
-    "SCR_RUNS",
-    "SCR_MIN_NODES",
-    "SCR_EXCLUDE_NODES",
     "SCR_LOG_DB_ENABLE",
     "SCR_LOG_DB_DEBUG",
     "SCR_LOG_DB_HOST",
     "SCR_LOG_DB_NAME",
     "SCR_LOG_DB_USER",
     "SCR_LOG_DB_PASS",
-    "SCR_WATCHDOG",
-    "SCR_WATCHDOG_TIMEOUT",
-    "SCR_WATCHDOG_TIMEOUT_PFS",
 ];
 
 #[allow(dead_code, reason = "the tests use the page alone")]

@@ -1,14 +1,16 @@
 //! The command line: one place where the subcommands hang.
 //!
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
-//! `scr_flush_file` is `scr flush-file`. So a link is all that a classic name needs.
+//! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`. So a link is all that a classic name needs.
 
 use crate::config;
 use crate::copy;
 use crate::flush_file;
 use crate::index;
+use crate::machine;
 use crate::output::Answer;
 use crate::plugin;
+use crate::run::{self as job, postrun, prerun, queries};
 use crate::scrub;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -44,6 +46,30 @@ enum Command {
     /// Reads all that was recorded of datasets, in cache or in a prefix directory, and says what is wrong
     #[command(after_help = scrub::EXIT_CODES)]
     Scrub(scrub::ScrubArgs),
+    /// Starts a job, and starts it again within the allocation when it fails
+    #[command(after_help = job::EXIT_CODES)]
+    Run(job::RunArgs),
+    /// Prepares a prefix directory for a job; `scr run` does so by itself
+    #[command(after_help = prerun::EXIT_CODES)]
+    Prerun(prerun::PrerunArgs),
+    /// Looks after what a job has left in cache; `scr run` does so by itself
+    #[command(after_help = postrun::EXIT_CODES)]
+    Postrun(postrun::PostrunArgs),
+    /// Tells what is known of the allocation
+    #[command(after_help = queries::ENV_CODES)]
+    Env(queries::EnvArgs),
+    /// Lists the nodes of the allocation that are not to be used
+    #[command(after_help = queries::DOWN_CODES)]
+    ListDownNodes(queries::DownArgs),
+    /// Says whether the job is to halt, and why
+    #[command(after_help = queries::HALT_CODES)]
+    RetriesHalt(queries::RetriesHaltArgs),
+    /// Computes with lists of nodes
+    #[command(after_help = queries::HOSTS_CODES)]
+    GlobHosts(queries::HostsArgs),
+    /// Checks whether this node has the places that a job would use
+    #[command(after_help = EXIT_CODES)]
+    CheckNode(machine::CheckNodeArgs),
 }
 
 /// Stands under every help text.
@@ -58,6 +84,14 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::Index(args) => index::run(&args),
         Command::Plugin(command) => plugin::run(&command),
         Command::Scrub(args) => scrub::run(&args),
+        Command::Run(args) => job::run(&args),
+        Command::Prerun(args) => prerun::run(&args),
+        Command::Postrun(args) => postrun::run(&args),
+        Command::Env(args) => queries::env(&args),
+        Command::ListDownNodes(args) => queries::list_down_nodes(&args),
+        Command::RetriesHalt(args) => queries::retries_halt(&args),
+        Command::GlobHosts(args) => queries::glob_hosts(&args),
+        Command::CheckNode(args) => machine::health::check_node(&args),
     }
 }
 
@@ -66,15 +100,19 @@ pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     let mut arguments: Vec<_> = arguments.into_iter().collect();
     if let Some(subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
         // Usage lines are made from the name of the program: `scr_index index` would be no command at all.
-        arguments.splice(..1, ["scr".into(), subcommand.into()]);
+        arguments.splice(..1, subcommand.into_iter().map(OsString::from));
     }
     arguments
 }
 
-/// The subcommand that a program of this name is.
-fn classic(program: &Path) -> Option<String> {
+/// What a program of this name stands for: a subcommand, or the start of a job with a launcher.
+fn classic(program: &Path) -> Option<Vec<String>> {
     let name = program.file_name()?.to_str()?.strip_prefix("scr_")?.replace('_', "-");
-    Cli::command().get_subcommands().any(|known| known.get_name() == name).then_some(name)
+    if job::LAUNCHERS.contains(&name.as_str()) {
+        return Some(vec!["scr".to_owned(), "run".to_owned(), name]);
+    }
+    let known = Cli::command().get_subcommands().any(|known| known.get_name() == name);
+    known.then(|| vec!["scr".to_owned(), name])
 }
 
 #[cfg(test)]
@@ -103,6 +141,8 @@ mod tests {
     fn a_classic_name_is_its_subcommand_and_any_other_name_is_not() {
         assert_eq!(expanded(&["/opt/scr/bin/scr_plugin", "list"]), ["scr", "plugin", "list"]);
         assert_eq!(expanded(&["scr", "plugin"]), ["scr", "plugin"]);
+        assert_eq!(expanded(&["scr_srun", "-n4", "./app"]), ["scr", "run", "srun", "-n4", "./app"]);
+        assert_eq!(expanded(&["scr_run", "srun", "./app"]), ["scr", "run", "srun", "./app"]);
         assert_eq!(expanded(&["scr_unknown", "--list"]), ["scr_unknown", "--list"]);
         assert_eq!(expanded(&[]), Vec::<OsString>::new());
     }

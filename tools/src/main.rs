@@ -1,6 +1,6 @@
 //! The `scr` command.
 //!
-//! Exit codes, the same for all subcommands: 0 yes or done, 1 no, 2 an error. What was asked for goes to standard
+//! Exit codes, the same for all subcommands but `run`, which ends as the job does: 0 yes or done, 1 no, 2 an error. What was asked for goes to standard
 //! output, everything else to standard error. A reader who closes the pipe early is no error.
 
 mod cli;
@@ -8,8 +8,10 @@ mod config;
 mod copy;
 mod flush_file;
 mod index;
+mod machine;
 mod output;
 mod plugin;
+mod run;
 mod scrub;
 mod world;
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
     match cli::run(arguments) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Code(code)) => ExitCode::from(code),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Without a reader of errors there is nobody to tell.

@@ -11,6 +11,8 @@ pub(crate) enum Answer {
     Yes,
     /// No.
     No,
+    /// What a program that was run has ended with.
+    Code(u8),
 }
 
 impl From<bool> for Answer {

@@ -1,0 +1,239 @@
+//! The allocation of a job: its id, its nodes and its end, from the parameters or else from the resource manager.
+
+use super::hostlist;
+use super::manifest::{Manifests, ResourceManager};
+use super::on_nodes::OnNodes;
+use super::question::Blanks;
+use anyhow::{Context, Result};
+use scr_core::env::Env;
+use scr_core::param::{self, Origin, Params};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// What the user wants to be taken instead of what is found.
+#[derive(Default, Clone)]
+pub(crate) struct Wish {
+    /// The name of a resource manager.
+    pub(crate) resource_manager: Option<String>,
+    /// A file with a node on each line.
+    pub(crate) hostfile: Option<PathBuf>,
+}
+
+/// Nodes that belong to a job for some time.
+pub(crate) struct Allocation {
+    manager: ResourceManager,
+    env: Env,
+    /// Its id, in paths and logs.
+    pub(crate) job_id: String,
+    /// Its nodes, each once.
+    pub(crate) nodes: Vec<String>,
+    /// Lines of a host file: a node and what may stand behind it.
+    pub(crate) host_lines: Vec<(String, String)>,
+    /// Whether a launcher cannot know of the nodes by itself.
+    pub(crate) nodes_are_ours: bool,
+    /// When it ends, in seconds since the epoch.
+    pub(crate) end_time: Option<u64>,
+}
+
+impl Allocation {
+    /// The allocation that this process runs in. What is not known and can be done without is told to `complain`.
+    ///
+    /// # Errors
+    /// The nodes cannot be found out, or there is no resource manager of the name that is asked for.
+    pub(crate) fn find(
+        env: &Env,
+        params: &Params,
+        manifests: &Manifests,
+        wish: &Wish,
+        complain: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let manager = manifests.resource_manager(wish.resource_manager.as_deref(), env)?.clone();
+        let job_id = job_id(env, params, &manager, complain);
+        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, wish, &job_id)?;
+        let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
+        let mut allocation =
+            Self { manager, env: env.clone(), job_id, nodes, host_lines, nodes_are_ours, end_time: None };
+        allocation.end_time = match params.get(&param::END_TIME) {
+            Some(time) => Some(time),
+            None => allocation.manager.end_time.time(env, allocation.blanks()).unwrap_or_else(|error| {
+                complain(&format!(
+                    "nobody says when the allocation ends, so nothing halts the job in time: {error:#}; \
+                     set SCR_END_TIME"
+                ));
+                None
+            }),
+        };
+        Ok(allocation)
+    }
+
+    /// Whether the job has this machine and no other.
+    pub(crate) fn is_here_alone(&self) -> bool {
+        self.host_lines.is_empty()
+    }
+
+    /// The name of what manages it.
+    pub(crate) fn manager(&self) -> &str {
+        &self.manager.name
+    }
+
+    /// How long to wait before a job is started again.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_secs(self.manager.pause)
+    }
+
+    /// Seconds since the epoch, now.
+    pub(crate) fn now(&self) -> i64 {
+        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// The way to run something on its nodes.
+    pub(crate) fn on_nodes(&self) -> OnNodes<'_> {
+        // On this machine alone there is nobody to be asked.
+        OnNodes::new(self.manager.on_node.as_ref().filter(|_| !self.is_here_alone()), &self.env)
+    }
+
+    /// The nodes that the resource manager takes for broken.
+    ///
+    /// # Errors
+    /// It cannot be asked.
+    pub(super) fn reported_down(&self) -> Result<Vec<String>> {
+        self.manager.down.nodes(&self.env, self.blanks())
+    }
+
+    fn blanks(&self) -> Blanks<'_> {
+        Blanks { job: &self.job_id, nodes: &self.nodes }
+    }
+}
+
+/// What the parameter says, unless nobody has set it and the resource manager knows better.
+fn job_id(env: &Env, params: &Params, manager: &ResourceManager, complain: &mut dyn FnMut(&str)) -> String {
+    let id = params.get(&param::JOB_ID);
+    if *params.origin(&param::JOB_ID) != Origin::Default {
+        return id;
+    }
+    match manager.job_id.text(env) {
+        Ok(found) => found.unwrap_or(id),
+        Err(error) => {
+            complain(&format!("the id of the allocation cannot be found out, `{id}' is taken: {error:#}"));
+            id
+        }
+    }
+}
+
+/// Lines of a host file, and whether they are the user's own. None: this machine alone.
+fn nodes(
+    env: &Env,
+    params: &Params,
+    manager: &ResourceManager,
+    wish: &Wish,
+    job_id: &str,
+) -> Result<(Vec<(String, String)>, bool)> {
+    let plain = |nodes: Vec<String>| nodes.into_iter().map(|node| (node.clone(), node)).collect();
+    if let Some(path) = &wish.hostfile {
+        return Ok((host_lines(path)?, true));
+    }
+    let blanks = Blanks { job: job_id, nodes: &[] };
+    let found = manager.nodes.nodes(env, blanks);
+    let found = found
+        .with_context(|| format!("{} does not tell the nodes of the job; set SCR_NODELIST", manager.name))?;
+    match params.get(&param::NODELIST) {
+        // What variables of a resource manager say is its default.
+        Some(list) => {
+            let nodes = hostlist::expand(&list).context("in SCR_NODELIST")?;
+            let ours = hostlist::unique(found.clone()) != nodes;
+            Ok((if ours { plain(nodes) } else { plain(found) }, ours))
+        }
+        None => Ok((plain(found), false)),
+    }
+}
+
+/// The lines of a host file, each with its node: what stands before a blank or a colon.
+fn host_lines(path: &Path) -> Result<Vec<(String, String)>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the host file {}", path.display()))?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or(line).trim());
+    let lines = lines.filter(|line| !line.is_empty());
+    let node = |line: &str| line.split([' ', '\t', ':']).next().unwrap_or(line).to_owned();
+    let lines: Vec<_> = lines.map(|line| (node(line), line.to_owned())).collect();
+    anyhow::ensure!(!lines.is_empty(), "the host file {} names no node", path.display());
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::env::TestEnv;
+    use scr_core::fs::RealFiles;
+    use scr_core::param::{AppConfig, RawSettings};
+    use std::sync::Arc;
+
+    fn find(env: &TestEnv, wish: &Wish) -> Result<(Allocation, Vec<String>)> {
+        let env = env.env();
+        let (params, _) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        let mut complaints = Vec::new();
+        let manifests = Manifests::load(&env)?;
+        let found = Allocation::find(&env, &params, &manifests, wish, &mut |text| {
+            complaints.push(text.to_owned());
+        })?;
+        Ok((found, complaints))
+    }
+
+    fn world() -> TestEnv {
+        Env::for_test(Arc::new(RealFiles), "/")
+    }
+
+    #[test]
+    fn without_a_resource_manager_it_is_this_machine_alone_unless_nodes_are_named() {
+        let (here, complaints) = find(&world(), &Wish::default()).unwrap();
+        assert!(here.is_here_alone() && here.nodes.is_empty() && complaints.is_empty());
+        assert_eq!((here.job_id.as_str(), here.end_time), ("defjobid", None));
+        let named = world().with_variable("SCR_NODELIST", "n[0-1]").with_variable("SCR_JOB_ID", "5");
+        let (named, _) = find(&named, &Wish::default()).unwrap();
+        assert_eq!((named.nodes.join(" "), named.nodes_are_ours), ("n0 n1".to_owned(), true));
+        assert_eq!(named.job_id, "5");
+    }
+
+    #[test]
+    fn slurm_tells_by_its_variables() {
+        let env = world()
+            .with_variable("SLURM_JOB_ID", "77")
+            .with_variable("SLURM_JOB_NODELIST", "n[1-3]")
+            .with_variable("SLURM_JOB_END_TIME", "1700000000");
+        let (slurm, complaints) = find(&env, &Wish::default()).unwrap();
+        assert_eq!((slurm.manager(), slurm.job_id.as_str()), ("Slurm", "77"));
+        assert_eq!((slurm.nodes.len(), slurm.nodes_are_ours), (3, false));
+        assert_eq!((slurm.end_time, complaints.len()), (Some(1_700_000_000), 0));
+    }
+
+    #[test]
+    fn slots_are_kept_as_lines_and_nodes_count_once() {
+        let env = world()
+            .with_variable("LSB_JOBID", "8")
+            .with_variable("LSB_MCPU_HOSTS", "a 2 b 1")
+            .with_variable("SCR_END_TIME", "1");
+        let (lsf, _) = find(&env, &Wish::default()).unwrap();
+        assert_eq!((lsf.nodes.join(" "), lsf.host_lines.len()), ("a b".to_owned(), 3));
+    }
+
+    #[test]
+    fn a_host_file_is_taken_line_by_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hosts");
+        std::fs::write(&path, "# ours\nn0 slots=2\nn1:4 # fast\n\nn2\n").unwrap();
+        let wish = Wish { hostfile: Some(path.clone()), ..Wish::default() };
+        let (hosts, _) = find(&world().with_variable("SCR_NODELIST", "n9"), &wish).unwrap();
+        assert_eq!(hosts.nodes.join(" "), "n0 n1 n2");
+        assert_eq!(hosts.host_lines[1], ("n1".to_owned(), "n1:4".to_owned()));
+        std::fs::write(&path, "# none\n").unwrap();
+        assert!(find(&world(), &wish).is_err());
+    }
+
+    #[test]
+    fn a_list_of_nodes_that_is_none_is_an_error_that_names_the_parameter() {
+        let Err(error) = find(&world().with_variable("SCR_NODELIST", "n[1-"), &Wish::default()) else {
+            panic!("it is taken for a list")
+        };
+        assert!(format!("{error:#}").contains("SCR_NODELIST"), "{error:#}");
+    }
+}

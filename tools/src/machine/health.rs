@@ -1,0 +1,133 @@
+//! Which nodes are not to be used, and why; and the check that each node makes of itself (`scr check-node`).
+//!
+//! The v1.1 manual's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
+//! what does not answer, and what has no usable place for datasets.
+
+use super::{hostlist, Allocation};
+use crate::output::{complain, Answer};
+use crate::world;
+use anyhow::{Context, Result};
+use clap::Args;
+use rustix::fs::{access, statvfs, Access};
+use scr_core::descriptor::{Descriptors, Store};
+use scr_core::param::{self, Params};
+use std::path::Path;
+use std::time::Duration;
+
+/// A node that is not to be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BadNode {
+    /// Its name.
+    pub(crate) node: String,
+    /// What is wrong with it.
+    pub(crate) why: String,
+}
+
+/// A node has this long to answer; on a busy machine it takes seconds to reach it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The nodes of the allocation that are not to be used. One that was bad `before` stays so: what has failed once in an
+/// allocation may well fail again.
+///
+/// # Errors
+/// `SCR_EXCLUDE_NODES` is no list of nodes.
+pub(crate) fn bad_nodes(
+    allocation: &Allocation,
+    params: &Params,
+    before: &[BadNode],
+    complain: &mut dyn FnMut(&str),
+) -> Result<Vec<BadNode>> {
+    let mut bad = before.to_vec();
+    let mut add = |nodes: Vec<String>, why: &str| {
+        for node in nodes.into_iter().filter(|node| allocation.nodes.contains(node)) {
+            if bad.iter().all(|known| known.node != node) {
+                bad.push(BadNode { node, why: why.to_owned() });
+            }
+        }
+    };
+    add(excluded(params)?, "SCR_EXCLUDE_NODES names it");
+    match allocation.reported_down() {
+        Ok(nodes) => add(nodes, &format!("{} reports it down", allocation.manager())),
+        Err(error) => {
+            complain(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
+        }
+    }
+    let good = good_nodes(allocation, &bad);
+    bad.extend(failing_check(allocation, &good, complain));
+    Ok(bad)
+}
+
+/// The nodes of the allocation that can be used.
+pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String> {
+    let is_good = |node: &&String| bad.iter().all(|bad| bad.node != **node);
+    allocation.nodes.iter().filter(is_good).cloned().collect()
+}
+
+/// The nodes that the user wants to be left out.
+///
+/// # Errors
+/// The parameter is no list of nodes.
+pub(crate) fn excluded(params: &Params) -> Result<Vec<String>> {
+    let list = params.get(&param::EXCLUDE_NODES).unwrap_or_default();
+    hostlist::expand(&list).context("in SCR_EXCLUDE_NODES")
+}
+
+/// Lets every node check itself.
+fn failing_check(allocation: &Allocation, nodes: &[String], complain: &mut dyn FnMut(&str)) -> Vec<BadNode> {
+    if allocation.is_here_alone() {
+        return Vec::new();
+    }
+    let Some(command) = command_here() else { return Vec::new() };
+    let answers = allocation.on_nodes().run(nodes, &[command, "check-node".to_owned()], &[], Some(PATIENCE));
+    let mut bad = Vec::new();
+    for (node, answer) in nodes.iter().zip(answers) {
+        match answer {
+            Ok(answer) if answer.succeeded() => (),
+            Ok(answer) => bad.push(BadNode { node: node.clone(), why: answer.complaint() }),
+            // The way to the nodes is missing, so nothing is known of any of them.
+            Err(error) => {
+                complain(&format!("the nodes cannot be checked: {error:#}"));
+                return Vec::new();
+            }
+        }
+    }
+    bad
+}
+
+/// This very command, as other nodes find it.
+pub(crate) fn command_here() -> Option<String> {
+    std::env::current_exe().ok()?.to_str().map(str::to_owned)
+}
+
+/// Nothing to be said: everything comes from the parameters.
+#[derive(Args)]
+pub(crate) struct CheckNodeArgs {}
+
+/// `scr check-node`: whether this node has the places for datasets that a job would use. A place that is missing, not to be
+/// written to, or smaller than its description says is told on standard error.
+pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
+    let env = world::env()?;
+    let (descriptors, _) = Descriptors::build(&world::params(&env)).context("cannot read the descriptors")?;
+    let stores = descriptors.stores.iter().filter(|store| store.enabled);
+    let wrong: Vec<_> =
+        stores.chain([&descriptors.control]).filter_map(|store| whats_wrong(store).err()).collect();
+    for error in &wrong {
+        complain(&format!("scr: {}: {error:#}", env.host))?;
+    }
+    Ok(Answer::from(wrong.is_empty()))
+}
+
+fn whats_wrong(store: &Store) -> Result<()> {
+    // Folders that are missing are made by the job.
+    let there = store.path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+    let folder = there.display();
+    anyhow::ensure!(there.is_dir(), "{folder} is no folder, and datasets are to be kept there");
+    let may_write = access(there, Access::WRITE_OK | Access::EXEC_OK);
+    may_write.with_context(|| format!("cannot write to {folder}, where datasets are to be kept"))?;
+    if let Some(wanted) = store.size {
+        let found = statvfs(there).with_context(|| format!("cannot look at {folder}"))?;
+        let found = found.f_blocks.saturating_mul(found.f_frsize);
+        anyhow::ensure!(found >= wanted, "{folder} holds {found} bytes, and {wanted} are expected");
+    }
+    Ok(())
+}

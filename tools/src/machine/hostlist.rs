@@ -1,0 +1,222 @@
+//! Lists of nodes as Slurm writes them: `node[1-3,7],login0` is node1, node2, node3, node7 and login0.
+//!
+//! Several brackets in one name, numbers with leading zeros and blanks between names are understood. The order is kept, and
+//! a node that stands twice counts once.
+
+use std::collections::HashSet;
+
+/// More nodes than any machine has: a slip such as `n[1-999999999]` must not fill the memory.
+const MOST_NODES: usize = 1 << 20;
+
+/// Why a text is no list of nodes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HostlistError {
+    /// A bracket without its partner, or one inside another.
+    #[error("`{0}' has a bracket without its partner, or one inside another")]
+    Brackets(String),
+    /// Something between brackets that is no number and no range.
+    #[error("`{0}' between brackets is no number and no range such as 1-3")]
+    Range(String),
+    /// More than anybody has.
+    #[error("`{0}' stands for more than {MOST_NODES} nodes")]
+    TooMany(String),
+}
+
+/// The nodes of a list.
+///
+/// # Errors
+/// The text is no list of nodes.
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
+    let mut nodes = Vec::new();
+    for part in parts(text)? {
+        nodes.extend(names(part, MOST_NODES.saturating_sub(nodes.len()))?);
+    }
+    Ok(unique(nodes))
+}
+
+/// Each node once, where it stands first.
+pub(crate) fn unique(nodes: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut seen = HashSet::new();
+    nodes.into_iter().filter(|node| seen.insert(node.clone())).collect()
+}
+
+/// The nodes as a list, those with consecutive numbers as a range.
+pub(crate) fn compress(nodes: &[String]) -> String {
+    let mut groups: Vec<(Shape, Vec<u64>)> = Vec::new();
+    for node in nodes {
+        let (shape, number) = shape(node);
+        let group = groups.iter().position(|(known, _)| *known == shape);
+        match (group, number) {
+            (Some(at), Some(number)) => groups[at].1.push(number),
+            (Some(_), None) => (),
+            (None, number) => groups.push((shape, number.into_iter().collect())),
+        }
+    }
+    groups.iter().map(|(shape, numbers)| shape.list(numbers)).collect::<Vec<_>>().join(",")
+}
+
+/// What the names of a row of nodes have in common.
+#[derive(PartialEq, Eq)]
+struct Shape {
+    before: String,
+    after: String,
+    /// Whether there is a number between the two.
+    numbered: bool,
+    /// Digits of a number with leading zeros; 0 without them.
+    width: usize,
+}
+
+/// A name taken apart at its last number.
+fn shape(node: &str) -> (Shape, Option<u64>) {
+    let end = node.rfind(|letter: char| letter.is_ascii_digit()).map_or(0, |at| at + 1);
+    let start = node[..end].rfind(|letter: char| !letter.is_ascii_digit());
+    let start = start.map_or(0, |at| at + node[at..].chars().next().map_or(1, char::len_utf8));
+    let digits = &node[start..end];
+    let width = if digits.len() > 1 && digits.starts_with('0') { digits.len() } else { 0 };
+    match digits.parse() {
+        Ok(number) => {
+            let shape = Shape {
+                before: node[..start].to_owned(),
+                after: node[end..].to_owned(),
+                numbered: true,
+                width,
+            };
+            (shape, Some(number))
+        }
+        Err(_) => (Shape { before: node.to_owned(), after: String::new(), numbered: false, width: 0 }, None),
+    }
+}
+
+impl Shape {
+    fn list(&self, numbers: &[u64]) -> String {
+        let mut numbers = numbers.to_vec();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let width = self.width;
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for number in numbers {
+            match ranges.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+                _ => ranges.push((number, number)),
+            }
+        }
+        let text = |(first, last): &(u64, u64)| match first == last {
+            true => format!("{first:0width$}"),
+            false => format!("{first:0width$}-{last:0width$}"),
+        };
+        let inside = match ranges.as_slice() {
+            [] => return format!("{}{}", self.before, self.after),
+            [(first, last)] if first == last => text(&(*first, *last)),
+            ranges => format!("[{}]", ranges.iter().map(text).collect::<Vec<_>>().join(",")),
+        };
+        format!("{}{inside}{}", self.before, self.after)
+    }
+}
+
+/// The text at its commas and blanks, those between brackets left alone.
+fn parts(text: &str) -> Result<Vec<&str>, HostlistError> {
+    let broken = || HostlistError::Brackets(text.to_owned());
+    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '[' if !inside => inside = true,
+            ']' if inside => inside = false,
+            '[' | ']' => return Err(broken()),
+            _ if !inside && (letter == ',' || letter.is_whitespace()) => {
+                parts.push(&text[start..at]);
+                start = at + letter.len_utf8();
+            }
+            _ => (),
+        }
+    }
+    if inside {
+        return Err(broken());
+    }
+    parts.push(&text[start..]);
+    Ok(parts.into_iter().filter(|part| !part.is_empty()).collect())
+}
+
+/// All names that one part stands for, at most so many.
+fn names(part: &str, most: usize) -> Result<Vec<String>, HostlistError> {
+    let Some((before, rest)) = part.split_once('[') else { return Ok(vec![part.to_owned()]) };
+    let (inside, after) = rest.split_once(']').ok_or_else(|| HostlistError::Brackets(part.to_owned()))?;
+    let too_many = || HostlistError::TooMany(part.to_owned());
+    let tails = names(after, most)?;
+    let mut names = Vec::new();
+    for range in inside.split(',').map(str::trim) {
+        let (first, last, width) = ends(range).ok_or_else(|| HostlistError::Range(range.to_owned()))?;
+        let count = usize::try_from(last - first).ok().and_then(|count| count.checked_add(1));
+        let count = count.and_then(|count| count.checked_mul(tails.len())).ok_or_else(too_many)?;
+        if count > most.saturating_sub(names.len()) {
+            return Err(too_many());
+        }
+        for number in first..=last {
+            names.extend(tails.iter().map(|tail| format!("{before}{number:0width$}{tail}")));
+        }
+    }
+    Ok(names)
+}
+
+/// First and last number of a range, and how many digits they are written with.
+fn ends(range: &str) -> Option<(u64, u64, usize)> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    let number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?;
+    let (low, high): (u64, u64) = (number(first)?, number(last)?);
+    (low <= high).then_some((low, high, if first.starts_with('0') { first.len() } else { 0 }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_stands_for_the_nodes_that_slurm_means_by_it() {
+        for (text, nodes) in [
+            ("atlas[3,5-7,9-11]", "atlas3 atlas5 atlas6 atlas7 atlas9 atlas10 atlas11"),
+            ("n0", "n0"),
+            ("n0,n1, login", "n0 n1 login"),
+            ("n[08-11]", "n08 n09 n10 n11"),
+            ("r[1-2]n[0,3]x", "r1n0x r1n3x r2n0x r2n3x"),
+            ("n[1],n1,n[0-1]", "n1 n0"),
+            ("", ""),
+            (" , ", ""),
+        ] {
+            assert_eq!(expand(text).unwrap().join(" "), nodes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_none_is_refused_and_never_fills_the_memory() {
+        for text in
+            ["n[1", "n1]", "n[[1]]", "n[a]", "n[2-1]", "n[]", "n[1-]", "n[-3]", "n[1-99999999999999999999]"]
+        {
+            assert!(expand(text).is_err(), "{text}");
+        }
+        for text in ["n[0-999999999]", "n[0-18446744073709551615]", "a[0-1023]b[0-1023]c[0-1023]"] {
+            assert!(matches!(expand(text), Err(HostlistError::TooMany(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_written_as_ranges() {
+        for (nodes, text) in [
+            ("atlas3 atlas6 atlas9 atlas10 atlas11", "atlas[3,6,9-11]"),
+            ("n0", "n0"),
+            ("n1 n0 n1", "n[0-1]"),
+            ("n08 n09 n10 n11", "n[08-09],n[10-11]"),
+            ("rack1-ib rack2-ib login", "rack[1-2]-ib,login"),
+            ("a b a1", "a,b,a1"),
+            ("10.0.0.1 10.0.0.2", "10.0.0.[1-2]"),
+            ("é1 é2", "é[1-2]"),
+            ("", ""),
+        ] {
+            let nodes: Vec<_> = nodes.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(compress(&nodes), text);
+            let mut back = expand(text).unwrap();
+            let mut nodes = unique(nodes);
+            back.sort();
+            nodes.sort();
+            assert_eq!(back, nodes, "{text} stands for what it was made from");
+        }
+    }
+}

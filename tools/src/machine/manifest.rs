@@ -1,0 +1,219 @@
+//! Resource managers and launchers, as the files below `etc/scr` describe them.
+//!
+//! Those of the project are part of the command, so that it works from wherever it lies; a file of the installation with
+//! the same name counts before them, and a site adds what it has besides. The page "Running jobs" explains every key.
+
+use super::question::Question;
+use anyhow::{Context, Result};
+use scr_core::env::Env;
+use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What manages the nodes of a job.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct ResourceManager {
+    /// Its name, for people.
+    pub(crate) name: String,
+    /// A job of it has one of these variables.
+    #[serde(default)]
+    pub(crate) detect: Vec<String>,
+    /// The id of the allocation.
+    #[serde(default)]
+    pub(crate) job_id: Question,
+    /// The nodes of the allocation.
+    #[serde(default)]
+    pub(crate) nodes: Question,
+    /// When the allocation ends.
+    #[serde(default)]
+    pub(crate) end_time: Question,
+    /// Which nodes of the allocation are out of order.
+    #[serde(default)]
+    pub(crate) down: Question,
+    /// How to run a command on one of the nodes.
+    pub(crate) on_node: Option<OnNode>,
+    /// Seconds to wait before a job is started again, so that nodes come to rest.
+    #[serde(default)]
+    pub(crate) pause: u64,
+}
+
+/// How a command is run on a node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct OnNode {
+    /// What stands before the command; `{node}` is the node.
+    pub(crate) command: Vec<String>,
+    /// Whether a shell over there reads the command, and neither folder nor environment come along.
+    #[serde(default)]
+    pub(crate) shell: bool,
+}
+
+/// What starts the ranks of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Launcher {
+    /// The names of its program.
+    pub(crate) programs: Vec<String>,
+    /// What has to stand after the program: `run`, for `flux run`.
+    pub(crate) subcommand: Option<String>,
+    /// Arguments that it always gets, before those of the user.
+    #[serde(default)]
+    pub(crate) always: Vec<String>,
+    /// Arguments that name nodes to leave out; `{nodes}` is the list.
+    #[serde(default)]
+    pub(crate) exclude: Vec<String>,
+    /// Arguments that name a file with the nodes to use; `{file}` is the file.
+    #[serde(default)]
+    pub(crate) hostfile: Vec<String>,
+}
+
+/// Everything that is described.
+pub(crate) struct Manifests {
+    resource_managers: BTreeMap<String, ResourceManager>,
+    launchers: BTreeMap<String, Launcher>,
+}
+
+/// Name of the resource manager that is none.
+pub(crate) const NONE: &str = "none";
+
+macro_rules! built_in {
+    ($kind:literal: $($name:literal),*) => {
+        &[$(($name, include_str!(concat!("../../../etc/", $kind, "/", $name, ".toml")))),*]
+    };
+}
+
+const RESOURCE_MANAGERS: &[(&str, &str)] =
+    built_in!("resource-managers": "flux", "lsf", "none", "pbs", "slurm");
+const LAUNCHERS: &[(&str, &str)] = built_in!("launchers": "aprun", "flux", "jsrun", "lrun", "mpirun", "srun");
+
+impl Manifests {
+    /// Those of the project, and those of the installation.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is none of its kind; the error names it.
+    pub(crate) fn load(env: &Env) -> Result<Self> {
+        let site = env.install_dir.as_ref().map(|dir| dir.join("etc/scr"));
+        let site = site.as_deref();
+        Ok(Self {
+            resource_managers: manifests(RESOURCE_MANAGERS, site, "resource-managers")?,
+            launchers: manifests(LAUNCHERS, site, "launchers")?,
+        })
+    }
+
+    /// The one that is asked for, or else the one that this job runs under, or else `none`.
+    ///
+    /// # Errors
+    /// There is none of the name that is asked for.
+    pub(crate) fn resource_manager(&self, wanted: Option<&str>, env: &Env) -> Result<&ResourceManager> {
+        let all = &self.resource_managers;
+        let is_here =
+            |manager: &&ResourceManager| manager.detect.iter().any(|name| env.variable(name).is_some());
+        let key = match wanted {
+            Some(name) => name,
+            None => match all.values().find(is_here) {
+                Some(found) => return Ok(found),
+                None => NONE,
+            },
+        };
+        all.get(key).with_context(|| {
+            let known = all.keys().cloned().collect::<Vec<_>>().join(", ");
+            format!("there is no resource manager `{key}'; described are {known}")
+        })
+    }
+
+    /// The one that starts jobs with this program.
+    pub(crate) fn launcher(&self, command: &[std::ffi::OsString]) -> Option<&Launcher> {
+        let program = Path::new(command.first()?).file_name()?.to_str()?;
+        let next = command.get(1).and_then(|argument| argument.to_str());
+        self.launchers.values().find(|launcher| {
+            let subcommand = launcher.subcommand.as_deref();
+            launcher.programs.iter().any(|name| name == program)
+                && (subcommand.is_none() || subcommand == next)
+        })
+    }
+}
+
+fn manifests<T: DeserializeOwned>(
+    built_in: &[(&str, &str)],
+    site: Option<&Path>,
+    kind: &str,
+) -> Result<BTreeMap<String, T>> {
+    let mut all = BTreeMap::new();
+    for (name, text) in built_in {
+        let manifest = toml::from_str(text).with_context(|| format!("in the built-in {kind}/{name}.toml"))?;
+        all.insert((*name).to_owned(), manifest);
+    }
+    let Some(folder) = site.map(|site| site.join(kind)) else { return Ok(all) };
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(all) };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
+        if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str())) {
+            let text = std::fs::read_to_string(&path);
+            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+            let manifest = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+            all.insert(name, manifest);
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::fs::RealFiles;
+    use std::ffi::OsString;
+    use std::sync::Arc;
+
+    fn world() -> scr_core::env::TestEnv {
+        Env::for_test(Arc::new(RealFiles), "/")
+    }
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_resource_manager_is_known_by_the_variables_of_its_jobs() {
+        let manifests = Manifests::load(&world().env()).unwrap();
+        for (variable, name) in [
+            ("SLURM_JOB_ID", "Slurm"),
+            ("LSB_JOBID", "LSF"),
+            ("PBS_JOBID", "PBS"),
+            ("FLUX_JOB_ID", "Flux"),
+            ("NOTHING", "no resource manager"),
+        ] {
+            let env = world().with_variable(variable, "7").env();
+            assert_eq!(manifests.resource_manager(None, &env).unwrap().name, name);
+        }
+        let error = manifests.resource_manager(Some("moab"), &world().env()).unwrap_err();
+        assert!(error.to_string().contains("described are flux, lsf, none, pbs, slurm"));
+    }
+
+    #[test]
+    fn a_launcher_is_known_by_its_program() {
+        let manifests = Manifests::load(&world().env()).unwrap();
+        let exclude =
+            |command: &str| manifests.launcher(&words(command)).map(|launcher| launcher.exclude.len());
+        assert_eq!(exclude("/usr/bin/srun -n 4 ./app"), Some(1));
+        assert_eq!(exclude("flux run -n 4 ./app"), Some(1));
+        assert_eq!(exclude("flux submit ./app"), None);
+        assert_eq!(exclude("./app"), None);
+        assert!(!manifests.launcher(&words("mpirun.openmpi ./app")).unwrap().hostfile.is_empty());
+    }
+
+    #[test]
+    fn a_file_of_the_installation_counts_before_the_one_that_is_built_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("etc/scr/resource-managers");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("slurm.toml"), "name = \"ours\"\ndetect = [\"OURS\"]\n").unwrap();
+        let env = world().with_install_dir(dir.path()).with_variable("OURS", "1").env();
+        let manifests = Manifests::load(&env).unwrap();
+        assert_eq!(manifests.resource_manager(None, &env).unwrap().name, "ours");
+        std::fs::write(folder.join("slurm.toml"), "nmae = \"ours\"\n").unwrap();
+        let Err(error) = Manifests::load(&env) else { panic!("the slip is not seen") };
+        assert!(format!("{error:#}").contains("slurm.toml"), "{error:#}");
+    }
+}

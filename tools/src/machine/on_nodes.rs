@@ -1,0 +1,142 @@
+//! One command on many nodes, on some of them at a time. A node that fails is no matter of the others.
+
+use super::manifest::OnNode;
+use super::process::{self, Finished};
+use anyhow::{Context, Result};
+use scr_core::env::Env;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The way to run commands on nodes.
+pub(crate) struct OnNodes<'a> {
+    /// `None`: on this machine.
+    how: Option<&'a OnNode>,
+    env: &'a Env,
+}
+
+/// So many nodes are at work at the same time: each costs this machine a process and the resource manager a request.
+const AT_ONCE: usize = 32;
+
+impl<'a> OnNodes<'a> {
+    pub(super) fn new(how: Option<&'a OnNode>, env: &'a Env) -> Self {
+        Self { how, env }
+    }
+
+    /// Runs a command on each of the nodes, with the `SCR_` settings and the current folder of this process, and with
+    /// the variables that are given besides. The answers come in the order of the nodes.
+    pub(crate) fn run(
+        &self,
+        nodes: &[String],
+        command: &[String],
+        variables: &[(String, String)],
+        limit: Option<Duration>,
+    ) -> Vec<Result<Finished>> {
+        let next = AtomicUsize::new(0);
+        let answers: Mutex<Vec<Option<Result<Finished>>>> = Mutex::new(nodes.iter().map(|_| None).collect());
+        std::thread::scope(|scope| {
+            for _ in 0..AT_ONCE.min(nodes.len()) {
+                scope.spawn(|| loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(node) = nodes.get(at) else { break };
+                    let answer = self
+                        .command_line(node, command, variables)
+                        .and_then(|command| process::run(&command, limit));
+                    answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
+                });
+            }
+        });
+        let answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        answers
+            .into_iter()
+            .map(|answer| answer.context("it was not asked").and_then(|answer| answer))
+            .collect()
+    }
+
+    /// The command as it is started on this machine, to run on that node.
+    fn command_line(
+        &self,
+        node: &str,
+        command: &[String],
+        variables: &[(String, String)],
+    ) -> Result<Vec<String>> {
+        let with_variables = || {
+            let mut line = vec!["env".to_owned()];
+            line.extend(variables.iter().map(|(name, value)| format!("{name}={value}")));
+            line.extend_from_slice(command);
+            line
+        };
+        let Some(how) = self.how else { return Ok(with_variables()) };
+        let mut line: Vec<_> = how.command.iter().map(|word| word.replace("{node}", node)).collect();
+        if how.shell {
+            line.push(self.for_shell(command, variables)?);
+        } else {
+            line.extend(with_variables());
+        }
+        Ok(line)
+    }
+
+    /// One text that a shell elsewhere understands: the folder, the settings and the command.
+    fn for_shell(&self, command: &[String], variables: &[(String, String)]) -> Result<String> {
+        let settings = self.env.variables.iter().filter(|(name, _)| name.starts_with("SCR_"));
+        let given = variables.iter().map(|(name, value)| (name, value));
+        let settings = settings.chain(given).map(|(name, value)| format!("{name}={value}"));
+        let dir = self.env.current_dir.to_str().context("the name of the current folder is not UTF-8")?;
+        let words = ["cd".to_owned(), dir.to_owned()].into_iter();
+        let first = shlex::try_join(words.collect::<Vec<_>>().iter().map(String::as_str))?;
+        let rest: Vec<_> =
+            std::iter::once("env".to_owned()).chain(settings).chain(command.iter().cloned()).collect();
+        Ok(format!("{first} && exec {}", shlex::try_join(rest.iter().map(String::as_str))?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::fs::RealFiles;
+    use std::sync::Arc;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_node_answers_for_itself_and_in_its_place() {
+        let env = Env::for_test(Arc::new(RealFiles), "/").env();
+        let how = OnNode {
+            command: words("sh -c")
+                .into_iter()
+                .chain(["[ {node} = n7 ] && exit 3; \"$@\" {node}".into(), "sh".into()])
+                .collect(),
+            shell: false,
+        };
+        let nodes: Vec<_> = (0..100).map(|number| format!("n{number}")).collect();
+        let answers = OnNodes::new(Some(&how), &env).run(
+            &nodes,
+            &words("echo I am"),
+            &[],
+            Some(Duration::from_secs(60)),
+        );
+        for (number, answer) in answers.into_iter().enumerate() {
+            let answer = answer.unwrap();
+            assert_eq!(answer.succeeded(), number != 7);
+            assert!(number == 7 || answer.stdout == format!("I am n{number}\n"), "{}", answer.stdout);
+        }
+    }
+
+    #[test]
+    fn a_shell_over_there_gets_folder_settings_and_words_as_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("it's here");
+        std::fs::create_dir(&folder).unwrap();
+        let env = Env::for_test(Arc::new(RealFiles), folder.to_str().unwrap());
+        let env = env.with_variable("SCR_PREFIX", "/a b").with_variable("HOME", "/none").env();
+        let how = OnNode { command: words("sh -c"), shell: true };
+        let command = ["sh", "-c", "pwd; echo \"$SCR_PREFIX $SCR_X $HOME\""].map(str::to_owned);
+        let given = [("SCR_X".to_owned(), "$1".to_owned())];
+        let mut answers = OnNodes::new(Some(&how), &env).run(&["n0".to_owned()], &command, &given, None);
+        let answer = answers.remove(0).unwrap();
+        let home = std::env::var("HOME").unwrap_or_default();
+        assert_eq!(answer.stdout, format!("{}\n/a b $1 {home}\n", folder.display()), "{}", answer.stderr);
+    }
+}

@@ -1,0 +1,221 @@
+//! A question to a resource manager: which variables, files and commands answer it, and in which form.
+
+use super::hostlist;
+use super::process;
+use anyhow::{anyhow, bail, Context, Result};
+use chrono::{Local, NaiveDateTime, TimeZone};
+use scr_core::env::Env;
+use serde::Deserialize;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Where an answer comes from: the first of the variables that is set, or the file that one names, or else a command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(crate) struct Question {
+    /// Variables that hold the answer.
+    #[serde(default)]
+    variables: Vec<String>,
+    /// Variables that name a file with the answer.
+    #[serde(default)]
+    files: Vec<String>,
+    /// A command that prints it; `{job}` is the id of the allocation, `{nodes}` the list of its nodes.
+    #[serde(default)]
+    command: Vec<String>,
+    /// How to read it.
+    #[serde(default, rename = "as")]
+    form: Form,
+    /// For nodes with states: those that count, by how they begin.
+    #[serde(default)]
+    states: Vec<String>,
+}
+
+/// How an answer is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Form {
+    /// A word.
+    #[default]
+    Text,
+    /// Nodes such as `n[1-3]`, on any number of lines.
+    NodeList,
+    /// One node on each line; one that stands there twice has two slots.
+    NodeLines,
+    /// `n1 4 n2 4`: each node with its slots.
+    NodeCounts,
+    /// On each line a node, its state, and anything else.
+    NodeStates,
+    /// Seconds since the epoch.
+    Epoch,
+    /// Local time, as in `2026-11-21T18:00:00`.
+    LocalTime,
+    /// Seconds left.
+    SecondsLeft,
+    /// Hours and minutes left, as in `1:30`, and anything else.
+    HoursLeft,
+}
+
+/// What stands for `{job}` and `{nodes}`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Blanks<'a> {
+    pub(crate) job: &'a str,
+    pub(crate) nodes: &'a [String],
+}
+
+impl Blanks<'_> {
+    fn fill(&self, text: &str) -> String {
+        text.replace("{job}", self.job).replace("{nodes}", &hostlist::compress(self.nodes))
+    }
+}
+
+/// Nobody waits longer for the command of a resource manager.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Question {
+    /// The answer as it stands there; `None` where nobody says anything.
+    ///
+    /// # Errors
+    /// A file or a command fails.
+    fn ask(&self, env: &Env, blanks: Blanks<'_>) -> Result<Option<String>> {
+        if let Some(value) = self.variables.iter().find_map(|name| env.variable(name)) {
+            return Ok(Some(value.to_owned()));
+        }
+        if let Some((name, path)) = self.files.iter().find_map(|name| Some((name, env.variable(name)?))) {
+            let text = std::fs::read_to_string(path);
+            return text.map(Some).with_context(|| format!("cannot read {path}, which {name} names"));
+        }
+        let command: Vec<_> = self.command.iter().map(|word| blanks.fill(word)).collect();
+        if command.is_empty() {
+            return Ok(None);
+        }
+        let answer = process::output_of(&command, Some(PATIENCE))?;
+        Ok(Some(answer).filter(|answer| !answer.trim().is_empty()))
+    }
+
+    /// A word.
+    ///
+    /// # Errors
+    /// As for `ask`.
+    pub(crate) fn text(&self, env: &Env) -> Result<Option<String>> {
+        Ok(self.ask(env, Blanks::default())?.map(|text| text.trim().to_owned()))
+    }
+
+    /// Nodes, each as often as it has slots, or once where slots are not told.
+    ///
+    /// # Errors
+    /// As for `ask`, or the answer is of another form.
+    pub(crate) fn nodes(&self, env: &Env, blanks: Blanks<'_>) -> Result<Vec<String>> {
+        let Some(text) = self.ask(env, blanks)? else { return Ok(Vec::new()) };
+        self.nodes_in(&text)
+    }
+
+    fn nodes_in(&self, text: &str) -> Result<Vec<String>> {
+        let mut words = text.split_whitespace();
+        match self.form {
+            Form::NodeList => Ok(hostlist::expand(text)?),
+            Form::NodeLines => Ok(words.map(str::to_owned).collect()),
+            Form::NodeCounts => {
+                let mut nodes = Vec::new();
+                while let Some(node) = words.next() {
+                    let slots = words.next().and_then(|slots| slots.parse::<u16>().ok());
+                    let slots = slots.with_context(|| format!("`{text}' has no number after {node}"))?;
+                    nodes.extend(std::iter::repeat_n(node.to_owned(), slots.into()));
+                }
+                Ok(nodes)
+            }
+            Form::NodeStates => Ok(text.lines().filter_map(|line| self.node_in_state(line)).collect()),
+            _ => bail!("`as' is no form for nodes"),
+        }
+    }
+
+    /// The node of a line, if its state is one of those that count. A state may be several: `down,offline`.
+    fn node_in_state(&self, line: &str) -> Option<String> {
+        let mut words = line.split_whitespace();
+        let (node, state) = (words.next()?, words.next()?.to_ascii_lowercase());
+        let counts = |state: &str| self.states.iter().any(|known| state.starts_with(known.as_str()));
+        state.split([',', '+']).any(counts).then(|| node.to_owned())
+    }
+
+    /// A time, in seconds since the epoch.
+    ///
+    /// # Errors
+    /// As for `ask`, or the answer is of another form.
+    pub(crate) fn time(&self, env: &Env, blanks: Blanks<'_>) -> Result<Option<u64>> {
+        let Some(text) = self.ask(env, blanks)? else { return Ok(None) };
+        let now = env.clock.now();
+        self.time_in(text.trim(), now).with_context(|| format!("`{}' is no time of its form", text.trim()))
+    }
+
+    /// Words such as `UNLIMITED` and `-` say that there is no end.
+    fn time_in(&self, text: &str, now: SystemTime) -> Result<Option<u64>> {
+        if !text.starts_with(|letter: char| letter.is_ascii_digit()) {
+            return Ok(None);
+        }
+        let now = now.duration_since(UNIX_EPOCH)?.as_secs();
+        let first = text.split_whitespace().next().unwrap_or(text);
+        match self.form {
+            Form::Epoch => Ok(Some(first.parse()?)),
+            Form::SecondsLeft => {
+                let whole = first.split_once('.').map_or(first, |(whole, _)| whole);
+                Ok(Some(now.saturating_add(whole.parse()?)))
+            }
+            Form::HoursLeft => {
+                let (hours, minutes) = first.split_once(':').context("there is no colon")?;
+                let (hours, minutes): (u64, u64) = (hours.parse()?, minutes.parse()?);
+                let left =
+                    hours.checked_mul(3600).and_then(|left| left.checked_add(minutes.checked_mul(60)?));
+                Ok(Some(now.saturating_add(left.context("it is too long")?)))
+            }
+            Form::LocalTime => {
+                let time = NaiveDateTime::parse_from_str(first, "%Y-%m-%dT%H:%M:%S")?;
+                let time = Local.from_local_datetime(&time).earliest();
+                let time = time.ok_or_else(|| anyhow!("there was no such time"))?;
+                Ok(Some(time.timestamp().try_into()?))
+            }
+            _ => bail!("`as' is no form for a time"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(text: &str) -> Question {
+        toml::from_str(text).expect("a question")
+    }
+
+    #[test]
+    fn nodes_come_in_the_forms_of_the_resource_managers() {
+        for (form, text, nodes) in [
+            ("node-list", "n[1-2]\nn7\n", "n1 n2 n7"),
+            ("node-lines", "n1\nn1\nn2\n", "n1 n1 n2"),
+            ("node-counts", "n1 2 n2 1", "n1 n1 n2"),
+            ("node-states", "n1 idle\nn2 down* maintenance\nn3 offline,job-busy\n\nn4", "n2 n3"),
+        ] {
+            let question = question(&format!("as = \"{form}\"\nstates = [\"down\", \"off\"]"));
+            assert_eq!(question.nodes_in(text).unwrap().join(" "), nodes, "{form}");
+        }
+        assert!(question("as = \"node-counts\"").nodes_in("n1 n2").is_err());
+        assert!(question("as = \"epoch\"").nodes_in("n1").is_err());
+    }
+
+    #[test]
+    fn times_come_in_the_forms_of_the_resource_managers() {
+        let now = UNIX_EPOCH + Duration::from_secs(1000);
+        for (form, text, time) in [
+            ("epoch", "1700000000", Some(1_700_000_000)),
+            ("seconds-left", "90.5", Some(1090)),
+            ("hours-left", "1:30 L", Some(1000 + 5400)),
+            ("local-time", "NONE", None),
+            ("hours-left", "-", None),
+        ] {
+            let question = question(&format!("as = \"{form}\""));
+            assert_eq!(question.time_in(text, now).unwrap(), time, "{form} {text}");
+        }
+        let local = question("as = \"local-time\"").time_in("2026-11-21T18:00:00", now).unwrap().unwrap();
+        assert!(local.abs_diff(1_795_284_000) <= 14 * 3600, "{local}");
+        for (form, text) in [("epoch", "12x"), ("hours-left", "90"), ("local-time", "2026"), ("text", "1")] {
+            assert!(question(&format!("as = \"{form}\"")).time_in(text, now).is_err(), "{form} {text}");
+        }
+    }
+}

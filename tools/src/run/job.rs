@@ -1,0 +1,264 @@
+//! A job that is started as often as it takes.
+
+use super::command::{can_leave_out, run_command};
+use super::decide::{Needed, Situation, Stop};
+use super::say;
+use super::supervise::{supervise, Ended, Signals};
+use super::watchdog::{Timeouts, Watchdog};
+use crate::machine::health::{bad_nodes, excluded, good_nodes};
+use crate::machine::{hostlist, Allocation, BadNode, Launcher, Manifests, Wish};
+use crate::output::Answer;
+use anyhow::Result;
+use scr_core::env::Env;
+use scr_core::log::{Event, Log, Record};
+use scr_core::param::{self, Params};
+use scr_core::prefix::{Halt, Nodes, Prefix};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The job, between its first run and its last.
+pub(super) struct Job<'a> {
+    env: &'a Env,
+    params: &'a Params,
+    command: &'a [OsString],
+    prefix: Prefix,
+    allocation: Allocation,
+    launcher: Option<Launcher>,
+    log: Log,
+    signals: Signals,
+    pause: Duration,
+    bad: Vec<BadNode>,
+    runs: u64,
+    last: Option<Ended>,
+    /// The file with the number of nodes, as it was before the first run.
+    nodes_before: Option<Written>,
+}
+
+impl<'a> Job<'a> {
+    /// Finds out what there is to know.
+    ///
+    /// # Errors
+    /// The allocation cannot be found out.
+    pub(super) fn prepare(
+        env: &'a Env,
+        params: &'a Params,
+        wish: &Wish,
+        command: &'a [OsString],
+        pause: Option<u64>,
+    ) -> Result<Self> {
+        let manifests = Manifests::load(env)?;
+        let allocation = Allocation::find(env, params, &manifests, wish, &mut |line| say(line))?;
+        let prefix = Prefix::new(params.get(&param::PREFIX));
+        if allocation.is_here_alone() && params.get(&param::MIN_NODES).is_some() {
+            say("SCR_MIN_NODES is set, but nobody says which nodes there are: set SCR_NODELIST, or give --hostfile");
+        }
+        if Timeouts::of(params).is_some_and(|times| times.is_idle()) {
+            say("SCR_WATCHDOG is set, but neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS: nothing is watched");
+        }
+        Ok(Self {
+            log: Log::of_command(env, params, "scr run", &prefix),
+            launcher: manifests.launcher(command).cloned(),
+            pause: pause.map_or(allocation.pause(), Duration::from_secs),
+            signals: Signals::note()?,
+            nodes_before: written(env, &prefix),
+            bad: Vec::new(),
+            runs: 0,
+            last: None,
+            env,
+            params,
+            command,
+            prefix,
+            allocation,
+        })
+    }
+
+    /// Starts the job until something speaks against it, and says what.
+    ///
+    /// # Errors
+    /// A run cannot be started.
+    pub(super) fn run(&mut self) -> Result<Stop> {
+        loop {
+            // Looked at twice: there is no need to wait for what will not be, and waiting takes time.
+            if let Some(stop) = self.situation()?.stop() {
+                return Ok(stop);
+            }
+            if self.runs > 0 {
+                self.signals.wait(self.pause);
+            }
+            self.look_at_nodes()?;
+            if let Some(stop) = self.situation()?.stop() {
+                return Ok(stop);
+            }
+            self.start()?;
+        }
+    }
+
+    pub(super) fn allocation(&self) -> &Allocation {
+        &self.allocation
+    }
+
+    pub(super) fn bad(&self) -> &[BadNode] {
+        &self.bad
+    }
+
+    /// Whether there was no run at all.
+    pub(super) fn never_started(&self) -> bool {
+        self.runs == 0
+    }
+
+    pub(super) fn halt_file(&self) -> PathBuf {
+        self.prefix.halt_file()
+    }
+
+    pub(super) fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// What this command ends with.
+    pub(super) fn answer(&self) -> Answer {
+        self.last.map_or(Answer::No, |last| Answer::Code(last.code))
+    }
+
+    /// Whether the user should hear why the job is not started again: not where all went well, nor where a second start was
+    /// not wanted in the first place.
+    pub(super) fn is_worth_a_word(&self, stop: &Stop) -> bool {
+        match stop {
+            Stop::Succeeded => false,
+            Stop::NoRunsLeft(most) => *most != 1,
+            Stop::Halted(_) => self.last.is_none_or(|last| last.code != 0),
+            _ => true,
+        }
+    }
+
+    fn situation(&self) -> Result<Situation> {
+        let now = self.allocation.now();
+        let end = self.allocation.end_time.and_then(|end| i64::try_from(end).ok());
+        // The command and the library read the file alike: one that cannot be read halts nothing.
+        let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
+        {
+            Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
+            Err(error) => {
+                say(&format!("the halt conditions cannot be read: {}", scr_core::describe(&error)));
+                None
+            }
+        };
+        Ok(Situation {
+            runs: self.runs,
+            most_runs: u64::try_from(self.params.get(&param::RUNS)).ok(),
+            succeeded: self.last.map(|last| last.code == 0),
+            interrupted: self.signals.came(),
+            halt,
+            seconds_left: end.map(|end| end.saturating_sub(now)),
+            good: self.good(),
+            needed: self.needed()?,
+        })
+    }
+
+    /// Nodes that can be used. This machine alone counts as one, which is always there.
+    fn good(&self) -> usize {
+        if self.allocation.is_here_alone() {
+            return 1;
+        }
+        good_nodes(&self.allocation, &self.bad).len()
+    }
+
+    /// Nodes that the next run needs. See the user guide's section "The SCR wrapper script".
+    fn needed(&self) -> Result<(usize, Needed)> {
+        if self.allocation.is_here_alone() {
+            return Ok((0, Needed::Nobody));
+        }
+        if let Some(nodes) = self.params.get(&param::MIN_NODES) {
+            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), Needed::Parameter));
+        }
+        if self.runs == 0 {
+            return Ok((0, Needed::Nobody));
+        }
+        // What another allocation has left says nothing of this job.
+        let is_of_this_job = written(self.env, &self.prefix) != self.nodes_before;
+        if let Some(Nodes(nodes)) =
+            is_of_this_job.then(|| Nodes::read(&*self.env.files, &self.prefix).ok().flatten()).flatten()
+        {
+            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), Needed::LastRun));
+        }
+        let left_out = excluded(self.params)?;
+        let all = self.allocation.nodes.iter().filter(|node| !left_out.contains(node)).count();
+        Ok((all, Needed::AllNodes))
+    }
+
+    fn look_at_nodes(&mut self) -> Result<()> {
+        let bad = bad_nodes(&self.allocation, self.params, &self.bad, &mut |line| say(line))?;
+        for new in &bad[self.bad.len()..] {
+            say(&format!("node {} is left out: {}", new.node, new.why));
+            let note = format!("{}: {}", new.node, new.why);
+            self.log.add_entry(Record::event(Event::NodeFail).note(note));
+        }
+        if bad.len() > self.bad.len() && !can_leave_out(self.launcher.as_ref()) {
+            let program = self.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+            say(&format!(
+                "nobody says how {program} is told to leave nodes out, so it may start ranks there"
+            ));
+        }
+        self.bad = bad;
+        Ok(())
+    }
+
+    fn start(&mut self) -> Result<()> {
+        let command = run_command(self.command, self.launcher.as_ref(), &self.allocation, &self.bad)?;
+        self.runs += 1;
+        self.tell_start(&command.words);
+        let now = || self.env.clock.elapsed();
+        let files = &*self.env.files;
+        let times = Timeouts::of(self.params).filter(|times| !times.is_idle());
+        let watchdog = times.map(|times| Watchdog::new(times, files, &self.prefix, now()));
+        let began = now();
+        let ended = supervise(&command.words, &self.variables(), &self.signals, watchdog, &now)?;
+        self.tell_end(ended, now().saturating_sub(began));
+        self.last = Some(ended);
+        Ok(())
+    }
+
+    /// What the run is to know as this command does.
+    fn variables(&self) -> Vec<(String, String)> {
+        let name = |info: &param::Info| info.name.to_owned();
+        let mut variables = vec![
+            (name(param::PREFIX.info()), self.prefix.dir().display().to_string()),
+            (name(param::JOB_ID.info()), self.allocation.job_id.clone()),
+        ];
+        if let Some(end) = self.allocation.end_time {
+            variables.push((name(param::END_TIME.info()), end.to_string()));
+        }
+        if !self.allocation.is_here_alone() {
+            variables.push((name(param::NODELIST.info()), hostlist::compress(&self.allocation.nodes)));
+        }
+        variables
+    }
+
+    fn tell_start(&self, words: &[OsString]) {
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        if self.runs > 1 || self.params.get(&param::DEBUG) >= 1 {
+            say(&format!("run {}: {}", self.runs, words.join(" ")));
+        }
+        self.log.add_entry(Record::event(Event::RunStart).note(format!("run={}", self.runs)));
+    }
+
+    fn tell_end(&self, ended: Ended, took: Duration) {
+        let mut note = format!("run={}, status={}", self.runs, ended.code);
+        if let Some(idle) = ended.hung {
+            let seconds = idle.as_secs();
+            say(&format!("run {} has written no checkpoint for {seconds} seconds and was ended", self.runs));
+            note.push_str(&format!(", hung for {seconds} seconds"));
+        } else if ended.code != 0 {
+            say(&format!("run {} ended with status {}", self.runs, ended.code));
+        }
+        self.log.add_entry(Record::event(Event::RunEnd).note(note).took(took));
+    }
+}
+
+/// Device and inode of a file, and when it was changed.
+type Written = ((u64, u64), (i64, u32));
+
+/// Which file has the number of nodes: each run writes a new one.
+fn written(env: &Env, prefix: &Prefix) -> Option<Written> {
+    env.files.status(&prefix.nodes_file()).ok().map(|status| (status.identity, status.mtime))
+}

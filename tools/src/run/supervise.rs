@@ -1,0 +1,120 @@
+//! One run of a job: started, watched, and ended where it must be.
+
+use super::watchdog::Watchdog;
+use anyhow::{Context, Result};
+use rustix::process::{kill_process, Pid, Signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wait_timeout::ChildExt;
+
+/// Signals that end the job. A second one ends this process at once.
+pub(super) struct Signals(Arc<AtomicBool>);
+
+impl Signals {
+    /// From now on they are noted.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(super) fn note() -> Result<Self> {
+        let noted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())
+                .and_then(|_| flag::register(signal, noted.clone()))
+                .context("cannot take note of signals")?;
+        }
+        Ok(Self(noted))
+    }
+
+    /// Whether one has come.
+    pub(super) fn came(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Waits so long, or until one comes.
+    pub(super) fn wait(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while !self.came() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(TICK));
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// Its exit code; 128 and the signal where one has ended it.
+    pub(super) code: u8,
+    /// For how long nothing had happened, where it was ended for that.
+    pub(super) hung: Option<Duration>,
+}
+
+/// How often to look at signals, and at what the watchdog sees.
+const TICK: Duration = Duration::from_millis(50);
+const WATCH: Duration = Duration::from_secs(1);
+/// Time to end in, for a launcher that was told to.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn supervise(
+    words: &[OsString],
+    variables: &[(String, String)],
+    signals: &Signals,
+    mut watchdog: Option<Watchdog<'_>>,
+    now: &dyn Fn() -> Duration,
+) -> Result<Ended> {
+    let (program, arguments) = words.split_first().context("there is nothing to start")?;
+    let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
+    let mut child = child.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
+    let (mut hung, mut told): (_, Option<Instant>) = (None, None);
+    let mut watched = Instant::now();
+    loop {
+        if let Some(status) = child.wait_timeout(TICK)? {
+            let code = exit_code(status);
+            // A run that was ended because it hung has failed, whatever its launcher says.
+            return Ok(Ended { code: if hung.is_some() { code.max(1) } else { code }, hung });
+        }
+        match told {
+            Some(since) if since.elapsed() > GRACE => child.kill()?,
+            Some(_) => (),
+            None => {
+                if let Some(dog) = watchdog.as_mut().filter(|_| watched.elapsed() > WATCH) {
+                    watched = Instant::now();
+                    hung = dog.is_hanging(now());
+                }
+                if hung.is_some() || signals.came() {
+                    terminate(&child)?;
+                    told = Some(Instant::now());
+                }
+            }
+        }
+    }
+}
+
+/// Asks a launcher to end its run.
+fn terminate(child: &Child) -> Result<()> {
+    match kill_process(Pid::from_child(child), Signal::TERM) {
+        // It has ended meanwhile.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => Err(error).context("cannot end the run"),
+    }
+}
+
+/// As shells count.
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}

@@ -1,0 +1,191 @@
+//! Catches a job that hangs: one that writes no checkpoint in the time it is expected to. See the user guide's section
+//! "Catch a hanging job".
+//!
+//! The runtime notes every dataset under the prefix directory, when it is complete in cache and when it has been copied; that
+//! is what the watchdog looks at. What goes to the parallel file system has a time of its own. An application that has
+//! called `SCR_Finalize` writes no more checkpoints, and is left alone.
+
+use scr_core::fs::Files;
+use scr_core::param::{self, Params};
+use scr_core::prefix::{FlushFile, Halt, Location, Prefix};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The times that are expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Timeouts {
+    /// Between checkpoints that go to cache; `None` for as long as it takes.
+    cache: Option<Duration>,
+    /// Where a checkpoint goes to the prefix directory or comes from it.
+    prefix: Option<Duration>,
+    /// Whether all checkpoints go there.
+    bypass: bool,
+}
+
+/// What the application was last seen to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    /// It has just been started: it may fetch a checkpoint from the prefix directory.
+    Starting,
+    /// It computes or writes to cache.
+    Working,
+    /// It copies a dataset to the prefix directory.
+    Flushing,
+    /// It will write no more checkpoints.
+    Finalized,
+}
+
+impl Timeouts {
+    /// What the user expects. `None` where the watchdog is off.
+    pub(super) fn of(params: &Params) -> Option<Self> {
+        params.get(&param::WATCHDOG).then(|| Self {
+            cache: params.get(&param::WATCHDOG_TIMEOUT),
+            prefix: params.get(&param::WATCHDOG_TIMEOUT_PFS),
+            bypass: params.get(&param::CACHE_BYPASS),
+        })
+    }
+
+    /// Whether no time is expected at all, so that there is nothing to watch.
+    pub(super) fn is_idle(&self) -> bool {
+        self.cache.is_none() && self.prefix.is_none()
+    }
+
+    fn limit(&self, doing: Doing) -> Option<Duration> {
+        match doing {
+            Doing::Finalized => None,
+            Doing::Flushing => self.prefix,
+            Doing::Working if self.bypass => self.prefix,
+            Doing::Working => self.cache,
+            // It takes as long as the longer of the two; one that is not set may take for ever.
+            Doing::Starting if self.bypass => self.prefix,
+            Doing::Starting => Some(self.prefix?.max(self.cache.unwrap_or_default())),
+        }
+    }
+}
+
+/// Watches one run.
+pub(super) struct Watchdog<'a> {
+    timeouts: Timeouts,
+    files: &'a dyn Files,
+    prefix: &'a Prefix,
+    /// What the files under the prefix directory looked like before the run, and when last looked at.
+    begin: Vec<Option<Look>>,
+    last: Vec<Option<Look>>,
+    since: Duration,
+}
+
+impl<'a> Watchdog<'a> {
+    /// A run begins at the time `now`.
+    pub(super) fn new(timeouts: Timeouts, files: &'a dyn Files, prefix: &'a Prefix, now: Duration) -> Self {
+        let begin = seen(files, prefix);
+        Self { timeouts, files, prefix, last: begin.clone(), begin, since: now }
+    }
+
+    /// For how long nothing has happened, if that is too long.
+    pub(super) fn is_hanging(&mut self, now: Duration) -> Option<Duration> {
+        let seen = seen(self.files, self.prefix);
+        if seen != self.last {
+            (self.last, self.since) = (seen, now);
+        }
+        let waited = now.saturating_sub(self.since);
+        self.timeouts.limit(self.doing()).filter(|&limit| waited > limit).map(|_| waited)
+    }
+
+    fn doing(&self) -> Doing {
+        if self.last == self.begin {
+            return Doing::Starting;
+        }
+        // What an earlier run has left in the halt file would have stopped this one.
+        if Halt::read(self.files, self.prefix).is_ok_and(|halt| halt.is_some_and(|halt| halt.is_finalized()))
+        {
+            return Doing::Finalized;
+        }
+        let is_moving = |file: FlushFile| {
+            let entries = file.entries();
+            entries.iter().any(|entry| Location::UNDER_WAY.iter().any(|way| entry.is_at(*way)))
+        };
+        if FlushFile::read(self.files, self.prefix).is_ok_and(is_moving) {
+            return Doing::Flushing;
+        }
+        Doing::Working
+    }
+}
+
+/// What changes whenever a dataset becomes complete somewhere, or the application begins or ends.
+fn seen(files: &dyn Files, prefix: &Prefix) -> Vec<Option<Look>> {
+    let paths: [PathBuf; 4] =
+        [prefix.flush_file(), prefix.index_file(), prefix.nodes_file(), prefix.halt_file()];
+    let look = |path: &PathBuf| {
+        let status = files.status(path).ok()?;
+        Some(Look { identity: status.identity, mtime: status.mtime, len: status.len })
+    };
+    paths.iter().map(look).collect()
+}
+
+/// What tells two states of a file apart. Reading it changes none of this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Look {
+    identity: (u64, u64),
+    mtime: (i64, u32),
+    len: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::fs::RealFiles;
+    use scr_core::prefix::{DatasetDescriptor, Nodes};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn timeouts(cache: u32, prefix: u32, bypass: bool) -> Timeouts {
+        let time = |seconds: u32| (seconds > 0).then(|| SECOND * seconds);
+        Timeouts { cache: time(cache), prefix: time(prefix), bypass }
+    }
+
+    #[test]
+    fn the_time_that_is_allowed_hangs_on_where_data_goes() {
+        for (times, doing, limit) in [
+            ((10, 60, false), Doing::Working, 10),
+            ((10, 60, true), Doing::Working, 60),
+            ((10, 60, false), Doing::Flushing, 60),
+            ((10, 60, false), Doing::Starting, 60),
+            ((60, 10, false), Doing::Starting, 60),
+            ((10, 0, false), Doing::Starting, 0),
+            ((10, 0, false), Doing::Flushing, 0),
+            ((0, 10, false), Doing::Working, 0),
+            ((10, 60, false), Doing::Finalized, 0),
+        ] {
+            let (cache, prefix, bypass) = times;
+            let expected = (limit > 0).then(|| SECOND * limit);
+            assert_eq!(timeouts(cache, prefix, bypass).limit(doing), expected, "{times:?} {doing:?}");
+        }
+    }
+
+    #[test]
+    fn every_checkpoint_starts_the_time_anew_and_the_last_call_ends_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        let mut dog = Watchdog::new(timeouts(10, 100, false), &RealFiles, &prefix, SECOND * 5);
+        assert_eq!(dog.is_hanging(SECOND * 105), None, "starting");
+        Nodes(4).write(&RealFiles, &prefix).unwrap();
+        assert_eq!(dog.is_hanging(SECOND * 200), None, "it was seen now");
+        assert_eq!(dog.is_hanging(SECOND * 210), None, "exactly as long as expected");
+        let note = |location| {
+            let dataset = DatasetDescriptor { id: 1, checkpoint: true, ..Default::default() };
+            FlushFile::update(&RealFiles, &prefix, |file| file.record(&dataset, location)).unwrap();
+        };
+        note(Location::Cache);
+        assert_eq!(dog.is_hanging(SECOND * 300), None, "a checkpoint was seen");
+        assert_eq!(dog.is_hanging(SECOND * 311), Some(SECOND * 11));
+        note(Location::SyncFlushing);
+        assert_eq!(dog.is_hanging(SECOND * 320), None);
+        assert_eq!(dog.is_hanging(SECOND * 420), None, "a flush takes longer");
+        assert_eq!(dog.is_hanging(SECOND * 421), Some(SECOND * 101));
+        Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some(Halt::FINALIZED.to_owned()))
+            .unwrap();
+        assert_eq!(dog.is_hanging(SECOND * 430), None);
+        assert_eq!(dog.is_hanging(SECOND * 100_000), None, "it has called SCR_Finalize");
+    }
+}

@@ -1,0 +1,403 @@
+//! `scr run` and its like as users type them: launchers and resource managers are stand-ins on PATH.
+
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Halt, Nodes, Prefix};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A prefix directory, and programs on PATH.
+struct World {
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self { dir: tempfile::tempdir().expect("a folder for the test") };
+        for folder in ["prefix", "bin"] {
+            std::fs::create_dir(world.path(folder)).expect("a folder");
+        }
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Puts a shell script on PATH. `$HERE` is the folder of the test.
+    fn program(self, name: &str, script: &str) -> Self {
+        let path = self.path("bin").join(name);
+        let here = self.dir.path().display();
+        std::fs::write(&path, format!("#!/bin/sh\nHERE={here}\n{script}\n")).expect("a program");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
+        self
+    }
+
+    /// A launcher that notes how it was started, and runs the script.
+    fn launcher(self, name: &str, script: &str) -> Self {
+        self.program(name, &format!("echo {name} \"$@\" >> $HERE/starts\n{script}"))
+    }
+
+    fn command(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.args(arguments).env_clear().current_dir(self.path("prefix")).stdin(Stdio::null());
+        command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display())).env("USER", "tester");
+        command.env("SCR_CACHE_BASE", self.path("cache")).env("SCR_CNTL_BASE", self.path("cache"));
+        command.envs(variables.iter().copied());
+        command
+    }
+
+    fn scr(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        self.command(arguments, variables).output().expect("the command starts")
+    }
+
+    /// How the launchers were started, in their order.
+    fn starts(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.path("starts")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    fn prefix(&self) -> Prefix {
+        let prefix = Prefix::new(self.path("prefix"));
+        prefix.make_scr_dir(&RealFiles).expect("the hidden folder");
+        prefix
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+const FIVE_NODES: (&str, &str) = ("SCR_NODELIST", "n[0-4]");
+
+/// A way to nodes that leads nowhere where a file `NODE.down` says so.
+const SSH: &str = "while [ \"${1#-}\" != \"$1\" ]; do shift; done\n\
+                   node=$1; shift\n\
+                   [ ! -e $HERE/$node.down ] || { echo \"ssh: no route to $node\" >&2; exit 255; }\n\
+                   exec sh -c \"$*\"";
+
+/// Prints the host file that a launcher has got as its second argument.
+const SHOW_HOSTS: &str = "[ \"$1\" != -machinefile ] || echo hosts $(cat \"$2\") >> $HERE/starts";
+
+#[test]
+fn a_job_on_this_machine_runs_once_and_its_answer_is_passed_on() {
+    let world = World::new().launcher("mpirun", "echo result; exit 3");
+    let run = world.scr(&["run", "mpirun", "-n", "4", "./app", "--runs"], &[]);
+    assert_eq!((run.status.code(), printed(&run).as_str()), (Some(3), "result\n"));
+    assert_eq!(world.starts(), ["mpirun -n 4 ./app --runs"]);
+    assert_eq!(said(&run), "scr run: run 1 ended with status 3\n");
+    let world = World::new().launcher("mpirun", "");
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]);
+    assert_eq!((run.status.code(), said(&run).as_str(), world.starts().len()), (Some(0), "", 1));
+}
+
+#[test]
+fn a_job_that_fails_is_started_again_until_it_succeeds_or_has_no_runs_left() {
+    let world = World::new().launcher("mpirun", "[ $(wc -l < $HERE/starts) -ge 3 ]");
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_RUNS", "3")]);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(0), 3));
+    let run = world.scr(&["run", "sh", "-c", "echo again; exit 7"], &[("SCR_RUNS", "2")]);
+    assert_eq!((run.status.code(), printed(&run).as_str()), (Some(7), "again\nagain\n"));
+    assert!(said(&run).contains("started 2 times, which is what SCR_RUNS allows"), "{}", said(&run));
+}
+
+#[test]
+fn a_run_knows_the_job_as_the_command_does() {
+    let world = World::new();
+    let script = "echo $SCR_PREFIX $SCR_JOB_ID $SCR_END_TIME $SCR_NODELIST";
+    let variables =
+        [("LSB_JOBID", "12"), ("LSB_MCPU_HOSTS", "a 1"), ("SCR_END_TIME", "4000000000"), ("SCR_RUNS", "1")];
+    let world = world.program("blaunch", "shift; exec \"$@\"").program("bhosts", "");
+    let run = world.scr(&["run", "sh", "-c", script], &variables);
+    let prefix = world.path("prefix");
+    assert_eq!(printed(&run), format!("{} 12 4000000000 a\n", prefix.display()), "{}", said(&run));
+}
+
+#[test]
+fn a_job_that_is_to_halt_is_not_started_and_not_started_again() {
+    let world = World::new().launcher(
+        "mpirun",
+        "cp $HERE/halt prefix/.scr/halt.scr 2>/dev/null; cp $HERE/halt .scr/halt.scr; exit 1",
+    );
+    let prefix = world.prefix();
+    Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some("enough".to_owned())).unwrap();
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(1), 0));
+    assert!(said(&run).contains("the halt file gives the reason enough"), "{}", said(&run));
+    assert!(said(&run).contains("remove"), "{}", said(&run));
+    std::fs::rename(prefix.halt_file(), world.path("halt")).unwrap();
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(1), 1), "{}", said(&run));
+    let asked = world.scr(&["retries-halt"], &[]);
+    assert_eq!(
+        (asked.status.code(), printed(&asked).as_str()),
+        (Some(0), "the halt file gives the reason enough\n")
+    );
+}
+
+#[test]
+fn a_job_is_not_started_again_near_the_end_of_its_allocation() {
+    let world = World::new().launcher("mpirun", "exit 1");
+    let soon = [("SCR_RUNS", "-1"), ("SCR_END_TIME", "1000")];
+    let run = world.scr(&["run", "mpirun", "./app"], &soon);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(1), 0));
+    assert!(said(&run).contains("the allocation has come to its end"), "{}", said(&run));
+    let later =
+        (std::time::SystemTime::now() + Duration::from_secs(3000)).duration_since(std::time::UNIX_EPOCH);
+    let later = later.unwrap().as_secs().to_string();
+    let variables = [("SCR_RUNS", "-1"), ("SCR_END_TIME", later.as_str()), ("SCR_HALT_SECONDS", "1h")];
+    let run = world.scr(&["run", "mpirun", "./app"], &variables);
+    assert_eq!(world.starts().len(), 0);
+    assert!(said(&run).contains("are left in the allocation"), "{}", said(&run));
+}
+
+#[test]
+fn nodes_that_are_left_out_or_have_gone_get_no_ranks() {
+    let world = World::new().program("ssh", SSH);
+    let world = world
+        .launcher("mpirun", &format!("{SHOW_HOSTS}; touch $HERE/n1.down; [ $(wc -l < $HERE/starts) -ge 4 ]"));
+    let variables =
+        [FIVE_NODES, ("SCR_EXCLUDE_NODES", "n4,login"), ("SCR_RUNS", "2"), ("SCR_MIN_NODES", "3")];
+    let run = world.scr(&["run", "mpirun", "-n", "3", "./app"], &variables);
+    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+    let starts = world.starts();
+    assert_eq!((starts[1].as_str(), starts[3].as_str()), ("hosts n0 n1 n2 n3", "hosts n0 n2 n3"));
+    assert!(starts[2].ends_with("-n 3 ./app"), "{}", starts[2]);
+    assert!(said(&run).contains("node n4 is left out: SCR_EXCLUDE_NODES names it"), "{}", said(&run));
+    assert!(said(&run).contains("node n1 is left out: ssh: no route to n1"), "{}", said(&run));
+    assert!(!said(&run).contains("login"), "{}", said(&run));
+    let down = world.scr(&["list-down-nodes"], &variables);
+    assert_eq!((down.status.code(), printed(&down).as_str()), (Some(0), "n[1,4]\n"));
+    std::fs::remove_file(world.path("n1.down")).unwrap();
+    assert_eq!(world.scr(&["list-down-nodes"], &[FIVE_NODES]).status.code(), Some(1));
+}
+
+#[test]
+fn with_too_few_nodes_a_job_is_not_started_again() {
+    let go = |variables: &[(&str, &str)], script: &str| {
+        let world = World::new().program("ssh", SSH);
+        let nodes = world.prefix().nodes_file();
+        let world = world.launcher("mpirun", &format!("{script}; touch $HERE/n1.down $HERE/n2.down; exit 9"));
+        Nodes(5).write(&RealFiles, &world.prefix()).unwrap();
+        std::fs::copy(&nodes, world.path("five")).unwrap();
+        Nodes(3).write(&RealFiles, &world.prefix()).unwrap();
+        std::fs::copy(&nodes, world.path("three")).unwrap();
+        Nodes(2).write(&RealFiles, &world.prefix()).unwrap();
+        let run =
+            world.scr(&["run", "mpirun", "./app"], &[variables, &[FIVE_NODES, ("SCR_RUNS", "2")]].concat());
+        assert_eq!(run.status.code(), Some(9));
+        (world.starts().len(), said(&run))
+    };
+    let (starts, said) = go(&[("SCR_MIN_NODES", "4")], "true");
+    assert!(starts == 1 && said.contains("3 nodes can be used and 4 are needed: SCR_MIN_NODES"), "{said}");
+    let (starts, said) = go(&[], "cp $HERE/five .scr/new; mv .scr/new .scr/nodes.scr");
+    assert!(starts == 1 && said.contains("5 are needed: the last run had as many"), "{said}");
+    let (starts, said) = go(&[], "cp $HERE/three .scr/new; mv .scr/new .scr/nodes.scr");
+    assert!(starts == 2, "{said}");
+    // The number that was there before belongs to another job.
+    let (starts, said) = go(&[], "true");
+    assert!(starts == 1 && said.contains("5 are needed: the last run has not told"), "{said}");
+}
+
+#[test]
+fn a_host_file_keeps_its_lines() {
+    let world = World::new().program("ssh", SSH).launcher("mpirun", SHOW_HOSTS);
+    std::fs::write(world.path("hosts"), "n0 slots=2\nn1 slots=4\n").unwrap();
+    let hosts = world.path("hosts");
+    let run = world.scr(
+        &["run", "--hostfile", hosts.to_str().unwrap(), "mpirun", "./app"],
+        &[("SCR_EXCLUDE_NODES", "n0")],
+    );
+    assert_eq!(
+        (run.status.code(), world.starts()[1].as_str()),
+        (Some(0), "hosts n1 slots=4"),
+        "{}",
+        said(&run)
+    );
+}
+
+/// In Slurm's terms: node n1 is reported down, n2 does not answer.
+fn slurm() -> World {
+    let world = World::new().program("squeue", "[ $2 = --jobs=77 ] && echo 2126-01-01T00:00:00");
+    let world = world.program("sinfo", "printf 'n0 mixed\\nn1 down*\\nn2 idle*\\nn3 allocated\\n'");
+    world.program(
+        "srun",
+        "case \"$*\" in *n2*check-node) echo 'srun: error: n2 is silent' >&2; exit 1;; *check-node) exit 0;; esac\n\
+         echo srun \"$@\" >> $HERE/starts",
+    )
+}
+
+const SLURM: [(&str, &str); 2] = [("SLURM_JOB_ID", "77"), ("SLURM_JOB_NODELIST", "n[0-3]")];
+
+#[test]
+fn under_slurm_srun_is_told_which_nodes_to_leave_out() {
+    let world = slurm();
+    let link = world.path("bin/scr_srun");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_scr"), &link).unwrap();
+    let command = world.command(&["-n2", "./app"], &SLURM);
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let mut by_link = Command::new(&link);
+    by_link.args(command.get_args()).current_dir(world.path("prefix")).env_clear().envs(variables);
+    let run = by_link.output().expect("the command starts");
+    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+    assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 --exclude=n[1-2] -n2 ./app"]);
+    assert!(said(&run).contains("node n1 is left out: Slurm reports it down"), "{}", said(&run));
+    assert!(said(&run).contains("node n2 is left out: srun: error: n2 is silent"), "{}", said(&run));
+    let told = |what| printed(&world.scr(&["env", what], &SLURM));
+    assert_eq!(
+        (told("--jobid"), told("--nodes"), told("--down")),
+        ("77\n".into(), "n[0-3]\n".into(), "n[1-2]\n".into())
+    );
+    assert!(told("--endtime").trim().parse::<u64>().unwrap() > 4_900_000_000);
+}
+
+#[test]
+fn lsf_pbs_and_flux_tell_their_nodes_too() {
+    let world = World::new()
+        .program("bhosts", "printf 'b ok - 4\\nc unavail - 4\\n'")
+        .program("bjobs", "echo '1:30 L'")
+        .program("blaunch", "exit 0")
+        .program("pbsnodes", "echo 'b state-unknown,down'")
+        .program("ssh", SSH)
+        .program("flux", "case \"$*\" in 'getattr jobid') echo f1;; *--states=all*) echo 'a,b,c';; *--states=down*) echo c;; \
+                  *timeleft*) echo 100;; *check-node) ;; *) echo flux \"$@\" >> $HERE/starts;; esac")
+        .launcher("jsrun", "")
+        .launcher("mpirun", SHOW_HOSTS);
+    std::fs::write(world.path("nodefile"), "a\na\nb\nc\n").unwrap();
+    let nodefile = world.path("nodefile");
+    let lsf = [("LSB_JOBID", "5"), ("LSB_MCPU_HOSTS", "a 2 b 2 c 2")];
+    let pbs = [("PBS_JOBID", "6.host"), ("PBS_NODEFILE", nodefile.to_str().unwrap())];
+    let flux = [("FLUX_JOB_ID", "f1")];
+    let cases = [
+        (&lsf[..], &["jsrun", "./app"][..], "jsrun --exclude_hosts=c ./app"),
+        (&pbs, &["mpirun", "./app"], "hosts a a c"),
+        (&flux, &["flux", "run", "-N2", "./app"], "flux run --requires=-host:c -N2 ./app"),
+    ];
+    for (variables, command, start) in cases {
+        let run = world.scr(&[&["run"], command].concat(), variables);
+        assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+        assert_eq!(world.starts().last().map(String::as_str), Some(start), "{}", said(&run));
+    }
+}
+
+#[test]
+fn a_run_that_writes_no_checkpoint_is_ended_and_started_again() {
+    let world = World::new().launcher("mpirun", "[ $(wc -l < $HERE/starts) -ge 2 ] || exec sleep 1000");
+    let variables = [("SCR_WATCHDOG", "1"), ("SCR_WATCHDOG_TIMEOUT_PFS", "1"), ("SCR_RUNS", "2")];
+    let began = Instant::now();
+    let run = world.scr(&["run", "mpirun", "./app"], &variables);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(0), 2), "{}", said(&run));
+    assert!(said(&run).contains("run 1 has written no checkpoint for"), "{}", said(&run));
+    assert!(began.elapsed() < Duration::from_secs(500), "it waited for the job");
+}
+
+#[test]
+fn a_watchdog_without_a_time_says_that_it_watches_nothing() {
+    let world = World::new().launcher("mpirun", "");
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_WATCHDOG", "1")]);
+    assert!(run.status.success() && said(&run).contains("nothing is watched"), "{}", said(&run));
+}
+
+#[test]
+fn a_signal_ends_the_job_and_it_is_not_started_again() {
+    let world = World::new().launcher("mpirun", "exec sleep 1000");
+    let child =
+        world.command(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]).stderr(Stdio::piped()).spawn();
+    let child = child.expect("the command starts");
+    let limit = Instant::now() + Duration::from_secs(60);
+    while world.starts().is_empty() {
+        assert!(Instant::now() < limit, "the job is not started");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let run = child.wait_with_output().unwrap();
+    assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
+    assert!(said(&run).contains("the job was ended by a signal"), "{}", said(&run));
+}
+
+#[test]
+fn without_scr_the_job_is_just_started() {
+    let world = World::new().launcher("mpirun", "exit 4");
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_ENABLE", "0"), ("SCR_RUNS", "3")]);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(4), 1));
+    assert!(!world.path("prefix/.scr").exists());
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_job_is_told_before_it_is_started() {
+    let world = World::new().launcher("mpirun", "");
+    std::fs::write(world.path("file"), "").unwrap();
+    let file = world.path("file/prefix");
+    for (arguments, variables, told) in [
+        (
+            &["run", "mpirun", "./app"][..],
+            [("SCR_PREFIX", file.to_str().unwrap())],
+            "file/prefix is of no use",
+        ),
+        (&["prerun"], [("SCR_PREFIX", file.to_str().unwrap())], "file/prefix is of no use"),
+        (&["run", "mpirun", "./app"], [("SCR_EXCLUDE_NODES", "n[1-")], "in SCR_EXCLUDE_NODES"),
+        (&["run", "mpirun", "./app"], [("SCR_NODELIST", "n[1-")], "in SCR_NODELIST"),
+        (
+            &["run", "--resource-manager", "moab", "mpirun", "./app"],
+            [("A", "")],
+            "there is no resource manager `moab'",
+        ),
+        (&["run", "/no/such/launcher", "./app"], [("A", "")], "cannot start /no/such/launcher"),
+    ] {
+        let run = world.scr(arguments, &variables);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {}", said(&run));
+        assert!(said(&run).contains(told), "{arguments:?}: {}", said(&run));
+    }
+    assert!(world.starts().is_empty());
+}
+
+#[test]
+fn what_happened_stands_in_the_log() {
+    let world = World::new().program("ssh", SSH).launcher("mpirun", "touch $HERE/n1.down; exit 2");
+    let variables = [
+        FIVE_NODES,
+        ("SCR_RUNS", "2"),
+        ("SCR_MIN_NODES", "2"),
+        ("SCR_LOG_ENABLE", "1"),
+        ("SCR_LOG_SYSLOG_ENABLE", "0"),
+    ];
+    world.scr(&["run", "mpirun", "./app"], &variables);
+    let log = std::fs::read_to_string(Path::new(&world.path("prefix/.scr/log"))).unwrap();
+    let events: Vec<_> = log
+        .lines()
+        .map(|line| line.split("event=").nth(1).unwrap_or(line).split(", secs").next().unwrap())
+        .collect();
+    assert_eq!(
+        events,
+        [
+            "RUN_START, note=\"run=1\"",
+            "RUN_END, note=\"run=1, status=2\"",
+            "NODE_FAIL, note=\"n1: ssh: no route to n1\"",
+            "RUN_START, note=\"run=2\"",
+            "RUN_END, note=\"run=2, status=2\"",
+            "POSTRUN_START",
+            "POSTRUN_END",
+        ]
+    );
+}
+
+#[test]
+fn a_node_checks_its_own_places() {
+    let world = World::new();
+    let bare = world.path("prefix/.scrconf");
+    std::fs::write(&bare, format!("STORE={} SIZE=1PB\n", world.path("big").display())).unwrap();
+    let check = world.scr(&["check-node"], &[]);
+    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
+    assert!(said(&check).contains("bytes, and 1125899906842624 are expected"), "{}", said(&check));
+    std::fs::remove_file(&bare).unwrap();
+    assert_eq!(world.scr(&["check-node"], &[]).status.code(), Some(0));
+    std::fs::write(world.path("cache"), "a file in the way").unwrap();
+    let check = world.scr(&["check-node"], &[]);
+    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
+}
