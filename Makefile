@@ -14,11 +14,11 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test bench fmt lint clean
+.PHONY: all help deps build stage install demo test test-slurm bench fmt lint clean
 all: build
 
 help:                 ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
 
 deps:                 ## installs what is missing (as root), or says what it is
 	@scripts/deps.sh
@@ -39,6 +39,11 @@ demo: stage           ## a job loses a node and goes on, before your eyes
 test:                 ## all tests, the jobs under every MPI that is there
 	@scripts/deps.sh tests
 	@scripts/test.sh
+
+test-slurm:           ## a job loses a node under a real Slurm, started for it (as root, Debian's slurm)
+	@scripts/deps.sh slurm
+	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
+	$(CARGO) test --locked -p scr-tests --test slurm
 
 bench: deps           ## the benchmarks
 	$(CARGO) bench --locked

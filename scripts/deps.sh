@@ -1,6 +1,6 @@
 #!/bin/bash
 # Sees to what scr is built from, beside a Rust toolchain, gcc and make: both MPIs, and libclang for their bindings.
-# deps.sh tests: also what only the tests need.
+# deps.sh tests: also what only the tests need. deps.sh slurm: what `make test-slurm` needs besides.
 # Installs what is missing where it may (Debian's apt, as root); says what to install where it may not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,6 +28,7 @@ missing_packages() {
     [ "$(scripts/mpi-name mpicc.mpich)" = mpich ] || echo libmpich-dev
     command -v mpiexec.hydra >/dev/null || echo mpich
     [ "$for_tests" != tests ] || command -v g++ >/dev/null || echo g++
+    [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     has_libclang && has_clang_headers || clang_packages
 }
 clang_packages() { # the two that are needed of the release's default version; libclang-dev would bring ten times more

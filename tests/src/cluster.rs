@@ -2,7 +2,10 @@
 
 use crate::job::Job;
 use crate::mpi::Mpi;
-use crate::programs::Program;
+use crate::programs::{repository, Program};
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -56,8 +59,33 @@ impl Cluster {
         self.storage().join(format!("n{node}"))
     }
 
+    /// PATH with a stand-in for ssh, which leads to every node that is not lost.
+    pub(crate) fn path_with_ssh(&self) -> OsString {
+        let folder = self.work.path().join("bin");
+        std::fs::create_dir_all(&folder).expect("a folder for the stand-in");
+        let (work, node) = (self.work.path().display(), repository().join("scripts/pretend-node"));
+        let script = format!(
+            "#!/bin/bash\n# Stands in for ssh.\nwhile [[ $1 == -* ]]; do shift; done\n\
+             [ ! -e '{work}'/lost.$1 ] || {{ echo \"ssh: no route to $1\" >&2; exit 255; }}\nexec '{}' \"$@\"\n",
+            node.display()
+        );
+        let ssh = folder.join("ssh");
+        std::fs::write(&ssh, script).expect("the stand-in can be written");
+        std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
+        std::env::join_paths(folders).expect("folders without colons")
+    }
+
+    /// Stops the ranks on a node: they hang from then on.
+    pub fn freeze_ranks_of(&self, node: u32, program: &Path) {
+        self.signal_processes_of(node, Signal::STOP, Some(program));
+    }
+
     /// The node goes down: its processes end, and what it stored is gone.
     pub fn lose_node(&mut self, node: u32) {
+        let lost = self.work.path().join(format!("lost.n{node}"));
+        std::fs::write(lost, "").expect("a lost node can be marked");
         self.kill_processes_of(node);
         match std::fs::remove_dir_all(self.node_storage(node)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -69,6 +97,10 @@ impl Cluster {
 
     /// Kills what runs on a node. Its processes carry the node's storage in their environment.
     pub fn kill_processes_of(&self, node: u32) {
+        self.signal_processes_of(node, Signal::KILL, None);
+    }
+
+    fn signal_processes_of(&self, node: u32, signal: Signal, program: Option<&Path>) {
         let mark = format!("PRETEND_STORAGE={}", self.node_storage(node).display());
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -76,9 +108,12 @@ impl Cluster {
                 name.to_str().and_then(|name| name.parse().ok()).and_then(rustix::process::Pid::from_raw);
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             let runs_there = environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
-            if let (Some(pid), true) = (pid, runs_there) {
+            let is_wanted = program.is_none_or(|program| {
+                std::fs::read_link(entry.path().join("exe")).is_ok_and(|running| running == program)
+            });
+            if let (Some(pid), true) = (pid, runs_there && is_wanted) {
                 // It may have ended by itself meanwhile.
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                let _ = rustix::process::kill_process(pid, signal);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::mpi::Mpi;
-use crate::programs::{repository, Program};
+use crate::programs::{repository, stage, Program};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -18,6 +18,8 @@ pub struct Job<'a> {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     limit: Duration,
+    /// Ranks on each node, where `scr run` starts the job.
+    by_scr_run: Option<u32>,
 }
 
 impl<'a> Job<'a> {
@@ -30,7 +32,7 @@ impl<'a> Job<'a> {
     ) -> Self {
         let limit = Duration::from_secs(90);
         let (arguments, variables) = (Vec::new(), Vec::new());
-        Job { cluster, mpi, ranks, program, hosts, arguments, variables, limit }
+        Job { cluster, mpi, ranks, program, hosts, arguments, variables, limit, by_scr_run: None }
     }
 
     /// Runs on these nodes, the first ranks on the first one.
@@ -57,6 +59,13 @@ impl<'a> Job<'a> {
         self
     }
 
+    /// Lets `scr run` start it, with so many ranks on each node; nodes that are then left over are spare. It finds the nodes by
+    /// a stand-in for ssh, and those that are lost are known by that. Needs namespaces.
+    pub fn by_scr_run(mut self, ranks_per_node: u32) -> Self {
+        self.by_scr_run = Some(ranks_per_node);
+        self
+    }
+
     /// Ends the job after this time; by default it has 90 s.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -70,18 +79,15 @@ impl<'a> Job<'a> {
 
     /// Starts it.
     pub fn start(self) -> RunningJob {
-        let number = self.cluster.logs.len();
-        let log = self.cluster.scratch().join(format!("job{number}.log"));
-        let file = File::create(&log).expect("a log can be made");
-        let mut command = self.command();
-        let copy = file.try_clone().expect("a log can be shared");
-        let child = command.stdout(file).stderr(copy).spawn().expect("the launcher can be started");
-        self.cluster.logs.push((format!("{command:?}"), log.clone()));
-        RunningJob { child, log, limit: self.limit + Duration::from_secs(20) }
+        let command = self.command();
+        RunningJob::start(command, self.cluster, self.limit + Duration::from_secs(20))
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(repository().join("scripts/run-on-nodes"));
+        let mut command = match self.by_scr_run {
+            Some(_) => Command::new("timeout"),
+            None => Command::new(repository().join("scripts/run-on-nodes")),
+        };
         // Settings of whoever runs the tests would change what is tested.
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SCR_") {
@@ -92,10 +98,57 @@ impl<'a> Job<'a> {
         command.env("SCR_CACHE_BYPASS", "0").env("SCR_FLUSH", "0").env("SCR_COPY_TYPE", "XOR");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.cluster.prefix());
+        if let Some(ranks_per_node) = self.by_scr_run {
+            self.add_scr_run(&mut command, ranks_per_node);
+            return command;
+        }
         command.args(["--mpi", self.mpi.name(), "--limit", &self.limit.as_secs().to_string(), "--nodes"]);
         command.arg(self.cluster.storage()).arg("--hosts").arg(self.host_list());
         command.arg(self.program.path(self.mpi)).args(&self.arguments);
         command
+    }
+
+    /// `scr run` and the launcher as a user would type them, on the nodes that a stand-in for ssh leads to.
+    fn add_scr_run(&self, command: &mut Command, ranks_per_node: u32) {
+        let stage = stage(self.mpi);
+        let node = repository().join("scripts/pretend-node");
+        let nodes: Vec<_> = self.hosts.iter().map(|node| format!("n{node}")).collect();
+        command.env("SCR_NODELIST", nodes.join(",")).env("PRETEND_NODES", self.cluster.storage());
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        command.env("PATH", self.cluster.path_with_ssh());
+        command
+            .args(["--kill-after=5", &self.limit.as_secs().to_string()])
+            .arg(stage.join("bin/scr"))
+            .arg("run");
+        let (ranks, per_node) = (self.ranks.to_string(), ranks_per_node.to_string());
+        match self.mpi {
+            Mpi::OpenMpi => command
+                .args([
+                    "mpirun.openmpi",
+                    "--oversubscribe",
+                    "--bind-to",
+                    "none",
+                    "--mca",
+                    "mpi_yield_when_idle",
+                    "1",
+                ])
+                .args([
+                    "--mca",
+                    "btl_vader_single_copy_mechanism",
+                    "none",
+                    "--mca",
+                    "btl_tcp_if_include",
+                    "lo",
+                ])
+                .args(["--mca", "plm_rsh_agent"])
+                .arg(node)
+                .args(["-n", &ranks, "-N", &per_node]),
+            Mpi::Mpich => command
+                .args(["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec"])
+                .arg(node)
+                .args(["-n", &ranks, "-ppn", &per_node]),
+        };
+        command.arg(self.program.path(self.mpi)).args(&self.arguments).stdin(std::process::Stdio::null());
     }
 
     /// `n0:2,n1:2,...`: the ranks dealt out evenly.
@@ -116,6 +169,16 @@ pub struct RunningJob {
 }
 
 impl RunningJob {
+    /// Starts a command with a log of its own. It has so long to end.
+    pub(crate) fn start(mut command: Command, cluster: &mut Cluster, limit: Duration) -> Self {
+        let log = cluster.scratch().join(format!("job{}.log", cluster.logs.len()));
+        let file = File::create(&log).expect("a log can be made");
+        let copy = file.try_clone().expect("a log can be shared");
+        let child = command.stdout(file).stderr(copy).spawn().expect("the launcher can be started");
+        cluster.logs.push((format!("{command:?}"), log.clone()));
+        Self { child, log, limit }
+    }
+
     /// Waits until the job has said a line that holds this text. Panics if it ends or a minute passes before.
     pub fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);

@@ -17,8 +17,10 @@ mod cluster;
 mod job;
 mod mpi;
 mod programs;
+mod slurm;
 
 pub use cluster::Cluster;
 pub use job::{Job, Outcome, RunningJob};
-pub use mpi::{run_if_there, with_compiler, Mpi};
+pub use mpi::{has_namespaces, run_if_there, with_compiler, Mpi};
 pub use programs::{compile, repository, stage, Program};
+pub use slurm::Slurm;

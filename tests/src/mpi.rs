@@ -56,10 +56,37 @@ pub fn with_compiler(compiler: &str, test: &str, body: impl FnOnce()) {
     }
 }
 
+/// Whether this machine can pretend to have nodes with host names of their own; a test that needs them is skipped otherwise.
+pub fn has_namespaces(test: &str) -> bool {
+    let mode = std::env::var("PRETEND_MODE").ok().unwrap_or_else(|| {
+        let asked = Command::new(repository().join("scripts/pretend-mode")).output();
+        asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    });
+    let there = mode.trim() == "namespaces";
+    if !there {
+        note_skip(test, "a namespace for each node");
+    }
+    there
+}
+
+/// Ends a test that needs nodes with host names of their own, where there are none.
+#[macro_export]
+macro_rules! needs_namespaces {
+    () => {
+        if !$crate::has_namespaces(module_path!()) {
+            return;
+        }
+    };
+}
+
 /// What is missing root could have installed, so that a test fails for want of it. Anybody else gets a skip, which
 /// is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
 fn skip(test: &str, missing: &str) {
     assert!(!rustix::process::geteuid().is_root(), "{missing} is not there; run `scripts/deps.sh tests`");
+    note_skip(test, missing);
+}
+
+fn note_skip(test: &str, missing: &str) {
     let line = format!("skipped: {test}: {missing} is not there\n");
     print!("{line}");
     if let Some(list) = std::env::var_os("SCR_TESTS_SKIPPED") {
