@@ -1,5 +1,6 @@
-/* copy_restart FOLDER: restarts from whatever there is and copies this rank's file, NAME/rank_R.ckpt, to
- * FOLDER/rank_R, so that a test can compare it with what C SCR has written. Prints the name of the dataset.
+/* copy_restart FOLDER [NEXT]: restarts from whatever there is and copies this rank's file, NAME/rank_R.ckpt, to
+ * FOLDER/rank_R, so that a test can compare it with what C SCR has written. Prints the name of the dataset. Then writes the
+ * same as a checkpoint called NEXT, if that is given.
  */
 #include "scr.h"
 
@@ -18,6 +19,20 @@ static int copy(const char *from, const char *to)
     return out != NULL && fclose(out) == 0 && good;
 }
 
+/* Writes FOLDER/rank_R as this rank's file of a new checkpoint. */
+static int write_next(const char *folder, const char *next, int rank)
+{
+    char from[SCR_MAX_FILENAME], file[SCR_MAX_FILENAME + 64], path[SCR_MAX_FILENAME];
+    int good;
+
+    snprintf(from, sizeof from, "%s/rank_%d", folder, rank);
+    snprintf(file, sizeof file, "%s/rank_%d.ckpt", next, rank);
+    if (SCR_Start_output(next, SCR_FLAG_CHECKPOINT) != SCR_SUCCESS)
+        return 0;
+    good = SCR_Route_file(file, path) == SCR_SUCCESS && copy(from, path);
+    return SCR_Complete_output(good) == SCR_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
     char name[SCR_MAX_FILENAME], file[SCR_MAX_FILENAME + 64], path[SCR_MAX_FILENAME], target[SCR_MAX_FILENAME];
@@ -25,7 +40,7 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (argc != 2 || SCR_Init() != SCR_SUCCESS)
+    if (argc < 2 || SCR_Init() != SCR_SUCCESS)
         MPI_Abort(MPI_COMM_WORLD, 3);
     if (SCR_Have_restart(&have, name) == SCR_SUCCESS && have && SCR_Start_restart(name) == SCR_SUCCESS) {
         snprintf(file, sizeof file, "%s/rank_%d.ckpt", name, rank);
@@ -34,6 +49,8 @@ int main(int argc, char **argv)
         if (SCR_Complete_restart(good) == SCR_SUCCESS && rank == 0)
             printf("RESTARTED %s\n", name);
     }
+    if (argc > 2 && write_next(argv[1], argv[2], rank) && rank == 0)
+        printf("COMPLETE %s 0\n", argv[2]);
     SCR_Finalize();
     MPI_Finalize();
     if (rank == 0)

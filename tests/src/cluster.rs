@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// Some nodes and one prefix directory. All is removed in the end; a failed test shows what its jobs said.
@@ -47,6 +48,15 @@ impl Cluster {
     /// A folder for whatever the test needs.
     pub fn scratch(&self) -> &Path {
         self.work.path()
+    }
+
+    /// Runs the `scr` command of the installed tree on this prefix directory, on no node.
+    pub fn scr(&self, mpi: Mpi, arguments: &[&str]) -> Output {
+        let mut command = Command::new(Program::Scr.path(mpi));
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SCR_")) {
+            command.env_remove(name);
+        }
+        command.env("SCR_PREFIX", self.prefix()).args(arguments).output().expect("the command can be started")
     }
 
     /// Where the storage of all nodes lies.

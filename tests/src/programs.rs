@@ -20,6 +20,8 @@ pub enum Program {
     Heat2d,
     /// The suite of all communicators, over MPI. A program of core's, not of C.
     CommSuite,
+    /// The `scr` command, one process for each rank.
+    Scr,
 }
 
 impl Program {
@@ -30,6 +32,7 @@ impl Program {
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Heat2d => "examples/heat2d.c",
             Program::CommSuite => "core/examples/comm_suite.rs",
+            Program::Scr => "tools/src/main.rs",
         }
     }
 
@@ -42,6 +45,9 @@ impl Program {
     }
 
     fn compile(self, mpi: Mpi) -> PathBuf {
+        if self == Program::Scr {
+            return stage(mpi).join("bin/scr");
+        }
         if self == Program::CommSuite {
             return build_comm_suite(mpi);
         }
