@@ -41,7 +41,7 @@ on_each_mpi! {
         }
     }
 
-    fn without_a_spare_node_the_job_is_not_started_again(mpi: Mpi) {
+    fn without_a_spare_node_the_job_is_saved_for_another_allocation(mpi: Mpi) {
         needs_namespaces!();
         let mut cluster = Cluster::new(4);
         let result = cluster.scratch().join("result");
@@ -52,6 +52,12 @@ on_each_mpi! {
         assert!(!ended.succeeded() && !ended.timed_out());
         assert!(ended.mentions("3 nodes can be used and 4 are needed: the last run had as many"));
         assert!(!ended.mentions("scr run: run 2: "));
+        // What the lost node had is rebuilt from the others, so that another allocation goes on from there.
+        assert!(ended.mentions("is complete in ") && ended.mentions("; the parts of ranks 2 were rebuilt"));
+        (0..4).for_each(|node| cluster.lose_node(node));
+        let restarted = heat(&mut cluster, mpi, &result).env("SCR_JOB_ID", "another").run();
+        assert!(restarted.succeeded() && restarted.mentions("heat2d: restarted from heat.0000"), "it began anew");
+        assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
     }
 
     fn a_job_with_a_rank_that_hangs_is_ended_and_goes_on_from_its_checkpoint(mpi: Mpi) {

@@ -322,6 +322,17 @@ fn a_signal_ends_the_job_and_it_is_not_started_again() {
 }
 
 #[test]
+fn a_job_that_is_to_halt_at_once_is_ended_and_not_started_again() {
+    let world = World::new().launcher("mpirun", "cp $HERE/halt .scr/halt.scr; exec sleep 1000");
+    let prefix = world.prefix();
+    Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some(Halt::IMMEDIATE.to_owned())).unwrap();
+    std::fs::rename(prefix.halt_file(), world.path("halt")).unwrap();
+    let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
+    assert!(said(&run).contains("run 1 was ended: the job is to halt at once"), "{}", said(&run));
+}
+
+#[test]
 fn without_scr_the_job_is_just_started() {
     let world = World::new().launcher("mpirun", "exit 4");
     let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_ENABLE", "0"), ("SCR_RUNS", "3")]);

@@ -76,7 +76,13 @@ names! {
     NodeFail = "NODE_FAIL";
     /// What the job has left in cache is looked after.
     PostrunStart = "POSTRUN_START";
-    /// That is done.
+    /// A dataset that is in cache only is saved.
+    ScavengeStart = "SCAVENGE_START";
+    /// It is complete in the prefix directory.
+    ScavengeSuccess = "SCAVENGE_SUCCESS";
+    /// It could not be saved. The note says why.
+    ScavengeFail = "SCAVENGE_FAIL";
+    /// All that is done.
     PostrunEnd = "POSTRUN_END";
 }
 

@@ -74,6 +74,14 @@ impl Halt {
     /// The reason that `SCR_Finalize` leaves.
     pub const FINALIZED: &str = "SCR_FINALIZE_CALLED";
 
+    /// The reason of a job that is to halt at once, and not at its next checkpoint: whoever runs it ends the run.
+    pub const IMMEDIATE: &str = "JOB_HALTED";
+
+    /// Whether the job is to halt at once.
+    pub fn is_immediate(&self) -> bool {
+        self.exit_reason.as_deref() == Some(Self::IMMEDIATE)
+    }
+
     /// Whether the application has called `SCR_Finalize`.
     pub fn is_finalized(&self) -> bool {
         self.exit_reason.as_deref() == Some(Self::FINALIZED)

@@ -23,6 +23,8 @@ pub(crate) struct Wish {
 pub(crate) struct Allocation {
     manager: ResourceManager,
     env: Env,
+    /// The prefix directory of the job.
+    prefix: String,
     /// Its id, in paths and logs.
     pub(crate) job_id: String,
     /// Its nodes, each once.
@@ -51,17 +53,22 @@ impl Allocation {
         let job_id = job_id(env, params, &manager, complain);
         let (host_lines, nodes_are_ours) = nodes(env, params, &manager, wish, &job_id)?;
         let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
+        let prefix = params.get(&param::PREFIX);
+        let prefix = prefix.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
+        let env = env.clone();
         let mut allocation =
-            Self { manager, env: env.clone(), job_id, nodes, host_lines, nodes_are_ours, end_time: None };
+            Self { manager, env, prefix, job_id, nodes, host_lines, nodes_are_ours, end_time: None };
         allocation.end_time = match params.get(&param::END_TIME) {
             Some(time) => Some(time),
-            None => allocation.manager.end_time.time(env, allocation.blanks()).unwrap_or_else(|error| {
-                complain(&format!(
-                    "nobody says when the allocation ends, so nothing halts the job in time: {error:#}; \
+            None => allocation.manager.end_time.time(&allocation.env, allocation.blanks()).unwrap_or_else(
+                |error| {
+                    complain(&format!(
+                        "nobody says when the allocation ends, so nothing halts the job in time: {error:#}; \
                      set SCR_END_TIME"
-                ));
-                None
-            }),
+                    ));
+                    None
+                },
+            ),
         };
         Ok(allocation)
     }
@@ -90,7 +97,10 @@ impl Allocation {
     /// The way to run something on its nodes.
     pub(crate) fn on_nodes(&self) -> OnNodes<'_> {
         // On this machine alone there is nobody to be asked.
-        OnNodes::new(self.manager.on_node.as_ref().filter(|_| !self.is_here_alone()), &self.env)
+        let how = self.manager.on_node.as_ref().filter(|_| !self.is_here_alone());
+        let variables = [(param::PREFIX.info(), &self.prefix), (param::JOB_ID.info(), &self.job_id)];
+        let variables = variables.map(|(info, value)| (info.name.to_owned(), value.clone()));
+        OnNodes::new(how, &self.env, variables.to_vec())
     }
 
     /// The nodes that the resource manager takes for broken.

@@ -78,7 +78,7 @@ fn failing_check(allocation: &Allocation, nodes: &[String], complain: &mut dyn F
         return Vec::new();
     }
     let Some(command) = command_here() else { return Vec::new() };
-    let answers = allocation.on_nodes().run(nodes, &[command, "check-node".to_owned()], &[], Some(PATIENCE));
+    let answers = allocation.on_nodes().run(nodes, &[command, "check-node".to_owned()], Some(PATIENCE));
     let mut bad = Vec::new();
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {
@@ -107,7 +107,8 @@ pub(crate) struct CheckNodeArgs {}
 /// written to, or smaller than its description says is told on standard error.
 pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     let env = world::env()?;
-    let (descriptors, _) = Descriptors::build(&world::params(&env)).context("cannot read the descriptors")?;
+    let (descriptors, _) = Descriptors::build(&world::params_of(&env, &world::prefix(&env, None)?))
+        .context("cannot read the descriptors")?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     let wrong: Vec<_> =
         stores.chain([&descriptors.control]).filter_map(|store| whats_wrong(store).err()).collect();

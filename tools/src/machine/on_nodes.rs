@@ -13,23 +13,24 @@ pub(crate) struct OnNodes<'a> {
     /// `None`: on this machine.
     how: Option<&'a OnNode>,
     env: &'a Env,
+    /// What a command on a node is to know besides.
+    variables: Vec<(String, String)>,
 }
 
 /// So many nodes are at work at the same time: each costs this machine a process and the resource manager a request.
 const AT_ONCE: usize = 32;
 
 impl<'a> OnNodes<'a> {
-    pub(super) fn new(how: Option<&'a OnNode>, env: &'a Env) -> Self {
-        Self { how, env }
+    pub(super) fn new(how: Option<&'a OnNode>, env: &'a Env, variables: Vec<(String, String)>) -> Self {
+        Self { how, env, variables }
     }
 
     /// Runs a command on each of the nodes, with the `SCR_` settings and the current folder of this process, and with
-    /// the variables that are given besides. The answers come in the order of the nodes.
+    /// what is known of the job. The answers come in the order of the nodes.
     pub(crate) fn run(
         &self,
         nodes: &[String],
         command: &[String],
-        variables: &[(String, String)],
         limit: Option<Duration>,
     ) -> Vec<Result<Finished>> {
         let next = AtomicUsize::new(0);
@@ -39,9 +40,8 @@ impl<'a> OnNodes<'a> {
                 scope.spawn(|| loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(node) = nodes.get(at) else { break };
-                    let answer = self
-                        .command_line(node, command, variables)
-                        .and_then(|command| process::run(&command, limit));
+                    let answer =
+                        self.command_line(node, command).and_then(|command| process::run(&command, limit));
                     answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
                 });
             }
@@ -54,22 +54,17 @@ impl<'a> OnNodes<'a> {
     }
 
     /// The command as it is started on this machine, to run on that node.
-    fn command_line(
-        &self,
-        node: &str,
-        command: &[String],
-        variables: &[(String, String)],
-    ) -> Result<Vec<String>> {
+    fn command_line(&self, node: &str, command: &[String]) -> Result<Vec<String>> {
         let with_variables = || {
             let mut line = vec!["env".to_owned()];
-            line.extend(variables.iter().map(|(name, value)| format!("{name}={value}")));
+            line.extend(self.variables.iter().map(|(name, value)| format!("{name}={value}")));
             line.extend_from_slice(command);
             line
         };
         let Some(how) = self.how else { return Ok(with_variables()) };
         let mut line: Vec<_> = how.command.iter().map(|word| word.replace("{node}", node)).collect();
         if how.shell {
-            line.push(self.for_shell(command, variables)?);
+            line.push(self.for_shell(command)?);
         } else {
             line.extend(with_variables());
         }
@@ -77,9 +72,9 @@ impl<'a> OnNodes<'a> {
     }
 
     /// One text that a shell elsewhere understands: the folder, the settings and the command.
-    fn for_shell(&self, command: &[String], variables: &[(String, String)]) -> Result<String> {
+    fn for_shell(&self, command: &[String]) -> Result<String> {
         let settings = self.env.variables.iter().filter(|(name, _)| name.starts_with("SCR_"));
-        let given = variables.iter().map(|(name, value)| (name, value));
+        let given = self.variables.iter().map(|(name, value)| (name, value));
         let settings = settings.chain(given).map(|(name, value)| format!("{name}={value}"));
         let dir = self.env.current_dir.to_str().context("the name of the current folder is not UTF-8")?;
         let words = ["cd".to_owned(), dir.to_owned()].into_iter();
@@ -111,10 +106,9 @@ mod tests {
             shell: false,
         };
         let nodes: Vec<_> = (0..100).map(|number| format!("n{number}")).collect();
-        let answers = OnNodes::new(Some(&how), &env).run(
+        let answers = OnNodes::new(Some(&how), &env, Vec::new()).run(
             &nodes,
             &words("echo I am"),
-            &[],
             Some(Duration::from_secs(60)),
         );
         for (number, answer) in answers.into_iter().enumerate() {
@@ -133,8 +127,8 @@ mod tests {
         let env = env.with_variable("SCR_PREFIX", "/a b").with_variable("HOME", "/none").env();
         let how = OnNode { command: words("sh -c"), shell: true };
         let command = ["sh", "-c", "pwd; echo \"$SCR_PREFIX $SCR_X $HOME\""].map(str::to_owned);
-        let given = [("SCR_X".to_owned(), "$1".to_owned())];
-        let mut answers = OnNodes::new(Some(&how), &env).run(&["n0".to_owned()], &command, &given, None);
+        let given = vec![("SCR_X".to_owned(), "$1".to_owned())];
+        let mut answers = OnNodes::new(Some(&how), &env, given).run(&["n0".to_owned()], &command, None);
         let answer = answers.remove(0).unwrap();
         let home = std::env::var("HOME").unwrap_or_default();
         assert_eq!(answer.stdout, format!("{}\n/a b $1 {home}\n", folder.display()), "{}", answer.stderr);

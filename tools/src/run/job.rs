@@ -3,7 +3,7 @@
 use super::command::{can_leave_out, run_command};
 use super::decide::{Needed, Situation, Stop};
 use super::say;
-use super::supervise::{supervise, Ended, Signals};
+use super::supervise::{supervise, End, Ended, Signals};
 use super::watchdog::{Timeouts, Watchdog};
 use crate::machine::health::{bad_nodes, excluded, good_nodes};
 use crate::machine::{hostlist, Allocation, BadNode, Launcher, Manifests, Wish};
@@ -210,9 +210,13 @@ impl<'a> Job<'a> {
         let now = || self.env.clock.elapsed();
         let files = &*self.env.files;
         let times = Timeouts::of(self.params).filter(|times| !times.is_idle());
-        let watchdog = times.map(|times| Watchdog::new(times, files, &self.prefix, now()));
+        let mut watchdog = times.map(|times| Watchdog::new(times, files, &self.prefix, now()));
         let began = now();
-        let ended = supervise(&command.words, &self.variables(), &self.signals, watchdog, &now)?;
+        let mut look = || match Halt::read(files, &self.prefix) {
+            Ok(Some(halt)) if halt.is_immediate() => Some(End::Halted),
+            _ => watchdog.as_mut().and_then(|dog| dog.is_hanging(now())).map(End::Hung),
+        };
+        let ended = supervise(&command.words, &self.variables(), &self.signals, &mut look)?;
         self.tell_end(ended, now().saturating_sub(began));
         self.last = Some(ended);
         Ok(())
@@ -244,12 +248,21 @@ impl<'a> Job<'a> {
 
     fn tell_end(&self, ended: Ended, took: Duration) {
         let mut note = format!("run={}, status={}", self.runs, ended.code);
-        if let Some(idle) = ended.hung {
-            let seconds = idle.as_secs();
-            say(&format!("run {} has written no checkpoint for {seconds} seconds and was ended", self.runs));
-            note.push_str(&format!(", hung for {seconds} seconds"));
-        } else if ended.code != 0 {
-            say(&format!("run {} ended with status {}", self.runs, ended.code));
+        match ended.by {
+            Some(End::Hung(idle)) => {
+                let seconds = idle.as_secs();
+                say(&format!(
+                    "run {} has written no checkpoint for {seconds} seconds and was ended",
+                    self.runs
+                ));
+                note.push_str(&format!(", hung for {seconds} seconds"));
+            }
+            Some(End::Halted) => {
+                say(&format!("run {} was ended: the job is to halt at once", self.runs));
+                note.push_str(", halted");
+            }
+            None if ended.code != 0 => say(&format!("run {} ended with status {}", self.runs, ended.code)),
+            None => (),
         }
         self.log.add_entry(Record::event(Event::RunEnd).note(note).took(took));
     }

@@ -1,15 +1,20 @@
 //! `scr postrun`: what is left to do when a job has come to its end within an allocation. The v1.1 manual's section 11.10.
+//!
+//! Datasets that are in the cache of the nodes only are saved: `scr copy` runs on every node that is left, and what the others
+//! had is rebuilt in the prefix directory.
 
 use super::{say, Asked, PlaceArgs};
-use crate::machine::health::{bad_nodes, good_nodes};
+use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::{Allocation, BadNode};
 use crate::output::Answer;
+use crate::world;
 use anyhow::Result;
 use clap::Args;
 use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
-use scr_core::prefix::{FlushEntry, FlushFile, Location, Prefix};
+use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix};
+use scr_core::scavenge::{Builder, Built, Outcome};
 
 /// Stands under the help text.
 pub(crate) const EXIT_CODES: &str =
@@ -34,7 +39,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     finish(&asked.env, &asked.params, &asked.allocation, &bad, &log).map(Answer::from)
 }
 
-/// Looks after the datasets that are in cache only. Whether all that had to be kept is safe now.
+/// Saves the datasets that are in cache only. Whether all that had to be kept is safe now.
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
@@ -47,28 +52,143 @@ pub(super) fn finish(
 ) -> Result<bool> {
     let prefix = Prefix::new(params.get(&param::PREFIX));
     log.add_entry(Record::event(Event::PostrunStart));
-    let wanted = in_cache_only(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
-    for entry in &wanted {
-        let name = String::from_utf8_lossy(&entry.name);
-        say(&format!(
-            "the dataset `{name}' is in the cache of the nodes only ({} of them can be used)",
-            good_nodes(allocation, bad).len().max(1)
-        ));
+    let wanted = Wanted::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
+    let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
+    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
+    let mut safe =
+        wanted.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
+    // The application's last word: it has flushed what the settings want.
+    let halt = Halt::read(&*env.files, &prefix).ok().flatten();
+    if params.get(&param::FLUSH) > 0 || !halt.is_some_and(|halt| halt.is_finalized()) {
+        let mut checkpoints = wanted.checkpoints.iter();
+        safe &= checkpoints.next().is_none_or(|newest| {
+            let newest_is_safe = scavenge.save(newest);
+            // An older one is better than none.
+            let _ = newest_is_safe || checkpoints.any(|older| scavenge.save(older));
+            newest_is_safe
+        });
     }
     log.add_entry(Record::event(Event::PostrunEnd));
-    Ok(wanted.is_empty())
+    Ok(safe)
 }
 
-/// What has to be copied from cache: output, and the newest checkpoint unless a newer one is in the prefix directory. What
-/// another allocation has left in the file is gone with its nodes.
-fn in_cache_only(file: &FlushFile, job_id: &str) -> Vec<FlushEntry> {
-    let mut entries = file.entries();
-    entries.retain(|entry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id));
-    let newest = entries.iter().find(|entry| entry.checkpoint).map(|entry| entry.id);
-    entries.retain(|entry| {
-        entry.is_at(Location::Cache)
-            && !entry.is_at(Location::Prefix)
-            && (entry.output || Some(entry.id) == newest)
-    });
-    entries
+/// What is in cache and nowhere else. What another allocation has left in the file is gone with its nodes.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    /// Output.
+    output: Vec<FlushEntry>,
+    /// Checkpoints that are newer than those in the prefix directory, the newest first.
+    checkpoints: Vec<FlushEntry>,
+}
+
+impl Wanted {
+    fn of(file: &FlushFile, job_id: &str) -> Self {
+        let mut entries = file.entries();
+        let is_ours =
+            |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
+        entries.retain(|entry| {
+            entry.is_at(Location::Prefix) || (entry.is_at(Location::Cache) && is_ours(entry))
+        });
+        let only_cached = |entry: &&FlushEntry| !entry.is_at(Location::Prefix);
+        let output = entries.iter().filter(|entry| entry.output).filter(only_cached).cloned().collect();
+        let checkpoints = entries.iter().filter(|entry| entry.checkpoint).take_while(only_cached);
+        let checkpoints = checkpoints.filter(|entry| !entry.output).cloned().collect();
+        Self { output, checkpoints }
+    }
+}
+
+/// Brings datasets from the nodes to the prefix directory.
+struct Scavenge<'a> {
+    env: &'a Env,
+    prefix: &'a Prefix,
+    allocation: &'a Allocation,
+    nodes: Vec<String>,
+    log: &'a Log,
+}
+
+impl Scavenge<'_> {
+    /// Whether a dataset is complete in the prefix directory now; how it went is told.
+    fn save(&self, dataset: &FlushEntry) -> bool {
+        let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
+        say(&format!("{label} is in cache only: saving it from {} nodes", self.nodes.len()));
+        let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
+        self.log.add_entry(record(Event::ScavengeStart));
+        let began = self.env.clock.elapsed();
+        let complaints = self.copy(dataset.id);
+        let took = || self.env.clock.elapsed().saturating_sub(began);
+        match self.build(dataset.id) {
+            Ok(how) => {
+                say(&format!("{label} is complete in {}{how}", self.prefix.dir().display()));
+                self.log.add_entry(record(Event::ScavengeSuccess).took(took()));
+                true
+            }
+            Err(error) => {
+                complaints.iter().for_each(|line| say(line));
+                say(&format!("{label} could not be saved: {error:#}"));
+                self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
+                false
+            }
+        }
+    }
+
+    /// Every node copies what it has. What went wrong may be of no matter: nodes without a part have nothing to copy.
+    fn copy(&self, id: u64) -> Vec<String> {
+        let (Some(scr), Some(prefix)) = (command_here(), self.prefix.dir().to_str()) else {
+            return vec!["the name of a folder is not UTF-8".to_owned()];
+        };
+        let command = [&scr, "copy", "--id", &id.to_string(), "--prefix", prefix].map(str::to_owned);
+        let answers = self.allocation.on_nodes().run(&self.nodes, &command, None);
+        let complaint = |(node, answer): (&String, Result<crate::machine::process::Finished>)| match answer {
+            Ok(answer) if answer.succeeded() => None,
+            Ok(answer) => Some(format!("node {node}: {}", answer.complaint())),
+            Err(error) => Some(format!("node {node}: {error:#}")),
+        };
+        self.nodes.iter().zip(answers).filter_map(complaint).collect()
+    }
+
+    /// Makes a whole of what the nodes have copied, and says what was rebuilt.
+    fn build(&self, id: u64) -> Result<String> {
+        let plugins = world::plugin_host(self.env, None);
+        let Built { outcome, .. } = Builder::new(self.env, self.prefix, &plugins, 0).build(id)?;
+        match outcome {
+            Outcome::Incomplete { why } => anyhow::bail!("{why}"),
+            Outcome::Completed { rebuilt, .. } if !rebuilt.is_empty() => {
+                let ranks: Vec<_> = rebuilt.iter().map(ToString::to_string).collect();
+                Ok(format!("; the parts of ranks {} were rebuilt", ranks.join(", ")))
+            }
+            _ => Ok(String::new()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::prefix::DatasetDescriptor;
+
+    fn ids(entries: &[FlushEntry]) -> Vec<u64> {
+        entries.iter().map(|entry| entry.id).collect()
+    }
+
+    #[test]
+    fn wanted_are_output_and_the_checkpoints_after_the_last_one_that_was_flushed() {
+        let mut file = FlushFile::default();
+        let mut add = |id, checkpoint, output, job: &str, location| {
+            let job_id = job.to_owned();
+            let dataset = DatasetDescriptor { id, checkpoint, output, job_id, ..Default::default() };
+            file.record(&dataset, location);
+        };
+        add(1, false, true, "7", Location::Cache);
+        add(2, true, false, "7", Location::Cache);
+        add(3, true, false, "6", Location::Prefix);
+        add(4, false, true, "7", Location::Prefix);
+        add(5, true, false, "7", Location::Cache);
+        add(6, true, true, "7", Location::Cache);
+        add(7, true, false, "7", Location::Cache);
+        add(8, true, false, "6", Location::Cache);
+        let wanted = Wanted::of(&file, "7");
+        assert_eq!((ids(&wanted.output), ids(&wanted.checkpoints)), (vec![6, 1], vec![7, 5]));
+        let wanted = Wanted::of(&FlushFile::default(), "7");
+        assert_eq!((wanted.output.len(), wanted.checkpoints.len()), (0, 0));
+    }
 }

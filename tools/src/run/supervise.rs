@@ -1,6 +1,5 @@
 //! One run of a job: started, watched, and ended where it must be.
 
-use super::watchdog::Watchdog;
 use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -55,17 +54,26 @@ impl Signals {
 pub(super) struct Ended {
     /// Its exit code; 128 and the signal where one has ended it.
     pub(super) code: u8,
-    /// For how long nothing had happened, where it was ended for that.
-    pub(super) hung: Option<Duration>,
+    /// Why it was ended, where it did not end by itself or by a signal.
+    pub(super) by: Option<End>,
 }
 
-/// How often to look at signals, and at what the watchdog sees.
+/// Why a run is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing had happened for so long.
+    Hung(Duration),
+    /// The user wants the job to halt at once.
+    Halted,
+}
+
+/// How often to look at signals, and whether the run is to be ended.
 const TICK: Duration = Duration::from_millis(50);
-const WATCH: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
 /// Time to end in, for a launcher that was told to.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs a command to its end.
+/// Runs a command to its end, which comes early where `look` wants it to.
 ///
 /// # Errors
 /// It cannot be started.
@@ -73,29 +81,28 @@ pub(super) fn supervise(
     words: &[OsString],
     variables: &[(String, String)],
     signals: &Signals,
-    mut watchdog: Option<Watchdog<'_>>,
-    now: &dyn Fn() -> Duration,
+    look: &mut dyn FnMut() -> Option<End>,
 ) -> Result<Ended> {
     let (program, arguments) = words.split_first().context("there is nothing to start")?;
     let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
     let mut child = child.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
-    let (mut hung, mut told): (_, Option<Instant>) = (None, None);
-    let mut watched = Instant::now();
+    let (mut by, mut told): (_, Option<Instant>) = (None, None);
+    let mut looked = Instant::now();
     loop {
         if let Some(status) = child.wait_timeout(TICK)? {
             let code = exit_code(status);
-            // A run that was ended because it hung has failed, whatever its launcher says.
-            return Ok(Ended { code: if hung.is_some() { code.max(1) } else { code }, hung });
+            // A run that had to be ended has failed, whatever its launcher says.
+            return Ok(Ended { code: if by.is_some() { code.max(1) } else { code }, by });
         }
         match told {
             Some(since) if since.elapsed() > GRACE => child.kill()?,
             Some(_) => (),
             None => {
-                if let Some(dog) = watchdog.as_mut().filter(|_| watched.elapsed() > WATCH) {
-                    watched = Instant::now();
-                    hung = dog.is_hanging(now());
+                if looked.elapsed() > LOOK {
+                    looked = Instant::now();
+                    by = look();
                 }
-                if hung.is_some() || signals.came() {
+                if by.is_some() || signals.came() {
                     terminate(&child)?;
                     told = Some(Instant::now());
                 }
