@@ -43,7 +43,7 @@ test:                 ## all tests, the jobs under every MPI that is there
 test-slurm:           ## a job loses a node under a real Slurm, started for it (as root, Debian's slurm)
 	@scripts/deps.sh slurm
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
-	$(CARGO) test --locked -p scr-tests --test slurm
+	$(CARGO) test --locked -p scr-tests --test slurm -- --test-threads 1
 
 bench: deps           ## the benchmarks
 	$(CARGO) bench --locked

@@ -24,15 +24,18 @@ impl Slurm {
         slurm
     }
 
-    /// Starts a command that is to use it.
+    /// Starts a command that is to use it, in the prefix directory.
     pub fn run(&self, mut command: Command, cluster: &mut Cluster) -> RunningJob {
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy();
-            if ["SCR_", "SLURM_"].iter().any(|start| name.starts_with(start)) {
-                command.env_remove(&*name);
+        // Settings of whoever runs the tests would change what is tested.
+        let set: Vec<_> = command.get_envs().map(|(name, _)| name.to_owned()).collect();
+        for (name, _) in std::env::vars_os().filter(|(name, _)| !set.contains(name)) {
+            let text = name.to_string_lossy();
+            if ["SCR_", "SLURM_"].iter().any(|start| text.starts_with(start)) {
+                command.env_remove(&name);
             }
         }
-        command.env("SLURM_CONF", self.folder.path().join("slurm.conf"));
+        command.env("SLURM_CONF", self.folder.path().join("slurm.conf")).env("SCR_PREFIX", cluster.prefix());
+        command.current_dir(cluster.prefix());
         RunningJob::start(command, cluster, Duration::from_secs(240))
     }
 

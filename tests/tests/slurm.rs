@@ -1,51 +1,80 @@
-//! `scr_srun` under a real Slurm, whose nodes are pretend nodes: a node is lost in the middle of a job.
+//! `scr run` under a real Slurm, whose nodes are pretend nodes: a node is lost in the middle of a job.
 //!
 //! Not part of `cargo test`, since it starts daemons and waits for Slurm to notice: `make test-slurm`.
 
-use scr_tests::{needs_namespaces, run_if_there, stage, Cluster, Mpi, Program, Slurm};
+use scr_tests::{has_namespaces, run_if_there, stage, Cluster, Mpi, Program, Slurm};
+use std::path::Path;
 use std::process::Command;
+
+const OPTIONS: [&str; 6] = ["--size", "200", "--steps", "60", "--every", "10"];
+
+/// `scr run srun` in an allocation of so many nodes, with three ranks on three of them.
+fn command(mpi: Mpi, nodes: u32, result: &Path) -> Command {
+    let mut command = Command::new("salloc");
+    command.args(["--quiet", "--no-kill", "--time=30"]).arg(format!("--nodes={nodes}"));
+    command.arg(stage(mpi).join("bin/scr_run"));
+    // The pause of Slurm's description is for machines that are larger than this one.
+    command.args(["--pause=1", "srun", "--mpi=pmi2", "--nodes=3", "--ntasks=3"]);
+    command.arg(Program::Heat2d.path(mpi)).args(OPTIONS).args(["--pause-ms", "50", "--result"]).arg(result);
+    let settings = [("SCR_CACHE_BYPASS", "0"), ("SCR_FLUSH", "0"), ("SCR_RUNS", "3"), ("SCR_DEBUG", "1")];
+    command.envs(settings).env("SCR_HALT_SECONDS", "60");
+    command
+}
+
+/// The answer of a run without scr.
+fn plain_answer(mpi: Mpi) -> Vec<u8> {
+    let mut cluster = Cluster::new(1);
+    let result = cluster.scratch().join("plain");
+    let job = cluster.job(mpi, 3, Program::Heat2d).args(OPTIONS).args(["--no-scr", "--result"]);
+    assert!(job.args([result.display()]).run().succeeded());
+    std::fs::read(result).expect("an answer")
+}
+
+/// Debian's Slurm speaks PMI-2, as MPICH does.
+fn with_slurm(test: &str, body: fn(Mpi)) {
+    if has_namespaces(test) {
+        run_if_there(Mpi::Mpich, test, body);
+    }
+}
 
 #[test]
 fn a_lost_node_is_replaced_by_the_spare_one_and_the_answer_is_right() {
-    needs_namespaces!();
-    // Debian's Slurm speaks PMI-2, as MPICH does.
-    run_if_there(Mpi::Mpich, "slurm", body);
+    with_slurm("a spare node under Slurm", |mpi| {
+        let mut cluster = Cluster::new(1);
+        let result = cluster.scratch().join("result");
+        let slurm = Slurm::start(4);
+        let mut running = slurm.run(command(mpi, 4, &result), &mut cluster);
+        running.wait_for("checkpoint heat.000030 is complete");
+        slurm.lose_node("n1");
+        let ended = running.finish();
+        assert!(ended.succeeded(), "the job has failed");
+        assert!(ended.mentions("scr run: node n1 is left out: "));
+        assert!(ended.mentions("scr run: run 2: srun --kill-on-bad-exit=1 --exclude=n1 "));
+        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job began anew");
+        assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
+    });
 }
 
-fn body(mpi: Mpi) {
-    let mut cluster = Cluster::new(1);
-    let plain = cluster.scratch().join("plain");
-    let options = ["--size", "200", "--steps", "60", "--every", "10"];
-    let without = cluster.job(mpi, 3, Program::Heat2d).args(options).args(["--no-scr", "--result"]);
-    assert!(without.args([plain.display()]).run().succeeded());
-
-    let slurm = Slurm::start(4);
-    let result = cluster.scratch().join("result");
-    let mut command = Command::new("salloc");
-    command.args(["--quiet", "--no-kill", "--nodes=4", "--time=30"]).arg(stage(mpi).join("bin/scr_run"));
-    // The pause of Slurm's description is for machines that are larger than this one.
-    command
-        .args(["--pause=1", "srun", "--mpi=pmi2", "--nodes=3", "--ntasks=3"])
-        .arg(Program::Heat2d.path(mpi))
-        .args(options);
-    command.args(["--pause-ms", "50", "--result"]).arg(&result);
-    let settings = [
-        ("SCR_CACHE_BYPASS", "0"),
-        ("SCR_FLUSH", "0"),
-        ("SCR_RUNS", "3"),
-        ("SCR_DEBUG", "1"),
-        ("SCR_HALT_SECONDS", "60"),
-    ];
-    command.envs(settings).current_dir(cluster.prefix());
-    let mut running = slurm.run(command, &mut cluster);
-    running.wait_for("checkpoint heat.000030 is complete");
-    slurm.lose_node("n1");
-    let ended = running.finish();
-    assert!(ended.succeeded(), "the job has failed");
-    assert!(ended.mentions("scr run: node n1 is left out: "));
-    assert!(ended.mentions("scr run: run 2: srun --kill-on-bad-exit=1 --exclude=n1 "));
-    assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job began anew");
-    let (plain, result) =
-        (std::fs::read(plain).expect("an answer"), std::fs::read(result).expect("an answer"));
-    assert!(plain == result, "the answers differ");
+#[test]
+fn without_a_spare_node_the_job_is_saved_for_the_next_allocation() {
+    with_slurm("scavenge under Slurm", |mpi| {
+        let mut cluster = Cluster::new(1);
+        let result = cluster.scratch().join("result");
+        let slurm = Slurm::start(3);
+        let mut running = slurm.run(command(mpi, 3, &result), &mut cluster);
+        running.wait_for("checkpoint heat.000010 is complete");
+        slurm.lose_node("n1");
+        let ended = running.finish();
+        assert!(!ended.succeeded() && !ended.timed_out());
+        assert!(ended.mentions("2 nodes can be used and 3 are needed: the last run had as many"));
+        assert!(ended.mentions("; the parts of ranks 1 were rebuilt"));
+        drop(slurm);
+        let slurm = Slurm::start(3);
+        let ended = slurm.run(command(mpi, 3, &result), &mut cluster).finish();
+        assert!(
+            ended.succeeded() && ended.mentions("heat2d: restarted from heat.0000"),
+            "the job began anew"
+        );
+        assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
+    });
 }
