@@ -28,6 +28,7 @@ missing_packages() {
     [ "$(scripts/mpi-name mpicc.mpich)" = mpich ] || echo libmpich-dev
     command -v mpiexec.hydra >/dev/null || echo mpich
     [ "$for_tests" != tests ] || command -v g++ >/dev/null || echo g++
+    [ "$for_tests" != tests ] || command -v mariadbd >/dev/null || echo mariadb-server
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     has_libclang && has_clang_headers || clang_packages
 }

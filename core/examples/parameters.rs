@@ -16,12 +16,6 @@ pub(crate) const WITHOUT_EFFECT: &[&str] = &[
     "SCR_FLUSH_ASYNC_USLEEP",
     "SCR_AXL_MKDIR",
     "SCR_MPI_BUF_SIZE",
-    "SCR_LOG_DB_ENABLE",
-    "SCR_LOG_DB_DEBUG",
-    "SCR_LOG_DB_HOST",
-    "SCR_LOG_DB_NAME",
-    "SCR_LOG_DB_USER",
-    "SCR_LOG_DB_PASS",
 ];
 
 #[allow(dead_code, reason = "the tests use the page alone")]

@@ -81,6 +81,7 @@ impl Context {
         let prefix = Prefix::new(params.get(&param::PREFIX));
         let plugins = Plugins::new(&env, &params);
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
+        log.add_database(comm.rank(), &params, plugins.host());
         let mut context = Self {
             comm,
             env,

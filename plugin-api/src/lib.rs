@@ -17,6 +17,6 @@ mod transport;
 pub use bytes::Bytes;
 pub use error::{PluginError, PluginErrorKind};
 pub use kvtree::KvTree;
-pub use log::{LogEntry, LogKind, LogSink};
+pub use log::{LogEntry, LogKind, LogQuery, LogSink};
 pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 pub use transport::{CopyItem, CopyJob, CopyState, Transport};

@@ -4,7 +4,7 @@
 //! once and left alone from then on; it never fails the job.
 
 use crate::kvtree::FieldError;
-use crate::{KvTree, PluginError};
+use crate::{KvTree, PluginError, PluginErrorKind};
 
 /// A place for log entries to go.
 pub trait LogSink: Send + Sync {
@@ -21,6 +21,88 @@ pub trait LogSink: Send + Sync {
     /// The text says what could not be made, and why.
     fn prepare(&self) -> Result<Vec<String>, PluginError> {
         Ok(Vec::new())
+    }
+
+    /// The entries that match, oldest first. A sink that only passes entries on has none to give.
+    ///
+    /// # Errors
+    /// The text says what could not be read, and why.
+    fn read(&self, _query: &LogQuery) -> Result<Vec<LogEntry>, PluginError> {
+        Err(PluginError::new(PluginErrorKind::Refused, "what was logged there cannot be read back"))
+    }
+}
+
+/// Which entries are wanted: those that meet all conditions that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// Of this prefix directory.
+    pub prefix: Option<String>,
+    /// Of this allocation.
+    pub job_id: Option<String>,
+    /// Events and transfers of these names, in any case; any where there is none.
+    pub names: Vec<String>,
+    /// Of the dataset with this id, or this name.
+    pub dataset: Option<String>,
+    /// From this moment on: microseconds since the epoch.
+    pub since: Option<u64>,
+    /// Before this moment: microseconds since the epoch.
+    pub until: Option<u64>,
+    /// Only so many, the newest of them.
+    pub last: Option<u64>,
+}
+
+impl LogQuery {
+    /// Whether an entry meets the conditions. [`last`](Self::last) is none on a single entry.
+    pub fn matches(&self, entry: &LogEntry) -> bool {
+        let is = |wanted: &Option<String>, found: &str| wanted.as_ref().is_none_or(|wanted| wanted == found);
+        let of_dataset = |wanted: &String| {
+            entry.dataset.is_some_and(|id| id.to_string() == *wanted)
+                || entry.dataset_name.as_ref() == Some(wanted)
+        };
+        let named = |name: &String| name.eq_ignore_ascii_case(&entry.name);
+        is(&self.prefix, &entry.prefix)
+            && is(&self.job_id, &entry.job_id)
+            && (self.names.is_empty() || self.names.iter().any(named))
+            && self.dataset.as_ref().is_none_or(of_dataset)
+            && self.since.is_none_or(|since| entry.micros >= since)
+            && self.until.is_none_or(|until| entry.micros < until)
+    }
+
+    /// As a tree: what crosses the boundary, and so may grow.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        let texts = [("PREFIX", &self.prefix), ("JOBID", &self.job_id), ("DSET", &self.dataset)];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                put_text(&mut tree, key, text);
+            }
+        }
+        for (key, number) in [("SINCE", self.since), ("UNTIL", self.until), ("LAST", self.last)] {
+            if let Some(number) = number {
+                tree.set(key, number);
+            }
+        }
+        for name in &self.names {
+            tree.entry("NAME", name.replace('\0', "?"));
+        }
+        tree
+    }
+
+    /// From what [`to_tree`](Self::to_tree) made.
+    ///
+    /// # Errors
+    /// A field is not what it should be.
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let names = tree.get("NAME").into_iter().flat_map(KvTree::iter);
+        Ok(Self {
+            prefix: tree.parse("PREFIX")?,
+            job_id: tree.parse("JOBID")?,
+            names: names.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect(),
+            dataset: tree.parse("DSET")?,
+            since: tree.parse("SINCE")?,
+            until: tree.parse("UNTIL")?,
+            last: tree.parse("LAST")?,
+        })
     }
 }
 
@@ -197,5 +279,49 @@ mod tests {
             assert_eq!(LogEntry::from_tree(&tree).unwrap(), entry);
         }
         assert!(LogEntry::from_tree(&KvTree::new()).is_err());
+    }
+
+    #[test]
+    fn a_query_comes_through_a_tree_as_it_was() {
+        let full = LogQuery {
+            prefix: Some("/pfs/a b".to_owned()),
+            job_id: Some("5132".to_owned()),
+            names: vec!["HALT".to_owned(), "fetch".to_owned()],
+            dataset: Some("ckpt.3".to_owned()),
+            since: Some(1),
+            until: Some(u64::MAX),
+            last: Some(7),
+        };
+        for query in [full, LogQuery::default()] {
+            let tree = KvTree::unpack(&query.to_tree().pack()).unwrap();
+            assert_eq!(LogQuery::from_tree(&tree).unwrap(), query);
+        }
+    }
+
+    #[test]
+    fn an_entry_matches_where_it_meets_every_condition() {
+        let entry = LogEntry {
+            name: "FETCH_START".to_owned(),
+            micros: 50,
+            job_id: "5132".to_owned(),
+            dataset: Some(3),
+            dataset_name: Some("ckpt.3".to_owned()),
+            ..LogEntry::default()
+        };
+        let text = |text: &str| Some(text.to_owned());
+        for (query, wanted) in [
+            (LogQuery::default(), true),
+            (LogQuery { dataset: text("3"), ..LogQuery::default() }, true),
+            (LogQuery { dataset: text("ckpt.3"), ..LogQuery::default() }, true),
+            (LogQuery { dataset: text("ckpt"), ..LogQuery::default() }, false),
+            (LogQuery { names: vec!["fetch_start".to_owned()], ..LogQuery::default() }, true),
+            (LogQuery { names: vec!["FETCH".to_owned()], ..LogQuery::default() }, false),
+            (LogQuery { since: Some(50), until: Some(51), ..LogQuery::default() }, true),
+            (LogQuery { until: Some(50), ..LogQuery::default() }, false),
+            (LogQuery { since: Some(51), ..LogQuery::default() }, false),
+            (LogQuery { job_id: text("5132"), prefix: text("/pfs"), ..LogQuery::default() }, false),
+        ] {
+            assert_eq!(query.matches(&entry), wanted, "{query:?}");
+        }
     }
 }

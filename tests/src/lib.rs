@@ -15,12 +15,14 @@
 
 mod cluster;
 mod job;
+mod mariadb;
 mod mpi;
 mod programs;
 mod slurm;
 
 pub use cluster::Cluster;
 pub use job::{Job, Outcome, RunningJob};
+pub use mariadb::MariaDb;
 pub use mpi::{has_namespaces, run_if_there, with_compiler, Mpi};
 pub use programs::{compile, repository, stage, Program};
 pub use slurm::Slurm;

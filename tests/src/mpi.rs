@@ -81,7 +81,7 @@ macro_rules! needs_namespaces {
 
 /// What is missing root could have installed, so that a test fails for want of it. Anybody else gets a skip, which
 /// is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
-fn skip(test: &str, missing: &str) {
+pub(crate) fn skip(test: &str, missing: &str) {
     assert!(!rustix::process::geteuid().is_root(), "{missing} is not there; run `scripts/deps.sh tests`");
     note_skip(test, missing);
 }
@@ -96,7 +96,7 @@ fn note_skip(test: &str, missing: &str) {
     }
 }
 
-fn starts(command: &mut Command) -> bool {
+pub(crate) fn starts(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 

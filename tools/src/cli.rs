@@ -7,6 +7,7 @@ use crate::config;
 use crate::copy;
 use crate::flush_file;
 use crate::index;
+use crate::log;
 use crate::machine;
 use crate::output::Answer;
 use crate::plugin;
@@ -31,7 +32,10 @@ enum Command {
     /// Shows what counts for a job and where it comes from, explains parameters, checks configuration files
     #[command(after_help = config::EXIT_CODES)]
     Config(config::ConfigArgs),
-    /// Lists, describes and checks redundancy schemes and flush transports
+    /// Lists what jobs have logged, and prepares the database that they log to
+    #[command(after_help = log::AFTER_HELP)]
+    Log(log::LogArgs),
+    /// Lists, describes and checks redundancy schemes, flush transports and log sinks
     #[command(subcommand, after_help = EXIT_CODES)]
     Plugin(plugin::Command),
     /// Saves what this node's cache has of a dataset to the prefix directory
@@ -82,6 +86,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::FlushFile(args) => flush_file::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Index(args) => index::run(&args),
+        Command::Log(args) => log::run(&args),
         Command::Plugin(command) => plugin::run(&command),
         Command::Scrub(args) => scrub::run(&args),
         Command::Run(args) => job::run(&args),

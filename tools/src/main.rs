@@ -8,6 +8,7 @@ mod config;
 mod copy;
 mod flush_file;
 mod index;
+mod log;
 mod machine;
 mod output;
 mod plugin;

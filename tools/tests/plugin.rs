@@ -182,7 +182,9 @@ fn a_good_library_passes_with_and_without_its_manifest() {
     let text = out(&output);
     assert_eq!((code(&output), text.lines().count()), (0, 2), "{text}");
     assert!(
-        text.contains("good  load      a scheme and a transport, plugin interface 1.0, formats 2 to 3"),
+        text.contains(
+            "good  load      a scheme and a transport and a log sink, plugin interface 1.1, formats 2 to 3"
+        ),
         "{text}"
     );
     folder.library("both/obedient.so", "obedient");

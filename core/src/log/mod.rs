@@ -5,14 +5,19 @@
 //! | `record` | the events and transfers there are |
 //! | `text` | the text log in the prefix directory: its lines, written and read |
 //! | `syslog` | the system's log, by datagrams |
+//! | `database` | a database, through a plugin |
+//! | `queue` | a sink that may be slow, behind a thread |
 //!
 //! Rank 0 logs for all. A sink that fails is told once and left alone for the rest of the run: logging never fails a job,
 //! and never makes it wait.
 
+mod database;
+mod queue;
 mod record;
 mod syslog;
 mod text;
 
+pub use database::database;
 pub use text::{line, parse, LineError};
 
 pub use record::{Event, Record, Transfer};
@@ -22,9 +27,12 @@ use crate::comm::Rank;
 use crate::env::{Clock, Env};
 use crate::message::Reporter;
 use crate::param::{self, Params};
+use crate::plugin::PluginHost;
 use crate::prefix::Prefix;
+use queue::Queue;
 use scr_plugin_api::{LogEntry, LogSink, PluginError};
 use std::cell::RefCell;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -37,17 +45,24 @@ pub struct Log {
     common: LogEntry,
 }
 
-struct Sink {
-    /// As messages name it.
-    name: String,
-    sink: Box<dyn LogSink>,
+/// A sink as the log reaches it.
+enum Sink {
+    /// In core, and quick. It has the name that messages give it.
+    Direct(String, Box<dyn LogSink>),
+    /// A plugin, which may be slow.
+    Queued(Queue),
 }
+
+/// As messages name it.
+const DATABASE: &str = "the database";
 
 impl Log {
     /// The log of a command that works on a job from outside, such as `scr run`.
     pub fn of_command(env: &Env, params: &Params, command: &str, prefix: &Prefix) -> Self {
         let report = Reporter::of_command(env.output.clone(), command);
-        Self::begin(Rank(0), env, params, &report, prefix)
+        let log = Self::begin(Rank(0), env, params, &report, prefix);
+        log.add_database(Rank(0), params, &PluginHost::configured(env, params));
+        log
     }
 
     /// The log of a rank, with the sinks in core that are switched on.
@@ -74,8 +89,25 @@ impl Log {
     /// Adds a sink, or says why it is not there.
     pub(crate) fn add(&self, name: &str, sink: Result<Box<dyn LogSink>, PluginError>) {
         match sink {
-            Ok(sink) => self.sinks.borrow_mut().push(Sink { name: name.to_owned(), sink }),
+            Ok(sink) => self.sinks.borrow_mut().push(Sink::Direct(name.to_owned(), sink)),
             Err(error) => tell_failure(&self.report, name, &error),
+        }
+    }
+
+    /// Adds the database, where one is wanted, or says why it is not there.
+    pub(crate) fn add_database(&self, rank: Rank, params: &Params, host: &PluginHost) {
+        let wanted = params.get(&param::LOG_ENABLE) && params.get(&param::LOG_DB_ENABLE);
+        // That a host is missing is told with the other contradictions between parameters.
+        if rank != Rank(0) || !wanted || params.get(&param::LOG_DB_HOST).is_none() {
+            return;
+        }
+        let queue = match database(host, params) {
+            Ok(sink) => Queue::start(DATABASE, sink, &self.report).map_err(|error| error.to_string()),
+            Err(error) => Err(error.full_text()),
+        };
+        match queue {
+            Ok(queue) => self.sinks.borrow_mut().push(Sink::Queued(queue)),
+            Err(why) => tell_failure(&self.report, DATABASE, &why),
         }
     }
 
@@ -86,16 +118,25 @@ impl Log {
             return;
         }
         let entry = self.complete(record.into_entry());
-        sinks.retain(|sink| match sink.sink.write(&entry) {
-            Ok(lines) => {
-                lines.iter().for_each(|line| self.report.notice(line));
+        sinks.retain_mut(|sink| match sink {
+            Sink::Direct(name, sink) => self.write(name, &**sink, &entry),
+            Sink::Queued(queue) => {
+                queue.add(entry.clone());
                 true
             }
-            Err(error) => {
-                tell_failure(&self.report, &sink.name, &error);
-                false
-            }
         });
+    }
+
+    /// Whether the sink took the entry.
+    fn write(&self, name: &str, sink: &dyn LogSink, entry: &LogEntry) -> bool {
+        match sink.write(entry) {
+            Ok(lines) => lines.iter().for_each(|line| self.report.notice(line)),
+            Err(error) => {
+                tell_failure(&self.report, name, &error);
+                return false;
+            }
+        }
+        true
     }
 
     fn complete(&self, entry: LogEntry) -> LogEntry {
@@ -134,8 +175,8 @@ fn common(params: &Params, prefix: &Prefix) -> LogEntry {
     }
 }
 
-/// Said once for each sink, since it is not used again.
-fn tell_failure(report: &Reporter, name: &str, error: &PluginError) {
+/// Said once for each sink, since it is not used again. Also from its thread.
+fn tell_failure(report: &Reporter, name: &str, error: &dyn Display) {
     report.warn(&format!("logging to {name} failed: {error}; the job goes on and logs no more there"));
 }
 

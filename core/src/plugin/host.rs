@@ -1,4 +1,4 @@
-//! The plugin host: from a name in the configuration to a scheme or transport that can be used.
+//! The plugin host: from a name in the configuration to a scheme, transport or log sink that can be used.
 
 use super::check::{check_library, CheckError, CheckedLibrary};
 use super::load::{load, LoadError};
@@ -7,9 +7,9 @@ use super::search::{chain, Found, PassedOver, Survey, PATH_VARIABLE};
 use super::trust::Trusted;
 use super::{ManifestError, OptionError};
 use crate::env::Env;
-use crate::param::nearest;
+use crate::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
-use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
+use scr_plugin_api::{KvTree, LogSink, PluginError, Scheme, Transport};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -130,6 +130,15 @@ impl PluginHost {
         Self { env: env.clone(), plugin_path, survey: OnceLock::new() }
     }
 
+    /// A host that looks where the parameters say.
+    pub fn configured(env: &Env, params: &Params) -> Self {
+        let path = params.get(&param::PLUGIN_PATH).map(|folders| {
+            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
+            folders.join(":")
+        });
+        Self::new(env, path.as_deref())
+    }
+
     /// The world that it looks at.
     pub(super) fn env(&self) -> &Env {
         &self.env
@@ -239,12 +248,13 @@ impl OpenPlugin {
         let has_kind = match kind {
             PluginKind::Scheme => self.plugin.has_scheme(),
             PluginKind::Transport => self.plugin.has_transport(),
+            PluginKind::Log => self.plugin.has_log(),
         };
         if !has_kind {
             return Some((format!("it is a {kind}"), format!("has no {kind}")));
         }
         let (oldest, newest) = self.plugin.formats();
-        // A transport writes nothing of its own.
+        // The others write nothing that a restart reads.
         let is_scheme = kind == PluginKind::Scheme;
         (is_scheme && (oldest, newest) != (format.oldest, format.newest)).then(|| {
             let claimed = format!("it knows the on-disk formats {} to {}", format.oldest, format.newest);
@@ -282,6 +292,14 @@ impl OpenPlugin {
     /// [`PluginLoadError::Refused`] with what the plugin says.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginLoadError> {
         self.plugin.transport(options).map_err(|error| self.refused(error))
+    }
+
+    /// Its log sink, with options as [`options`](Self::options) gives them.
+    ///
+    /// # Errors
+    /// [`PluginLoadError::Refused`] with what the plugin says.
+    pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginLoadError> {
+        self.plugin.log_sink(options).map_err(|error| self.refused(error))
     }
 
     fn refused(&self, error: PluginError) -> PluginLoadError {

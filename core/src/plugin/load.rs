@@ -11,7 +11,7 @@
 use super::check::CheckedLibrary;
 use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, PluginModuleRef, API_VERSION};
+use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -92,10 +92,8 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 /// [`LoadError`] with the path and the reason.
 pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
     let header = header_of(library)?;
-    check_version(&library.path, header)?;
-    let module =
-        header.init_root_module::<PluginModuleRef>().map_err(|error| explain(&library.path, &error))?;
-    let plugin = LoadedPlugin::new(module);
+    let version = check_version(&library.path, header)?;
+    let plugin = LoadedPlugin::of_library(header, version).map_err(|error| explain(&library.path, &error))?;
     if API_VERSION.works_with(plugin.api_version()) {
         Ok(plugin)
     } else {
@@ -150,7 +148,7 @@ fn linker_name(descriptor: BorrowedFd<'_>) -> String {
 }
 
 /// Compares the version first: the text of a layout that differs explains nothing to anybody.
-fn check_version(path: &Path, header: &LibHeader) -> Result<(), LoadError> {
+fn check_version(path: &Path, header: &LibHeader) -> Result<ApiVersion, LoadError> {
     let found = header.version_strings().version.as_str();
     let mut numbers = found.split('.').map(str::parse::<u32>);
     let version = match (numbers.next(), numbers.next()) {
@@ -158,7 +156,7 @@ fn check_version(path: &Path, header: &LibHeader) -> Result<(), LoadError> {
         _ => None,
     };
     match version {
-        Some(version) if API_VERSION.works_with(version) => Ok(()),
+        Some(version) if API_VERSION.works_with(version) => Ok(version),
         _ => Err(LoadError::OtherVersion { path: path.to_owned(), found: found.to_owned() }),
     }
 }

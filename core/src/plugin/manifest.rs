@@ -3,7 +3,7 @@
 //! A TOML file beside the library:
 //! ```toml
 //! name = "XOR"                 # as in TYPE= or FLUSH=
-//! kind = "scheme"              # or "transport"
+//! kind = "scheme"              # or "transport", or "log"
 //! version = "1.0.0"            # of the plugin
 //! abi = "1.0"                  # of the boundary it was built against
 //! library = "libscr_xor.so"    # a file name, or an absolute path
@@ -42,6 +42,8 @@ pub enum PluginKind {
     Scheme,
     /// A flush transport, named by `FLUSH=`.
     Transport,
+    /// A place for the log to go.
+    Log,
 }
 
 /// What is known of a plugin before its library is opened.
@@ -99,6 +101,7 @@ impl fmt::Display for PluginKind {
         f.write_str(match self {
             PluginKind::Scheme => "scheme",
             PluginKind::Transport => "transport",
+            PluginKind::Log => "log sink",
         })
     }
 }
@@ -118,7 +121,7 @@ impl Manifest {
         let (capabilities, more) = capabilities(&root)?;
         notes.extend(more);
         let manifest = Self {
-            kind: kind(&root.require("kind", "`scheme' or `transport'")?)?,
+            kind: kind(&root.require("kind", "`scheme', `transport' or `log'")?)?,
             version: line(&root.require("version", "the plugin's own version")?)?,
             abi: abi(&root.require("abi", "the version of the plugin boundary, such as \"1.0\"")?)?,
             library: library(&root.require("library", "the file name of the library")?)?,
@@ -151,7 +154,8 @@ fn kind(value: &Value<'_>) -> Result<PluginKind, ManifestError> {
     match value.text()? {
         "scheme" => Ok(PluginKind::Scheme),
         "transport" => Ok(PluginKind::Transport),
-        _ => Err(value.not_allowed("`scheme' or `transport'".to_owned())),
+        "log" => Ok(PluginKind::Log),
+        _ => Err(value.not_allowed("`scheme', `transport' or `log'".to_owned())),
     }
 }
 

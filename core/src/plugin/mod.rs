@@ -8,7 +8,7 @@
 //! | `trust` | nobody else may write what we load |
 //! | `elf`, `check` | a library is looked at before the dynamic linker touches it |
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
-//! | `host` | one plugin by its kind and name, ready to make schemes and transports |
+//! | `host` | one plugin by its kind and name, ready to make schemes, transports and log sinks |
 //! | `agree` | the same plugin on every rank, or the same error |
 //! | `schemes` | what a session has in use |
 //!

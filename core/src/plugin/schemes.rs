@@ -7,7 +7,7 @@ use crate::comm::CommError;
 use crate::context::Context;
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
-use crate::param::{self, Origin, Params};
+use crate::param::{Origin, Params};
 use scr_plugin_api::{Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -40,16 +40,17 @@ pub(crate) struct Plugins {
 
 impl Plugins {
     pub(crate) fn new(env: &Env, params: &Params) -> Self {
-        let path = params.get(&param::PLUGIN_PATH).map(|folders| {
-            let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
-            folders.join(":")
-        });
         Self {
-            host: PluginHost::new(env, path.as_deref()),
+            host: PluginHost::configured(env, params),
             schemes: RefCell::default(),
             transports: RefCell::default(),
             protections: RefCell::default(),
         }
+    }
+
+    /// Where they come from.
+    pub(crate) fn host(&self) -> &PluginHost {
+        &self.host
     }
 
     /// How a new dataset is stored and protected by a descriptor. Collective the first time.

@@ -3,7 +3,7 @@
 use crate::world::{built, env, manifest_text, set_mode, World};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::{check_library, CheckError, PluginKind, PluginLoadError, Trusted};
-use scr_plugin_api::{CopyJob, KvTree, PluginErrorKind, SetShape};
+use scr_plugin_api::{CopyJob, KvTree, LogEntry, PluginErrorKind, SetShape};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
@@ -45,16 +45,20 @@ fn a_good_plugin_is_loaded_and_says_what_it_is() {
 }
 
 #[test]
-fn one_library_may_be_a_scheme_and_a_transport() {
+fn one_library_may_be_a_scheme_a_transport_and_a_log_sink() {
     let world = World::new();
     world.library("p/try.so", "obedient");
     world.manifest("p", "TRY", "try.so");
     world.write("p/copy.toml", manifest_text("TRY", "transport", "try.so"));
+    world.write("p/log.toml", manifest_text("TRY", "log", "try.so"));
     let host = world.host(&["p"]);
     assert!(host.load_scheme("TRY", &KvTree::new()).is_ok());
     let transport = host.load_transport("TRY", &KvTree::new()).unwrap();
     let job = CopyJob { token: "7".to_owned(), items: Vec::new(), block_bytes: 1, take_crc: false };
     assert_eq!(transport.start(&job), Ok(b"7".to_vec()));
+    let sink = host.open(PluginKind::Log, "TRY").unwrap().log_sink(&KvTree::new()).unwrap();
+    let entry = LogEntry { name: "HALT".to_owned(), ..LogEntry::default() };
+    assert_eq!(sink.write(&entry), Ok(vec!["wrote HALT".to_owned()]));
 }
 
 #[test]
@@ -128,9 +132,9 @@ fn libraries_that_are_no_plugin_of_this_version_are_refused_in_few_words() {
         ("no_plugin", "is no scr plugin: it does not export one"),
         (
             "other_version",
-            "was built for version 2.1.0 of the plugin interface, and this scr has 1.0; get a plugin for 1.x",
+            "was built for version 2.1.0 of the plugin interface, and this scr has 1.1; get a plugin for 1.x",
         ),
-        ("other_layout", "does not fit the plugin interface 1.0: "),
+        ("other_layout", "does not fit the plugin interface 1.1: "),
         ("missing_symbol", "undefined symbol: scr_a_function_that_nobody_has"),
     ] {
         let text = refusal(&world_with(&fs::read(built(example)).unwrap()));
@@ -148,7 +152,7 @@ fn a_manifest_of_another_version_is_refused_before_its_library_is_read() {
     let text = refusal(&world);
     assert!(
         text.ends_with(
-            "the scheme TRY was built for version 2.0 of the plugin interface, and this scr has 1.0"
+            "the scheme TRY was built for version 2.0 of the plugin interface, and this scr has 1.1"
         ),
         "{text}"
     );

@@ -118,6 +118,15 @@ pub trait AbiTransport: Send + Sync {
     fn crc(&self, ticket: RSlice<'_, u8>, item: u64) -> RResult<ROption<u32>, AbiError>;
 }
 
+/// [`LogSink`](crate::LogSink) of the plugin. Entries and queries cross as packed trees.
+#[sabi_trait]
+pub trait AbiLogSink: Send + Sync {
+    fn write(&self, entry: RSlice<'_, u8>) -> RResult<RVec<RString>, AbiError>;
+    fn prepare(&self) -> RResult<RVec<RString>, AbiError>;
+    #[sabi(last_prefix_field)]
+    fn read(&self, query: RSlice<'_, u8>) -> RResult<RVec<RVec<u8>>, AbiError>;
+}
+
 /// The host's bytes, for the duration of a call.
 pub type BytesRef<'a> = AbiBytes_TO<'a, RRef<'a, ()>>;
 /// The host's set, for the duration of a call.
@@ -126,10 +135,14 @@ pub type SetRef<'a> = AbiSet_TO<'a, RRef<'a, ()>>;
 pub type SchemeBox = AbiScheme_TO<'static, RBox<()>>;
 /// A plugin's transport, owned by the host and freed by the plugin.
 pub type TransportBox = AbiTransport_TO<'static, RBox<()>>;
+/// A plugin's log sink, owned by the host and freed by the plugin.
+pub type LogSinkBox = AbiLogSink_TO<'static, RBox<()>>;
 /// What a plugin's constructor gives for a scheme.
 pub type ConstructedScheme = RResult<SchemeBox, AbiError>;
 /// What a plugin's constructor gives for a transport.
 pub type ConstructedTransport = RResult<TransportBox, AbiError>;
+/// What a plugin's constructor gives for a log sink.
+pub type ConstructedLogSink = RResult<LogSinkBox, AbiError>;
 
 /// The kinds of errors, each at the place of its number. Numbers are never used again.
 const KINDS: [PluginErrorKind; 7] = [

@@ -83,17 +83,49 @@ macro_rules! export_transport {
     };
 }
 
-/// Exports a scheme, a transport, or both from one library.
+/// Exports a [`LogSink`](crate::LogSink) as a plugin. Once per crate, and the crate is a `cdylib`.
+///
+/// `new` makes the sink from the options, which the host has checked against the manifest and completed with its
+/// defaults. It opens nothing that may make a job wait: that is for the first [`write`](crate::LogSink::write), which
+/// the host calls on a thread of its own.
+///
+/// ```
+/// use scr_plugin_api::{KvTree, LogEntry, LogSink, PluginError};
+///
+/// struct ToStandardError;
+///
+/// impl LogSink for ToStandardError {
+///     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+///         eprintln!("{} {}", entry.local_time, entry.name);
+///         Ok(Vec::new())
+///     }
+/// }
+///
+/// scr_plugin_api::export_log! {
+///     new: |_options: &KvTree| Ok(ToStandardError),
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! export_log {
+    (new: $new:expr $(,)?) => {
+        $crate::export_plugin! { formats: 1..=1, log: $new }
+    };
+}
+
+/// Exports a scheme, a transport, a log sink, or several of them from one library.
 #[macro_export]
 macro_rules! export_plugin {
-    (formats: $formats:expr $(, scheme: $scheme:expr)? $(, transport: $transport:expr)? $(,)?) => {
+    (
+        formats: $formats:expr $(, scheme: $scheme:expr)? $(, transport: $transport:expr)? $(, log: $log:expr)? $(,)?
+    ) => {
         const _: () = {
             use $crate::abi::__private as private;
 
             fn module() -> $crate::abi::PluginModuleRef {
                 #[allow(unused_mut, unused_assignments)]
                 let mut constructors =
-                    private::Constructors { scheme: None, transport: None, formats: $formats };
+                    private::Constructors { scheme: None, transport: None, log: None, formats: $formats };
                 $(
                     extern "C" fn scheme(options: private::RSlice<'_, u8>) -> private::ConstructedScheme {
                         private::new_scheme(options, $scheme)
@@ -107,6 +139,12 @@ macro_rules! export_plugin {
                         private::new_transport(options, $transport)
                     }
                     constructors.transport = Some(private::TransportConstructor { new: transport });
+                )?
+                $(
+                    extern "C" fn log(options: private::RSlice<'_, u8>) -> private::ConstructedLogSink {
+                        private::new_log_sink(options, $log)
+                    }
+                    constructors.log = Some(private::LogConstructor { new: log });
                 )?
                 constructors.into_module()
             }

@@ -1,9 +1,9 @@
 //! The boundary between the runtime and a plugin that was built apart from it.
 //!
 //! Authors and the runtime both use the plain traits ([`Scheme`], [`Set`](crate::Set),
-//! [`Bytes`](crate::Bytes), [`Transport`]). What lies between is here:
+//! [`Bytes`](crate::Bytes), [`Transport`], [`LogSink`]). What lies between is here:
 //! - `boundary`: what crosses, with a layout that is checked when a library is loaded
-//! - `scheme`, `transport`: the adapters, from the plain traits to what crosses and back
+//! - `scheme`, `transport`, `log`: the adapters, from the plain traits to what crosses and back
 //! - `module`: what a library exports, and the version of it
 //! - `export`: the macros that make a crate a plugin
 //! - `guard`: no panic crosses, in neither direction
@@ -14,13 +14,15 @@
 mod boundary;
 mod export;
 mod guard;
+mod log;
 mod module;
 mod scheme;
 mod transport;
 
 pub use module::{PluginModule, PluginModuleRef, API_VERSION};
 
-use crate::{KvTree, PluginError, PluginErrorKind, Scheme, Transport};
+use crate::{KvTree, LogSink, PluginError, PluginErrorKind, Scheme, Transport};
+use abi_stable::library::{LibHeader, LibraryError};
 
 /// Version of the boundary: host and plugin work together where the major number is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +62,14 @@ pub struct LoadedPlugin {
 }
 
 impl LoadedPlugin {
+    /// The plugin in a library that says it was built for this version of the boundary, one that ours works with.
+    ///
+    /// # Errors
+    /// The types of the library are not those of its version, or it failed when it was asked what it offers.
+    pub fn of_library(header: &LibHeader, version: ApiVersion) -> Result<Self, LibraryError> {
+        module::of_library(header, version).map(Self::new)
+    }
+
     /// The plugin that exports `module`.
     pub fn new(module: PluginModuleRef) -> Self {
         Self { module }
@@ -85,6 +95,11 @@ impl LoadedPlugin {
         self.module.transport().is_some()
     }
 
+    /// Whether it has a log sink.
+    pub fn has_log(&self) -> bool {
+        self.module.log().is_some()
+    }
+
     /// Its scheme, with these options.
     ///
     /// # Errors
@@ -100,6 +115,14 @@ impl LoadedPlugin {
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
         transport::construct(self.module, options)
     }
+
+    /// Its log sink, with these options.
+    ///
+    /// # Errors
+    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no log sink.
+    pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginError> {
+        log::construct(self.module, options)
+    }
 }
 
 /// The options that a constructor was given.
@@ -113,8 +136,9 @@ fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
 /// What the export macros expand to; of no use to anyone else, and free to change.
 #[doc(hidden)]
 pub mod __private {
-    pub use super::boundary::{ConstructedScheme, ConstructedTransport};
-    pub use super::module::{export, Constructors, SchemeConstructor, TransportConstructor};
+    pub use super::boundary::{ConstructedLogSink, ConstructedScheme, ConstructedTransport};
+    pub use super::log::new_log_sink;
+    pub use super::module::{export, Constructors, LogConstructor, SchemeConstructor, TransportConstructor};
     pub use super::scheme::new_scheme;
     pub use super::transport::new_transport;
     pub use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};

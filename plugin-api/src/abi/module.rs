@@ -1,19 +1,22 @@
 //! What the library of a plugin exports: one module, which may grow at its end.
 
-use super::boundary::{ConstructedScheme, ConstructedTransport};
+use super::boundary::{ConstructedLogSink, ConstructedScheme, ConstructedTransport};
 use super::ApiVersion;
-use abi_stable::library::{__call_root_module_loader, RootModule, RootModuleResult};
+use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
+use abi_stable::library::{
+    __call_root_module_loader, LibHeader, LibraryError, RootModule, RootModuleError, RootModuleResult,
+};
 use abi_stable::prefix_type::PrefixTypeTrait;
 use abi_stable::sabi_types::VersionStrings;
-use abi_stable::std_types::{ROption, RSlice};
+use abi_stable::std_types::{RBoxError, ROption, RSlice};
 use abi_stable::StableAbi;
 use std::ops::RangeInclusive;
 
 /// The version of the boundary that this crate has.
-pub const API_VERSION: ApiVersion = ApiVersion { major: 1, minor: 0 };
+pub const API_VERSION: ApiVersion = ApiVersion { major: 1, minor: 1 };
 
 /// [`API_VERSION`] as the loader compares it.
-const API_VERSION_TEXT: &str = "1.0.0";
+const API_VERSION_TEXT: &str = "1.1.0";
 
 /// Makes a scheme from a packed tree of options.
 #[repr(C)]
@@ -29,6 +32,14 @@ pub struct SchemeConstructor {
 pub struct TransportConstructor {
     /// The function in the plugin's library.
     pub new: extern "C" fn(RSlice<'_, u8>) -> ConstructedTransport,
+}
+
+/// Makes a log sink from a packed tree of options.
+#[repr(C)]
+#[derive(StableAbi, Clone, Copy)]
+pub struct LogConstructor {
+    /// The function in the plugin's library.
+    pub new: extern "C" fn(RSlice<'_, u8>) -> ConstructedLogSink,
 }
 
 /// The exported module. Made by the export macros.
@@ -50,6 +61,9 @@ pub struct PluginModule {
     /// Makes a transport.
     #[sabi(last_prefix_field)]
     pub transport: ROption<TransportConstructor>,
+    /// Makes a log sink. Since 1.1: a plugin of 1.0 has none.
+    #[sabi(missing_field(default))]
+    pub log: ROption<LogConstructor>,
 }
 
 impl RootModule for PluginModuleRef {
@@ -59,12 +73,38 @@ impl RootModule for PluginModuleRef {
     const VERSION_STRINGS: VersionStrings = VersionStrings::new(API_VERSION_TEXT);
 }
 
+/// The module of a library that was built for this version of the boundary, which works with ours.
+///
+/// The loader's own check wants a library to have all that the host has. One that was built for an older version has less;
+/// then it is the library whose every part must be found in the host.
+///
+/// # Errors
+/// The types of the library are not those of its version, or it failed when it was asked what it offers.
+pub(super) fn of_library(header: &LibHeader, version: ApiVersion) -> Result<PluginModuleRef, LibraryError> {
+    let ours = <PluginModuleRef as StableAbi>::LAYOUT;
+    let unstable = |error: RBoxError| LibraryError::AbiInstability(error);
+    let theirs = header
+        .layout()
+        .ok_or_else(|| unstable(RBoxError::from_fmt("the library does not describe its types")))?;
+    let checked = match version.minor < API_VERSION.minor {
+        true => check_layout_compatibility(theirs, ours),
+        false => check_layout_compatibility(ours, theirs),
+    };
+    checked.map_err(|errors| unstable(RBoxError::from_fmt(&errors)))?;
+    // SAFETY: the library describes its module as a `PluginModule` that shares with ours all fields up to the end of the
+    // shorter one, and which fields are there is asked at each access.
+    let module = unsafe { header.unchecked_layout::<PluginModuleRef>() };
+    module.map_err(RootModuleError::into_library_error::<PluginModuleRef>)
+}
+
 /// What a plugin crate has to offer.
 pub struct Constructors {
     /// Makes a scheme.
     pub scheme: Option<SchemeConstructor>,
     /// Makes a transport.
     pub transport: Option<TransportConstructor>,
+    /// Makes a log sink.
+    pub log: Option<LogConstructor>,
     /// The on-disk formats that it reads; it writes the last one.
     pub formats: RangeInclusive<u32>,
 }
@@ -84,6 +124,7 @@ impl Constructors {
             newest_format: *self.formats.end(),
             scheme: self.scheme.into(),
             transport: self.transport.into(),
+            log: self.log.into(),
         }
         .leak_into_prefix()
     }

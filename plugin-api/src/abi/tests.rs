@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    Bytes, CopyItem, CopyJob, CopyState, Level, PluginErrorKind, ReceiveFrom, SendTo, Set, SetShape,
+    Bytes, CopyItem, CopyJob, CopyState, Level, LogEntry, LogQuery, LogSink, PluginErrorKind, ReceiveFrom,
+    SendTo, Set, SetShape,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -179,7 +180,9 @@ type Make = extern "C" fn(__private::RSlice<'_, u8>) -> __private::ConstructedSc
 
 fn plugin(make: Option<Make>) -> LoadedPlugin {
     let scheme = make.map(|new| __private::SchemeConstructor { new });
-    LoadedPlugin::new(__private::Constructors { scheme, transport: None, formats: 2..=5 }.into_module())
+    LoadedPlugin::new(
+        __private::Constructors { scheme, transport: None, log: None, formats: 2..=5 }.into_module(),
+    )
 }
 
 fn kind_and_text<T: std::fmt::Debug>(result: Result<T, PluginError>) -> (PluginErrorKind, String) {
@@ -263,9 +266,10 @@ fn a_constructor_that_errs_or_panics_says_so() {
 #[test]
 fn a_plugin_without_a_scheme_or_transport_says_so() {
     let plugin = plugin(None);
-    assert!(!plugin.has_scheme() && !plugin.has_transport());
+    assert!(!plugin.has_scheme() && !plugin.has_transport() && !plugin.has_log());
     assert_eq!(kind_and_text(plugin.scheme(&KvTree::new()).map(drop)).0, PluginErrorKind::Refused);
     assert_eq!(kind_and_text(plugin.transport(&KvTree::new()).map(drop)).0, PluginErrorKind::Refused);
+    assert_eq!(kind_and_text(plugin.log_sink(&KvTree::new()).map(drop)).0, PluginErrorKind::Refused);
     assert_eq!((plugin.formats(), plugin.api_version()), ((2, 5), API_VERSION));
 }
 
@@ -323,7 +327,7 @@ fn echo() -> Box<dyn Transport> {
         __private::new_transport(options, |_| Ok(Echo))
     }
     let transport = Some(__private::TransportConstructor { new: make });
-    let module = __private::Constructors { scheme: None, transport, formats: 1..=1 }.into_module();
+    let module = __private::Constructors { scheme: None, transport, log: None, formats: 1..=1 }.into_module();
     LoadedPlugin::new(module).transport(&KvTree::new()).unwrap()
 }
 
@@ -370,4 +374,156 @@ fn versions_work_together_where_the_major_number_is_the_same() {
     assert!(version("1.0").works_with(version("1.7")) && version("1.7").works_with(version("1.0")));
     assert!(!version("1.0").works_with(version("2.0")) && !version("2").works_with(version("1.9")));
     assert!("one".parse::<ApiVersion>().is_err() && "1.x".parse::<ApiVersion>().is_err());
+}
+
+/// Keeps what it is given.
+struct Diary(Mutex<Vec<LogEntry>>);
+
+impl LogSink for Diary {
+    fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+        assert_ne!(entry.name, "PANIC");
+        self.0.lock().unwrap().push(entry.clone());
+        Ok(vec![format!("took {}", entry.name)])
+    }
+    fn prepare(&self) -> Result<Vec<String>, PluginError> {
+        Err(PluginError::new(PluginErrorKind::Io, "no ink"))
+    }
+    fn read(&self, query: &LogQuery) -> Result<Vec<LogEntry>, PluginError> {
+        Ok(self.0.lock().unwrap().iter().filter(|entry| query.matches(entry)).cloned().collect())
+    }
+}
+
+/// Takes entries and gives none back.
+struct Mute;
+
+impl LogSink for Mute {
+    fn write(&self, _: &LogEntry) -> Result<Vec<String>, PluginError> {
+        Ok(Vec::new())
+    }
+}
+
+fn log_plugin(
+    new: extern "C" fn(__private::RSlice<'_, u8>) -> __private::ConstructedLogSink,
+) -> LoadedPlugin {
+    let log = Some(__private::LogConstructor { new });
+    LoadedPlugin::new(
+        __private::Constructors { scheme: None, transport: None, log, formats: 1..=1 }.into_module(),
+    )
+}
+
+#[test]
+fn entries_cross_to_a_log_sink_and_come_back_when_they_are_asked_for() {
+    extern "C" fn diary(options: __private::RSlice<'_, u8>) -> __private::ConstructedLogSink {
+        __private::new_log_sink(options, |_| Ok(Diary(Mutex::default())))
+    }
+    let plugin = log_plugin(diary);
+    assert!(plugin.has_log() && !plugin.has_transport());
+    let sink = plugin.log_sink(&KvTree::new()).unwrap();
+    let entry = |name: &str, dataset| LogEntry { name: name.to_owned(), dataset, ..LogEntry::default() };
+    let (halt, fetch) = (entry("HALT", None), entry("FETCH_START", Some(3)));
+    assert_eq!(sink.write(&halt).unwrap(), ["took HALT"]);
+    sink.write(&fetch).unwrap();
+    assert_eq!(sink.read(&LogQuery::default()).unwrap(), [halt, fetch.clone()]);
+    let third = LogQuery { dataset: Some("3".to_owned()), ..LogQuery::default() };
+    assert_eq!(sink.read(&third).unwrap(), [fetch]);
+    assert_eq!(kind_and_text(sink.prepare()), (PluginErrorKind::Io, "no ink".to_owned()));
+    let (kind, text) = kind_and_text(sink.write(&entry("PANIC", None)));
+    assert_eq!(kind, PluginErrorKind::Fault);
+    assert!(text.starts_with("the log sink's write panicked: "), "{text}");
+}
+
+#[test]
+fn a_log_sink_that_keeps_nothing_says_so_when_it_is_read() {
+    extern "C" fn mute(options: __private::RSlice<'_, u8>) -> __private::ConstructedLogSink {
+        __private::new_log_sink(options, |_| Ok(Mute))
+    }
+    let sink = log_plugin(mute).log_sink(&KvTree::new()).unwrap();
+    assert_eq!(sink.prepare(), Ok(Vec::new()));
+    assert_eq!(kind_and_text(sink.read(&LogQuery::default())).0, PluginErrorKind::Refused);
+}
+
+/// The module as it was in version 1.0 of the boundary, when it ended with the transport.
+#[allow(unreachable_pub, missing_docs)]
+mod older {
+    use super::super::module::{SchemeConstructor, TransportConstructor};
+    use abi_stable::library::RootModule;
+    use abi_stable::sabi_types::VersionStrings;
+    use abi_stable::std_types::ROption;
+    use abi_stable::StableAbi;
+
+    #[repr(C)]
+    #[derive(StableAbi)]
+    #[sabi(kind(Prefix(prefix_ref = PluginModuleRef, prefix_fields = PluginModulePrefix)))]
+    #[sabi(missing_field(panic))]
+    pub struct PluginModule {
+        pub api_major: u32,
+        pub api_minor: u32,
+        pub oldest_format: u32,
+        pub newest_format: u32,
+        pub scheme: ROption<SchemeConstructor>,
+        #[sabi(last_prefix_field)]
+        pub transport: ROption<TransportConstructor>,
+    }
+
+    impl RootModule for PluginModuleRef {
+        abi_stable::declare_root_module_statics! {PluginModuleRef}
+        const BASE_NAME: &'static str = "scr_plugin";
+        const NAME: &'static str = "scr_plugin";
+        const VERSION_STRINGS: VersionStrings = VersionStrings::new("1.0.0");
+    }
+}
+
+#[test]
+fn a_plugin_and_a_host_of_1_0_and_1_1_fit_in_both_directions() {
+    use abi_stable::library::{__call_root_module_loader, CheckTypeLayout, LibHeader, RootModuleResult};
+    use abi_stable::prefix_type::PrefixTypeTrait;
+    use abi_stable::std_types::{RNone, RSome};
+
+    extern "C" fn scheme(options: __private::RSlice<'_, u8>) -> __private::ConstructedScheme {
+        __private::new_scheme(options, |_| Ok(Busy { action: "work".to_owned(), dropped: Arc::default() }))
+    }
+    extern "C" fn of_old_plugin() -> RootModuleResult {
+        __call_root_module_loader(|| {
+            let scheme = RSome(__private::SchemeConstructor { new: scheme });
+            let (api_major, api_minor, oldest_format, newest_format) = (1, 0, 2, 3);
+            older::PluginModule {
+                api_major,
+                api_minor,
+                oldest_format,
+                newest_format,
+                scheme,
+                transport: RNone,
+            }
+            .leak_into_prefix()
+        })
+    }
+    extern "C" fn of_new_plugin() -> RootModuleResult {
+        __private::export(|| {
+            let scheme = Some(__private::SchemeConstructor { new: scheme });
+            __private::Constructors { scheme, transport: None, log: None, formats: 2..=3 }.into_module()
+        })
+    }
+    // SAFETY: what the functions give comes from a module of the type that is named.
+    let (old, new) = unsafe {
+        (
+            LibHeader::from_constructor::<older::PluginModuleRef>(of_old_plugin, CheckTypeLayout::Yes),
+            LibHeader::from_constructor::<PluginModuleRef>(of_new_plugin, CheckTypeLayout::Yes),
+        )
+    };
+    let (old, new): (&'static LibHeader, &'static LibHeader) =
+        (Box::leak(Box::new(old)), Box::leak(Box::new(new)));
+
+    let plugin = LoadedPlugin::of_library(old, ApiVersion { major: 1, minor: 0 }).unwrap();
+    assert_eq!((plugin.api_version().to_string(), plugin.formats()), ("1.0".to_owned(), (2, 3)));
+    assert!(plugin.has_scheme() && !plugin.has_transport() && !plugin.has_log());
+    assert!(plugin.scheme(&KvTree::new()).is_ok());
+
+    assert!(LoadedPlugin::of_library(old, API_VERSION).is_err(), "it has less than it says");
+    assert!(LoadedPlugin::of_library(new, API_VERSION).unwrap().has_scheme());
+
+    // As a host of 1.0 does it.
+    let module = new.init_root_module::<older::PluginModuleRef>().unwrap();
+    assert_eq!((module.api_major(), module.api_minor()), (API_VERSION.major, API_VERSION.minor));
+    assert_eq!((module.oldest_format(), module.newest_format()), (2, 3));
+    assert!(module.scheme().is_some() && module.transport().is_none());
 }

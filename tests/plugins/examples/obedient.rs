@@ -1,7 +1,8 @@
 //! A plugin that does what its options say: works, errs or panics in the method named by `PANIC`.
 
 use scr_plugin_api::{
-    CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Scheme, Set, SetShape, Transport,
+    CopyJob, CopyState, KvTree, LogEntry, LogSink, PluginError, PluginErrorKind, Scheme, Set, SetShape,
+    Transport,
 };
 
 struct Obedient {
@@ -68,6 +69,13 @@ impl Transport for Obedient {
     }
 }
 
+impl LogSink for Obedient {
+    fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+        self.enter("write");
+        Ok(vec![format!("wrote {}", entry.name)])
+    }
+}
+
 impl Drop for Obedient {
     fn drop(&mut self) {
         self.enter("drop");
@@ -78,4 +86,5 @@ scr_plugin_api::export_plugin! {
     formats: 2..=3,
     scheme: Obedient::new,
     transport: Obedient::new,
+    log: Obedient::new,
 }

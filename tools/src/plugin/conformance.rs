@@ -39,6 +39,7 @@ fn examine(args: &ConformanceArgs) -> Result<Answer> {
     let report = match open.manifest.kind {
         PluginKind::Scheme => scheme(&open, &options)?,
         PluginKind::Transport => transport(&open, &options)?,
+        PluginKind::Log => bail!("there are no rules to try a log sink against; `scr plugin check` loads it"),
     };
     if args.json {
         print_json(&report)?;

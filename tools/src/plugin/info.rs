@@ -13,7 +13,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
     let host = world::plugin_host(&env, args.common.path.as_deref());
     let kinds = match args.kind {
         Some(kind) => vec![kind.into()],
-        None => vec![PluginKind::Scheme, PluginKind::Transport],
+        None => vec![PluginKind::Scheme, PluginKind::Transport, PluginKind::Log],
     };
     let found: Vec<_> = kinds.iter().filter_map(|&kind| host.survey().find(kind, &args.name)).collect();
     let why = if found.is_empty() { Some(not_found(&host, &kinds, &args.name)) } else { None };
@@ -43,16 +43,18 @@ fn describe(found: &Found) -> Result<String> {
     let mut row = |name: &str, value: String| writeln!(text, "  {name:13} {value}");
     row("kind", manifest.kind.to_string())?;
     row("version", format!("{}, for plugin interface {}", manifest.version, manifest.abi))?;
-    if manifest.kind == PluginKind::Scheme {
-        row("survives", survives(manifest))?;
-        row(
-            "format",
-            format!("{}, reads {} to {}, writes {}", format.id, format.oldest, format.newest, format.newest),
-        )?;
-    } else {
-        let yes = |flag| if flag { "yes" } else { "no" };
-        row("asynchronous", yes(manifest.capabilities.asynchronous).to_owned())?;
-        row("survives job", yes(manifest.capabilities.survives_job).to_owned())?;
+    match manifest.kind {
+        PluginKind::Scheme => {
+            row("survives", survives(manifest))?;
+            let (oldest, newest) = (format.oldest, format.newest);
+            row("format", format!("{}, reads {oldest} to {newest}, writes {newest}", format.id))?;
+        }
+        PluginKind::Transport => {
+            let yes = |flag| if flag { "yes" } else { "no" };
+            row("asynchronous", yes(manifest.capabilities.asynchronous).to_owned())?;
+            row("survives job", yes(manifest.capabilities.survives_job).to_owned())?;
+        }
+        PluginKind::Log => {}
     }
     row("manifest", found.manifest_path.display().to_string())?;
     row("library", found.library.display().to_string())?;

@@ -7,6 +7,7 @@ use crate::world;
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use scr_core::plugin::{check_library, load, Manifest, OpenPlugin, PluginKind, Trusted};
+use scr_plugin_api::KvTree;
 
 /// Begins the line of the answer, among all that a library may print.
 pub(super) const ANSWER: &str = "scr-plugin-check: ";
@@ -26,7 +27,11 @@ fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()>
             "load",
             loaded.map(|plugin| {
                 let (oldest, newest) = plugin.formats();
-                let kinds = [(plugin.has_scheme(), "a scheme"), (plugin.has_transport(), "a transport")];
+                let kinds = [
+                    (plugin.has_scheme(), "a scheme"),
+                    (plugin.has_transport(), "a transport"),
+                    (plugin.has_log(), "a log sink"),
+                ];
                 let kinds: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| *kind).collect();
                 let version = plugin.api_version();
                 format!("{}, plugin interface {version}, formats {oldest} to {newest}", kinds.join(" and "))
@@ -52,13 +57,22 @@ fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()>
 /// Makes what the plugin is for with the defaults of its options, and asks it something that touches no file.
 fn make(open: &OpenPlugin) -> Result<String, String> {
     let options = open.options([]).map_err(|error| error.full_text())?;
-    if open.manifest.kind == PluginKind::Transport {
-        return open
+    match open.manifest.kind {
+        PluginKind::Scheme => make_scheme(open, &options),
+        PluginKind::Transport => open
             .transport(&options)
             .map(|_| "a transport with its defaults".to_owned())
-            .map_err(|error| error.full_text());
+            .map_err(|error| error.full_text()),
+        // Where its entries are to go only a configuration knows, and a sink may well refuse to have no such place.
+        PluginKind::Log => Ok(match open.log_sink(&options) {
+            Ok(_) => "a log sink with its defaults".to_owned(),
+            Err(error) => format!("its defaults are not enough: {}", error.full_text()),
+        }),
     }
-    let scheme = open.scheme(&options).map_err(|error| error.full_text())?;
+}
+
+fn make_scheme(open: &OpenPlugin, options: &KvTree) -> Result<String, String> {
+    let scheme = open.scheme(options).map_err(|error| error.full_text())?;
     let sizes = 1..=8_u32;
     let survives: Vec<_> =
         sizes.filter_map(|size| Some((size, scheme.losses_survived(size).ok()?))).collect();

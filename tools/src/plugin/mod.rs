@@ -1,4 +1,4 @@
-//! `scr plugin`: which redundancy schemes and flush transports there are, and whether a library is a good one.
+//! `scr plugin`: which redundancy schemes, flush transports and log sinks there are, and whether a library is a good one.
 //!
 //! - `list`, `info`: read manifests only, no library is opened
 //! - `check`: opens a library, in a process of its own (`inside`), since a bad one may end that process
@@ -112,6 +112,8 @@ enum Kind {
     Scheme,
     /// Flush transports
     Transport,
+    /// Log sinks
+    Log,
 }
 
 impl From<Kind> for PluginKind {
@@ -119,6 +121,7 @@ impl From<Kind> for PluginKind {
         match kind {
             Kind::Scheme => PluginKind::Scheme,
             Kind::Transport => PluginKind::Transport,
+            Kind::Log => PluginKind::Log,
         }
     }
 }

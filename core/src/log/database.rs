@@ -1,0 +1,27 @@
+//! The database of the parameters `SCR_LOG_DB_HOST` and so on, through the log plugin for it: no client of a database is in
+//! the runtime.
+
+use crate::param::{self, Params};
+use crate::plugin::{PluginHost, PluginKind, PluginLoadError};
+use scr_plugin_api::LogSink;
+
+/// Name of the plugin.
+const PLUGIN: &str = "MYSQL";
+
+/// The database that the parameters describe. Nothing is connected yet.
+///
+/// # Errors
+/// There is no plugin for it, or the plugin refuses the parameters.
+pub fn database(host: &PluginHost, params: &Params) -> Result<Box<dyn LogSink>, PluginLoadError> {
+    let plugin = host.open(PluginKind::Log, PLUGIN)?;
+    let debug = if params.get(&param::LOG_DB_DEBUG) { "1" } else { "0" };
+    let texts = [
+        ("HOST", params.get(&param::LOG_DB_HOST)),
+        ("NAME", params.get(&param::LOG_DB_NAME)),
+        ("USER", params.get(&param::LOG_DB_USER)),
+        ("PASS", params.get(&param::LOG_DB_PASS)),
+    ];
+    let given = texts.iter().filter_map(|(name, text)| Some((*name, text.as_deref()?)));
+    let options = plugin.options(given.chain([("DEBUG", debug)]))?;
+    plugin.log_sink(&options)
+}

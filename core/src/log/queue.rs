@@ -1,0 +1,198 @@
+//! A sink behind a queue, written to by a thread of its own: whatever becomes of a server, no rank waits for it while the job
+//! runs.
+//!
+//! The queue has room for [`ROOM`] entries; one that finds none is dropped. At the end of the run what waits has
+//! [`END_LIMIT`] to be written, and is dropped then. Each of the two is said, once.
+
+use super::tell_failure;
+use crate::message::Reporter;
+use scr_plugin_api::{LogEntry, LogSink};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many entries may wait: some hundred checkpoints.
+pub(super) const ROOM: usize = 1024;
+/// How long the end of a run waits for what is still to be written.
+pub(super) const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// The way to a sink.
+pub(super) struct Queue {
+    /// As messages name it.
+    name: String,
+    report: Reporter,
+    /// `None` once nothing more goes there.
+    entries: Option<SyncSender<LogEntry>>,
+    /// Closed by the end of the thread; nothing is ever sent.
+    thread: Receiver<()>,
+    /// How many entries wait or are being written.
+    waiting: Arc<AtomicU64>,
+    told_full: bool,
+}
+
+impl Queue {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(super) fn start(name: &str, sink: Box<dyn LogSink>, report: &Reporter) -> std::io::Result<Self> {
+        let (entries, incoming) = sync_channel(ROOM);
+        let (alive, thread) = sync_channel::<()>(0);
+        let waiting = Arc::new(AtomicU64::new(0));
+        let (done, reporter, sink_name) = (waiting.clone(), report.clone(), name.to_owned());
+        std::thread::Builder::new().name("scr-log".to_owned()).spawn(move || {
+            let _alive = alive;
+            write_all(&incoming, &*sink, &done, &reporter, &sink_name);
+        })?;
+        let (name, report) = (name.to_owned(), report.clone());
+        Ok(Self { name, report, entries: Some(entries), thread, waiting, told_full: false })
+    }
+
+    /// Takes an entry along, or drops it.
+    pub(super) fn add(&mut self, entry: LogEntry) {
+        let Some(entries) = &self.entries else { return };
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        match entries.try_send(entry) {
+            Ok(()) => {}
+            // The thread has told why it ended.
+            Err(TrySendError::Disconnected(_)) => self.entries = None,
+            Err(TrySendError::Full(_)) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.told_full, true) {
+                    self.report.warn(&format!(
+                        "logging to {} is slower than the job: {ROOM} entries wait, and those that find no room are dropped",
+                        self.name
+                    ));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if self.entries.take().is_none() {
+            return;
+        }
+        if self.thread.recv_timeout(END_LIMIT) == Err(RecvTimeoutError::Timeout) {
+            self.report.warn(&format!(
+                "logging to {} has not ended within {} s: {} entries are missing there",
+                self.name,
+                END_LIMIT.as_secs(),
+                self.waiting.load(Ordering::Relaxed)
+            ));
+        }
+    }
+}
+
+/// Writes what comes, until no more comes or the sink fails.
+fn write_all(
+    incoming: &Receiver<LogEntry>,
+    sink: &dyn LogSink,
+    waiting: &AtomicU64,
+    report: &Reporter,
+    name: &str,
+) {
+    for entry in incoming {
+        match sink.write(&entry) {
+            Ok(lines) => lines.iter().for_each(|line| report.notice(line)),
+            Err(error) => return tell_failure(report, name, &error),
+        }
+        waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::Rank;
+    use crate::env::{Env, TestEnv};
+    use crate::fs::RealFiles;
+    use scr_plugin_api::{PluginError, PluginErrorKind};
+    use std::sync::Mutex;
+
+    /// Says which entry it begins, and ends it when it may.
+    struct Slow {
+        begun: SyncSender<String>,
+        go: Mutex<Receiver<()>>,
+    }
+
+    impl LogSink for Slow {
+        fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
+            self.begun.send(entry.name.clone()).unwrap();
+            match self.go.lock().unwrap().recv() {
+                Ok(()) => Ok(vec![format!("wrote {}", entry.name)]),
+                Err(_) => Err(PluginError::new(PluginErrorKind::Io, "the server has gone")),
+            }
+        }
+    }
+
+    fn entry(name: &str) -> LogEntry {
+        LogEntry { name: name.to_owned(), ..LogEntry::default() }
+    }
+
+    /// A queue to a slow sink, where it says what it begins, and how it is told to go on.
+    fn slow() -> (Queue, Receiver<String>, SyncSender<()>, TestEnv) {
+        let world = Env::for_test(Arc::new(RealFiles), "/");
+        let (begun, begins) = sync_channel(2 * ROOM);
+        let (go, gone) = sync_channel(2 * ROOM);
+        let report = Reporter::new(world.env().output, Rank(0), "n0", 0);
+        let sink = Box::new(Slow { begun, go: Mutex::new(gone) });
+        (Queue::start("the database", sink, &report).unwrap(), begins, go, world)
+    }
+
+    #[test]
+    fn what_was_added_is_written_in_its_order_before_the_end() {
+        let (mut queue, begun, go, world) = slow();
+        for name in ["a", "b", "c"] {
+            queue.add(entry(name));
+            go.send(()).unwrap();
+        }
+        drop(queue);
+        assert_eq!(begun.try_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(world.output().take_info().len(), 3);
+        assert!(world.output().take_errors().is_empty());
+    }
+
+    #[test]
+    fn a_full_queue_drops_entries_without_waiting_and_says_so_once() {
+        let (mut queue, begun, go, world) = slow();
+        queue.add(entry("first"));
+        assert_eq!(begun.recv().unwrap(), "first");
+        (0..ROOM + 3).for_each(|_| queue.add(entry("more")));
+        let errors = world.output().take_errors();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("logging to the database is slower than the job"), "{errors:?}");
+        (0..=ROOM).for_each(|_| go.send(()).unwrap());
+        drop(queue);
+        assert_eq!(begun.try_iter().count(), ROOM);
+    }
+
+    #[test]
+    fn a_sink_that_fails_is_told_once_and_gets_nothing_more() {
+        let (mut queue, begun, go, world) = slow();
+        queue.add(entry("a"));
+        queue.add(entry("b"));
+        drop(go);
+        // The thread ends, and with it what it sends with.
+        assert_eq!(begun.iter().collect::<Vec<_>>(), ["a"]);
+        queue.add(entry("c"));
+        queue.add(entry("d"));
+        drop(queue);
+        let errors = world.output().take_errors();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("logging to the database failed: the server has gone"), "{errors:?}");
+    }
+
+    #[test]
+    fn a_server_that_never_answers_holds_the_end_up_for_the_limit_and_no_longer() {
+        let (mut queue, begun, go, world) = slow();
+        ["a", "b"].iter().for_each(|name| queue.add(entry(name)));
+        assert_eq!(begun.recv().unwrap(), "a");
+        drop(queue);
+        let errors = world.output().take_errors();
+        assert!(errors[0].contains("has not ended within 5 s: 2 entries are missing there"), "{errors:?}");
+        drop(go);
+    }
+}

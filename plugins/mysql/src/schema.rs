@@ -1,0 +1,156 @@
+//! The tables. Their names and first columns are those that C SCR has in its own database, so that what a site asks such a
+//! database keeps its answers; columns that C SCR does not know come after them and may be empty. A database of C SCR is
+//! taken over: it gets the columns that it lacks, and its rows stay.
+
+use super::server::{DatabaseError, Server};
+use mysql::prelude::Queryable;
+use mysql::Conn;
+
+/// A table, with the columns of C SCR and those added to them.
+struct Table {
+    name: &'static str,
+    columns: &'static [(&'static str, &'static str)],
+    added: &'static [(&'static str, &'static str)],
+    keys: &'static str,
+}
+
+const ID: (&str, &str) = ("id", "INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY");
+
+/// Numbers for names: of events and transfers, of users, of jobs.
+const fn names(name: &'static str) -> Table {
+    const COLUMNS: &[(&str, &str)] = &[ID, ("name", "VARCHAR(512) NOT NULL")];
+    Table { name, columns: COLUMNS, added: &[], keys: "UNIQUE INDEX `name` (`name`)" }
+}
+
+/// What every entry has besides: when it was made to the microsecond, by which allocation, where, for which prefix directory.
+const OF_ENTRY: &[(&str, &str)] = &[
+    ("micros", "BIGINT UNSIGNED NULL"),
+    ("jobid", "VARCHAR(255) NULL"),
+    ("host", "VARCHAR(255) NULL"),
+    ("cluster", "VARCHAR(255) NULL"),
+    ("prefix", "BLOB NULL"),
+];
+
+const ENTRY_KEYS: &str =
+    "INDEX `jobid_start` (`job_id`, `start`), INDEX `jobid_typeid_start` (`job_id`, `type_id`, `start`), \
+     INDEX `typeid_start` (`type_id`, `start`), INDEX `prefix` (`prefix`(255)), INDEX `micros` (`micros`)";
+
+const TABLES: &[Table] = &[
+    names("types"),
+    names("usernames"),
+    names("jobnames"),
+    // The runs of a user under one name are one job.
+    Table {
+        name: "jobs",
+        columns: &[
+            ID,
+            ("username_id", "INT UNSIGNED NOT NULL"),
+            ("jobname_id", "INT UNSIGNED NOT NULL"),
+            ("start", "DATETIME NOT NULL"),
+        ],
+        added: &[],
+        keys: "UNIQUE INDEX `name` (`username_id`, `jobname_id`)",
+    },
+    Table {
+        name: "transfers",
+        columns: &[
+            ID,
+            ("job_id", "INT UNSIGNED NOT NULL"),
+            ("type_id", "INT UNSIGNED NOT NULL"),
+            ("dset_id", "INT UNSIGNED NOT NULL"),
+            ("dset_name", "VARCHAR(1024) NOT NULL"),
+            ("start", "DATETIME NOT NULL"),
+            ("end", "DATETIME NOT NULL"),
+            ("secs", "DOUBLE NOT NULL"),
+            ("bytes", "DOUBLE NOT NULL"),
+            ("files", "INT UNSIGNED NOT NULL"),
+            ("bw", "DOUBLE NOT NULL"),
+            ("from", "BLOB NOT NULL"),
+            ("to", "BLOB NOT NULL"),
+        ],
+        added: OF_ENTRY,
+        keys: ENTRY_KEYS,
+    },
+    Table {
+        name: "events",
+        columns: &[
+            ID,
+            ("job_id", "INT UNSIGNED NOT NULL"),
+            ("type_id", "INT UNSIGNED NOT NULL"),
+            ("dset_id", "INT UNSIGNED NULL"),
+            ("dset_name", "VARCHAR(1024) NULL"),
+            ("start", "DATETIME NULL"),
+            ("secs", "DOUBLE NULL"),
+            ("note", "BLOB NULL"),
+        ],
+        added: &[
+            OF_ENTRY[0],
+            OF_ENTRY[1],
+            OF_ENTRY[2],
+            OF_ENTRY[3],
+            OF_ENTRY[4],
+            ("procs", "INT UNSIGNED NULL"),
+            ("nodes", "INT UNSIGNED NULL"),
+        ],
+        keys: ENTRY_KEYS,
+    },
+];
+
+/// Makes the database and the tables that are not there, and gives a line for each thing that was made.
+pub(crate) fn prepare(server: &Server) -> Result<Vec<String>, DatabaseError> {
+    let mut done = Vec::new();
+    let mut connection = match server.connect() {
+        Err(error) if error.is_no_such_database() => {
+            let name = server.database.replace('`', "``");
+            server
+                .connect_without_database()?
+                .query_drop(format!("CREATE DATABASE IF NOT EXISTS `{name}`"))?;
+            done.push(format!("made the database {}", server.database));
+            server.connect()?
+        }
+        outcome => outcome?,
+    };
+    for table in TABLES {
+        done.extend(table.prepare(&mut connection)?);
+    }
+    if done.is_empty() {
+        done.push(format!("the database {} has everything already", server.database));
+    }
+    Ok(done)
+}
+
+impl Table {
+    fn prepare(&self, connection: &mut Conn) -> Result<Option<String>, DatabaseError> {
+        let known: Vec<String> = connection.exec(
+            "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ?",
+            (self.name,),
+        )?;
+        if known.is_empty() {
+            connection.query_drop(self.creation())?;
+            return Ok(Some(format!("made the table {}", self.name)));
+        }
+        let missing =
+            self.added.iter().filter(|(name, _)| !known.iter().any(|known| known.eq_ignore_ascii_case(name)));
+        let missing: Vec<_> = missing.collect();
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let columns: Vec<_> =
+            missing.iter().map(|(name, kind)| format!("ADD COLUMN `{name}` {kind}")).collect();
+        connection.query_drop(format!("ALTER TABLE `{}` {}", self.name, columns.join(", ")))?;
+        let names: Vec<_> = missing.iter().map(|(name, _)| *name).collect();
+        Ok(Some(format!("added to the table {}: {}", self.name, names.join(", "))))
+    }
+
+    fn creation(&self) -> String {
+        let columns = self.columns.iter().chain(self.added);
+        let columns: Vec<_> = columns.map(|(name, kind)| format!("`{name}` {kind}")).collect();
+        // Names that differ in case only are different names.
+        format!(
+            "CREATE TABLE IF NOT EXISTS `{}` ({}, {}) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
+            self.name,
+            columns.join(", "),
+            self.keys
+        )
+    }
+}

@@ -1,0 +1,135 @@
+//! `scr log`: the events and transfers that jobs logged, from the text log of a prefix directory or from the database; and the
+//! tables of that database. Which parameters say what is logged stands in the user guide, under `SCR_LOG_ENABLE`.
+//!
+//! - `sources`: where entries come from
+//! - `moment`: days, times and "two hours ago" on the command line
+//! - `listing`: entries as a table, and as JSON
+
+mod listing;
+mod moment;
+mod sources;
+
+use crate::output::{complain, print, print_json, Answer};
+use crate::world;
+use anyhow::{bail, Context, Result};
+use chrono::{Local, TimeDelta};
+use clap::{Args, Subcommand};
+use listing::Listing;
+use scr_core::env::Env;
+use scr_core::param;
+use scr_core::prefix::Prefix;
+use scr_plugin_api::LogQuery;
+use sources::Read;
+use std::path::PathBuf;
+
+/// Stands under the help text.
+pub(crate) const AFTER_HELP: &str = "\
+WHEN is a day (2026-11-21), a time (\"2026-11-21 03:28\"), both in local time, a time with a zone (2026-11-21T03:28:24Z),
+or how long ago (\"2h 30m\", 3days).
+
+Exit codes: 0 done, 1 no entry matches, 2 error.";
+
+/// Which entries, and from where.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct LogArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+    /// Asks the database of SCR_LOG_DB_HOST, instead of the text log
+    #[arg(long)]
+    db: bool,
+    /// The entries of all prefix directories in the database
+    #[arg(long, requires = "db", conflicts_with = "prefix")]
+    all: bool,
+    /// Only of the dataset with this id or name
+    #[arg(long, value_name = "ID|NAME")]
+    dataset: Option<String>,
+    /// Only events and transfers of this name, such as FLUSH_FAIL; may be given several times
+    #[arg(long, value_name = "NAME")]
+    event: Vec<String>,
+    /// Only of this allocation
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+    /// Only from this moment on
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Only before this moment
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Only so many, the newest
+    #[arg(long, value_name = "N")]
+    last: Option<u64>,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What else there is to do.
+#[derive(Subcommand)]
+enum Action {
+    /// Makes the tables in the database of SCR_LOG_DB_HOST, and the database itself; what is there stays
+    InitDb,
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
+    let env = world::env()?;
+    if let Some(Action::InitDb) = args.action {
+        return init_db(&env);
+    }
+    let prefix = Prefix::new(prefix_dir(&env, args));
+    let query = query(args, &prefix)?;
+    let read = if args.db { sources::database(&env, &query)? } else { sources::text(&env, &prefix, &query)? };
+    show(&read, args.json)
+}
+
+fn show(read: &Read, json: bool) -> Result<Answer> {
+    for note in &read.notes {
+        complain(&format!("scr: {note}"))?;
+    }
+    let listing = Listing::of(&read.entries);
+    if json {
+        print_json(&listing)?;
+    } else {
+        print(&listing.in_words())?;
+    }
+    Ok(Answer::from(!read.entries.is_empty()))
+}
+
+fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
+    let now = Local::now();
+    let moment = |text: &Option<String>, option: &str| {
+        let moment = text.as_ref().map(|text| moment::parse(text, now).map(moment::micros));
+        moment.transpose().with_context(|| format!("{option} cannot be understood"))
+    };
+    let (since, until) = (moment(&args.since, "--since")?, moment(&args.until, "--until")?);
+    if let (Some(since), Some(until)) = (since, until) {
+        if since >= until {
+            let late = TimeDelta::microseconds(i64::try_from(since - until).unwrap_or(i64::MAX));
+            bail!("--since is {} s after --until, so that nothing lies between", late.num_seconds());
+        }
+    }
+    Ok(LogQuery {
+        prefix: (!args.all).then(|| prefix.dir().display().to_string()),
+        job_id: args.job.clone(),
+        names: args.event.clone(),
+        dataset: args.dataset.clone(),
+        since,
+        until,
+        last: args.last,
+    })
+}
+
+fn init_db(env: &Env) -> Result<Answer> {
+    let done = sources::sink(env)?.prepare()?;
+    print(&done.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    Ok(Answer::Yes)
+}
+
+fn prefix_dir(env: &Env, args: &LogArgs) -> PathBuf {
+    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
+    given.unwrap_or_else(|| world::params(env).get(&param::PREFIX))
+}

@@ -1,0 +1,114 @@
+//! `scr log` as users type it, on the text log of a prefix directory that C SCR wrote.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/c-scr/xor-flush2/raw/prefix")
+}
+
+fn scr(prefix: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SCR_")) {
+        command.env_remove(name);
+    }
+    command.arg("log").arg("--prefix").arg(prefix).args(arguments).output().expect("the command starts")
+}
+
+fn said(prefix: &Path, arguments: &[&str]) -> String {
+    let output = scr(prefix, arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The names of what is listed.
+fn names(prefix: &Path, arguments: &[&str]) -> Vec<String> {
+    let listed = said(prefix, arguments);
+    listed.lines().skip(1).filter_map(|line| Some(line.split_whitespace().nth(3)?.to_owned())).collect()
+}
+
+#[test]
+fn all_that_c_scr_logged_is_listed_as_a_table() {
+    let listed = said(&fixture(), &[]);
+    let log = std::fs::read_to_string(fixture().join(".scr/log")).expect("the sample");
+    assert_eq!(listed.lines().count(), log.lines().count() + 1);
+    let lines: Vec<_> = listed.lines().collect();
+    assert!(lines[0].starts_with("TIME                 JOB   HOST   WHAT"), "{listed}");
+    assert!(lines[1].contains("  START  ") && lines[1].ends_with("  4 processes on 4 nodes"), "{listed}");
+    let flush = lines.iter().find(|line| line.contains("FLUSH_SYNC")).expect("a flush");
+    assert!(
+        flush
+            .contains("  2     ckpt.2  0.007311  8226   /dev/shm/peer/user1/scr.5132/scr.dataset.2 -> /pfs/"),
+        "{flush}"
+    );
+}
+
+#[test]
+fn filters_choose_by_dataset_event_job_moment_and_number() {
+    let prefix = fixture();
+    let flushed = ["FLUSH_START", "FLUSH_SUCCESS"];
+    assert_eq!(
+        names(&prefix, &["--dataset", "2", "--event", "flush_start", "--event", "FLUSH_SUCCESS"]),
+        flushed
+    );
+    assert_eq!(names(&prefix, &["--dataset", "ckpt.2", "--event", "CHECKPOINT"]), ["CHECKPOINT"]);
+    assert_eq!(names(&prefix, &["--job", "5132", "--last", "1"]), ["HALT"]);
+    let all = names(&prefix, &[]).len();
+    assert_eq!(names(&prefix, &["--since", "2026-11-21", "--until", "2026-11-21 03:28:25"]).len(), all);
+    for none in [
+        ["--until", "2026-11-21 03:28:24"],
+        ["--since", "2026-11-22"],
+        ["--event", "NOTHING"],
+        ["--job", "1"],
+    ] {
+        let output = scr(&prefix, &none);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{none:?}");
+    }
+}
+
+#[test]
+fn json_holds_what_a_line_says_and_nothing_that_it_does_not() {
+    let text = said(&fixture(), &["--json", "--event", "FLUSH_SYNC", "--dataset", "4"]);
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let entries = json["entries"].as_array().expect("a list");
+    assert_eq!((json["version"].as_u64(), entries.len()), (Some(1), 1));
+    let entry = &entries[0];
+    assert_eq!((entry["kind"].as_str(), entry["job_id"].as_str()), (Some("transfer"), Some("5132")));
+    assert_eq!((entry["dataset"].as_u64(), entry["bytes"].as_u64()), (Some(4), Some(8226)));
+    assert_eq!(
+        (entry["seconds"].as_f64(), entry["to"].as_str()),
+        (Some(0.011714), Some("/pfs/user1/simulation123"))
+    );
+    assert!(entry.get("user").is_none() && entry.get("note").is_none(), "{entry}");
+}
+
+#[test]
+fn lines_that_are_none_are_passed_over_and_told() {
+    let folder = tempfile::TempDir::new().expect("a folder for the test");
+    std::fs::create_dir(folder.path().join(".scr")).expect("a hidden folder");
+    let text = "2026-11-21T03:28:24: host=n0, jobid=1, event=HALT\nnonsense\n2026-11-21T03:28:25: host=n0, jobid=1, eve";
+    std::fs::write(folder.path().join(".scr/log"), text).expect("a log");
+    let output = scr(folder.path(), &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("2 lines were passed over; the first is line 2: it does not begin with a time"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_cannot_be_done_says_why_and_what_to_do() {
+    let empty = tempfile::TempDir::new().expect("a folder for the test");
+    for (arguments, code, words) in [
+        (&[][..], 1, "SCR_LOG_ENABLE=1 has a job write one"),
+        (&["--since", "soon"], 2, "--since cannot be understood: `soon' is neither a day"),
+        (&["--since", "1h", "--until", "2h"], 2, "--since is 3600 s after --until"),
+        (&["--db"], 2, "set SCR_LOG_DB_HOST"),
+    ] {
+        let output = scr(empty.path(), arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.contains(words), "{arguments:?}: {told}");
+    }
+}
