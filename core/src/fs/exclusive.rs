@@ -27,7 +27,7 @@ const MOST_LOOKS: u32 = 60_000;
 
 impl dyn Files + '_ {
     /// Does `work` while nobody else does anything under the same lock file. `Updated::locked` is false where the file
-    /// system knows neither second names nor locks.
+    /// system knows neither second names nor locks, and `Updated::everywhere` where it does not know second names.
     ///
     /// # Errors
     /// The lock file could not be made, or others kept it all the time.
@@ -39,7 +39,7 @@ impl dyn Files + '_ {
                     mine.forget_own_name();
                     let value = work();
                     mine.give_back();
-                    return Ok(Updated { value, locked: true });
+                    return Ok(Updated { value, locked: true, everywhere: true });
                 }
                 Taken::NoSecondNames => {
                     mine.forget_own_name();
@@ -86,7 +86,7 @@ impl dyn Files + '_ {
         let path = named(lock, "flock");
         let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
         let locked = file.lock().is_ok();
-        Ok(Updated { value: work(), locked })
+        Ok(Updated { value: work(), locked, everywhere: false })
     }
 }
 

@@ -24,6 +24,24 @@ pub struct Updated<R> {
     pub value: R,
     /// False where the file system has no locks, so that another's change at the same moment may be lost.
     pub locked: bool,
+    /// Whether others were kept out on all machines; what locks of the system reach depends on the file system.
+    pub everywhere: bool,
+}
+
+impl<R> Updated<R> {
+    /// What the user has to see to where the file system does not keep others out on all machines.
+    pub fn caution(&self) -> Option<&'static str> {
+        match (self.locked, self.everywhere) {
+            (true, true) => None,
+            (true, false) => Some(
+                "the file system has no hard links, and a lock had to do, which may not reach other machines: make sure that \
+                 nobody changes the same from there",
+            ),
+            (false, _) => Some(
+                "the file system has neither hard links nor locks: make sure that nobody else changes the same at the same time",
+            ),
+        }
+    }
 }
 
 impl dyn Files + '_ {
@@ -87,7 +105,7 @@ impl dyn Files + '_ {
             file.set_len(after.len() as u64).at("shorten", path)?;
             file.sync().at("sync", path)?;
         }
-        Ok(Updated { value, locked })
+        Ok(Updated { value, locked, everywhere: false })
     }
 
     /// Opens and locks; begins again where somebody replaced the file while we waited.

@@ -125,7 +125,8 @@ impl Halt {
             halt.write_into(tree);
             Ok(value)
         })?;
-        Ok(Updated { value: updated.value.in_file(&path)?, locked: updated.locked })
+        let value = updated.value.in_file(&path)?;
+        Ok(Updated { value, locked: updated.locked, everywhere: updated.everywhere })
     }
 
     /// Removes the file, and with it every condition, also where it is damaged.

@@ -128,7 +128,7 @@ impl Index {
             }
             Ok(value)
         })?;
-        updated.value.map(|value| Updated { value, locked: updated.locked })
+        updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
     }
 
     /// From a tree; `path` is for the error.

@@ -149,10 +149,9 @@ impl<'a> Builder<'a> {
             }
             self.build_alone(id)
         })?;
+        let caution = updated.caution();
         let mut built = updated.value?;
-        if !updated.locked {
-            built.notes.push(UNLOCKED.to_owned());
-        }
+        built.notes.extend(caution.map(str::to_owned));
         Ok(built)
     }
 
@@ -305,8 +304,3 @@ impl<'a> Builder<'a> {
 fn descriptor(scan: &Scan) -> DatasetDescriptor {
     DatasetDescriptor { id: scan.any.id_in_prefix, ..scan.any.dataset.clone() }
 }
-
-/// What a user should know whose file system has no means to keep others out.
-const UNLOCKED: &str =
-    "the file system of the prefix directory has neither hard links nor locks: make sure that no other \
-                        command changes this dataset at the same time";

@@ -337,6 +337,57 @@ fn small_after(rank: Rank) -> Vec<usize> {
 }
 
 #[test]
+fn a_file_without_a_checksum_is_never_taken_for_one_of_the_same_length() {
+    let dead = Dead::new(World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE"), 4);
+    dead.anew(0);
+    std::fs::remove_file(dead.world.cached_file(&["n2/", "rank_2.1"])).unwrap();
+    assert_eq!(dead.scavenge().iter().filter(|copied| !copied.is_whole()).count(), 1);
+    std::fs::write(dead.in_prefix("ckpt.1/rank_2.1"), [b'x'; 41]).unwrap();
+    let built = dead.build();
+    assert!(
+        matches!(&built.outcome, Outcome::Incomplete { why } if why.contains("SINGLE survives 0")),
+        "{built:?}"
+    );
+}
+
+#[test]
+fn two_builds_at_once_and_one_after_them_come_to_the_same_end() {
+    let dead = Dead::xor(4, 4);
+    dead.anew(0b0010);
+    dead.scavenge();
+    let outcomes = std::thread::scope(|scope| {
+        let builds: Vec<_> = (0..3).map(|_| scope.spawn(|| dead.build().outcome)).collect();
+        builds.into_iter().map(|build| build.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Completed { .. })).count(), 1);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Outcome::Already).count(), 2);
+    dead.assert_whole("after three builds at once");
+}
+
+#[test]
+fn files_in_bypass_mode_are_listed_where_they_lie_unless_they_were_changed() {
+    let dead = Dead::new(World::new(4, 4).set("SCR_CACHE_BYPASS", "1"), 4);
+    let forget = || {
+        std::fs::remove_file(dead.prefix().index_file()).unwrap();
+        std::fs::remove_dir_all(dead.prefix().dataset_dir(1)).unwrap();
+    };
+    assert!(dead.scavenge().iter().all(|copied| copied.already));
+    forget();
+    let changed = dead.in_prefix("ckpt.1/rank_2.0");
+    let (bytes, time) =
+        (std::fs::read(&changed).unwrap(), std::fs::metadata(&changed).unwrap().modified().unwrap());
+    std::fs::write(&changed, vec![7; bytes.len()]).unwrap();
+    assert!(!dead.scavenge()[2].is_whole());
+    assert!(!dead.build().outcome.is_complete());
+    forget();
+    std::fs::write(&changed, bytes).unwrap();
+    std::fs::File::options().write(true).open(&changed).unwrap().set_modified(time).unwrap();
+    assert!(dead.scavenge().iter().all(Copied::is_whole));
+    assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt.is_empty()));
+    dead.assert_whole("in place");
+}
+
+#[test]
 fn an_older_dataset_of_the_same_name_counts_until_the_scavenged_one_is_known_to_be_whole() {
     let mut dead = with_one_name();
     let older = |dead: &Dead| dead.index().entry(1).unwrap().is_candidate();

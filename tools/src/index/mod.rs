@@ -117,11 +117,8 @@ fn change(
     let changed = Index::change(&*env.files, prefix, |index| change(index, name.as_bytes()));
     let changed =
         changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
-    if !changed.locked {
-        complain(
-            "scr: the file system has neither hard links nor locks: make sure that nobody else changes the index at the \
-             same time",
-        )?;
+    if let Some(caution) = changed.caution() {
+        complain(&format!("scr: {caution}"))?;
     }
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
     if !changed.value {
