@@ -2,7 +2,8 @@
 //!
 //! A flush whose movers were all done lies on disk whole, under hidden names. Naming the files, and listing the
 //! dataset, is repeated here until it has been done; it does not matter how far the application had come. A
-//! flush without all its marks is cleared away, before one of its names is used again.
+//! flush without all its marks is cleared away, before one of its names is used again. So is one that comes too late:
+//! a newer dataset that is complete keeps its files, and stays the current one.
 
 use super::ledger::Ledger;
 use super::movers::{checksum, compare, expect_size, open_whole, MoveError};
@@ -10,7 +11,7 @@ use super::names;
 use super::pending::{self, Pending};
 use crate::describe;
 use crate::fs::Files;
-use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -118,11 +119,20 @@ impl Finalizer<'_> {
             let why = "it was interrupted before all files had arrived".to_owned();
             return self.clear_away().map(|()| Some(why));
         }
+        let index = Index::read(self.files, self.prefix).map_err(|error| describe(&error))?;
+        if index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid()) {
+            // All was done but to forget it.
+            return self.clear_away().map(|()| None);
+        }
         let expected = match self.expected() {
             Ok(expected) => expected,
             Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(describe(&error))),
             Err(error) => return Err(describe(&error)),
         };
+        if let Some(newer) = self.newer_owner(&index).map_err(|error| describe(&error))? {
+            let why = format!("dataset {newer}, which is newer, is complete under the same names");
+            return self.clear_away().map(|()| Some(why));
+        }
         match expected.iter().try_for_each(|file| self.check(file)) {
             Ok(()) => self.finish(&expected, now).map(|()| None),
             Err(error) if error.is_damage() => self.clear_away().map(|()| Some(describe(&error))),
@@ -152,8 +162,24 @@ impl Finalizer<'_> {
                 .map_err(|error| describe(&error))?;
         }
         let record = &self.record;
-        ledger.close(&record.dataset, record.make_current, now).map_err(|error| describe(&error))?;
+        let index = Index::read(self.files, self.prefix).map_err(|error| describe(&error))?;
+        let newest = index.candidates(None).iter().all(|entry| entry.id <= record.dataset.id);
+        ledger
+            .close(&record.dataset, record.make_current && newest, now)
+            .map_err(|error| describe(&error))?;
         record.forget(self.files, self.prefix).map_err(|error| describe(&error))
+    }
+
+    /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
+    fn newer_owner(&self, index: &Index) -> Result<Option<u64>, PrefixError> {
+        let dataset = &self.record.dataset;
+        let newer = |id: &u64| *id > dataset.id && index.entry(*id).is_some_and(|entry| entry.is_valid());
+        if let Some(id) = index.id_of(&dataset.name).filter(newer) {
+            return Ok(Some(id));
+        }
+        let ledger = Ledger { files: self.files, prefix: self.prefix };
+        let lists = Rank2File::read(self.files, self.prefix, dataset.id)?;
+        Ok(ledger.sharing(dataset, lists.by_rank())?.into_iter().find(newer))
     }
 
     /// Either the hidden file is there, or it has its name already. In the latter case its checksum must tell it

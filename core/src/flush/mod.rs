@@ -437,9 +437,10 @@ impl Flush<'_> {
         let revoked = self.on_rank_0(|| started.record.revoke(self.files, self.prefix));
         // The marks go before the files, so that nobody takes the rest for a whole.
         let _ = barrier(self.comm);
-        movers::remove_parts(self.files, &started.movers);
-        let _ = barrier(self.comm);
-        if revoked.is_ok() {
+        let mut left = [u64::from(!movers::remove_parts(self.files, &started.movers))];
+        let known = all_reduce(self.comm, &mut left, Op::Max);
+        // What is left is found by the next run through the record.
+        if revoked.is_ok() && known.is_ok() && left == [0] {
             let _ = self.on_rank_0(|| started.record.forget(self.files, self.prefix));
         }
     }

@@ -205,11 +205,13 @@ pub(crate) fn rename(files: &dyn Files, movers: &[Mover]) -> Result<(), MoveErro
     })
 }
 
-/// Takes away what was not finished; what cannot be removed now is removed by the next run.
-pub(crate) fn remove_parts(files: &dyn Files, movers: &[Mover]) {
-    for mover in movers {
-        let _ = files.remove_file(&mover.part);
-    }
+/// Takes away what was not finished. Gives whether nothing is left.
+pub(crate) fn remove_parts(files: &dyn Files, movers: &[Mover]) -> bool {
+    let removed = |mover: &Mover| match files.remove_file(&mover.part) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+        Ok(()) => true,
+    };
+    movers.iter().map(removed).fold(true, |all, removed| all && removed)
 }
 
 /// A regular file of this size must be there.

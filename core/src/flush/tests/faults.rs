@@ -128,3 +128,25 @@ fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
     }
     assert!(finished > 0, "no flush was ever finished by the next run");
 }
+
+/// A flush that could not be ended when its turn was, or was only not forgotten.
+#[test]
+fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
+    for name in ["a", "b"] {
+        for at in 1..=operations(fresh) {
+            let stage = Stage::new(RANKS);
+            let cached = fresh(&stage);
+            let files = FaultyFiles::new(RealFiles);
+            files.stop_at(at);
+            let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+            let newer = stage.cache(2, name);
+            stage.flush_well("2.x", &newer);
+            let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
+            let context = format!("crash at {at}, then {name}: {ended:?}");
+            assert!(stage.is_listed(2) && stage.is_right(&newer), "{context}: the newer one is not right");
+            assert_eq!(stage.index().current(), Some(name.as_bytes()), "{context}");
+            assert!(!stage.is_listed(1) || stage.is_right(&cached), "{context}: listed but not right");
+            assert!(stage.leftovers().is_empty(), "{context}: {:?}", stage.leftovers());
+        }
+    }
+}
