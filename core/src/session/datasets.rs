@@ -19,8 +19,10 @@ pub(super) struct Cached {
     pub(super) part: PartDir,
     /// Place of its store in the context.
     pub(super) store: usize,
-    /// Whether nothing is left to flush: a complete copy is in the prefix directory, or a newer dataset has the name.
+    /// Whether a complete copy is in the prefix directory.
     pub(super) flushed: bool,
+    /// Whether a newer dataset has its name: see [`settle_names`](Session::settle_names).
+    pub(super) superseded: bool,
     /// Whether the application could not restart from it.
     pub(super) refused: bool,
     /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
@@ -30,6 +32,21 @@ pub(super) struct Cached {
 impl Cached {
     pub(super) fn id(&self) -> u64 {
         self.record.dataset.id
+    }
+
+    /// A dataset that has just become complete, or is known to be.
+    pub(super) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
+        Self { record, part, store, flushed: false, superseded: false, refused: false, may_replace: true }
+    }
+
+    /// Whether it is still to get to the prefix directory.
+    pub(super) fn is_unflushed(&self) -> bool {
+        !self.flushed && !self.superseded
+    }
+
+    /// Output that is nowhere but in cache, which must not be lost.
+    pub(super) fn must_stay(&self) -> bool {
+        self.record.dataset.output && self.is_unflushed()
     }
 }
 
@@ -45,11 +62,27 @@ impl Session {
         self.note_node_bytes(store, record.cache_bytes())?;
         let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
         self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
-        self.cached.push(Cached { record, part, store, flushed: false, refused: false, may_replace });
+        self.cached.push(Cached { may_replace, ..Cached::new(record, part, store) });
+        self.settle_names(&[]);
         for part in std::mem::take(&mut self.kept) {
             self.remove_part(&part);
         }
         Ok(())
+    }
+
+    /// Marks the datasets whose name stands for a newer one, in cache or among those `in_prefix`, which are given by id and
+    /// name. They must never be copied over that one's files, nor be read there.
+    pub(super) fn settle_names(&mut self, in_prefix: &[(u64, Vec<u8>)]) {
+        let in_cache: Vec<(u64, Vec<u8>)> = self
+            .cached
+            .iter()
+            .map(|cached| (cached.record.id_in_prefix, cached.record.dataset.name.clone()))
+            .collect();
+        for cached in &mut self.cached {
+            let (own, name) = (cached.record.id_in_prefix, &cached.record.dataset.name);
+            let mut all = in_prefix.iter().chain(&in_cache);
+            cached.superseded |= all.any(|(other, named)| *other > own && named == name);
+        }
     }
 
     /// Lets the oldest datasets leave until a store keeps no more than its count.

@@ -140,7 +140,7 @@ impl Session {
             let loaded = Loaded { id, id_in_prefix: candidate.id, name: record.dataset.name.clone() };
             let store = self.ctx.store_index(&record.protection.store);
             let place = self.cached.partition_point(|cached| cached.id() < id);
-            let cached = Cached { record, part, store, flushed: true, refused: false, may_replace: true };
+            let cached = Cached { flushed: true, ..Cached::new(record, part, store) };
             self.cached.insert(place, cached);
             self.note_in_cache(place);
             self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));

@@ -90,16 +90,12 @@ impl Session {
             .map(Cached::id)
             .max();
         let periodic = self.ctx.params.get(&param::FLUSH) > 0;
-        let superseded = |cached: &Cached| {
-            let name = &cached.record.dataset.name;
-            self.cached.iter().any(|other| other.id() > cached.id() && other.record.dataset.name == *name)
-        };
-        let wanted = |cached: &Cached| {
+        let wanted = |cached: &&Cached| {
             let newest = periodic && Some(cached.id()) == newest;
-            (cached.record.dataset.output || cached.record.protection.bypass || newest) && !superseded(cached)
+            let wanted = cached.record.dataset.output || cached.record.protection.bypass || newest;
+            wanted && cached.is_unflushed()
         };
-        let due: Vec<u64> =
-            self.cached.iter().filter(|cached| !cached.flushed && wanted(cached)).map(Cached::id).collect();
+        let due: Vec<u64> = self.cached.iter().filter(wanted).map(Cached::id).collect();
         let mut outcome = Ok(());
         for id in due {
             let flushed = self.flush(id);
@@ -148,7 +144,7 @@ impl Session {
         let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
         let wanted = (0..self.cached.len()).filter(|&at| {
             let cached = &self.cached[at];
-            !cached.flushed && !cached.refused && (all || self.is_flush_due(at))
+            cached.is_unflushed() && !cached.refused && (all || self.is_flush_due(at))
         });
         let due: Vec<u64> = wanted.map(|at| self.cached[at].id()).collect();
         for id in due {
@@ -184,8 +180,11 @@ impl Session {
 
     /// Output-only datasets leave the cache once they are flushed.
     pub(super) fn release_flushed_output(&mut self) {
+        let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
         while let Some(at) = self.cached.iter().position(|cached| {
-            cached.flushed && cached.record.dataset.output && !cached.record.dataset.checkpoint
+            let dataset = &cached.record.dataset;
+            let stays = cached.is_unflushed() || Some(cached.id()) == moving;
+            !stays && dataset.output && !dataset.checkpoint
         }) {
             self.evict(at);
         }
@@ -435,13 +434,6 @@ impl Session {
         if let Err(error) = noted {
             self.ctx.report.error(&crate::describe(&error));
         }
-    }
-}
-
-impl Cached {
-    /// Output that is nowhere but in cache, which must not be lost.
-    pub(super) fn must_stay(&self) -> bool {
-        self.record.dataset.output && !self.flushed
     }
 }
 

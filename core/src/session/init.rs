@@ -88,29 +88,16 @@ impl Session {
         let found = restart::restart(&self.ctx)?;
         let known = self.known_in_prefix(found.highest)?;
         let in_prefix = flushed_datasets(&known);
-        let in_cache: Vec<(u64, Vec<u8>)> = found
-            .whole
-            .iter()
-            .map(|restored| (restored.record.id_in_prefix, restored.record.dataset.name.clone()))
-            .collect();
         for restored in found.whole.into_iter().rev() {
             let store = self.ctx.store_index(&restored.record.protection.store);
-            let (id, name) = (restored.record.id_in_prefix, &restored.record.dataset.name);
-            // What has lost its name to a newer dataset must never be copied over that one's files, nor be read there.
-            let mut newer = in_prefix.iter().chain(&in_cache).filter(|(other, _)| *other > id);
-            let superseded = newer.any(|(_, other)| other == name);
-            let arrived = in_prefix.iter().any(|(other, _)| *other == id);
+            let id = restored.record.id_in_prefix;
+            let flushed = in_prefix.iter().any(|(other, _)| *other == id);
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
-            self.cached.push(Cached {
-                flushed: arrived || superseded,
-                refused: restored.refused || superseded && self.ctx.params.get(&param::GLOBAL_RESTART),
-                may_replace: true,
-                record: restored.record,
-                part: restored.part,
-                store,
-            });
+            let cached = Cached::new(restored.record, restored.part, store);
+            self.cached.push(Cached { flushed, refused: restored.refused, ..cached });
         }
+        self.settle_names(&in_prefix);
         self.kept = found.kept;
         let mut highest = [found.highest.max(known.parse("HIGHEST").ok().flatten().unwrap_or(0))];
         all_reduce(&*self.ctx.comm, &mut highest, Op::Max)?;
@@ -269,7 +256,8 @@ impl Session {
         let global = self.ctx.params.get(&param::GLOBAL_RESTART);
         self.cached
             .iter()
-            .filter(|cached| cached.is_restartable() && wanted(cached) && (!global || cached.flushed))
+            .filter(|cached| cached.is_restartable() && wanted(cached))
+            .filter(|cached| !global || cached.flushed && !cached.superseded)
             .max_by_key(|cached| cached.id())
             .map(|cached| Loaded {
                 id: cached.id(),

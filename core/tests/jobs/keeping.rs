@@ -161,6 +161,35 @@ fn output_stays_in_cache_until_it_is_flushed() {
     });
 }
 
+/// It was tried again after the newer one had arrived, and took the name away from it.
+#[test]
+fn output_that_lost_its_name_while_it_could_not_be_flushed_is_not_flushed_any_more() {
+    let world = job();
+    let in_the_way = world.prefix().join("old");
+    std::fs::write(&in_the_way, b"in the way").unwrap();
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        let rank = application.rank;
+        let plot = |application: &mut Application, name: &str, folder: &str| {
+            let flags = OutputFlags { checkpoint: false, output: true };
+            application.session().start_output(Some(name.as_bytes()), flags).unwrap();
+            let path = application.session().route_file(format!("{folder}/{rank}").as_bytes()).unwrap();
+            std::fs::write(super::world::path_of(&path), folder).unwrap();
+            application.session().complete_output(true)
+        };
+        plot(application, "plot", "old").unwrap_err();
+        plot(application, "plot", "new").unwrap();
+        turns.wait();
+        if rank == Rank(0) {
+            std::fs::remove_file(&in_the_way).unwrap();
+        }
+        turns.wait();
+        plot(application, "other", "other").unwrap();
+        application.finalize().unwrap();
+    });
+    assert!(!in_the_way.exists() && world.prefix().join("new/3").exists());
+}
+
 #[test]
 fn a_dataset_of_another_number_of_ranks_is_left_alone_with_a_message() {
     let mut world = job();
