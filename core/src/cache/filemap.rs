@@ -4,6 +4,7 @@
 //! never exists in cache without its record before it. What was cut short by a crash is ignored; what is
 //! damaged is noticed. See the developer documentation on the cache for the records and the crash argument.
 
+use super::part::PartDir;
 use super::record::RankRecord;
 use crate::fs::{At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
 use scr_plugin_api::KvTree;
@@ -73,8 +74,33 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// Makes the folders of a part and begins its filemap, which must not be there yet. Another job of the allocation that
+    /// starts or ends meanwhile takes away folders in which it finds nothing; they are made again then.
+    pub(crate) fn begin_part(files: &dyn Files, part: &PartDir, first: &Entry<'_>) -> Result<Self, FsError> {
+        let path = part.filemap();
+        let begin =
+            || part.make_shared(files).and_then(|()| Self::begin(files, &path, first).at("create", &path));
+        let taken_away = |begun: &Result<Self, FsError>| matches!(begun, Err(FsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound);
+        let mut begun = begin();
+        for _ in 1..MOST_TRIES {
+            if !taken_away(&begun) {
+                break;
+            }
+            begun = begin();
+        }
+        let journal = begun?;
+        match part.make_data(files) {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = files.remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+
     /// Begins a filemap with its first entry. It must not be there yet; after an error it is not.
-    pub(crate) fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
+    fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
         let file = files.open(path, How::Create(0o600))?;
         let journal = Self { file, sound: Cell::new(0), torn: Cell::new(false) };
         let written = journal.write(&beginning(first));
@@ -257,6 +283,9 @@ pub(crate) fn as_tree(map: &Filemap) -> KvTree {
     tree
 }
 
+/// So often the folders of a part are made anew. Whoever takes them away does so once, at its start or its end.
+const MOST_TRIES: u32 = 100;
+
 #[cfg(test)]
 mod tests {
     use super::super::record::tests::sample;
@@ -378,5 +407,42 @@ mod tests {
         faulty.fail_once(2, io::ErrorKind::StorageFull);
         assert!(Journal::begin(&faulty, &path, &Entry::Open(&sample(1))).is_err());
         assert!(!path.exists());
+    }
+
+    /// The folders of a part that is being begun look like leftovers to another job that starts at that moment: it took
+    /// them away, with what was in them by then.
+    #[test]
+    fn a_part_is_begun_while_another_job_clears_the_cache() {
+        use crate::cache::part::find_parts;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::SeqCst) {
+                    find_parts(&RealFiles, dir.path());
+                }
+            });
+            for round in 0..3000 {
+                // No number is given twice.
+                let part = PartDir::new(dir.path(), round, crate::comm::Rank(1));
+                let begun = Journal::begin_part(&RealFiles, &part, &Entry::Open(&sample(1)));
+                let written = begun
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| {
+                        std::fs::write(part.data().join("state"), b"1").map_err(|error| error.to_string())
+                    })
+                    .and_then(|()| {
+                        std::fs::read(part.filemap()).map(drop).map_err(|error| error.to_string())
+                    });
+                if written.is_err() {
+                    over.store(true, Ordering::SeqCst);
+                }
+                assert_eq!(written, Ok(()), "round {round}");
+                part.remove(&RealFiles).unwrap();
+            }
+            over.store(true, Ordering::SeqCst);
+        });
     }
 }

@@ -65,12 +65,14 @@ impl PartDir {
         self.hidden().join(format!("{FILEMAP}{}{GONE}", self.rank))
     }
 
-    /// Makes the folders. Ranks of a node do this at the same time: whoever is first makes what they share.
-    pub(crate) fn make(&self, files: &dyn Files) -> Result<(), FsError> {
-        for dir in [self.dataset.clone(), self.hidden(), self.data()] {
-            ignore(ErrorKind::AlreadyExists, files.make_dir(&dir, 0o700)).at("make the folder", &dir)?;
-        }
-        Ok(())
+    /// Makes the folders that ranks share. They do this at the same time: whoever is first makes them.
+    pub(crate) fn make_shared(&self, files: &dyn Files) -> Result<(), FsError> {
+        [self.dataset.clone(), self.hidden()].iter().try_for_each(|dir| make_dir(files, dir))
+    }
+
+    /// Makes the folder of the rank's files. The filemap must be there: what has none is taken for leftovers.
+    pub(crate) fn make_data(&self, files: &dyn Files) -> Result<(), FsError> {
+        make_dir(files, &self.data())
     }
 
     /// Removes the part, and the folders that nobody uses any more. Not to be called where another rank may be making
@@ -145,7 +147,8 @@ pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
     found
 }
 
-/// Looks through a cache directory, and clears away what removals that were cut short have left.
+/// Looks through a cache directory, and clears away what removals that were cut short have left. Another job of the
+/// allocation may be at work there: what it makes is not touched.
 pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
     let mut found = look_through(files, cache);
     for (id, rank) in std::mem::take(&mut found.going) {
@@ -154,10 +157,27 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
     for id in found.ids.clone() {
         let used = found.parts.iter().any(|&(dataset, _)| dataset == id) || found.unknown.contains(&id);
         if !used {
-            found.noting(files.remove_tree(&cache.join(dataset_name(id))));
+            found.noting(remove_leftovers(files, &cache.join(dataset_name(id))));
         }
     }
     found
+}
+
+/// Removes a dataset of which no filemap was found. Its folders may just have been made by another job, whose filemap is
+/// to come, and then the rest; so only what was there while there was no filemap is removed, and empty folders.
+fn remove_leftovers(files: &dyn Files, dataset: &Path) -> Result<(), FsError> {
+    let hidden = dataset.join(HIDDEN);
+    let data =
+        list(files, dataset)?.into_iter().map(|name| dataset.join(name)).filter(|path| *path != hidden);
+    let data: Vec<_> = data.collect();
+    let records = list(files, &hidden)?;
+    if records.iter().any(|name| matches!(filemap_rank(name), Some((_, false)))) {
+        return Ok(());
+    }
+    let records = records.iter().map(|name| hidden.join(name));
+    data.into_iter().chain(records).try_for_each(|path| files.remove_tree(&path))?;
+    remove_dir_if_empty(files, &hidden)?;
+    remove_dir_if_empty(files, dataset)
 }
 
 impl Found {
@@ -181,6 +201,10 @@ fn filemap_rank(name: &Path) -> Option<(Rank, bool)> {
     let rest = name.to_str()?.strip_prefix(FILEMAP)?;
     let (number, gone) = rest.strip_suffix(GONE).map_or((rest, false), |number| (number, true));
     Some((Rank(number.parse().ok()?), gone))
+}
+
+fn make_dir(files: &dyn Files, path: &Path) -> Result<(), FsError> {
+    ignore(ErrorKind::AlreadyExists, files.make_dir(path, 0o700)).at("make the folder", path)
 }
 
 fn remove_dir_if_empty(files: &dyn Files, path: &Path) -> Result<(), FsError> {

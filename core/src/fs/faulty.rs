@@ -72,6 +72,8 @@ impl What {
 struct State {
     operations: Vec<Operation>,
     mutations: u64,
+    /// Whether those that change nothing are counted, and fail, too.
+    counts_all: bool,
     fault: Option<Fault>,
     below: Option<PathBuf>,
     stopped: bool,
@@ -124,6 +126,11 @@ impl FaultyFiles {
         self.state().below = Some(path.into());
     }
 
+    /// From here on operations that change nothing are counted, and fail, like those that do.
+    pub fn count_all(&self) {
+        self.state().counts_all = true;
+    }
+
     /// Every file system has room for so many more bytes, as far as it is asked; writing goes on as before.
     pub fn pretend_room(&self, bytes: u64) {
         self.state().room = Some(bytes);
@@ -132,10 +139,11 @@ impl FaultyFiles {
     /// All is well again, and counting and recording start anew.
     pub fn heal(&self) {
         let mut state = self.state();
-        *state = State { below: state.below.take(), ..State::default() };
+        let (below, counts_all) = (state.below.take(), state.counts_all);
+        *state = State { below, counts_all, ..State::default() };
     }
 
-    /// Number of mutating operations so far.
+    /// Number of mutating operations so far, or of all where all are counted.
     pub fn mutations(&self) -> u64 {
         self.state().mutations
     }
@@ -186,7 +194,7 @@ impl State {
         if self.stopped {
             return Verdict::Fail(stopped());
         }
-        if !what.mutates() {
+        if !self.counts_all && !what.mutates() {
             return Verdict::Go;
         }
         self.mutations += 1;
@@ -373,6 +381,17 @@ mod tests {
         assert_eq!(kinds, [What::OpenToWrite, What::Write, What::Status, What::Rename]);
         assert_eq!((files.mutations(), files.operations()[1].bytes), (3, 4));
         assert_eq!((&files.operations()[3].path, &files.operations()[3].to), (&from, &Some(to)));
+    }
+
+    #[test]
+    fn reading_fails_too_where_all_operations_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.count_all();
+        files.fail_once(2, io::ErrorKind::InvalidData);
+        assert!(files.list(dir.path()).is_ok());
+        assert!(files.list(dir.path()).is_err());
+        assert_eq!((files.list(dir.path()).is_ok(), files.mutations()), (true, 3));
     }
 
     #[test]

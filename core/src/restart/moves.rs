@@ -5,6 +5,7 @@
 
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
+use crate::comm::collective::route;
 use crate::comm::{Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
 use crate::fs::{File, Files, How};
 use std::path::PathBuf;
@@ -22,28 +23,32 @@ pub(crate) struct Arriving<'a> {
     pub(crate) record: &'a RankRecord,
 }
 
-/// Sends and fetches. An error of this rank's own files is its result; it goes on to the end nevertheless, so that
-/// nobody waits for it. Every rank calls it, also with nothing to do.
+/// What has come of a part that was to arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// All its bytes, as they were read.
+    Whole,
+    /// Its holder could not read it, for this reason: it is lost.
+    Unreadable(String),
+}
+
+/// Sends and fetches. What a holder cannot read is told to the owner; an error of the files that this rank writes is its
+/// result. It goes on to the end nevertheless, so that nobody waits for it. Every rank calls it, also with nothing to do.
 pub(crate) fn run(
     comm: &dyn Comm,
     files: &dyn Files,
     departing: &[Departing<'_>],
     arriving: Option<&Arriving<'_>>,
-) -> Result<Result<(), String>, CommError> {
-    let mut outcome = Ok(());
-    let mut outgoing: Vec<(Rank, Stream)> = Vec::new();
-    for part in departing {
-        outgoing
-            .push((part.record.rank, Stream::open(files, part.part, part.record, How::Read, &mut outcome)));
-    }
-    let mut incoming = arriving.map(|part| {
-        (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600), &mut outcome))
-    });
+) -> Result<Result<Arrival, String>, CommError> {
+    let mut outgoing: Vec<(Rank, Stream)> = departing
+        .iter()
+        .map(|part| (part.record.rank, Stream::open(files, part.part, part.record, How::Read)))
+        .collect();
+    let mut incoming =
+        arriving.map(|part| (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600))));
     loop {
-        let blocks: Vec<(Rank, Vec<u8>)> = outgoing
-            .iter_mut()
-            .filter_map(|(to, stream)| Some((*to, stream.read_block(&mut outcome)?)))
-            .collect();
+        let blocks: Vec<(Rank, Vec<u8>)> =
+            outgoing.iter_mut().filter_map(|(to, stream)| Some((*to, stream.read_block()?))).collect();
         let length = incoming.as_ref().map_or(0, |(_, stream)| stream.next_length());
         if blocks.is_empty() && length == 0 {
             break;
@@ -56,13 +61,16 @@ pub(crate) fn run(
         }
         comm.exchange(TAG, &sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
         if let Some((_, stream)) = incoming.as_mut().filter(|_| length > 0) {
-            stream.write_block(&block, &mut outcome);
+            stream.write_block(&block);
         }
     }
-    if let (Some(part), Ok(())) = (arriving, &outcome) {
-        outcome = settle_modes(files, part);
+    let failures = outgoing.into_iter().filter_map(|(to, stream)| Some((to, stream.outcome.err()?)));
+    let told = route(comm, failures.map(|(to, why)| (to, why.into_bytes())).collect())?;
+    let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Ok(Arrival::Whole)) };
+    if let Some((_, why)) = told.first() {
+        return Ok(Ok(Arrival::Unreadable(String::from_utf8_lossy(why).into_owned())));
     }
-    Ok(outcome)
+    Ok(stream.outcome.and_then(|()| settle_modes(files, part)).map(|()| Arrival::Whole))
 }
 
 /// A file with its path and its length; none where it could not be opened.
@@ -73,23 +81,21 @@ struct Stream {
     files: Vec<Opened>,
     current: usize,
     offset: u64,
+    /// The first error.
+    outcome: Result<(), String>,
 }
 
 impl Stream {
-    fn open(
-        files: &dyn Files,
-        part: &PartDir,
-        record: &RankRecord,
-        how: How,
-        outcome: &mut Result<(), String>,
-    ) -> Self {
+    fn open(files: &dyn Files, part: &PartDir, record: &RankRecord, how: How) -> Self {
+        let mut outcome = Ok(());
         let data = record.files.iter().map(|file| (part.file(&file.name), file.bytes));
         let kept = record.redundancy.map(|kept| (part.redundancy(), kept.bytes));
         let open = |(path, bytes): (PathBuf, u64)| {
-            let file = files.open(&path, how).map_err(|error| fail(outcome, "open", &path, &error)).ok();
+            let file = files.open(&path, how).map_err(|error| fail(&mut outcome, "open", &path, &error)).ok();
             (path, file, bytes)
         };
-        Self { files: data.chain(kept).map(open).collect(), current: 0, offset: 0 }
+        let files = data.chain(kept).map(open).collect();
+        Self { files, current: 0, offset: 0, outcome }
     }
 
     /// Length of the next block; 0 at the end.
@@ -112,7 +118,7 @@ impl Stream {
         }
     }
 
-    fn read_block(&mut self, outcome: &mut Result<(), String>) -> Option<Vec<u8>> {
+    fn read_block(&mut self) -> Option<Vec<u8>> {
         let length = self.next_length();
         if length == 0 {
             return None;
@@ -123,10 +129,10 @@ impl Stream {
         let mut done = 0;
         while let Some(file) = file.as_ref().filter(|_| done < length) {
             match file.read_at(self.offset + done as u64, &mut block[done..]) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) => {
-                    fail(outcome, "read", path, &error);
+                Ok(count) if count > 0 => done += count,
+                other => {
+                    let ended_early = std::io::ErrorKind::UnexpectedEof.into();
+                    fail(&mut self.outcome, "read", path, &other.err().unwrap_or(ended_early));
                     break;
                 }
             }
@@ -135,12 +141,12 @@ impl Stream {
         Some(block)
     }
 
-    fn write_block(&mut self, block: &[u8], outcome: &mut Result<(), String>) {
+    fn write_block(&mut self, block: &[u8]) {
         self.advance();
         let (path, file, _) = &self.files[self.current];
         if let Some(file) = file {
             if let Err(error) = file.write_at(self.offset, block) {
-                fail(outcome, "write", path, &error);
+                fail(&mut self.outcome, "write", path, &error);
             }
         }
         self.offset += block.len() as u64;

@@ -221,8 +221,9 @@ impl<'a> Recovery<'a> {
             begun = self.begin_anew(record, part);
         }
         let arriving = from.map(|holder| moves::Arriving { holder, part, record });
-        let outcome = begun.and(moves::run(&*ctx.comm, ctx.files(), &departing, arriving.as_ref())?);
-        let outcome = ctx.agree(outcome)?;
+        let arrived = moves::run(&*ctx.comm, ctx.files(), &departing, arriving.as_ref())?;
+        let settled = begun.and(arrived).and_then(|arrival| self.take_in(record, part, arrival));
+        let outcome = ctx.agree(settled)?;
         if outcome.is_ok() {
             ctx.report.info(&format!(
                 "{} of {} ranks fetched their files from other nodes",
@@ -231,6 +232,25 @@ impl<'a> Recovery<'a> {
             ));
         }
         Ok(outcome.map(|()| true).map_err(|disagreement| disagreement.to_string()))
+    }
+
+    /// What its holder could not read counts as lost, and redundancy repairs it where it can.
+    fn take_in(
+        &mut self,
+        record: &RankRecord,
+        part: &PartDir,
+        arrival: moves::Arrival,
+    ) -> Result<(), String> {
+        let moves::Arrival::Unreadable(why) = arrival else { return Ok(()) };
+        let holder = self.whole.take().map_or(record.rank, |claim| claim.holder);
+        self.ctx.report.error_here(&format!(
+            "the files of rank {} of dataset {} could not be fetched from rank {holder}: {why}; this part counts as lost",
+            record.rank, record.dataset.id
+        ));
+        let files = self.ctx.files();
+        part.remove_contents(files)
+            .and_then(|()| part.make_data(files))
+            .map_err(|error| crate::describe(&error))
     }
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
@@ -314,7 +334,6 @@ impl<'a> Recovery<'a> {
     /// Begins this rank's filemap anew. What lay there before either is of no use or is being replaced file by file.
     fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), String> {
         let files = self.ctx.files();
-        let path = part.filemap();
         let intact = self.held.iter().any(|held| {
             held.owner == record.rank
                 && held.part == *part
@@ -325,9 +344,9 @@ impl<'a> Recovery<'a> {
             return Ok(());
         }
         self.begun = true;
-        part.clear(files).and_then(|()| part.make(files)).map_err(|error| crate::describe(&error))?;
-        let journal = Journal::begin(files, &path, &Entry::Arriving(record));
-        self.journal = Some(journal.map_err(|error| format!("cannot create {}: {error}", path.display()))?);
+        let journal =
+            part.clear(files).and_then(|()| Journal::begin_part(files, part, &Entry::Arriving(record)));
+        self.journal = Some(journal.map_err(|error| crate::describe(&error))?);
         Ok(())
     }
 

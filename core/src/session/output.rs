@@ -197,17 +197,12 @@ impl Session {
     fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
         let part = self.part_of(record);
         let files = self.ctx.files();
-        let path = part.filemap();
-        let begun = part.make(files).map_err(|error| crate::describe(&error)).and_then(|()| {
-            let journal = Journal::begin(files, &path, &Entry::Open(record));
-            journal.map_err(|error| format!("cannot create {}: {error}", path.display()))
-        });
-        match begun {
+        match Journal::begin_part(files, &part, &Entry::Open(record)) {
             Ok(journal) => Ok((part, journal)),
-            Err(why) => {
+            Err(error) => {
                 // The first error is the one to tell.
                 let _ = part.remove_empty_folders(files);
-                Err(why)
+                Err(crate::describe(&error))
             }
         }
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-fn sizes(rank: Rank) -> Vec<usize> {
+pub(crate) fn sizes(rank: Rank) -> Vec<usize> {
     match rank.0 {
         0 => vec![300, 0],
         1 => vec![1],
@@ -91,7 +91,7 @@ impl Schedule {
 }
 
 /// The next run restarts from step `safe` or a newer one, and is left with nothing but what it needs.
-fn comes_back(world: &World, safe: u64, keep: usize, context: &str) {
+pub(crate) fn comes_back(world: &World, safe: u64, keep: usize, context: &str) {
     let again = world.try_run(|application| -> Result<Option<u64>, Error> {
         let mut application = application?;
         let step = application.try_restart(sizes)?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `world` | the pretend machine that the others run on |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
+//! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
@@ -27,6 +28,7 @@ mod damage;
 mod keeping;
 mod log;
 mod node_loss;
+mod one_rank;
 mod redundancy;
 mod restarts;
 mod scavenged;

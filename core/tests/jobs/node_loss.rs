@@ -2,6 +2,10 @@
 
 use super::world::World;
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, Operation, What};
+use scr_core::fs::RealFiles;
+use std::io::ErrorKind;
+use std::sync::Arc;
 
 fn even(rank: Rank) -> Vec<usize> {
     vec![1000 + rank.index()]
@@ -61,6 +65,32 @@ fn files_travel_to_the_nodes_their_ranks_run_on_now() {
     world.lose("n0");
     let restarted = world.run(|application| application.restart(uneven));
     restarted.all_gave(&Some(3));
+}
+
+/// What cannot be read on the node where it lies is as good as lost: it made the whole dataset so.
+#[test]
+fn what_cannot_be_read_on_its_way_to_another_node_is_rebuilt() {
+    let moved = || {
+        let mut world = World::new(4, 4);
+        world.run(|application| application.checkpoint(3, even).unwrap());
+        world.nodes.rotate_left(1);
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        world.own_files.insert(Rank(2), Arc::new(faulty.clone()));
+        (world, faulty)
+    };
+    let (world, faulty) = moved();
+    world.run(|application| application.restart(even)).all_gave(&Some(3));
+    // Rank 3's files lie where rank 2 runs now.
+    let is_first_read = |operation: &Operation| {
+        operation.what == What::Read && operation.path.to_string_lossy().contains("/r3/")
+    };
+    let at = faulty.operations().iter().position(is_first_read).unwrap();
+    let (world, faulty) = moved();
+    faulty.fail_once(at as u64 + 1, ErrorKind::Other);
+    let restarted = world.run(|application| application.restart(even));
+    restarted.all_gave(&Some(3));
+    restarted.line_with(&["files of rank 3", "could not be fetched from rank 2", "this part counts as lost"]);
 }
 
 #[test]

@@ -239,9 +239,22 @@ impl Application {
     }
 
     fn write_as(&mut self, flags: OutputFlags, step: u64, sizes: Sizes) -> Result<(), Error> {
-        let name = format!("ckpt.{step}");
-        self.session().start_output(Some(name.as_bytes()), flags)?;
+        self.begin_as(flags, step)?;
         self.fill(step, sizes)
+    }
+
+    /// Begins a checkpoint, and writes nothing yet.
+    pub(crate) fn begin(&mut self, step: u64) -> Result<(), Error> {
+        self.begin_as(OutputFlags { checkpoint: true, output: false }, step)
+    }
+
+    /// The same for one that is output as well.
+    pub(crate) fn begin_output(&mut self, step: u64) -> Result<(), Error> {
+        self.begin_as(OutputFlags { checkpoint: true, output: true }, step)
+    }
+
+    fn begin_as(&mut self, flags: OutputFlags, step: u64) -> Result<(), Error> {
+        self.session().start_output(Some(format!("ckpt.{step}").as_bytes()), flags)
     }
 
     /// Writes this rank's files of a checkpoint that is open.
