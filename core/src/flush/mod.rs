@@ -115,8 +115,8 @@ pub(crate) struct Started {
     movers: Vec<Mover>,
     /// The folders that this rank looks after.
     folders: Vec<PathBuf>,
-    /// What the transport gave, or why it did not.
-    ticket: Result<Vec<u8>, String>,
+    /// What the transport gave, or why it did not; nothing before it was asked.
+    ticket: Option<Result<Vec<u8>, String>>,
     /// Whether this very rank has nothing left to wait for: bypass mode.
     in_place: bool,
 }
@@ -179,32 +179,24 @@ impl Flush<'_> {
         self.conclude(&started, arrived)
     }
 
-    /// Begins a flush and returns while the transport is at work. All ranks call it, with the same token. What
+    /// Sets the transport to work on a flush that was [announced](Self::announce), and returns meanwhile. Local. What
     /// the transport could not even start is told by [`finish`](Self::finish).
-    ///
-    /// # Errors
-    /// [`FlushError`], the same on all ranks.
-    pub(crate) fn start(
-        &self,
-        token: &str,
-        dataset: &DatasetDescriptor,
-        mine: &[FlushFile],
-    ) -> Result<Started, FlushError> {
-        let mut started = self.announce(token, dataset, mine)?;
-        self.start_movers(&mut started);
-        Ok(started)
+    pub(crate) fn set_off(&self, started: &mut Started) {
+        if started.ticket.is_none() {
+            self.start_movers(started);
+        }
     }
 
-    /// Whether the transport is at work on any rank. All ranks call it.
+    /// Whether the transport is at work on any rank, or still to be set off. All ranks call it.
     ///
     /// # Errors
     /// The ranks could not talk.
     pub(crate) fn is_running(&self, started: &Started) -> Result<bool, FlushError> {
         let running = match &started.ticket {
-            Ok(ticket) if !started.in_place => {
-                matches!(self.transport.poll(ticket), Ok(CopyState::Running(_)))
-            }
-            _ => false,
+            _ if started.in_place => false,
+            None => true,
+            Some(Ok(ticket)) => matches!(self.transport.poll(ticket), Ok(CopyState::Running(_))),
+            Some(Err(_)) => false,
         };
         let mut any = [u64::from(running)];
         all_reduce(self.comm, &mut any, Op::Max)?;
@@ -219,13 +211,17 @@ impl Flush<'_> {
         let arrived = if started.in_place {
             self.settle_in_place(&mut started)?
         } else {
+            self.set_off(&mut started);
             self.wait_for_movers(&mut started)
         };
         self.conclude(&started, arrived)
     }
 
-    /// Step 1.
-    fn announce(
+    /// Step 1: from here on the flush is on record. All ranks call it, with the same token.
+    ///
+    /// # Errors
+    /// [`FlushError`], the same on all ranks.
+    pub(crate) fn announce(
         &self,
         token: &str,
         dataset: &DatasetDescriptor,
@@ -243,13 +239,7 @@ impl Flush<'_> {
             make_current: self.options.make_current,
             replaces: Vec::new(),
         };
-        let mut started = Started {
-            record,
-            movers,
-            folders,
-            ticket: Err("the copy was not started".to_owned()),
-            in_place: self.options.in_place,
-        };
+        let mut started = Started { record, movers, folders, ticket: None, in_place: self.options.in_place };
         let lists = self.gather_lists(&started.movers)?;
         let recorded = lists.map_or(Ok(()), |lists| self.record(&mut started.record, &lists, may_replace));
         if let Err(error) = self.agreed(dataset, "recording what is to come", recorded) {
@@ -335,14 +325,15 @@ impl Flush<'_> {
             return;
         }
         let token = format!("{}.{}", started.record.token, self.comm.rank());
-        started.ticket = movers::start(self.files, self.transport, &mut started.movers, token, &self.options)
-            .map_err(|error| error.to_string());
+        let ticket = movers::start(self.files, self.transport, &mut started.movers, token, &self.options);
+        started.ticket = Some(ticket.map_err(|error| error.to_string()));
     }
 
     /// Step 2, its end.
     fn wait_for_movers(&self, started: &mut Started) -> Result<(), String> {
         let Started { movers, ticket, .. } = started;
-        let ticket = ticket.as_ref().map_err(Clone::clone)?;
+        let not_started = Err("the copy was not started".to_owned());
+        let ticket = ticket.as_ref().unwrap_or(&not_started).as_ref().map_err(Clone::clone)?;
         movers::finish(self.files, self.transport, movers, ticket, &self.options)
             .map_err(|error| error.to_string())
     }
@@ -431,7 +422,7 @@ impl Flush<'_> {
         if started.in_place {
             return;
         }
-        if let Ok(ticket) = &started.ticket {
+        if let Some(Ok(ticket)) = &started.ticket {
             let _ = self.transport.cancel(ticket);
         }
         let revoked = self.on_rank_0(|| started.record.revoke(self.files, self.prefix));

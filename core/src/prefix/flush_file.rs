@@ -79,12 +79,14 @@ impl FlushFile {
         Ok(Self { tree: tree.unwrap_or_default() })
     }
 
-    /// Replaces the file in one step, and syncs it.
+    /// Replaces the file in one step.
     ///
     /// # Errors
     /// Where it cannot be written; the old one is then still there.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        Ok(files.write_tree(&prefix.flush_file(), &self.tree, FILE_MODE, Durability::Synced)?)
+        // It only helps the commands, and every start makes it anew: nothing waits for stable storage, which on a busy
+        // disk takes longer than all else that a checkpoint does.
+        Ok(files.write_tree(&prefix.flush_file(), &self.tree, FILE_MODE, Durability::Unsynced)?)
     }
 
     /// Reads, changes and writes, where there is a change. There is no lock: one process at a time changes it.
@@ -96,11 +98,35 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        let mut file = Self::read(files, prefix)?;
-        let before = file.clone();
-        let value = change(&mut file);
-        if file != before {
-            file.write(files, prefix)?;
+        Self::read(files, prefix)?.altered(files, prefix, change)
+    }
+
+    /// The same at the start of a run, which knows all that the file should say: a damaged one is begun anew.
+    ///
+    /// # Errors
+    /// As for [`update`](Self::update), but for damage.
+    pub fn renew<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut FlushFile) -> R,
+    ) -> Result<R, PrefixError> {
+        let file = match Self::read(files, prefix) {
+            Err(error) if error.is_damage() => Self::default(),
+            other => other?,
+        };
+        file.altered(files, prefix, change)
+    }
+
+    fn altered<R>(
+        mut self,
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut FlushFile) -> R,
+    ) -> Result<R, PrefixError> {
+        let before = self.clone();
+        let value = change(&mut self);
+        if self != before {
+            self.write(files, prefix)?;
         }
         Ok(value)
     }

@@ -259,6 +259,7 @@ impl Session {
         if flags.checkpoint {
             self.count_checkpoint()?;
         }
+        self.set_off_flush();
         flushed
     }
 }

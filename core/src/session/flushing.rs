@@ -208,7 +208,8 @@ impl Session {
         self.settle_flush(id, began, outcome, SYNC)
     }
 
-    /// Begins to copy a dataset to the prefix directory while the application goes on.
+    /// Begins to copy a dataset to the prefix directory while the application goes on. Not a byte moves before
+    /// [`set_off_flush`](Self::set_off_flush).
     fn begin_flush(&mut self, id: u64) -> Result<(), Error> {
         self.finish_flush()?;
         let at = self.position(id).expect("the caller has it from the list");
@@ -216,7 +217,7 @@ impl Session {
         let transport = self.transport_for(at)?;
         let token = self.agreed_token(id)?;
         let flush = self.flusher(at, &*transport.transport);
-        let started = flush.start(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
+        let started = flush.announce(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
         match started {
             Ok(started) => {
                 self.note(id, |flush, id| _ = flush.add_location(id, Location::Flushing));
@@ -225,6 +226,16 @@ impl Session {
             }
             Err(error) => self.settle_flush(id, began, Err(error), ASYNC),
         }
+    }
+
+    /// Lets the bytes move of a flush that has begun: the last thing that is done for a dataset, so that the copying takes
+    /// nothing from what the application waits for. Local.
+    pub(super) fn set_off_flush(&mut self) {
+        let Some(mut moving) = self.flushes.moving.take() else { return };
+        if let Some(at) = self.position(moving.id) {
+            self.flusher(at, &*moving.transport.transport).set_off(&mut moving.started);
+        }
+        self.flushes.moving = Some(moving);
     }
 
     /// Ends the flush under way if all its bytes have arrived. Collective.

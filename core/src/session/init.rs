@@ -271,7 +271,7 @@ impl Session {
         if self.ctx.rank() != ROOT {
             return;
         }
-        let updated = FlushFile::update(self.ctx.files(), &self.ctx.prefix, |flush| {
+        let updated = FlushFile::renew(self.ctx.files(), &self.ctx.prefix, |flush| {
             for entry in flush.entries() {
                 if self.position(entry.id).is_none() {
                     flush.remove_location(entry.id, Location::Cache);

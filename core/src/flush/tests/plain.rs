@@ -259,7 +259,9 @@ fn a_flush_may_go_on_while_the_ranks_compute() {
     let cached = stage.cache(1, "a");
     let transport = Gated::new();
     stage.on_all(&RealFiles, &transport, OPTIONS, |flush, rank| {
-        let started = flush.start("1", &cached.dataset, &cached.by_rank[rank]).unwrap();
+        let mut started = flush.announce("1", &cached.dataset, &cached.by_rank[rank]).unwrap();
+        assert!(flush.is_running(&started).unwrap(), "it is still to be set off");
+        flush.set_off(&mut started);
         assert!(flush.is_running(&started).unwrap());
         assert!(!stage.is_listed(1));
         crate::comm::collective::barrier(flush.comm).unwrap();
@@ -277,7 +279,7 @@ fn what_an_application_left_halfway_is_cleared_away() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");
     stage.on_all(&RealFiles, &Gated::new(), OPTIONS, |flush, rank| {
-        flush.start("1.x", &cached.dataset, &cached.by_rank[rank]).map(drop).unwrap();
+        flush.set_off(&mut flush.announce("1.x", &cached.dataset, &cached.by_rank[rank]).unwrap());
     });
     assert!(!stage.leftovers().is_empty());
     let ended = finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap();
