@@ -32,6 +32,16 @@ pub enum CopyError {
         /// How many there are.
         found: u64,
     },
+    /// The destination is shorter or longer than what was to be copied.
+    #[error("{} has {found} bytes of {expected}: it was not copied to its end", path.display())]
+    Unfinished {
+        /// The destination.
+        path: PathBuf,
+        /// How many bytes there must be.
+        expected: u64,
+        /// How many there are.
+        found: u64,
+    },
     /// Source and destination are one file.
     #[error("{} and {} are the same file, which copying would empty", source_path.display(), path.display())]
     SameFile {
@@ -69,7 +79,7 @@ impl CopyError {
         match self {
             Self::Missing { .. } | Self::NotAFile { .. } | Self::WrongSize { .. } => PluginErrorKind::Corrupt,
             Self::SameFile { .. } => PluginErrorKind::Refused,
-            Self::Io { .. } => PluginErrorKind::Io,
+            Self::Io { .. } | Self::Unfinished { .. } => PluginErrorKind::Io,
             Self::Cancelled { .. } => PluginErrorKind::Cancelled,
         }
     }
@@ -104,6 +114,11 @@ mod tests {
                 CopyError::WrongSize { path: path.clone(), expected: 5, found: 3 },
                 PluginErrorKind::Corrupt,
                 "the file to copy, /pfs/out, has 3 bytes where 5 were recorded",
+            ),
+            (
+                CopyError::Unfinished { path: path.clone(), expected: 5, found: 3 },
+                PluginErrorKind::Io,
+                "/pfs/out has 3 bytes of 5: it was not copied to its end",
             ),
             (
                 CopyError::SameFile { source_path: "/cache/in".into(), path: path.clone() },

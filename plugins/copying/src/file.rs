@@ -91,7 +91,7 @@ const LARGEST_BLOCK: usize = 64 << 20;
 /// After so many bytes the kernel is asked to begin writing them out.
 const WRITE_OUT_BYTES: u64 = 8 << 20;
 
-fn open_source(item: &CopyItem) -> Result<File, CopyError> {
+pub(crate) fn open_source(item: &CopyItem) -> Result<File, CopyError> {
     let path = &item.source;
     // Without NONBLOCK, opening a FIFO would wait for a writer for ever.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -119,7 +119,7 @@ fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
     Ok(())
 }
 
-fn open_destination(item: &CopyItem, source: &File) -> Result<File, CopyError> {
+pub(crate) fn open_destination(item: &CopyItem, source: &File) -> Result<File, CopyError> {
     let path = &item.destination;
     // Not truncated at once: it might be the source under another name.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -137,7 +137,7 @@ fn open_destination(item: &CopyItem, source: &File) -> Result<File, CopyError> {
     Ok(file)
 }
 
-fn io_error<'a>(
+pub(crate) fn io_error<'a>(
     action: &'static str,
     path: &'a Path,
     offset: u64,

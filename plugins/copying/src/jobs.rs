@@ -43,7 +43,7 @@ impl Jobs {
     /// # Errors
     /// The order makes no sense, or its token was used for another one.
     pub fn begin(&self, order: &CopyJob) -> Result<Begun, PluginError> {
-        self.check(order)?;
+        check_order(self.transport, order)?;
         let mut known = self.lock();
         if let Some(job) = known.by_token.get(&order.token).filter(|job| !job.has_failed()) {
             if job.order() != order {
@@ -90,27 +90,35 @@ impl Jobs {
         }
     }
 
-    fn check(&self, order: &CopyJob) -> Result<(), PluginError> {
-        if order.token.is_empty() {
-            return Err(self.refused("a job needs a token"));
-        }
-        let mut seen = HashSet::new();
-        for item in &order.items {
-            if !seen.insert(&item.destination) {
-                let path = item.destination.display();
-                return Err(self.refused(&format!("job {} names {path} twice", order.token)));
-            }
-        }
-        Ok(())
-    }
-
     fn refused(&self, text: &str) -> PluginError {
-        PluginError::new(PluginErrorKind::Refused, format!("transport {}: {text}", self.transport))
+        refused(self.transport, text)
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Looks whether an order for the transport of this name makes sense.
+///
+/// # Errors
+/// It has no token, or two of its copies go to one place.
+pub fn check_order(transport: &str, order: &CopyJob) -> Result<(), PluginError> {
+    if order.token.is_empty() {
+        return Err(refused(transport, "a job needs a token"));
+    }
+    let mut seen = HashSet::new();
+    match order.items.iter().find(|item| !seen.insert(&item.destination)) {
+        None => Ok(()),
+        Some(twice) => {
+            let path = twice.destination.display();
+            Err(refused(transport, &format!("job {} names {path} twice", order.token)))
+        }
+    }
+}
+
+fn refused(transport: &str, text: &str) -> PluginError {
+    PluginError::new(PluginErrorKind::Refused, format!("transport {transport}: {text}"))
 }
 
 impl Known {

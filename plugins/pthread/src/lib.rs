@@ -5,11 +5,7 @@
 
 #![deny(unsafe_code)]
 
-mod pool;
-
-pub use pool::Pool;
-
-use scr_copying::Copying;
+use scr_copying::{Copying, Pool};
 use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
 
 /// The transport `pthread`.

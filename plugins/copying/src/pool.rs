@@ -2,7 +2,7 @@
 //!
 //! So nothing has to be stopped between flushes, and a process that flushes once in an hour carries no idle threads.
 
-use scr_copying::{Buffer, Job, Workers};
+use crate::{Buffer, Job, Workers};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
