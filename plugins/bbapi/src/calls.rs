@@ -1,0 +1,245 @@
+//! The calls of IBM's burst buffer API that this transport needs, behind safe functions. All unsafe code of the transport is here.
+//!
+//! Documented in the public repository of CAST, github.com/IBM/CAST: the calls in `bb/include/bbapi.h`, types and constants in
+//! `bb/include/bbapi_types.h`, the states in `bb/include/BBStatus.h`, the version in `bb/include/bbapi_version.json` and
+//! `buildversion.cc`. All functions return 0, or a number of `errno`; more is in `BB_GetLastErrorDetails`, for each thread.
+
+#![allow(unsafe_code, reason = "a vendor's library in C is called")]
+
+use scr_plugin_api::PluginError;
+use scr_staging::{open_library, Symbols};
+use std::ffi::{c_char, c_int, c_ulong, c_void, CStr};
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// `BBTransferHandle_t` of `bbapi_types.h`.
+pub(crate) type Handle = u64;
+/// `BBTAG` of `bbapi_types.h`.
+pub(crate) type Tag = c_ulong;
+/// `BBTransferDef_t *` of `bbapi_types.h`, which only the library looks into.
+type Definition = *mut c_void;
+
+// `bbapi.h`, in the order in which they stand there.
+type InitLibrary = unsafe extern "C" fn(u32, *const c_char) -> c_int;
+type TerminateLibrary = unsafe extern "C" fn() -> c_int;
+type GetLastErrorDetails = unsafe extern "C" fn(c_int, *mut usize, usize, *mut c_char) -> c_int;
+type CreateTransferDef = unsafe extern "C" fn(*mut Definition) -> c_int;
+type AddFiles = unsafe extern "C" fn(Definition, *const c_char, *const c_char, c_int) -> c_int;
+type FreeTransferDef = unsafe extern "C" fn(Definition) -> c_int;
+type GetTransferHandle = unsafe extern "C" fn(Tag, u64, *mut u32, *mut Handle) -> c_int;
+type StartTransfer = unsafe extern "C" fn(Definition, Handle) -> c_int;
+type CancelTransfer = unsafe extern "C" fn(Handle, c_int) -> c_int;
+type GetTransferInfo = unsafe extern "C" fn(Handle, *mut TransferInfo) -> c_int;
+
+/// `BBERRORFLAT` of `enum BBERRORFORMAT`, `bbapi_types.h`: names and values without nesting.
+const FLAT: c_int = 3;
+/// `BBSCOPETAG` of `enum BBCANCELSCOPE`, `bbapi_types.h`: all transfers of the tag. Ours has one contributor, and a process that did
+/// not contribute has to be able to stop it.
+const SCOPE_TAG: c_int = 2;
+/// No flag of `enum BBFILEFLAGS`, `bbapi_types.h`.
+const NO_FLAGS: c_int = 0;
+/// `BBAPI_CLIENTVERSIONSTR`: `buildversion.cc` makes it of `bbapi_version.json`, with `^` for each `"`. The library compares
+/// the major number.
+const CLIENT_VERSION: &CStr = c"{^version^:{^major^:^1^,^bbusage^:^2^}}";
+
+/// `enum BBSTATUS` of `BBStatus.h`: one bit each, in 64, as its `BBALL` needs all of them.
+pub(crate) mod status {
+    /// `BBNOTSTARTED`: nobody has contributed yet.
+    pub(crate) const NOT_STARTED: u64 = 0x01;
+    /// `BBINPROGRESS`: being copied.
+    pub(crate) const IN_PROGRESS: u64 = 0x02;
+    /// `BBPARTIALSUCCESS`: what was contributed is copied, and somebody has not contributed.
+    pub(crate) const PARTIAL_SUCCESS: u64 = 0x04;
+    /// `BBFULLSUCCESS`: all is copied.
+    pub(crate) const FULL_SUCCESS: u64 = 0x08;
+    /// `BBCANCELED`: cancelled by a user.
+    pub(crate) const CANCELED: u64 = 0x10;
+    /// `BBFAILED`: something could not be copied.
+    pub(crate) const FAILED: u64 = 0x20;
+    /// `BBSTOPPED`: stopped.
+    pub(crate) const STOPPED: u64 = 0x40;
+}
+
+/// `BBTransferInfo_t` of `bbapi_types.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TransferInfo {
+    handle: Handle,
+    contribid: u32,
+    jobid: u64,
+    jobstepid: u64,
+    tag: Tag,
+    numcontrib: u64,
+    /// See [`status`].
+    pub(crate) status: u64,
+    numreportingcontribs: u64,
+    total_transfer_key_length: usize,
+    total_transfer_size: usize,
+    localstatus: u64,
+    local_transfer_size: usize,
+}
+
+/// What a call said: its name, a number of `errno`, and the library's own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallError {
+    call: &'static str,
+    code: c_int,
+    details: String,
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} gave {}", self.call, self.code)?;
+        if self.code > 0 {
+            write!(f, " ({})", std::io::Error::from_raw_os_error(self.code))?;
+        }
+        if !self.details.is_empty() {
+            write!(f, ": {}", self.details)?;
+        }
+        Ok(())
+    }
+}
+
+/// The library, initialised. It is terminated when this is dropped; a process has one at a time.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    terminate_library: TerminateLibrary,
+    last_error: GetLastErrorDetails,
+    create: CreateTransferDef,
+    add: AddFiles,
+    free: FreeTransferDef,
+    handle: GetTransferHandle,
+    start: StartTransfer,
+    cancel: CancelTransfer,
+    info: GetTransferInfo,
+    /// Last, since the functions are in it.
+    _library: Symbols,
+}
+
+impl Calls {
+    /// Finds the functions in the library of this name or path, and initialises it for this contributor.
+    ///
+    /// # Errors
+    /// There is no such library, it lacks a function, or it does not work on this node; the latter as text.
+    pub(crate) fn open(library: &str, contributor: u32) -> Result<Result<Self, CallError>, PluginError> {
+        let library = open_library(crate::NAME, "IBM's burst buffer", library)?;
+        // SAFETY: the types are those of `bbapi.h`, and the library is kept with the functions.
+        let (init, calls): (InitLibrary, _) = unsafe {
+            let init = library.function("BB_InitLibrary")?;
+            let calls = Self {
+                terminate_library: library.function("BB_TerminateLibrary")?,
+                last_error: library.function("BB_GetLastErrorDetails")?,
+                create: library.function("BB_CreateTransferDef")?,
+                add: library.function("BB_AddFiles")?,
+                free: library.function("BB_FreeTransferDef")?,
+                handle: library.function("BB_GetTransferHandle")?,
+                start: library.function("BB_StartTransfer")?,
+                cancel: library.function("BB_CancelTransfer")?,
+                info: library.function("BB_GetTransferInfo")?,
+                _library: library,
+            };
+            (init, std::mem::ManuallyDrop::new(calls))
+        };
+        // SAFETY: a string that ends with a zero and outlives the call.
+        let begun = calls.told("BB_InitLibrary", unsafe { init(contributor, CLIENT_VERSION.as_ptr()) });
+        // One that was not initialised is not terminated; then its library stays loaded, which does no harm.
+        Ok(begun.map(|()| std::mem::ManuallyDrop::into_inner(calls)))
+    }
+
+    /// The handle of the transfer with this tag, to which this process alone contributes. It is made when it is first asked for.
+    pub(crate) fn handle(&self, tag: Tag) -> Result<Handle, CallError> {
+        let mut handle = 0;
+        // SAFETY: with one contributor and no list the caller is meant, says `bbapi.h`; `handle` outlives the call.
+        self.told("BB_GetTransferHandle", unsafe { (self.handle)(tag, 1, ptr::null_mut(), &mut handle) })?;
+        Ok(handle)
+    }
+
+    /// Begins to copy files, each from the first path to the second.
+    pub(crate) fn start<'a>(
+        &self,
+        handle: Handle,
+        files: impl Iterator<Item = (&'a CStr, &'a CStr)>,
+    ) -> Result<(), CallError> {
+        let mut definition = ptr::null_mut();
+        // SAFETY: a place for a pointer that outlives the call.
+        self.told("BB_CreateTransferDef", unsafe { (self.create)(&mut definition) })?;
+        let begun = self.fill_and_start(definition, handle, files);
+        // SAFETY: it was created above, and is not used any more. The transfer does not need it, as AXL's use shows.
+        let _ = unsafe { (self.free)(definition) };
+        begun
+    }
+
+    fn fill_and_start<'a>(
+        &self,
+        definition: Definition,
+        handle: Handle,
+        mut files: impl Iterator<Item = (&'a CStr, &'a CStr)>,
+    ) -> Result<(), CallError> {
+        files.try_for_each(|(from, to)| {
+            // SAFETY: the definition is alive; strings that end with a zero outlive the call.
+            self.told("BB_AddFiles", unsafe { (self.add)(definition, from.as_ptr(), to.as_ptr(), NO_FLAGS) })
+        })?;
+        // SAFETY: the definition is alive; the handle is only a number.
+        self.told("BB_StartTransfer", unsafe { (self.start)(definition, handle) })
+    }
+
+    /// The state of a transfer, one of [`status`].
+    pub(crate) fn status(&self, handle: Handle) -> Result<u64, CallError> {
+        // Some room behind it, should a later version of the library write more.
+        let mut info = MaybeUninit::<[TransferInfo; 4]>::zeroed();
+        // SAFETY: the place is larger than the structure, aligned for it, and outlives the call.
+        self.told("BB_GetTransferInfo", unsafe { (self.info)(handle, info.as_mut_ptr().cast()) })?;
+        // SAFETY: all fields are numbers, which were zero before the library wrote to them.
+        let [info, ..] = unsafe { info.assume_init() };
+        Ok(info.status)
+    }
+
+    /// Stops a transfer. The library removes what was copied.
+    pub(crate) fn cancel(&self, handle: Handle) -> Result<(), CallError> {
+        // SAFETY: the handle is only a number.
+        self.told("BB_CancelTransfer", unsafe { (self.cancel)(handle, SCOPE_TAG) })
+    }
+
+    fn told(&self, call: &'static str, code: c_int) -> Result<(), CallError> {
+        match code {
+            0 => Ok(()),
+            code => Err(CallError { call, code, details: self.details() }),
+        }
+    }
+
+    /// What the library says of the last call of this thread.
+    pub(crate) fn details(&self) -> String {
+        let (mut available, mut text) = (0_usize, vec![0_u8; MOST_DETAILS]);
+        // SAFETY: the buffer has as many bytes as is said, and outlives the call.
+        let code = unsafe { (self.last_error)(FLAT, &mut available, text.len(), text.as_mut_ptr().cast()) };
+        if code != 0 {
+            return String::new();
+        }
+        let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
+        String::from_utf8_lossy(&text[..end]).split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        // SAFETY: it was initialised, and nothing of it is used any more. Transfers go on, as they are the servers'.
+        let _ = unsafe { (self.terminate_library)() };
+    }
+}
+
+/// More is cut.
+const MOST_DETAILS: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_structure_lies_in_memory_as_c_lays_it_out() {
+        assert_eq!(std::mem::size_of::<TransferInfo>(), 96);
+        assert_eq!(offset_of!(TransferInfo, jobid), 16);
+        assert_eq!(offset_of!(TransferInfo, status), 48);
+        assert_eq!(offset_of!(TransferInfo, localstatus), 80);
+    }
+}

@@ -1,0 +1,102 @@
+//! The transport `bbapi`: asks IBM's burst buffer servers to copy files from the node's SSD to the parallel file system.
+//!
+//! The servers copy by themselves, also when the job has ended. A job of ours is a transfer with one contributor; its tag follows
+//! from the job's token, so that the same job asked for by another process is found, not copied again. It has been tried
+//! against a stand-in only.
+//!
+//! The burst buffer copies extents of blocks, so that it needs a cache on the SSD's XFS, never tmpfs. As in AXL, other files are
+//! refused, or with `FALLBACK=1` copied in threads.
+
+#![deny(unsafe_code)]
+
+mod calls;
+mod places;
+mod server;
+
+use scr_copying::{Copying, Pool};
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_staging::Staged;
+use server::Server;
+
+/// Of the transport, in small letters.
+const NAME: &str = "bbapi";
+/// What the library is called where the option says nothing.
+const LIBRARY: &str = "libbbAPI.so";
+
+/// Of what copies where the burst buffer cannot.
+const FALLBACK: &str = "bbapi-fallback";
+const FALLBACK_THREADS: usize = 4;
+
+/// The transport `bbapi`.
+pub struct Bbapi {
+    staged: Staged<Server>,
+    /// Whether to look between which file systems files are to be copied.
+    look: bool,
+    /// Copies what the burst buffer cannot.
+    fallback: Option<Copying<Pool>>,
+}
+
+/// Reads what the manifest allows of options, and opens the library.
+///
+/// # Errors
+/// There is no such library on this node, or it does not work there.
+pub fn from_options(options: &KvTree) -> Result<Bbapi, PluginError> {
+    let wrong = |error| PluginError::new(PluginErrorKind::Refused, format!("transport {NAME}: {error}"));
+    let flag = |name: &str, usual| {
+        options.parse::<u8>(name).map_err(wrong).map(|value| value.map_or(usual, |value| value != 0))
+    };
+    let contributor = options.parse("CONTRIBUTOR").map_err(wrong)?.unwrap_or_else(std::process::id);
+    let library = options.text("LIBRARY").unwrap_or(LIBRARY);
+    Ok(Bbapi {
+        look: flag("EXTENTS", true)?,
+        fallback: flag("FALLBACK", false)?.then(|| Copying::new(FALLBACK, Pool::new(FALLBACK_THREADS))),
+        staged: Staged::new(Server::connect(library, contributor)?),
+    })
+}
+
+scr_plugin_api::export_transport! {
+    new: from_options,
+}
+
+impl Bbapi {
+    /// Who has given this ticket. That of the fallback begins with its name.
+    fn of(&self, ticket: &[u8]) -> &dyn Transport {
+        match &self.fallback {
+            Some(fallback) if ticket.starts_with(FALLBACK.as_bytes()) => fallback,
+            _ => &self.staged,
+        }
+    }
+}
+
+impl Transport for Bbapi {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        let obstacle = if self.look { places::obstacle(job) } else { None };
+        match (obstacle, &self.fallback) {
+            (None, _) => self.staged.start(job),
+            (Some(_), Some(fallback)) => fallback.start(job),
+            (Some(why), None) => {
+                let text = format!(
+                    "transport {NAME}: {why}; put the cache on the node's SSD, set FALLBACK=1 to have such files copied in threads, \
+                     or choose another transport, such as FLUSH=PTHREAD"
+                );
+                Err(PluginError::new(PluginErrorKind::Refused, text))
+            }
+        }
+    }
+
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.of(ticket).poll(ticket)
+    }
+
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.of(ticket).wait(ticket)
+    }
+
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.of(ticket).cancel(ticket)
+    }
+
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.of(ticket).crc(ticket, item)
+    }
+}

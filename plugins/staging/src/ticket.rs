@@ -1,0 +1,73 @@
+//! A ticket: all that another process needs to know of a job, guarded by a checksum.
+
+use crate::{Copies, StagedFile};
+use scr_plugin_api::{CopyItem, KvTree};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// The copies as bytes that the host keeps.
+pub(crate) fn write(transport: &str, copies: &Copies) -> Vec<u8> {
+    let mut tree = KvTree::new();
+    tree.set("TRANSPORT", transport);
+    tree.set("TOKEN", &copies.token);
+    tree.set("HANDLE", &copies.handle);
+    for (place, file) in copies.files.iter().enumerate() {
+        let entry = tree.entry("FILE", place);
+        entry.set_bytes("SOURCE", file.item.source.as_os_str().as_bytes());
+        entry.set_bytes("DESTINATION", file.item.destination.as_os_str().as_bytes());
+        entry.set("BYTES", file.item.bytes);
+        entry.set("MODE", file.mode);
+    }
+    let packed = tree.pack();
+    let crc = crc32fast::hash(&packed).to_le_bytes();
+    [&packed[..], &crc].concat()
+}
+
+/// What [`write`] made; nothing if it is not that, or another transport's.
+pub(crate) fn read(transport: &str, ticket: &[u8]) -> Option<Copies> {
+    let (packed, crc) = ticket.split_last_chunk::<4>()?;
+    if crc32fast::hash(packed).to_le_bytes() != *crc {
+        return None;
+    }
+    let tree = KvTree::unpack(packed).ok().filter(|tree| tree.text("TRANSPORT") == Some(transport))?;
+    let count = tree.get("FILE").map_or(0, KvTree::len);
+    let files = (0..count).map(|place| file(tree.find("FILE", place)?)).collect::<Option<_>>()?;
+    Some(Copies { token: tree.require("TOKEN").ok()?, handle: tree.text("HANDLE")?.to_owned(), files })
+}
+
+fn file(tree: &KvTree) -> Option<StagedFile> {
+    let path = |key: &str| tree.value(key).map(|bytes| PathBuf::from(OsStr::from_bytes(bytes)));
+    let item = CopyItem {
+        source: path("SOURCE")?,
+        destination: path("DESTINATION")?,
+        bytes: tree.require("BYTES").ok()?,
+    };
+    Some(StagedFile { item, mode: tree.require("MODE").ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_comes_back_and_a_damaged_or_foreign_one_does_not() {
+        let source = PathBuf::from(OsStr::from_bytes(b"/bb/\xff\n'"));
+        let item = CopyItem { source, destination: "/pfs/.a.part".into(), bytes: u64::MAX };
+        let files = vec![StagedFile { item, mode: 0o640 }; 12];
+        for copies in [
+            Copies { token: "3.17f.0".to_owned(), handle: "17 2".to_owned(), files },
+            Copies { token: "a".to_owned(), handle: String::new(), files: Vec::new() },
+        ] {
+            let ticket = write("bbapi", &copies);
+            assert_eq!(read("bbapi", &ticket), Some(copies));
+            assert_eq!(read("datawarp", &ticket), None);
+            for place in 0..ticket.len() {
+                assert_eq!(read("bbapi", &ticket[..place]), None);
+                let mut damaged = ticket.clone();
+                damaged[place] ^= 1;
+                assert_eq!(read("bbapi", &damaged), None);
+            }
+        }
+    }
+}
