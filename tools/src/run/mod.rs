@@ -24,6 +24,7 @@ use crate::output::{complain, Answer};
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
+use decide::Stop;
 use job::Job;
 use scr_core::env::Env;
 use scr_core::param::{self, Params};
@@ -100,17 +101,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     }
     let mut job = Job::prepare(&env, &params, &wish, &args.command, args.pause)?;
     prerun::prepare(&env, &params)?;
-    let stop = job.run()?;
-    if job.is_worth_a_word(&stop) {
-        say(&stop.to_string());
+    let stopped = job.run();
+    if let Ok(stop) = &stopped {
+        tell(&job, stop);
     }
-    if matches!(stop, decide::Stop::Halted(_)) && job.never_started() {
-        say(&format!("to run on all the same, remove {}", job.halt_file().display()));
-    }
+    // Also where a run could not be started: there may be something of an earlier one.
     if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.bad(), job.log()) {
         say(&format!("what the job left in cache could not be looked after: {error:#}"));
     }
-    Ok(job.answer())
+    stopped.map(|_| job.answer())
+}
+
+/// Why the job is not started any more, unless all went as the user wanted.
+fn tell(job: &Job<'_>, stop: &Stop) {
+    if job.is_worth_a_word(stop) {
+        say(&stop.to_string());
+    }
+    if matches!(stop, Stop::Halted(_)) && job.never_started() {
+        say(&format!("to run on all the same, remove {}", job.halt_file().display()));
+    }
 }
 
 /// The command as it is.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -23,7 +23,7 @@ impl Signals {
     /// The system refuses.
     pub(super) fn note() -> Result<Self> {
         let noted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM] {
             flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())
                 .and_then(|_| flag::register(signal, noted.clone()))
                 .context("cannot take note of signals")?;

@@ -25,7 +25,7 @@ pub(super) struct Timeouts {
 /// What the application was last seen to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doing {
-    /// It has just been started: it may fetch a checkpoint from the prefix directory.
+    /// It has no dataset of its own yet: it may be fetching one from the prefix directory.
     Starting,
     /// It computes or writes to cache.
     Working,
@@ -58,7 +58,7 @@ impl Timeouts {
             Doing::Working => self.cache,
             // It takes as long as the longer of the two; one that is not set may take for ever.
             Doing::Starting if self.bypass => self.prefix,
-            Doing::Starting => Some(self.prefix?.max(self.cache.unwrap_or_default())),
+            Doing::Starting => Some(self.prefix?.max(self.cache?)),
         }
     }
 }
@@ -68,8 +68,9 @@ pub(super) struct Watchdog<'a> {
     timeouts: Timeouts,
     files: &'a dyn Files,
     prefix: &'a Prefix,
-    /// What the files under the prefix directory looked like before the run, and when last looked at.
-    begin: Vec<Option<Look>>,
+    /// The newest dataset before the run.
+    newest_before: Option<u64>,
+    /// What the files under the prefix directory looked like when last looked at, and since when.
     last: Vec<Option<Look>>,
     since: Duration,
 }
@@ -77,8 +78,8 @@ pub(super) struct Watchdog<'a> {
 impl<'a> Watchdog<'a> {
     /// A run begins at the time `now`.
     pub(super) fn new(timeouts: Timeouts, files: &'a dyn Files, prefix: &'a Prefix, now: Duration) -> Self {
-        let begin = seen(files, prefix);
-        Self { timeouts, files, prefix, last: begin.clone(), begin, since: now }
+        let newest_before = FlushFile::read(files, prefix).ok().and_then(|file| file.highest_id());
+        Self { timeouts, files, prefix, newest_before, last: seen(files, prefix), since: now }
     }
 
     /// For how long nothing has happened, if that is too long.
@@ -92,20 +93,19 @@ impl<'a> Watchdog<'a> {
     }
 
     fn doing(&self) -> Doing {
-        if self.last == self.begin {
-            return Doing::Starting;
-        }
         // What an earlier run has left in the halt file would have stopped this one.
         if Halt::read(self.files, self.prefix).is_ok_and(|halt| halt.is_some_and(|halt| halt.is_finalized()))
         {
             return Doing::Finalized;
         }
-        let is_moving = |file: FlushFile| {
-            let entries = file.entries();
-            entries.iter().any(|entry| Location::UNDER_WAY.iter().any(|way| entry.is_at(*way)))
-        };
-        if FlushFile::read(self.files, self.prefix).is_ok_and(is_moving) {
+        let file = FlushFile::read(self.files, self.prefix).unwrap_or_default();
+        let entries = file.entries();
+        if entries.iter().any(|entry| Location::UNDER_WAY.iter().any(|way| entry.is_at(*way))) {
             return Doing::Flushing;
+        }
+        // Numbers of datasets only grow.
+        if file.highest_id() <= self.newest_before {
+            return Doing::Starting;
         }
         Doing::Working
     }
@@ -152,6 +152,8 @@ mod tests {
             ((10, 60, false), Doing::Starting, 60),
             ((60, 10, false), Doing::Starting, 60),
             ((10, 0, false), Doing::Starting, 0),
+            ((0, 10, false), Doing::Starting, 0),
+            ((0, 10, true), Doing::Starting, 10),
             ((10, 0, false), Doing::Flushing, 0),
             ((0, 10, false), Doing::Working, 0),
             ((10, 60, false), Doing::Finalized, 0),
@@ -171,13 +173,14 @@ mod tests {
         assert_eq!(dog.is_hanging(SECOND * 105), None, "starting");
         Nodes(4).write(&RealFiles, &prefix).unwrap();
         assert_eq!(dog.is_hanging(SECOND * 200), None, "it was seen now");
-        assert_eq!(dog.is_hanging(SECOND * 210), None, "exactly as long as expected");
+        assert_eq!(dog.is_hanging(SECOND * 300), None, "it may fetch a checkpoint");
         let note = |location| {
             let dataset = DatasetDescriptor { id: 1, checkpoint: true, ..Default::default() };
             FlushFile::update(&RealFiles, &prefix, |file| file.record(&dataset, location)).unwrap();
         };
         note(Location::Cache);
         assert_eq!(dog.is_hanging(SECOND * 300), None, "a checkpoint was seen");
+        assert_eq!(dog.is_hanging(SECOND * 310), None, "exactly as long as expected");
         assert_eq!(dog.is_hanging(SECOND * 311), Some(SECOND * 11));
         note(Location::SyncFlushing);
         assert_eq!(dog.is_hanging(SECOND * 320), None);
