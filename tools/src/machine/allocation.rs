@@ -145,16 +145,18 @@ fn nodes(
     }
     let blanks = Blanks { job: job_id, nodes: &[] };
     let found = manager.nodes.nodes(env, blanks);
-    let found = found
-        .with_context(|| format!("{} does not tell the nodes of the job; set SCR_NODELIST", manager.name))?;
     match params.get(&param::NODELIST) {
         // What variables of a resource manager say is its default.
         Some(list) => {
             let nodes = hostlist::expand(&list).context("in SCR_NODELIST")?;
+            let found = found.unwrap_or_default();
             let ours = hostlist::unique(found.clone()) != nodes;
             Ok((if ours { plain(nodes) } else { plain(found) }, ours))
         }
-        None => Ok((plain(found), false)),
+        None => {
+            let why = || format!("{} does not tell the nodes of the job; set SCR_NODELIST", manager.name);
+            Ok((plain(found.with_context(why)?), false))
+        }
     }
 }
 
@@ -237,6 +239,15 @@ mod tests {
         assert_eq!(hosts.host_lines[1], ("n1".to_owned(), "n1:4".to_owned()));
         std::fs::write(&path, "# none\n").unwrap();
         assert!(find(&world(), &wish).is_err());
+    }
+
+    #[test]
+    fn nodes_that_the_resource_manager_cannot_tell_are_taken_from_the_parameter() {
+        let env = world().with_variable("PBS_JOBID", "9").with_variable("PBS_NODEFILE", "/no/such/file");
+        let Err(error) = find(&env, &Wish::default()) else { panic!("there are no nodes") };
+        assert!(format!("{error:#}").contains("set SCR_NODELIST: cannot read /no/such/file"), "{error:#}");
+        let (found, _) = find(&env.with_variable("SCR_NODELIST", "n[0-1]"), &Wish::default()).unwrap();
+        assert_eq!((found.nodes.join(" "), found.nodes_are_ours), ("n0 n1".to_owned(), true));
     }
 
     #[test]
