@@ -237,6 +237,28 @@ mod tests {
     }
 
     #[test]
+    fn even_root_uses_no_folder_that_another_user_has_put_there() {
+        if uid() != 0 {
+            println!("skipped: only root can give a folder to another user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = dir.path().join("user1");
+        fs::create_dir(&theirs).unwrap();
+        fs::set_permissions(&theirs, fs::Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::chown(&theirs, Some(4711), None).unwrap();
+        let error = REAL.make_private_dirs(dir.path(), Path::new("user1/scr.5132"), 0).unwrap_err();
+        assert!(error.to_string().contains("belongs to user 4711, and only user 0 may own it"), "{error}");
+        assert!(mode(&theirs) == 0o777 && !theirs.join("scr.5132").exists(), "it was changed");
+        // What lies in a folder of our own is looked at as well.
+        let ours = dir.path().join("user2");
+        fs::create_dir_all(ours.join("scr.5132")).unwrap();
+        std::os::unix::fs::chown(ours.join("scr.5132"), Some(4711), None).unwrap();
+        let error = REAL.make_private_dirs(dir.path(), Path::new("user2/scr.5132"), 0).unwrap_err();
+        assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+    }
+
+    #[test]
     fn a_private_folder_lies_below_its_base() {
         let dir = tempfile::tempdir().unwrap();
         for below in ["../a", "/a", "a/../../b"] {

@@ -113,6 +113,7 @@ fn seat(rank: Rank, groups: &[u32], sets: &mut Vec<Vec<Rank>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn check(groups: &[u32], minimum: u32) -> Vec<usize> {
         let sets = Sets::choose(groups, minimum);
@@ -156,6 +157,16 @@ mod tests {
     fn a_rank_whose_row_is_short_joins_a_set_without_its_group() {
         // Node 0 has three ranks, the others one each: the two that are left over cannot all be joined.
         assert_eq!(check(&[0, 0, 0, 1, 2, 3], 2).iter().filter(|&&size| size == 1).count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn in_any_grouping_no_set_holds_two_of_one_group_and_all_ranks_have_one(
+            groups in proptest::collection::vec(0_u32..12, 1..80),
+            minimum in 1_u32..20,
+        ) {
+            check(&groups, minimum);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
+//! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
 //! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
@@ -25,6 +26,7 @@
 
 mod crash;
 mod damage;
+mod descriptors;
 mod keeping;
 mod log;
 mod node_loss;

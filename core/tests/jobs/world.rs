@@ -67,6 +67,11 @@ impl World {
         self
     }
 
+    pub(crate) fn unset(mut self, name: &str) -> Self {
+        self.settings.remove(name);
+        self
+    }
+
     pub(crate) fn prefix(&self) -> PathBuf {
         self.dir.path().join(&self.prefix)
     }

@@ -1,0 +1,204 @@
+//! Several stores, schemes and failure groups in one job, as the user guide's section on descriptors has them.
+//!
+//! A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores, so that both go with the node.
+
+use super::world::World;
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::scrub;
+use scr_core::session::OutputFlags;
+use scr_plugin_api::KvTree;
+
+fn uneven(rank: Rank) -> Vec<usize> {
+    vec![900 + 37 * rank.index(), 0, 5]
+}
+
+/// Settings in the user's file, where `SHM` and `SSD` stand for the two stores.
+fn configure(world: &World, lines: &str) {
+    let store = |name: &str| world.node("$SCR_NODE_NAME").join(name).display().to_string();
+    let text = lines.replace("SHM", &store("shm")).replace("SSD", &store("ssd"));
+    std::fs::write(world.prefix().join(".scrconf"), text).unwrap();
+}
+
+/// The guide's four hosts twice over: two on each power supply, and on each switch.
+const GROUPS: &str = "\
+GROUPS=n0 POWER=psu1 SWITCH=0
+GROUPS=n1 POWER=psu1 SWITCH=1
+GROUPS=n2 POWER=psu2 SWITCH=0
+GROUPS=n3 POWER=psu2 SWITCH=1
+GROUPS=n4 POWER=psu3 SWITCH=2
+GROUPS=n5 POWER=psu3 SWITCH=3
+GROUPS=n6 POWER=psu4 SWITCH=2
+GROUPS=n7 POWER=psu4 SWITCH=3
+";
+
+/// The guide's three descriptors.
+const THREE: &str = "\
+SCR_COPY_TYPE=FILE
+SCR_CACHE_BYPASS=0
+STORE=SHM GROUP=NODE COUNT=1
+STORE=SSD GROUP=NODE COUNT=3 FLUSH=PTHREAD
+CKPT=0 INTERVAL=1 GROUP=NODE   STORE=SHM TYPE=XOR     SET_SIZE=16
+CKPT=1 INTERVAL=4 GROUP=NODE   STORE=SSD TYPE=RS      SET_SIZE=8  SET_FAILURES=3 OUTPUT=1
+CKPT=2 INTERVAL=8 GROUP=SWITCH STORE=SSD TYPE=PARTNER BYPASS=1
+";
+
+/// The record of a rank's part of a dataset, as a tree, wherever it lies.
+fn filemap(world: &World, store: &str, id: u64, rank: Rank) -> Option<KvTree> {
+    let node = world.node(&world.nodes[rank.index()]);
+    let path = node.join(format!("{store}/user1/scr.defjobid/scr.dataset.{id}/.scr/filemap_{rank}"));
+    path.exists().then(|| scrub::filemap(&RealFiles, &path).unwrap())
+}
+
+/// The value of a key, wherever below it stands.
+fn value_of(tree: &KvTree, key: &str) -> Option<String> {
+    tree.text(key).map(str::to_owned).or_else(|| tree.iter().find_map(|(_, below)| value_of(below, key)))
+}
+
+/// In which store a dataset is, by which scheme, and whether its files are only accounted for.
+fn kept(world: &World, id: u64, rank: Rank) -> Vec<(&'static str, String, String)> {
+    let of = |store: &'static str| {
+        let tree = filemap(world, store, id, rank)?;
+        Some((store, value_of(&tree, "TYPE")?, value_of(&tree, "BYPASS")?))
+    };
+    ["shm", "ssd"].into_iter().filter_map(of).collect()
+}
+
+fn three() -> World {
+    let world = World::new(8, 8).unset("SCR_CACHE_BYPASS");
+    configure(&world, &format!("{GROUPS}{THREE}"));
+    world
+}
+
+#[test]
+fn each_of_sixteen_checkpoints_is_in_the_store_and_under_the_scheme_of_its_descriptor() {
+    let world = three();
+    world.run(|application| {
+        for step in 1..=16 {
+            application.checkpoint(step, uneven).unwrap();
+            let wanted = match step {
+                step if step % 8 == 0 => ("ssd", "PARTNER", "1"),
+                step if step % 4 == 0 => ("ssd", "RS", "0"),
+                _ => ("shm", "XOR", "0"),
+            };
+            let wanted = (wanted.0, wanted.1.to_owned(), wanted.2.to_owned());
+            assert_eq!(kept(&world, step, application.rank), [wanted], "checkpoint {step}");
+        }
+        // Three in the one store, one in the other.
+        let left: Vec<_> = (1..=16).filter(|&id| !kept(&world, id, application.rank).is_empty()).collect();
+        assert_eq!(left, [8, 12, 15, 16]);
+    });
+}
+
+#[test]
+fn a_restart_takes_the_newest_of_all_stores_that_survives() {
+    // The newest is protected by XOR: one node may go.
+    let world = three();
+    world.run(|application| (1..=15).for_each(|step| application.checkpoint(step, uneven).unwrap()));
+    let kept = world.keep();
+    world.lose("n3");
+    world.run(|application| application.restart(uneven)).all_gave(&Some(15));
+    // Two go: what is under RS comes back.
+    world.put_back(&kept);
+    world.lose("n3");
+    world.lose("n6");
+    world.run(|application| application.restart(uneven)).all_gave(&Some(12));
+    // Four go: what bypassed the cache lies in the prefix directory.
+    world.put_back(&kept);
+    ["n0", "n3", "n5", "n6"].iter().for_each(|node| world.lose(node));
+    world.run(|application| application.restart(uneven)).all_gave(&Some(8));
+}
+
+#[test]
+fn what_is_in_cache_is_restarted_from_after_the_configuration_has_changed() {
+    let world = three();
+    world.run(|application| (1..=13).for_each(|step| application.checkpoint(step, uneven).unwrap()));
+    // Another scheme, other numbers, and neither of the two stores is there any more.
+    let elsewhere = "SCR_COPY_TYPE=FILE\nSCR_CACHE_BYPASS=0\nSTORE=SHM/other GROUP=NODE COUNT=2\n\
+                     STORE=SHM GROUP=NODE COUNT=1\nSTORE=SSD GROUP=NODE COUNT=3\n\
+                     CKPT=0 GROUP=NODE STORE=SHM/other TYPE=PARTNER SET_SIZE=2\n";
+    configure(&world, elsewhere);
+    world.lose("n2");
+    world.run(|application| {
+        assert_eq!(application.restart(uneven), Some(13));
+        application.checkpoint(14, uneven).unwrap();
+        let wanted = ("shm/other", "PARTNER".to_owned());
+        let tree = filemap(&world, wanted.0, 14, application.rank).unwrap();
+        assert_eq!(value_of(&tree, "TYPE"), Some(wanted.1));
+    });
+    world.lose("n4");
+    world.run(|application| application.restart(uneven)).all_gave(&Some(14));
+    // The older one is still there for the scheme that it was written with.
+    let wanted = "SCR_COPY_TYPE=FILE\nSCR_CACHE_BYPASS=0\nSTORE=SHM GROUP=NODE\nSTORE=SSD GROUP=NODE COUNT=3\nCKPT=0 STORE=SHM\n";
+    configure(&world, wanted);
+    world.run(|application| application.restart(uneven)).all_gave(&Some(13));
+}
+
+#[test]
+fn output_goes_to_the_descriptor_that_is_marked_for_it() {
+    let world = three();
+    world.run(|application| {
+        let flags = OutputFlags { checkpoint: false, output: true };
+        application.session().start_output(Some(b"picture"), flags).unwrap();
+        let found = kept(&world, 1, application.rank);
+        assert_eq!(found, [("ssd", "RS".to_owned(), "0".to_owned())]);
+        application.session().complete_output(true).unwrap();
+    });
+}
+
+/// Eight ranks on the eight hosts, in sets whose members take their power from different supplies.
+fn powered(type_and_more: &str) -> World {
+    let world = World::new(8, 8).unset("SCR_CACHE_BYPASS");
+    let ckpt = format!("CKPT=0 GROUP=POWER STORE=SHM TYPE={type_and_more}\n");
+    configure(&world, &format!("{GROUPS}SCR_COPY_TYPE=FILE\nSCR_CACHE_BYPASS=0\nSTORE=SHM\n{ckpt}"));
+    world
+}
+
+fn checkpoint_and_lose(world: &World, nodes: &[&str]) {
+    world.run(|application| application.checkpoint(1, uneven).unwrap());
+    nodes.iter().for_each(|node| world.lose(node));
+}
+
+#[test]
+fn a_whole_power_supply_may_fail_where_it_is_the_failure_group() {
+    for supply in [["n0", "n1"], ["n2", "n3"], ["n4", "n5"], ["n6", "n7"]] {
+        for scheme in ["XOR", "PARTNER", "RS SET_FAILURES=1"] {
+            let world = powered(scheme);
+            checkpoint_and_lose(&world, &supply);
+            world.run(|application| application.restart(uneven)).all_gave(&Some(1));
+        }
+    }
+    // By nodes alone, both would have been in one set.
+    let world = powered("XOR");
+    let lines = std::fs::read_to_string(world.prefix().join(".scrconf")).unwrap();
+    std::fs::write(world.prefix().join(".scrconf"), lines.replace("GROUP=POWER", "GROUP=NODE")).unwrap();
+    checkpoint_and_lose(&world, &["n0", "n1"]);
+    world.run(|application| application.restart(uneven)).all_gave(&None);
+}
+
+#[test]
+fn a_host_without_a_groups_line_ends_the_start_with_its_name() {
+    let world = powered("XOR");
+    let lines = std::fs::read_to_string(world.prefix().join(".scrconf")).unwrap();
+    let without: String =
+        lines.lines().filter(|line| !line.contains("=n5")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(world.prefix().join(".scrconf"), without).unwrap();
+    let outcome = world.try_run(|application| application.map(drop).map_err(|error| error.to_string()));
+    let error = outcome.ranks[0].clone().unwrap_err();
+    assert!(error.contains("n5") && error.contains("add GROUPS=n5"), "{error}");
+    outcome.all_gave(&Err(error));
+}
+
+#[test]
+fn a_store_that_is_not_enabled_gets_no_folder_and_cannot_be_chosen() {
+    let world = World::new(2, 2);
+    configure(&world, "STORE=SSD ENABLED=0\n");
+    world.run(|application| application.checkpoint(1, uneven).unwrap());
+    assert!(!world.node("n0").join("ssd").exists());
+    let world = world.set("SCR_COPY_TYPE", "FILE");
+    configure(&world, "STORE=SSD ENABLED=0\nCKPT=0 STORE=SSD\n");
+    let outcome = world.try_run(|application| application.map(drop).map_err(|error| error.to_string()));
+    let error = outcome.ranks[0].clone().expect_err("there is no store to write to");
+    assert!(error.contains(".scrconf:2: no CKPT descriptor in use has INTERVAL=1"), "{error}");
+    outcome.all_gave(&Err(error));
+}
