@@ -17,12 +17,14 @@ use crate::descriptor::{FlushBy, Store};
 use crate::flush::{
     self, finalize, Flush, FlushError, FlushFile as FileToFlush, FlushReport, NoTransport, Options, Started,
 };
+use crate::fs::Kind;
 use crate::log::{Event, Record};
 use crate::param;
 use crate::plugin::schemes::TransportInUse;
 use crate::prefix::{FlushFile, Halt, Location};
 use scr_plugin_api::Transport;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -194,6 +196,7 @@ impl Session {
     pub(super) fn flush(&mut self, id: u64) -> Result<(), Error> {
         self.finish_flush()?;
         let at = self.position(id).expect("the caller has it from the list");
+        self.expect_prefix(at)?;
         let began = self.tell_begin(at);
         let transport: Arc<dyn Transport> = if self.cached[at].record.protection.bypass {
             Arc::new(NoTransport)
@@ -213,6 +216,7 @@ impl Session {
     fn begin_flush(&mut self, id: u64) -> Result<(), Error> {
         self.finish_flush()?;
         let at = self.position(id).expect("the caller has it from the list");
+        self.expect_prefix(at)?;
         let began = self.tell_begin(at);
         let transport = self.transport_for(at)?;
         let token = self.agreed_token(id)?;
@@ -236,6 +240,26 @@ impl Session {
             self.flusher(at, &*moving.transport.transport).set_off(&mut moving.started);
         }
         self.flushes.moving = Some(moving);
+    }
+
+    /// The prefix directory must be that of the start: where its file system has gone, a folder of the same name would be
+    /// made on another one. Collective.
+    fn expect_prefix(&mut self, at: usize) -> Result<(), Error> {
+        let ctx = &self.ctx;
+        let folder = ctx.prefix.scr_dir();
+        let here = match ctx.files().status(&folder) {
+            _ if ctx.rank() != ROOT => Ok(()),
+            Ok(status) if status.kind == Kind::Dir => Ok(()),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("cannot look at {}: {error}", folder.display()))
+            }
+            _ => Err(format!("{} has gone since this run began", folder.display())),
+        };
+        ctx.agree(here)?.map_err(|why| {
+            let label = label(&self.cached[at].record);
+            self.flushes.owed |= self.cached[at].record.dataset.checkpoint;
+            Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache"))
+        })
     }
 
     /// Ends the flush under way if all its bytes have arrived. Collective.

@@ -161,6 +161,35 @@ fn output_stays_in_cache_until_it_is_flushed() {
     });
 }
 
+/// Where a file system has gone, a folder of the same name would be made on another one, and the output be there for nobody.
+#[test]
+fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
+    let world = job();
+    let (prefix, elsewhere) = (world.prefix(), world.prefix().with_extension("elsewhere"));
+    let turns = Barrier::new(4);
+    let outcome = world.run(|application| {
+        turns.wait();
+        if application.rank == Rank(0) {
+            std::fs::rename(&prefix, &elsewhere).unwrap();
+        }
+        turns.wait();
+        let told = application.output(1, some).unwrap_err().to_string();
+        assert!(!prefix.join("ckpt.1").exists());
+        turns.wait();
+        if application.rank == Rank(0) {
+            let _ = std::fs::remove_dir_all(&prefix);
+            std::fs::rename(&elsewhere, &prefix).unwrap();
+        }
+        turns.wait();
+        application.output(2, some).unwrap();
+        told
+    });
+    let told = &outcome.ranks[0];
+    assert!(told.contains("has gone since this run began") && told.contains("it is kept in cache"), "{told}");
+    outcome.all_gave(told);
+    assert!(prefix.join("ckpt.1/rank_3.0").exists() && prefix.join("ckpt.2/rank_3.0").exists());
+}
+
 /// It was tried again after the newer one had arrived, and took the name away from it.
 #[test]
 fn output_that_lost_its_name_while_it_could_not_be_flushed_is_not_flushed_any_more() {
