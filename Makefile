@@ -45,8 +45,10 @@ test-slurm:           ## a job loses a node under a real Slurm, started for it (
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
 	$(CARGO) test --locked -p scr-tests --test slurm -- --test-threads 1
 
-bench: deps           ## the benchmarks
+bench: deps           ## the benchmarks; those of whole jobs take Open MPI
 	$(CARGO) bench --locked
+	@$(MAKE) stage MPICC=mpicc.openmpi
+	@benches/flush.sh
 
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all

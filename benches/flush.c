@@ -1,0 +1,113 @@
+/* Measures flushes and fetches as an application sees them.
+ *
+ * flush BYTES COUNT  writes COUNT checkpoints of BYTES per rank. Prints for each the seconds from the start of the phase to
+ *                    its end, and until the checkpoint is safe in the prefix directory, longest rank first. With COUNT 0 it
+ *                    restarts and prints how long SCR_Init took, a fetch included where the cache is empty. */
+#include <dirent.h>
+#include <mpi.h>
+#include <scr.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank;
+
+static void print_phase(const char *phase, double seconds)
+{
+    double most = 0;
+    MPI_Reduce(&seconds, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    if (rank == 0)
+        printf("phase=%s secs=%.6f\n", phase, most);
+}
+
+static void fill(char *data, size_t bytes, unsigned seed)
+{
+    for (size_t at = 0; at + 4 <= bytes; at += 4) {
+        seed = seed * 1664525u + 1013904223u;
+        memcpy(data + at, &seed, sizeof seed);
+    }
+}
+
+static int write_file(const char *path, const char *data, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return 0;
+    setvbuf(file, NULL, _IONBF, 0);
+    int ok = fwrite(data, 1, bytes, file) == bytes;
+    return fclose(file) == 0 && ok;
+}
+
+/* Whether a flush is under way: its record lies in the prefix directory until all is done. */
+static int is_flushing(void)
+{
+    const char *prefix = getenv("SCR_PREFIX");
+    char folder[1024];
+    int found = 0;
+
+    if (rank == 0) {
+        snprintf(folder, sizeof folder, "%s/.scr", prefix ? prefix : ".");
+        DIR *dir = opendir(folder);
+        for (struct dirent *entry; dir && (entry = readdir(dir));)
+            found |= strncmp(entry->d_name, "flush.", 6) == 0 && strcmp(entry->d_name, "flush.scr") != 0;
+        if (dir)
+            closedir(dir);
+    }
+    MPI_Bcast(&found, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    return found;
+}
+
+static void one_checkpoint(int step, const char *data, size_t bytes)
+{
+    char name[64], file[128], path[SCR_MAX_FILENAME];
+    int stop;
+
+    snprintf(name, sizeof name, "bench.%d", step);
+    snprintf(file, sizeof file, "%s/rank_%d", name, rank);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    SCR_Start_output(name, SCR_FLAG_CHECKPOINT);
+    double started = MPI_Wtime();
+    int valid = SCR_Route_file(file, path) == SCR_SUCCESS && write_file(path, data, bytes);
+    double written = MPI_Wtime();
+    if (SCR_Complete_output(valid) != SCR_SUCCESS)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    double completed = MPI_Wtime();
+    while (is_flushing()) {
+        usleep(2000);
+        SCR_Should_exit(&stop);
+    }
+    double safe = MPI_Wtime();
+    print_phase("start", started - began);
+    print_phase("write", written - started);
+    print_phase("complete", completed - written);
+    print_phase("visible", completed - began);
+    print_phase("safe", safe - written);
+}
+
+int main(int argc, char *argv[])
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 10) : 64u << 20;
+    int count = argc > 2 ? atoi(argv[2]) : 5, have = 0;
+    char *data = malloc(bytes + 1);
+
+    fill(data, bytes, (unsigned)rank + 1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    double began = MPI_Wtime();
+    if (SCR_Init() != SCR_SUCCESS)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    print_phase("init", MPI_Wtime() - began);
+    SCR_Have_restart(&have, NULL);
+    if (rank == 0)
+        printf("restarted=%d\n", have);
+    for (int step = 0; step < count; step++)
+        one_checkpoint(step, data, bytes);
+    free(data);
+    /* Without SCR_Finalize the next run is one after a failure. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
