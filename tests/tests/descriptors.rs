@@ -1,0 +1,78 @@
+//! Jobs with the descriptors of the user guide: several stores, schemes and failure groups.
+//!
+//! Four ranks on four nodes. A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores.
+
+use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
+
+/// The guide's hosts, and the three descriptors that it has as an example.
+const GUIDE: &str = "\
+GROUPS=n0 POWER=psu1 SWITCH=0
+GROUPS=n1 POWER=psu1 SWITCH=1
+GROUPS=n2 POWER=psu2 SWITCH=0
+GROUPS=n3 POWER=psu2 SWITCH=1
+STORE=$PRETEND_STORAGE/shm GROUP=NODE COUNT=1
+STORE=$PRETEND_STORAGE/ssd GROUP=NODE COUNT=3 FLUSH=PTHREAD
+";
+const THREE: &str = "\
+CKPT=0 INTERVAL=1 GROUP=NODE   STORE=$PRETEND_STORAGE/shm TYPE=XOR     SET_SIZE=16
+CKPT=1 INTERVAL=4 GROUP=NODE   STORE=$PRETEND_STORAGE/ssd TYPE=RS      SET_SIZE=8  SET_FAILURES=3 OUTPUT=1
+CKPT=2 INTERVAL=8 GROUP=SWITCH STORE=$PRETEND_STORAGE/ssd TYPE=PARTNER BYPASS=1
+";
+
+fn job<'a>(cluster: &'a mut Cluster, mpi: Mpi, descriptors: &str) -> Job<'a> {
+    std::fs::write(cluster.prefix().join(".scrconf"), format!("{GUIDE}{descriptors}")).unwrap();
+    let job = cluster.job(mpi, 4, Program::CkptTest).options(&[("files", 2), ("uneven", 1), ("size", 2000)]);
+    job.env("SCR_COPY_TYPE", "FILE").env("SCR_USER_NAME", "ann")
+}
+
+/// Writes datasets until rank 1 dies in the middle of `ckpt.N`.
+fn dies_in(job: Job<'_>, dataset: i64) -> Outcome {
+    let options = [("datasets", dataset + 1), ("kill-rank", 1), ("kill-dataset", dataset)];
+    job.options(&options).args(["--kill-at", "write"]).run().expect_death()
+}
+
+/// The datasets that node 0 has in a store.
+fn datasets_in(cluster: &Cluster, store: &str) -> Vec<u32> {
+    let files = cluster.files_of(0);
+    // On nodes with namespaces the folder lies deeper: `/dev/shm` is another one there.
+    let store = format!("{store}/ann/");
+    let of_file = |file: &std::path::PathBuf| {
+        let (_, below) = file.to_str()?.split_once(&store)?;
+        below.split('/').find_map(|part| part.strip_prefix("scr.dataset.")?.parse().ok())
+    };
+    let mut found: Vec<u32> = files.iter().filter_map(of_file).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+on_each_mpi! {
+    fn sixteen_checkpoints_go_where_their_descriptors_say_and_the_newest_that_survives_is_restarted_from(mpi: Mpi) {
+        let mut cluster = Cluster::new(4);
+        let killed = dies_in(job(&mut cluster, mpi, THREE), 16);
+        assert_eq!(killed.last_complete(), Some("ckpt.15"));
+        // The eighth and the sixteenth bypass the cache, which has their records only.
+        assert_eq!(datasets_in(&cluster, "shm"), [15]);
+        assert_eq!(datasets_in(&cluster, "ssd"), [4, 8, 12, 16]);
+        assert!(cluster.prefix().join("ckpt.8").is_dir() && !cluster.prefix().join("ckpt.12").exists());
+        cluster.lose_node(2);
+        let restarted = dies_in(job(&mut cluster, mpi, THREE), 18);
+        assert_eq!(restarted.restarted_from(), Some("ckpt.15"));
+        assert_eq!(restarted.last_complete(), Some("ckpt.17"));
+        // Two nodes are more than XOR can stand: what bypassed the cache is next.
+        cluster.lose_node(0);
+        cluster.lose_node(3);
+        let restarted = job(&mut cluster, mpi, THREE).options(&[("read-only", 1)]).run().expect_success();
+        assert_eq!(restarted.restarted_from(), Some("ckpt.16"));
+    }
+
+    fn a_whole_power_supply_may_fail_where_it_is_the_failure_group(mpi: Mpi) {
+        let descriptor = "CKPT=0 GROUP=POWER STORE=$PRETEND_STORAGE/shm TYPE=XOR\n";
+        let mut cluster = Cluster::new(4);
+        dies_in(job(&mut cluster, mpi, descriptor), 3);
+        cluster.lose_node(0);
+        cluster.lose_node(1);
+        let restarted = job(&mut cluster, mpi, descriptor).options(&[("read-only", 1)]).run().expect_success();
+        assert_eq!(restarted.restarted_from(), Some("ckpt.2"));
+    }
+}
