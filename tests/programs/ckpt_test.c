@@ -28,6 +28,7 @@ struct options {
     int size;            /* bytes of a file; uneven ones are around it */
     int uneven;          /* sizes differ between ranks and files, and some files are empty */
     int empty_rank;      /* this rank writes no file */
+    int shared;          /* all ranks write their files one behind the other into one file */
     int folders;         /* each rank has a folder of its own, and the base names are the same in all */
     int salt;            /* changes the contents */
     int output;          /* datasets are output too */
@@ -107,7 +108,9 @@ static unsigned char *contents(const char *name, int file, uint64_t salt, int64_
 
 static void file_name(char *out, size_t room, const char *dataset, int file)
 {
-    if (o.folders)
+    if (o.shared)
+        snprintf(out, room, "%s/shared", dataset);
+    else if (o.folders)
         snprintf(out, room, "%s/r%d/state.%d", dataset, rank, file);
     else
         snprintf(out, room, "%s/rank_%d.%d", dataset, rank, file);
@@ -141,6 +144,12 @@ static void set_alarm(int dataset)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
+/* Where a file begins in the file on disk. */
+static long place_of(int file)
+{
+    return o.shared ? (long)rank * o.files * o.size + (long)file * o.size : 0;
+}
+
 static int write_file(const char *dataset, int number, int file)
 {
     char name[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME];
@@ -153,7 +162,10 @@ static int write_file(const char *dataset, int number, int file)
     if (SCR_Route_file(name, path) != SCR_SUCCESS)
         return 0;
     die_at("route", number);
-    if ((out = fopen(path, "wb")) == NULL)
+    /* Whoever comes first makes a shared file; nobody empties it. */
+    if (o.shared && (out = fopen(path, "ab")) != NULL)
+        fclose(out);
+    if ((out = fopen(path, o.shared ? "r+b" : "wb")) == NULL || fseek(out, place_of(file), SEEK_SET) != 0)
         return 0;
     data = contents(dataset, file, (uint64_t)o.salt + (uint64_t)number, bytes);
     good = fwrite(data, 1, (size_t)bytes / 2, out) == (size_t)bytes / 2;
@@ -217,7 +229,8 @@ static int check_file(const char *dataset, int file, int64_t *salt)
         return bad(name, "cannot be opened");
     if ((data = malloc((size_t)bytes + 1)) == NULL)
         MPI_Abort(MPI_COMM_WORLD, 3);
-    found = fread(data, 1, (size_t)bytes + 1, in);
+    fseek(in, place_of(file), SEEK_SET);
+    found = fread(data, 1, (size_t)bytes + (o.shared ? 0 : 1), in);
     fclose(in);
     if (found != (size_t)bytes) {
         free(data);
@@ -288,7 +301,7 @@ static int restart(void)
 static void parse(int argc, char **argv)
 {
     const struct { const char *name; int *value; } numbers[] = {
-        {"--datasets", &o.datasets},         {"--files", &o.files},
+        {"--datasets", &o.datasets},         {"--files", &o.files},               {"--shared", &o.shared},
         {"--size", &o.size},                 {"--uneven", &o.uneven},
         {"--empty-rank", &o.empty_rank},     {"--folders", &o.folders},
         {"--salt", &o.salt},                 {"--output", &o.output},

@@ -1,0 +1,106 @@
+/* at_call: preloaded into a job, it makes something happen at a chosen call of the system below the prefix directory.
+ *
+ *   AT_CALL  the call: rename, fsync, write or unlink (fdatasync counts as fsync)
+ *   AT_PATH  a text in the path, or in either of two
+ *   AT_NTH   the how manyeth of these calls of the rank; 1 by default
+ *   AT_RANK  on which rank; all by default
+ *   AT_DO    kill: the process dies before the call. hide: the prefix directory gets another name. A number: from here on
+ *            these calls fail below the prefix directory, with that errno.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static atomic_int met, failing;
+
+static int is_this_rank(void)
+{
+    const char *wanted = getenv("AT_RANK");
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    rank = rank ? rank : getenv("PMI_RANK");
+    return rank && (!wanted || strcmp(wanted, rank) == 0);
+}
+
+static void hide(const char *prefix)
+{
+    int (*real)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    char hidden[4096];
+    snprintf(hidden, sizeof hidden, "%s.hidden", prefix);
+    real(prefix, hidden);
+}
+
+/* Gives 0 where the call may go on, or else the errno that it fails with. */
+static int at(const char *call, const char *path, const char *other)
+{
+    const char *prefix = getenv("SCR_PREFIX"), *wanted = getenv("AT_CALL"), *text = getenv("AT_PATH");
+    const char *nth = getenv("AT_NTH"), *act = getenv("AT_DO");
+
+    if (!prefix || !wanted || !text || !act || strncmp(path, prefix, strlen(prefix)) != 0 || !is_this_rank())
+        return 0;
+    if (strcmp(call, wanted) == 0 && (strstr(path, text) || strstr(other, text)) &&
+        atomic_fetch_add(&met, 1) + 1 == (nth ? atoi(nth) : 1)) {
+        if (strcmp(act, "kill") == 0)
+            kill(getpid(), SIGKILL);
+        else if (strcmp(act, "hide") == 0)
+            hide(prefix);
+        else
+            atomic_store(&failing, atoi(act));
+    }
+    return atomic_load(&failing);
+}
+
+static int at_file(const char *call, int file)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return at(call, path, "");
+}
+
+#define REAL(type, name, ...) ((type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name))
+#define FAIL_IF(why)                                                                                                   \
+    do {                                                                                                               \
+        int error = (why);                                                                                             \
+        if (error) {                                                                                                   \
+            errno = error;                                                                                             \
+            return -1;                                                                                                 \
+        }                                                                                                              \
+    } while (0)
+
+int rename(const char *from, const char *to)
+{
+    FAIL_IF(at("rename", from, to));
+    return REAL(int, "rename", const char *, const char *)(from, to);
+}
+
+int unlink(const char *path)
+{
+    FAIL_IF(at("unlink", path, ""));
+    return REAL(int, "unlink", const char *)(path);
+}
+
+int fsync(int file)
+{
+    FAIL_IF(at_file("fsync", file));
+    return REAL(int, "fsync", int)(file);
+}
+
+int fdatasync(int file)
+{
+    FAIL_IF(at_file("fsync", file));
+    return REAL(int, "fdatasync", int)(file);
+}
+
+ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset)
+{
+    FAIL_IF(at_file("write", file));
+    return REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t)(file, bytes, count, offset);
+}

@@ -1,0 +1,137 @@
+//! Flushes that are cut short, and prefix directories that cannot be written: under MPI, with the call of the system chosen
+//! at which it happens.
+
+use scr_tests::{compile, on_each_mpi, repository, Cluster, Job, Mpi, Program};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+const RANKS: u32 = 4;
+
+/// The library that makes something happen at a call: see `tests/programs/at_call.c`.
+fn at_call() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let library = repository().join("target/at_call.so");
+        let fresh = library.with_extension("new");
+        let source = repository().join("tests/programs/at_call.c");
+        let mut command = Command::new("gcc");
+        command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
+        compile(command.arg(&fresh).arg(source).arg("-ldl"));
+        std::fs::rename(&fresh, &library).expect("a compiled library can be renamed");
+        library
+    })
+}
+
+/// A call of the system below the prefix directory.
+#[derive(Debug, Clone, Copy)]
+struct Call {
+    rank: u32,
+    call: &'static str,
+    path: &'static str,
+    nth: u32,
+}
+
+const fn call(rank: u32, call: &'static str, path: &'static str, nth: u32) -> Call {
+    Call { rank, call, path, nth }
+}
+
+fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
+    cluster.job(mpi, RANKS, Program::CkptTest).options(&[("files", 2), ("size", 300_000)]).env("SCR_FLUSH", 1)
+}
+
+/// This happens at a call of the job.
+fn with<'a>(job: Job<'a>, at: Call, act: &str) -> Job<'a> {
+    let job = job.env("LD_PRELOAD", at_call().display()).env("AT_RANK", at.rank).env("AT_NTH", at.nth);
+    job.env("AT_CALL", at.call).env("AT_PATH", at.path).env("AT_DO", act)
+}
+
+fn lose_all(cluster: &mut Cluster) {
+    (0..RANKS).for_each(|node| cluster.lose_node(node));
+}
+
+/// What only lies below a prefix directory while a flush is under way.
+fn leftovers(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("the folder can be listed").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let record = name.starts_with("done.") || name.starts_with("flush.") && name != "flush.scr";
+        if entry.path().is_dir() {
+            found.extend(leftovers(&entry.path()));
+        } else if record || name.ends_with(".part") {
+            found.push(entry.path());
+        }
+    }
+    found
+}
+
+/// The moments of the flush of `ckpt.2`: the transport, whether the application goes on meanwhile, and the call.
+const MOMENTS: [(&str, u32, Call); 8] = [
+    ("SYNC", 0, call(0, "rename", "/flush.2.", 1)),
+    ("SYNC", 0, call(1, "write", "/ckpt.2/", 1)),
+    ("PTHREAD", 1, call(2, "write", "/ckpt.2/", 2)),
+    ("PTHREAD", 0, call(1, "fsync", "/ckpt.2/", 1)),
+    ("PTHREAD", 1, call(0, "rename", "/done.2.", 1)),
+    ("SYNC", 0, call(1, "rename", "/ckpt.2/", 2)),
+    ("PTHREAD", 1, call(0, "rename", "dataset.2/summary.scr", 1)),
+    ("SYNC", 0, call(0, "unlink", "/done.2.", 1)),
+];
+
+on_each_mpi! {
+    fn a_job_that_dies_at_any_moment_of_a_flush_leaves_it_to_be_finished_or_done_again(mpi: Mpi) {
+        for (transport, behind, moment) in MOMENTS {
+            let mut cluster = Cluster::new(RANKS);
+            let job_to_die = job(&mut cluster, mpi).env("SCR_FLUSH_TYPE", transport).env("SCR_FLUSH_ASYNC", behind);
+            with(job_to_die, moment, "kill").run().expect_death();
+            let again = job(&mut cluster, mpi).options(&[("datasets", 1)]).run().expect_success();
+            let from = again.restarted_from();
+            assert!(matches!(from, Some("ckpt.2" | "ckpt.3")), "{moment:?}: restarted from {from:?}");
+            assert_eq!(leftovers(&cluster.prefix()), Vec::<PathBuf>::new(), "{moment:?}");
+            lose_all(&mut cluster);
+            let fetched = job(&mut cluster, mpi).options(&[("read-only", 1)]).env("SCR_CURRENT", "ckpt.2");
+            assert_eq!(fetched.run().expect_success().restarted_from(), Some("ckpt.2"), "{moment:?}");
+        }
+    }
+
+    fn a_prefix_directory_that_is_full_or_read_only_or_gone_is_told_and_used_when_it_is_back(mpi: Mpi) {
+        let errors = [
+            (rustix::io::Errno::NOSPC.raw_os_error().to_string(), "No space left on device"),
+            (rustix::io::Errno::ROFS.raw_os_error().to_string(), "Read-only file system"),
+            ("hide".to_owned(), "was not flushed, copying failed"),
+        ];
+        for (act, text) in errors {
+            let mut cluster = Cluster::new(RANKS);
+            let options = [("datasets", 2), ("output", 1)];
+            let failing = job(&mut cluster, mpi).options(&options).options(&[("no-finalize", 1)]);
+            let failed = with(failing, call(1, "write", "/ckpt.2/", 2), &act).run();
+            assert!(failed.says("COMPLETE ckpt.1 0") && failed.says("COMPLETE ckpt.2 1"), "{text}");
+            assert!(failed.mentions(text) && failed.mentions("it is kept in cache"), "{text}");
+            let hidden = cluster.prefix().with_extension("hidden");
+            if hidden.exists() {
+                std::fs::remove_dir_all(cluster.prefix()).ok();
+                std::fs::rename(&hidden, cluster.prefix()).unwrap();
+            }
+            let again = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
+            assert_eq!(again.restarted_from(), Some("ckpt.2"), "{text}");
+            assert_eq!(leftovers(&cluster.prefix()), Vec::<PathBuf>::new(), "{text}");
+            lose_all(&mut cluster);
+            let fetched = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
+            assert_eq!(fetched.restarted_from(), Some("ckpt.2"), "{text}");
+        }
+    }
+
+    fn one_file_that_all_ranks_write_in_bypass_mode_is_read_by_the_next_run(mpi: Mpi) {
+        let mut cluster = Cluster::new(RANKS);
+        let shared = [("shared", 1), ("files", 1), ("datasets", 2)];
+        for from in [None, Some("ckpt.2")] {
+            let run = cluster.job(mpi, RANKS, Program::CkptTest).options(&shared).env("SCR_CACHE_BYPASS", 1);
+            assert_eq!(run.run().expect_success().restarted_from(), from);
+        }
+        let bytes = std::fs::metadata(cluster.prefix().join("ckpt.3/shared")).unwrap().len();
+        assert_eq!(bytes, u64::from(RANKS) * 100_000);
+        // Nothing but the prefix directory is left.
+        lose_all(&mut cluster);
+        let run = cluster.job(mpi, RANKS, Program::CkptTest).options(&shared).env("SCR_CACHE_BYPASS", 1);
+        assert_eq!(run.options(&[("read-only", 1)]).run().expect_success().restarted_from(), Some("ckpt.3"));
+    }
+}
