@@ -1,0 +1,116 @@
+//! Jobs that leave their flushes to a burst buffer, on stand-ins for the vendors' libraries: whatever dies meanwhile, the next run
+//! has every byte.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+
+use scr_test_plugins::standin::Standin;
+use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Program};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const RANKS: u32 = 4;
+const NODES: u32 = 2;
+/// Of each rank in each dataset.
+const FILES: i64 = 2;
+
+/// The transports, and what else a `STORE` line says.
+const BUFFERS: [(&str, &str, &str); 2] =
+    [("BBAPI", "standin_bbapi", "EXTENTS=0"), ("DATAWARP", "standin_datawarp", "")];
+
+/// A cluster whose jobs flush with this transport.
+fn cluster(transport: &str, standin: &str, more: &str) -> (Cluster, Standin) {
+    let cluster = Cluster::new(NODES);
+    let standin = Standin::within(standin, cluster.scratch());
+    let library = standin.library().display();
+    let line = format!("STORE=/dev/shm FLUSH={transport} LIBRARY={library} {more}\n");
+    std::fs::write(cluster.prefix().join(".scrconf"), line).unwrap();
+    (cluster, standin)
+}
+
+fn job(cluster: &mut Cluster, mpi: Mpi, asynchronous: bool) -> Job<'_> {
+    let job = cluster.job(mpi, RANKS, Program::CkptTest).options(&[("files", FILES), ("size", 20_000)]);
+    job.env("SCR_FLUSH", 1).env("SCR_FLUSH_ASYNC", u8::from(asynchronous))
+}
+
+/// All nodes lose what they store, so that a restart can only fetch.
+fn forget_cache(cluster: &Cluster) {
+    for node in 0..NODES {
+        let storage = cluster.node_storage(node);
+        std::fs::remove_dir_all(&storage).unwrap();
+        std::fs::create_dir(&storage).unwrap();
+    }
+}
+
+/// Restarts without writing, and looks at every byte.
+fn restart(cluster: &mut Cluster, mpi: Mpi) -> String {
+    let restarted = job(cluster, mpi, false).options(&[("read-only", 1)]).run().expect_success();
+    restarted.restarted_from().unwrap_or("nothing").to_owned()
+}
+
+fn hidden_files(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| name.to_string_lossy().ends_with(".part")).count()
+}
+
+/// A job dies while the burst buffer has the first halves of the first checkpoint. Whether the next run finishes that flush
+/// or does it anew, a job that has nothing but the prefix directory restarts from it.
+fn dies_in_the_middle(mpi: Mpi, asynchronous: bool) {
+    for (transport, library, more) in BUFFERS {
+        let (mut cluster, standin) = cluster(transport, library, more);
+        standin.set("half", "");
+        let begun = usize::try_from(FILES * i64::from(RANKS)).unwrap();
+        if asynchronous {
+            let options = [("datasets", 3), ("kill-rank", 1), ("kill-dataset", 2)];
+            let killed = job(&mut cluster, mpi, true).options(&options).args(["--kill-at", "write"]).run();
+            killed.expect_death();
+        } else {
+            let running = job(&mut cluster, mpi, false).options(&[("datasets", 3)]).start();
+            let deadline = Instant::now() + Duration::from_secs(60);
+            while standin.begun() < begun {
+                assert!(Instant::now() < deadline, "{transport}: the flush does not begin");
+                std::thread::yield_now();
+            }
+            cluster.kill_processes_of(1);
+            running.finish().expect_death();
+        }
+        assert_eq!(standin.begun(), begun, "{transport}");
+        assert_eq!(hidden_files(&cluster.prefix().join("ckpt.1")), begun, "{transport}");
+        standin.unset("half");
+        assert_eq!(restart(&mut cluster, mpi), "ckpt.1", "{transport}");
+        assert_eq!(hidden_files(&cluster.prefix().join("ckpt.1")), 0, "{transport}");
+        forget_cache(&cluster);
+        assert_eq!(restart(&mut cluster, mpi), "ckpt.1", "{transport}");
+    }
+}
+
+on_each_mpi! {
+    fn what_a_burst_buffer_has_flushed_is_fetched_by_another_job(mpi: Mpi) {
+        for ((transport, library, more), asynchronous) in BUFFERS.into_iter().zip([true, false]) {
+            let (mut cluster, standin) = cluster(transport, library, more);
+            let run = job(&mut cluster, mpi, asynchronous).options(&[("datasets", 3)]);
+            run.run().expect_success();
+            assert!(standin.begun() > 3 * 4, "{transport} copied {} files", standin.begun());
+            forget_cache(&cluster);
+            assert_eq!(restart(&mut cluster, mpi), "ckpt.3", "{transport}");
+        }
+    }
+
+    fn death_in_the_middle_of_a_flush_by_a_burst_buffer_loses_nothing(mpi: Mpi) {
+        dies_in_the_middle(mpi, false);
+    }
+
+    fn death_while_a_burst_buffer_flushes_behind_the_application_loses_nothing(mpi: Mpi) {
+        dies_in_the_middle(mpi, true);
+    }
+
+    fn a_node_without_the_vendors_library_is_told_and_the_checkpoint_stays_in_cache(mpi: Mpi) {
+        let mut cluster = Cluster::new(NODES);
+        std::fs::write(cluster.prefix().join(".scrconf"), "SCR_DEBUG=1\nSTORE=/dev/shm FLUSH=DATAWARP\n").unwrap();
+        let run = job(&mut cluster, mpi, false).options(&[("datasets", 1)]).run();
+        assert!(run.mentions(".scrconf:2: the transport DATAWARP refuses: ") && run.mentions("Cray's DataWarp"));
+        assert!(run.mentions("LIBRARY=/path/libdatawarp.so") && run.mentions("it is kept in cache"));
+        assert!(!run.timed_out());
+        let restarted = job(&mut cluster, mpi, false).env("SCR_FLUSH", 0).options(&[("read-only", 1)]).run();
+        assert_eq!(restarted.expect_success().restarted_from(), Some("ckpt.1"));
+    }
+}
