@@ -49,6 +49,7 @@ bench: deps           ## the benchmarks; those of whole jobs take Open MPI
 	$(CARGO) bench --locked
 	@$(MAKE) stage MPICC=mpicc.openmpi
 	@benches/flush.sh
+	@benches/run.sh
 
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all

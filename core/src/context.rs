@@ -33,6 +33,8 @@ pub(crate) struct Context {
     pub(crate) log: Log,
     /// Which ranks share a node.
     pub(crate) nodes: Placement,
+    /// Processors for each rank that runs on this machine; at least one.
+    pub(crate) processors: u32,
     pub(crate) stores: Vec<StoreInUse>,
     plugins: Plugins,
     /// The sets for each way to choose them: failure group and minimum size.
@@ -78,6 +80,10 @@ impl Context {
             report.warn(&problem.to_string());
         }
         let nodes = Placement::gather(&*comm, &node)?;
+        // Nodes by name may share a machine, as containers do, and then they share its processors.
+        let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
+        let mates = Placement::gather(&*comm, &machine)?.mates(comm.rank()).len();
+        let processors = (env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1);
         let prefix = Prefix::new(params.get(&param::PREFIX));
         let plugins = Plugins::new(&env, &params);
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
@@ -91,6 +97,7 @@ impl Context {
             prefix,
             log,
             nodes,
+            processors,
             stores: Vec::new(),
             plugins,
             sets: Vec::new(),

@@ -87,6 +87,11 @@ pub trait Set {
     fn progress(&self, done: u64, total: u64) -> Result<(), PluginError>;
     /// A line for the log, with the rank and the node added by the host.
     fn log(&self, level: Level, text: &str);
+    /// How many processors there are for this member, its own thread included: with one, a second thread only takes
+    /// turns with the first. Members may get different numbers.
+    fn processors(&self) -> u32 {
+        1
+    }
 }
 
 /// One message of a batch to send.

@@ -5,10 +5,14 @@
 //!     r<rank>/<file>            the application's files; each rank its own folder, as only base names are kept
 //!     .scr/filemap_<rank>       the journal
 //!     .scr/redundancy_<rank>    what the scheme keeps
+//! <base>/<user>/scr.<allocation>/.spare_<rank>
 //! ```
+//!
+//! The last one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
+//! already has costs less to write than fresh memory. Nothing ever reads it.
 
 use crate::comm::Rank;
-use crate::fs::{At, Files, FsError};
+use crate::fs::{At, File, Files, FsError, How};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -57,6 +61,10 @@ impl PartDir {
         self.redundancy().with_extension("rebuild")
     }
 
+    fn spare(&self) -> PathBuf {
+        spare(self.dataset.parent().unwrap_or(&self.dataset), self.rank)
+    }
+
     fn hidden(&self) -> PathBuf {
         self.dataset.join(HIDDEN)
     }
@@ -82,6 +90,33 @@ impl PartDir {
         self.remove_empty_folders(files)
     }
 
+    /// Removes a whole part as [`remove`](Self::remove) does, but keeps the memory of its redundancy file for the next one.
+    pub(crate) fn remove_but_spare(&self, files: &dyn Files) -> Result<(), FsError> {
+        let (map, gone, redundancy) = (self.filemap(), self.gone(), self.redundancy());
+        // As in `clear`: from here on it is no part, and what it leaves is nobody's.
+        ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
+        ignore(ErrorKind::NotFound, files.rename(&redundancy, &self.spare())).at("rename", &redundancy)?;
+        self.remove_data(files)?;
+        ignore(ErrorKind::NotFound, files.remove_file(&gone)).at("remove", &gone)?;
+        [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
+    }
+
+    /// Opens the redundancy file to be written anew, with whatever bytes it may hold; it is `len` bytes long. The filemap has
+    /// begun before.
+    pub(crate) fn create_redundancy(&self, files: &dyn Files, len: u64) -> io::Result<Box<dyn File>> {
+        let path = self.redundancy();
+        if files.rename(&self.spare(), &path).is_ok() {
+            let file = files.open(&path, How::Update)?;
+            if file.status()?.len != len {
+                file.set_len(len)?;
+            }
+            return Ok(file);
+        }
+        let file = files.open(&path, How::Replace(0o600))?;
+        file.set_len(len)?;
+        Ok(file)
+    }
+
     /// Removes the folders in which nothing is.
     pub(crate) fn remove_empty_folders(&self, files: &dyn Files) -> Result<(), FsError> {
         [self.data(), self.hidden(), self.dataset.clone()]
@@ -100,16 +135,20 @@ impl PartDir {
 
     /// Removes everything but the filemap.
     pub(crate) fn remove_contents(&self, files: &dyn Files) -> Result<(), FsError> {
+        self.remove_data(files)?;
+        for kept in [self.redundancy(), self.redundancy_being_rebuilt()] {
+            ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)?;
+        }
+        Ok(())
+    }
+
+    fn remove_data(&self, files: &dyn Files) -> Result<(), FsError> {
         let data = self.data();
         for name in list(files, &data)? {
             // The application may have made folders of its own here.
             files.remove_tree(&data.join(name))?;
         }
-        remove_dir_if_empty(files, &data)?;
-        for kept in [self.redundancy(), self.redundancy_being_rebuilt()] {
-            ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)?;
-        }
-        Ok(())
+        remove_dir_if_empty(files, &data)
     }
 }
 
@@ -147,10 +186,36 @@ pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
     found
 }
 
-/// Looks through a cache directory, and clears away what removals that were cut short have left. Another job of the
-/// allocation may be at work there: what it makes is not touched.
+/// Gives back the memory that is kept for the next redundancy file of a rank.
+pub(crate) fn remove_spare(files: &dyn Files, cache: &Path, rank: Rank) -> Result<(), FsError> {
+    let spare = spare(cache, rank);
+    ignore(ErrorKind::NotFound, files.remove_file(&spare)).at("remove", &spare)
+}
+
+/// Bytes of memory in a cache directory that are kept for the next redundancy files.
+pub(crate) fn spare_bytes(files: &dyn Files, cache: &Path) -> u64 {
+    let spares = spares(files, cache).unwrap_or_default();
+    spares.iter().filter_map(|path| files.status(path).ok()).map(|status| status.len).sum()
+}
+
+fn spare(cache: &Path, rank: Rank) -> PathBuf {
+    cache.join(format!("{SPARE}{rank}"))
+}
+
+fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
+    let names = list(files, cache)?.into_iter();
+    let spare = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(SPARE));
+    Ok(names.filter(spare).map(|name| cache.join(name)).collect())
+}
+
+/// Looks through a cache directory, and clears away what earlier runs kept to be written over, and what removals that were
+/// cut short have left. Another job of the allocation may be at work there: what it makes is not touched, and it does
+/// without a file to write over.
 pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
     let mut found = look_through(files, cache);
+    for spare in found.noting(spares(files, cache)).unwrap_or_default() {
+        found.noting(ignore(ErrorKind::NotFound, files.remove_file(&spare)).at("remove", &spare));
+    }
     for (id, rank) in std::mem::take(&mut found.going) {
         found.noting(PartDir::new(cache, id, rank).remove(files));
     }
@@ -235,3 +300,4 @@ const DATASET: &str = "scr.dataset.";
 const HIDDEN: &str = ".scr";
 const FILEMAP: &str = "filemap_";
 const GONE: &str = ".gone";
+const SPARE: &str = ".spare_";

@@ -27,6 +27,7 @@ impl Env {
             host: "host0".to_string(),
             user: "user1".to_string(),
             uid: 1000,
+            processors: 1,
             install_dir: None,
             files,
             clock: clock.clone(),

@@ -26,6 +26,8 @@ pub struct Env {
     pub user: String,
     /// Numeric id of the user.
     pub uid: u32,
+    /// Processors that this process may run on.
+    pub processors: u32,
     /// Folder of the installation: `lib/libscr.so` lies below it. `None` where it is not known.
     pub install_dir: Option<PathBuf>,
     /// The file layer.

@@ -28,6 +28,8 @@ impl Env {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user,
             uid,
+            processors: std::thread::available_parallelism()
+                .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
             install_dir,
             files,
             clock: Arc::new(SystemClock { start: Instant::now() }),

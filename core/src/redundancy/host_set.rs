@@ -26,6 +26,8 @@ pub(crate) struct HostSet<'a> {
     pub(crate) data: LogicalFile,
     pub(crate) redundancy: LogicalFile,
     pub(crate) report: &'a Reporter,
+    /// How many there are for this rank.
+    pub(crate) processors: u32,
 }
 
 impl Set for HostSet<'_> {
@@ -79,6 +81,10 @@ impl Set for HostSet<'_> {
             Level::Info => self.report.info(text),
             Level::Debug => self.report.debug(text),
         }
+    }
+
+    fn processors(&self) -> u32 {
+        self.processors
     }
 }
 

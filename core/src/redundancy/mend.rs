@@ -35,6 +35,8 @@ pub(crate) struct Mending<'a> {
     /// Name of this node, for messages.
     pub(crate) node: &'a str,
     pub(crate) schemes: &'a dyn Schemes,
+    /// Processors for each rank.
+    pub(crate) processors: u32,
     /// The dataset as messages name it.
     pub(crate) label: &'a str,
 }
@@ -126,8 +128,13 @@ impl Mending<'_> {
             Err(why) => return Ok(Err(why)),
         };
         let ready = if lost.contains(&self.comm.rank()) { make_room() } else { Ok(()) };
-        let rebuilding =
-            Rebuilding { comm: self.comm, files: self.files, report: self.report, scheme: &*scheme };
+        let rebuilding = Rebuilding {
+            comm: self.comm,
+            files: self.files,
+            report: self.report,
+            scheme: &*scheme,
+            processors: self.processors,
+        };
         Ok(rebuilding.run(place, record, lost, ready))
     }
 

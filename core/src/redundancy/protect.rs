@@ -11,7 +11,6 @@ use crate::comm::Comm;
 use crate::fs::{Files, How};
 use crate::message::Reporter;
 use scr_plugin_api::{ReceiveFrom, Scheme, SendTo, SetShape};
-use std::path::Path;
 
 /// What a rank needs to take part in protecting a dataset.
 pub(crate) struct Protecting<'a> {
@@ -19,6 +18,8 @@ pub(crate) struct Protecting<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) report: &'a Reporter,
     pub(crate) scheme: &'a dyn Scheme,
+    /// Processors for this rank.
+    pub(crate) processors: u32,
     /// Takes checksums of the data even where the scheme does not read it.
     pub(crate) always_sum: bool,
 }
@@ -68,10 +69,11 @@ impl Protecting<'_> {
         let length = self.scheme.redundancy_len(&wanted).map_err(|error| error.to_string())?;
         let host = HostSet {
             data: self.open_data(part, record, length > 0 || self.always_sum)?,
-            redundancy: create_redundancy(self.files, &part.redundancy(), length)?,
+            redundancy: create_redundancy(self.files, part, length)?,
             shape: &shape,
             comm: set,
             report: self.report,
+            processors: self.processors,
         };
         self.scheme.protect(&host).map_err(|error| error.to_string())?;
         let sums = host.data.checksums().map_err(|error| error.to_string())?;
@@ -115,13 +117,13 @@ pub(crate) fn open_files(
 }
 
 /// Creates a redundancy file; a scheme that keeps none has none.
-pub(crate) fn create_redundancy(files: &dyn Files, path: &Path, length: u64) -> Result<LogicalFile, String> {
+fn create_redundancy(files: &dyn Files, part: &PartDir, length: u64) -> Result<LogicalFile, String> {
     let mut open = Vec::new();
     if length > 0 {
-        let fail = |error| format!("cannot create {}: {error}", path.display());
-        let file = files.open(path, How::Replace(0o600)).map_err(fail)?;
-        file.set_len(length).map_err(fail)?;
-        open.push((path.to_owned(), file, length));
+        let path = part.redundancy();
+        let file = part.create_redundancy(files, length);
+        let file = file.map_err(|error| format!("cannot create {}: {error}", path.display()))?;
+        open.push((path, file, length));
     }
     Ok(LogicalFile::new(open, true))
 }

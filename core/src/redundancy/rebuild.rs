@@ -21,6 +21,8 @@ pub(crate) struct Rebuilding<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) report: &'a Reporter,
     pub(crate) scheme: &'a dyn Scheme,
+    /// Processors for this rank.
+    pub(crate) processors: u32,
 }
 
 /// Whether a part's bytes are what was recorded of them.
@@ -76,7 +78,8 @@ impl Rebuilding<'_> {
                 open_redundancy(self.files, part, record)?,
             )
         };
-        let host = HostSet { shape: &shape, comm: set, data, redundancy, report: self.report };
+        let (report, processors) = (self.report, self.processors);
+        let host = HostSet { shape: &shape, comm: set, data, redundancy, report, processors };
         self.scheme.rebuild(&host, record.protection.format).map_err(|error| error.to_string())?;
         compare(record, &host.data, &host.redundancy)
     }

@@ -171,6 +171,7 @@ impl<'a> Recovery<'a> {
             report: &ctx.report,
             node: ctx.nodes.name(ctx.rank()),
             schemes: ctx,
+            processors: ctx.processors,
             label,
         };
         let record = match mending.everybody_knows(self.record, self.whole.is_none())? {

@@ -57,6 +57,7 @@ impl Mend<'_> {
             report: &report,
             node: &self.env.host,
             schemes: scheme,
+            processors: 1,
             label: self.label,
         };
         let id = self.scan.any.id_in_prefix;

@@ -4,12 +4,13 @@
 //! one leaves first, and the user is told once.
 
 use super::{Error, OutputFlags, Session};
-use crate::cache::part::PartDir;
+use crate::cache::part::{remove_spare, spare_bytes, PartDir};
 use crate::cache::record::RankRecord;
 use crate::cache::room;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{Incoming, Outgoing, Rank, Tag, Wish};
 use crate::descriptor::Evict;
+use crate::fs::FsError;
 use crate::param;
 use crate::redundancy::rebuild::{verify, Trust};
 
@@ -25,6 +26,8 @@ pub(super) struct Cached {
     pub(super) superseded: bool,
     /// Whether the application could not restart from it.
     pub(super) refused: bool,
+    /// Whether the flush file says that it is in cache.
+    pub(super) listed: bool,
     /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
     pub(super) may_replace: bool,
 }
@@ -36,7 +39,8 @@ impl Cached {
 
     /// A dataset that has just become complete, or is known to be.
     pub(super) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
-        Self { record, part, store, flushed: false, superseded: false, refused: false, may_replace: true }
+        let (flushed, superseded, refused, listed) = (false, false, false, false);
+        Self { record, part, store, flushed, superseded, refused, listed, may_replace: true }
     }
 
     /// Whether it is still to get to the prefix directory.
@@ -88,7 +92,17 @@ impl Session {
     /// Lets the oldest datasets leave until a store keeps no more than its count.
     pub(super) fn evict_surplus(&mut self, store: usize) -> Result<(), Error> {
         let most = self.ctx.stores[store].count.max(1);
-        self.evict_down_to(store, most, true)
+        self.evict_down_to(store, most, true)?;
+        // What was taken to be leaving and has stayed.
+        let unlisted = (0..self.cached.len()).filter(|&at| !self.cached[at].listed);
+        unlisted.collect::<Vec<_>>().into_iter().for_each(|at| self.note_in_cache(at, None));
+        Ok(())
+    }
+
+    /// Which dataset is the next to leave a store that keeps too many, as far as can be told.
+    fn leaving(&self, store: usize) -> Option<u64> {
+        let full = self.count_in(store) > self.ctx.stores[store].count.max(1);
+        (full && self.flushes.moving.is_none()).then(|| self.next_to_leave(store, true)).flatten()
     }
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both.
@@ -103,6 +117,7 @@ impl Session {
                  a failure in between leaves no dataset in cache"
             ));
         }
+        self.tell(remove_spare(self.ctx.files(), &self.ctx.stores[index].cache, self.ctx.rank()));
         let most = self.ctx.stores[index].count.saturating_sub(1);
         self.evict_down_to(index, most, false)
     }
@@ -118,9 +133,12 @@ impl Session {
             return true;
         }
         let leads = here.placement.leader(self.ctx.rank()) == self.ctx.rank();
+        let (files, expected) = (self.ctx.files(), room::expected(here.last_bytes));
+        // What is kept to be written over is room as well.
         leads
-            && room::room(self.ctx.files(), &here.cache)
-                .is_some_and(|room| room < room::expected(here.last_bytes))
+            && room::room(files, &here.cache).is_some_and(|room| {
+                room < expected && room.saturating_add(spare_bytes(files, &here.cache)) < expected
+            })
     }
 
     /// After a failure: where the store ran full, old datasets leave before new ones from now on. Collective.
@@ -178,17 +196,8 @@ impl Session {
     /// The newest checkpoint stays, where it is to be kept; so does output that is nowhere else.
     fn evict_down_to(&mut self, store: usize, most: u64, keep_newest: bool) -> Result<(), Error> {
         while self.count_in(store) > most {
-            let newest = self.newest_cached(None).filter(|_| keep_newest).map(|loaded| loaded.id);
-            let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
-            let may_go = |cached: &&Cached| {
-                let stays = cached.must_stay() && Some(cached.id()) != moving;
-                cached.store == store && Some(cached.id()) != newest && !stays
-            };
-            // What no run can restart from is of the least use.
-            let first =
-                self.cached.iter().filter(may_go).min_by_key(|cached| (cached.is_restartable(), cached.id()));
-            let Some(id) = first.map(Cached::id) else { return Ok(()) };
-            if Some(id) == moving {
+            let Some(id) = self.next_to_leave(store, keep_newest) else { return Ok(()) };
+            if Some(id) == self.flushes.moving.as_ref().map(|moving| moving.id) {
                 // It may have failed, and then it may have to stay.
                 self.finish_flush()?;
             } else if let Some(at) = self.position(id) {
@@ -196,6 +205,18 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn next_to_leave(&self, store: usize, keep_newest: bool) -> Option<u64> {
+        let newest = self.newest_cached(None).filter(|_| keep_newest).map(|loaded| loaded.id);
+        let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
+        let may_go = |cached: &&Cached| {
+            let stays = cached.must_stay() && Some(cached.id()) != moving;
+            cached.store == store && Some(cached.id()) != newest && !stays
+        };
+        // What no run can restart from is of the least use.
+        let all = self.cached.iter().filter(may_go);
+        all.min_by_key(|cached| (cached.is_restartable(), cached.id())).map(Cached::id)
     }
 
     fn count_in(&self, store: usize) -> u64 {
@@ -210,7 +231,9 @@ impl Session {
         }
         self.ctx.report.info(&format!("Deleting {} from cache", super::output::label(&cached.record)));
         self.verify_before_delete(&cached);
-        self.remove_part(&cached.part);
+        let files = self.ctx.files();
+        let keeps = cached.record.redundancy.is_some() && !self.ctx.stores[cached.store].told_crowded;
+        self.tell(if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
         self.forget_in_cache(&cached);
     }
 
@@ -237,7 +260,18 @@ impl Session {
 
     /// What cannot be removed now is found by the next start.
     pub(super) fn remove_part(&self, part: &PartDir) {
-        if let Err(error) = part.remove(self.ctx.files()) {
+        self.tell(part.remove(self.ctx.files()));
+    }
+
+    /// Gives back what is kept of datasets that have left.
+    pub(super) fn remove_spares(&self) {
+        for store in &self.ctx.stores {
+            self.tell(remove_spare(self.ctx.files(), &store.cache, self.ctx.rank()));
+        }
+    }
+
+    fn tell(&self, done: Result<(), FsError>) {
+        if let Err(error) = done {
             self.ctx.report.error_here(&crate::describe(&error));
         }
     }
@@ -252,7 +286,7 @@ impl Session {
     pub(super) fn after_complete(&mut self, flags: OutputFlags) -> Result<(), Error> {
         let at = self.cached.len() - 1;
         let (id, store) = (self.cached[at].id(), self.cached[at].store);
-        self.note_in_cache(at);
+        self.note_in_cache(at, self.leaving(store));
         let flushed = self.flush_complete(id);
         self.release_flushed_output();
         self.evict_surplus(store)?;

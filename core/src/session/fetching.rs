@@ -142,7 +142,7 @@ impl Session {
             let place = self.cached.partition_point(|cached| cached.id() < id);
             let cached = Cached { flushed: true, ..Cached::new(record, part, store) };
             self.cached.insert(place, cached);
-            self.note_in_cache(place);
+            self.note_in_cache(place, None);
             self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
             loaded
         }))

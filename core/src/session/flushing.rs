@@ -63,6 +63,7 @@ impl Session {
             }
         }
         let flushed = self.flush_last();
+        self.remove_spares();
         self.halt_logged = false;
         self.log_halt(Halt::FINALIZED);
         if self.ctx.rank() == ROOT {
@@ -449,15 +450,24 @@ impl Session {
         Ok(())
     }
 
-    /// Notes in the flush file that a dataset is in cache.
-    pub(super) fn note_in_cache(&self, at: usize) {
+    /// Notes in the flush file that a dataset is in cache, and in the same step that another one is about to leave: the
+    /// file is on the parallel file system, and it is synced.
+    pub(super) fn note_in_cache(&mut self, at: usize, leaving: Option<u64>) {
         let dataset = self.cached[at].record.dataset.clone();
-        self.note(dataset.id, |flush, _| flush.record(&dataset, Location::Cache));
+        self.note(dataset.id, |flush, _| {
+            flush.record(&dataset, Location::Cache);
+            leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
+        });
+        self.cached[at].listed = true;
+        let leaving = leaving.and_then(|id| self.position(id));
+        leaving.into_iter().for_each(|at| self.cached[at].listed = false);
     }
 
     /// Notes in the flush file that a dataset is not in cache any more.
     pub(super) fn forget_in_cache(&self, cached: &Cached) {
-        self.note(cached.id(), |flush, id| flush.remove_location(id, Location::Cache));
+        if cached.listed {
+            self.note(cached.id(), |flush, id| flush.remove_location(id, Location::Cache));
+        }
     }
 
     /// The flush file is for the commands: where it cannot be written, the session goes on.

@@ -95,7 +95,7 @@ impl Session {
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
             let cached = Cached::new(restored.record, restored.part, store);
-            self.cached.push(Cached { flushed, refused: restored.refused, ..cached });
+            self.cached.push(Cached { flushed, listed: true, refused: restored.refused, ..cached });
         }
         self.settle_names(&in_prefix);
         self.kept = found.kept;

@@ -33,6 +33,8 @@ pub(crate) struct Output {
     /// Place of the store in the context.
     store: usize,
     started: Duration,
+    /// What this rank had sent by then.
+    sent: Traffic,
     /// When the application could begin to write.
     ready: Duration,
 }
@@ -51,6 +53,7 @@ impl Session {
     /// [`Error`]; no dataset is begun then, on any rank.
     pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let started = self.ctx.env.clock.elapsed();
+        let sent = self.ctx.comm.traffic();
         self.expect_idle("SCR_Start_output")?;
         self.look_at_flush()?;
         let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
@@ -89,6 +92,7 @@ impl Session {
             may_replace: false,
             store,
             started,
+            sent,
             ready,
         }));
         Ok(())
@@ -291,7 +295,7 @@ impl Session {
         }
         let now = self.ctx.elapsed();
         self.say_speed("scr_reddesc_apply", written, now, files, bytes);
-        let Output { record, part, flags, may_replace, store, started, .. } = *output;
+        let Output { record, part, flags, may_replace, store, started, sent, .. } = *output;
         let (write, encode, whole) = (written - started, now - written, now - started);
         self.log_output_end(&record, &Spent { write, encode, whole, files, bytes });
         self.add_complete(record, part, store, may_replace)?;
@@ -302,6 +306,7 @@ impl Session {
         }
         self.ctx.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
         self.ctx.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
+        self.say_traffic("start to complete", sent);
         outcome
     }
 
@@ -322,7 +327,7 @@ impl Session {
                 .report
                 .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
         }
-        self.say_traffic(sent);
+        self.say_traffic("scr_reddesc_apply", sent);
         Ok(Ok(()))
     }
 
@@ -363,6 +368,7 @@ impl Session {
             files: ctx.files(),
             report: &ctx.report,
             scheme: &*scheme,
+            processors: ctx.processors,
             always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
         };
         let kept = protecting.run(part, record, Ok(()))?;
@@ -388,10 +394,10 @@ impl Session {
         (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
     }
 
-    fn say_traffic(&self, before: Traffic) {
+    fn say_traffic(&self, what: &str, before: Traffic) {
         let now = self.ctx.comm.traffic();
         let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
-        self.ctx.report.info(&format!("scr_reddesc_apply: rank 0 sent {messages} messages, {bytes} bytes"));
+        self.ctx.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));
     }
 
     fn say_speed(&self, what: &str, from: Duration, to: Duration, files: u64, bytes: u64) {

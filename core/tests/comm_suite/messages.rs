@@ -14,6 +14,8 @@ pub(super) const CASES: &[Case] = &[
     ("a message that nobody waits for can be taken", taken),
     ("taking leaves alone what a receive waits for", taken_beside_a_receive),
     ("a receive that was given up takes nothing", given_up),
+    ("a long message of another length is named and does no other harm", long_wrong_length),
+    ("a receive of a long message that was given up takes nothing", long_given_up),
     ("a panic or an error while it waits leaves what is sent whole", interrupted),
     ("ranks and tags that are not there are refused", not_there),
     ("what is sent is counted", counted),
@@ -57,6 +59,22 @@ fn wrong_length(comm: &dyn Comm) {
         let expected = CommError::WrongLength { from: previous, found: sent, expected: agreed, tag: TAG.0 };
         assert_eq!(result, Err(expected), "on rank {me}");
         assert_eq!(second, good);
+    }
+}
+
+fn long_wrong_length(comm: &dyn Comm) {
+    let me = comm.rank();
+    let (next, previous) = neighbours(comm);
+    for (sent, agreed) in [(100_000, 200_000), (200_000, 100_000), (100, 100_000)] {
+        let (long, good) = (vec![1; sent], payload(5, 150_000));
+        let (mut first, mut second) = (vec![0; agreed], vec![0; good.len()]);
+        let sends = [Outgoing { to: next, bytes: &long }, Outgoing { to: next, bytes: &good }];
+        let mut receives =
+            [Incoming { from: previous, bytes: &mut first }, Incoming { from: previous, bytes: &mut second }];
+        let result = exchange_all(comm, TAG, &sends, &mut receives);
+        let expected = CommError::WrongLength { from: previous, found: sent, expected: agreed, tag: TAG.0 };
+        assert_eq!(result, Err(expected), "on rank {me}");
+        assert!(second == good, "on rank {me}: what came behind it has changed");
     }
 }
 
@@ -118,16 +136,42 @@ fn given_up(comm: &dyn Comm) {
     assert_eq!(take_soon(comm, TAG), (next, b"late".to_vec()));
 }
 
+fn long_given_up(comm: &dyn Comm) {
+    let (next, previous) = neighbours(comm);
+    let (sent, late) = (payload(1, 90_000), payload(2, 60_000));
+    let (mut never, mut came) = (vec![0xee; 60_000], vec![0; sent.len()]);
+    let mut last = Vec::new();
+    let mut receives =
+        [Incoming { from: previous, bytes: &mut came }, Incoming { from: next, bytes: &mut never }];
+    // With one rank or two, both come from the same one, and only the first is sent.
+    let ended = comm.exchange(TAG, &[Outgoing { to: next, bytes: &sent }], &mut receives, &mut |come| {
+        last = come.to_vec();
+        Ok(if come[0] { Wish::GiveUp } else { Wish::Wait })
+    });
+    assert_eq!(ended, Ok(Ended::GivenUp));
+    assert_eq!(last, [true, false]);
+    assert!(came == sent && never == vec![0xee; 60_000]);
+    // What comes later is there to be taken.
+    barrier(comm).unwrap();
+    let mut taken = None;
+    comm.exchange(TAG, &[Outgoing { to: previous, bytes: &late }], &mut [], &mut |_| {
+        taken = taken.take().or(comm.take(TAG)?);
+        Ok(Wish::Wait)
+    })
+    .unwrap();
+    assert!(taken.unwrap_or_else(|| take_soon(comm, TAG)) == (next, late));
+}
+
 fn interrupted(comm: &dyn Comm) {
     let (first, last) = (Rank(0), Rank(comm.size() - 1));
     if first == last {
         // What one sends to oneself has come before anything can interrupt.
         return;
     }
-    for panics in [true, false] {
+    for (panics, waits_for) in [(true, 5), (false, 5), (true, 50_000), (false, 50_000)] {
         let sent = payload(3, 300_000);
         if comm.rank() == first {
-            let mut never = [0xee; 5];
+            let mut never = vec![0xee; waits_for];
             let result = catch_unwind(AssertUnwindSafe(|| {
                 let mut receives = [Incoming { from: last, bytes: &mut never }];
                 comm.exchange(TAG, &[Outgoing { to: last, bytes: &sent }], &mut receives, &mut |_| {
@@ -143,7 +187,7 @@ fn interrupted(comm: &dyn Comm) {
                 Err(panic) => assert!(panics && panic.is::<&str>()),
                 Ok(result) => assert!(!panics && result == Err(CommError::NoSuchTag { tag: 0 })),
             }
-            assert_eq!(never, [0xee; 5]);
+            assert!(never == vec![0xee; waits_for]);
         }
         if comm.rank() == last {
             assert!(take_soon(comm, TAG) == (first, sent));

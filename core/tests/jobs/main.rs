@@ -3,6 +3,7 @@
 //! | part | what it shows |
 //! |---|---|
 //! | `world` | the pretend machine that the others run on |
+//! | `costs` | what a checkpoint costs: messages, bytes, file operations |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
 //! | `keeping` | which datasets stay in cache, and for how long |
@@ -24,6 +25,7 @@
     reason = "tests make and look at real files, and may fail"
 )]
 
+mod costs;
 mod crash;
 mod damage;
 mod descriptors;

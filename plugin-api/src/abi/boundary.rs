@@ -92,8 +92,9 @@ pub trait AbiSet {
     fn data(&self) -> BytesRef<'_>;
     fn redundancy(&self) -> BytesRef<'_>;
     fn progress(&self, done: u64, total: u64) -> RResult<(), AbiError>;
-    #[sabi(last_prefix_field)]
     fn log(&self, level: u32, text: RStr<'_>) -> RResult<(), AbiError>;
+    #[sabi(last_prefix_field)]
+    fn processors(&self) -> RResult<u32, AbiError>;
 }
 
 /// [`Scheme`](crate::Scheme) of the plugin.

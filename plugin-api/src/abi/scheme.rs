@@ -187,6 +187,10 @@ impl AbiSet for HostSet<'_> {
             Ok(())
         })
     }
+
+    fn processors(&self) -> RResult<u32, AbiError> {
+        guard("the host's processors", || Ok(self.set.processors()))
+    }
 }
 
 /// The host's bytes on their way to the plugin.
@@ -285,6 +289,10 @@ impl Set for GuestSet<'_, '_> {
 
     fn log(&self, level: Level, text: &str) {
         plain(self.set.log(number_of(level), RStr::from_str(text)));
+    }
+
+    fn processors(&self) -> u32 {
+        self.set.processors().into_result().unwrap_or(1)
     }
 }
 

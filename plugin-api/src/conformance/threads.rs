@@ -357,6 +357,15 @@ impl Set for ThreadSet {
     fn log(&self, level: Level, text: &str) {
         self.shared.lock().logged.push((level, text.to_owned()));
     }
+
+    fn processors(&self) -> u32 {
+        // One set of members takes what a scheme does with one processor, the next what it does with more.
+        if self.shared.set_up.dataset % 2 == 0 {
+            1
+        } else {
+            2
+        }
+    }
 }
 
 /// One of a member's files, with its calls counted.

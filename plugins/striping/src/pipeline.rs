@@ -1,7 +1,7 @@
 //! Carries out the plans of all blocks: reading, exchanging, computing and writing at the same time.
 //!
-//! Only the calling thread talks to the set. Where there are enough blocks to be worth it, a second thread
-//! does all else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and
+//! Only the calling thread talks to the set. Where there are processors for it, and enough blocks to be worth it, a
+//! second thread does all else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and
 //! writes what is done. What a block's computer has made travels with the chunks of a later block, so
 //! that there is one batch of messages per block.
 
@@ -41,10 +41,12 @@ pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
         return set.redundancy().write_at(0, plans.header());
     }
     let worker = Worker { plans, data: set.data(), redundancy: set.redundancy(), spare: Vec::new() };
-    if blocks.len() < WORTH_A_THREAD {
-        in_turn(set, worker, &blocks)
-    } else {
+    // Results travel one block later with a second thread, so all members have one, or none has.
+    let many = blocks.len() >= WORTH_A_THREAD;
+    if many && set.max(u64::from(set.processors() < 2))? == 0 {
         at_once(set, worker, &blocks)
+    } else {
+        in_turn(set, worker, &blocks)
     }
 }
 

@@ -15,9 +15,14 @@ fn content(member: usize, len: usize) -> Vec<u8> {
 }
 
 fn protected(k: u32, lens: &[usize]) -> (Arc<dyn Scheme>, SetUp) {
+    protected_as(7, k, lens)
+}
+
+fn protected_as(dataset: u64, k: u32, lens: &[usize]) -> (Arc<dyn Scheme>, SetUp) {
     let scheme: Arc<dyn Scheme> = Arc::new(Striping::new(k));
     let data = lens.iter().enumerate().map(|(member, &len)| content(member, len)).collect();
     let mut set = SetUp::new(&*scheme, data).expect("a legal shape");
+    set.dataset = dataset;
     let outcome = set.call(&scheme, Call::Protect);
     assert!(outcome.is_clean(), "{}", outcome.summary());
     set.members = outcome.members;
@@ -25,7 +30,12 @@ fn protected(k: u32, lens: &[usize]) -> (Arc<dyn Scheme>, SetUp) {
 }
 
 fn every_loss_comes_back(k: u32, lens: &[usize]) {
-    let (scheme, set) = protected(k, lens);
+    // The members of a set have two processors each for an odd dataset, and one for an even one.
+    [7, 8].into_iter().for_each(|dataset| every_loss_of(dataset, k, lens));
+}
+
+fn every_loss_of(dataset: u64, k: u32, lens: &[usize]) {
+    let (scheme, set) = protected_as(dataset, k, lens);
     let n = lens.len();
     for bits in 0..1_u32 << n {
         let lost: Vec<bool> = (0..n).map(|member| bits >> member & 1 == 1).collect();

@@ -1,0 +1,98 @@
+//! What a checkpoint costs: messages, bytes on the way and file operations, counted.
+
+use super::world::World;
+use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
+use std::sync::Arc;
+
+const CHUNK: usize = 300_000;
+
+fn two_chunks(_: Rank) -> Vec<usize> {
+    vec![CHUNK, CHUNK]
+}
+
+fn small(_: Rank) -> Vec<usize> {
+    vec![4096]
+}
+
+/// Messages and bytes of the line that begins so.
+fn sent(lines: &[String], what: &str) -> Vec<(u64, u64)> {
+    let words = format!("{what}: rank 0 sent ");
+    let told = lines.iter().filter_map(|line| line.split_once(&words)).map(|(_, told)| told);
+    told.map(|told| {
+        let numbers: Vec<u64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
+        (numbers[0], numbers[1])
+    })
+    .collect()
+}
+
+#[test]
+fn rs_sends_one_chunk_less_than_there_are_members_in_each_stripe() {
+    let world = World::new(4, 4).set("SCR_COPY_TYPE", "RS").set("SCR_SET_FAILURES", "2");
+    let run = world.run(|application| application.checkpoint(1, two_chunks).expect("it is complete"));
+    let (_, bytes) = sent(&run.lines, "scr_reddesc_apply")[0];
+    // Every member has a stripe that it computes, and there are as many stripes as members: what one sends is one stripe's
+    // worth. To send every data chunk to both owners would take four chunks.
+    let (wanted, talk) = (3 * CHUNK as u64, 16 << 10);
+    assert!((wanted..wanted + talk).contains(&bytes), "rank 0 sent {bytes} bytes, {wanted} of them chunks");
+}
+
+#[test]
+fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c_scr() {
+    let mut world = World::new(4, 4);
+    let counted: Vec<FaultyFiles> = (0..4).map(|_| FaultyFiles::new(RealFiles)).collect();
+    for (rank, files) in counted.iter().enumerate() {
+        world.own_files.insert(Rank(rank as u32), Arc::new(files.clone()));
+    }
+    let run = world.run(|application| {
+        application.checkpoint(1, small).expect("it is complete");
+        application.checkpoint(2, small).expect("it is complete");
+        let files = &counted[application.rank.index()];
+        files.heal();
+        application.checkpoint(3, small).expect("it is complete");
+        let all = files.operations();
+        let count = |kinds: &[What]| all.iter().filter(|operation| kinds.contains(&operation.what)).count();
+        [
+            count(&[What::OpenToRead, What::OpenToWrite]),
+            count(&[What::Write]),
+            count(&[What::Sync, What::SyncDir]),
+            count(&[What::RemoveFile]),
+        ]
+    });
+    // C SCR takes 27, 22, 27 and 10 on every rank; rank 0 keeps the prefix directory as well.
+    for (rank, [opens, writes, syncs, removals]) in run.ranks.into_iter().enumerate() {
+        let found = (opens, writes, syncs, removals);
+        assert!(opens <= 9 && writes <= 7 && syncs <= 9 && removals <= 3, "rank {rank}: {found:?}");
+        assert!(rank == 0 || syncs == 0, "nothing in cache waits for storage: {syncs} on rank {rank}");
+    }
+    let (messages, bytes) = sent(&run.lines, "start to complete")[2];
+    assert!(messages <= 20 && bytes <= 12 << 10, "rank 0 sent {messages} messages, {bytes} bytes");
+}
+
+#[test]
+fn what_an_old_redundancy_file_held_is_in_no_way_in_the_next_one() {
+    let world = World::new(4, 4);
+    let sizes: [fn(Rank) -> Vec<usize>; 4] = [
+        |_| vec![50_000],
+        |rank| vec![rank.index() * 7],
+        |_| vec![1 << 20],
+        |rank| vec![3000 + rank.index(), 5],
+    ];
+    for (last, &size) in sizes.iter().enumerate() {
+        world.run(|application| {
+            for (step, &size) in (1..).zip(&sizes[..=last]) {
+                application.checkpoint(step, size).expect("it is complete");
+            }
+        });
+        let spares =
+            world.cached_files().into_iter().filter(|path| path.display().to_string().contains(".spare_"));
+        assert_eq!(spares.count(), if last > 0 { 4 } else { 0 });
+        world.lose("n1");
+        let run = world.run(|application| application.restart(size));
+        run.all_gave(&Some(last as u64 + 1));
+        let left =
+            world.cached_files().into_iter().filter(|path| path.display().to_string().contains(".spare_"));
+        assert_eq!(left.count(), 0, "a new run starts without what the last one kept");
+    }
+}
