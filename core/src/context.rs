@@ -75,7 +75,7 @@ impl Context {
         }
         let built = Descriptors::build(&params).map_err(|error| error.to_string());
         let (descriptors, problems) = together(&*comm, &node, built)?
-            .map_err(|why| Error::Phase { doing: "reading the descriptors".to_owned(), why })?;
+            .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
         for problem in problems {
             report.warn(&problem.to_string());
         }

@@ -14,7 +14,9 @@ pub(crate) fn exit_if_wanted(state: &mut State) {
         return;
     };
     message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
-    drop(state.take_session());
+    if let Ok(Err(error)) = state.take_session().map(|session| session.halt()) {
+        message::warn(&format!("the last checkpoint stays in cache: {}", scr_core::describe(&error)));
+    }
     // Without it the launcher takes the exit for a failure, and a halted job has not failed.
     mpi_library::finalize();
     std::process::exit(0);

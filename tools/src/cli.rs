@@ -6,6 +6,7 @@
 use crate::config;
 use crate::copy;
 use crate::flush_file;
+use crate::halt;
 use crate::index;
 use crate::log;
 use crate::machine;
@@ -44,6 +45,9 @@ enum Command {
     /// Says where the datasets of an allocation are, and what is left to copy
     #[command(after_help = flush_file::EXIT_CODES)]
     FlushFile(flush_file::FlushFileArgs),
+    /// Asks a job to stop: after so many checkpoints, before or after a time, or now
+    #[command(after_help = halt::EXIT_CODES)]
+    Halt(halt::HaltArgs),
     /// Lists and changes the index of the datasets in a prefix directory
     #[command(after_help = index::EXIT_CODES)]
     Index(index::IndexArgs),
@@ -85,6 +89,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::Copy(args) => copy::run(&args),
         Command::FlushFile(args) => flush_file::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Halt(args) => halt::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Plugin(command) => plugin::run(&command),

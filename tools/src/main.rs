@@ -7,6 +7,7 @@ mod cli;
 mod config;
 mod copy;
 mod flush_file;
+mod halt;
 mod index;
 mod log;
 mod machine;

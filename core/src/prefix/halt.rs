@@ -26,6 +26,15 @@ pub struct Halt {
     pub exit_reason: Option<String>,
 }
 
+/// Which halt seconds a run has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// Those of its settings.
+    AsSet,
+    /// Those of a file that was there before, if it gives any.
+    AsInFile(Option<i64>),
+}
+
 /// A condition that is met.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HaltReason {
@@ -118,6 +127,8 @@ impl Halt {
         prefix: &Prefix,
         change: impl FnOnce(&mut Halt) -> R,
     ) -> Result<Updated<R>, PrefixError> {
+        // A batch script may ask for it before the first run.
+        prefix.make_scr_dir(files)?;
         let path = prefix.halt_file();
         let updated = files.update_locked(&path, FILE_MODE, |tree| {
             let mut halt = Self::from_tree(tree)?;
@@ -127,6 +138,49 @@ impl Halt {
         })?;
         let value = updated.value.in_file(&path)?;
         Ok(Updated { value, locked: updated.locked, everywhere: updated.everywhere })
+    }
+
+    /// Begins the conditions of a run whose settings give it `seconds` as halt seconds. A file that was there before says
+    /// itself what they are, unless the library alone has written it, at the end of the last run. So a command can
+    /// change them while the run goes on.
+    ///
+    /// # Errors
+    /// As for [`update`](Self::update).
+    pub fn begin(files: &dyn Files, prefix: &Prefix, seconds: i64) -> Result<Begun, PrefixError> {
+        let known = Self::read(files, prefix)?.unwrap_or_default();
+        if known.halt_seconds.unwrap_or(0) == seconds {
+            return Ok(Begun::AsSet);
+        }
+        if !known.is_of_library() {
+            return Ok(Begun::AsInFile(known.halt_seconds));
+        }
+        let change = |halt: &mut Halt| match halt.is_of_library() {
+            true => {
+                halt.halt_seconds = Some(seconds);
+                Begun::AsSet
+            }
+            // A command has just been there.
+            false => Begun::AsInFile(halt.halt_seconds),
+        };
+        Ok(Self::update(files, prefix, change)?.value)
+    }
+
+    /// Notes that a run has come to its end. What its settings gave it as halt seconds is not for the next one.
+    ///
+    /// # Errors
+    /// As for [`update`](Self::update).
+    pub fn end(files: &dyn Files, prefix: &Prefix, seconds: i64) -> Result<(), PrefixError> {
+        Self::update(files, prefix, |halt| {
+            halt.exit_reason = Some(Self::FINALIZED.to_owned());
+            halt.halt_seconds.take_if(|found| *found == seconds);
+        })?;
+        Ok(())
+    }
+
+    /// Whether no command has written it.
+    fn is_of_library(&self) -> bool {
+        (self.exit_reason.is_none() || self.is_finalized())
+            && Self { exit_reason: None, ..self.clone() } == Self::default()
     }
 
     /// Removes the file, and with it every condition, also where it is damaged.
@@ -268,6 +322,29 @@ mod tests {
 
         let told = Halt { exit_reason: Some("JOB_KILLED".to_owned()), ..none };
         assert_eq!(reason(&told, 0).unwrap().to_string(), "the halt file gives the reason JOB_KILLED");
+    }
+
+    #[test]
+    fn the_halt_seconds_of_the_settings_count_unless_a_command_was_there_first() {
+        let (_dir, prefix) = scratch();
+        let begin = |seconds| Halt::begin(&RealFiles, &prefix, seconds).unwrap();
+        let found = || Halt::read(&RealFiles, &prefix).unwrap();
+        assert_eq!((begin(0), found()), (Begun::AsSet, None), "nothing to say, no file");
+        assert_eq!((begin(60), found().unwrap().halt_seconds), (Begun::AsSet, Some(60)));
+        Halt::end(&RealFiles, &prefix, 60).unwrap();
+        let ended = Halt { exit_reason: Some(Halt::FINALIZED.to_owned()), ..Halt::default() };
+        assert_eq!(found(), Some(ended.clone()));
+        // The next run has other settings, and dies.
+        assert_eq!((begin(90), found()), (Begun::AsSet, Some(Halt { halt_seconds: Some(90), ..ended })));
+        assert_eq!(begin(90), Begun::AsSet);
+        // What it left, and what a command says, goes before the settings.
+        assert_eq!(begin(60), Begun::AsInFile(Some(90)));
+        Halt::update(&RealFiles, &prefix, |halt| {
+            *halt = Halt { checkpoints_left: Some(3), ..Halt::default() }
+        })
+        .unwrap();
+        assert_eq!(begin(60), Begun::AsInFile(None));
+        assert_eq!(found().unwrap().halt_seconds, None);
     }
 
     #[test]

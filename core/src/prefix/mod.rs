@@ -31,7 +31,7 @@ pub use descriptor::DatasetDescriptor;
 pub use error::{PrefixError, Rank2FileFault};
 pub(crate) use fields::local_time;
 pub use flush_file::{FlushEntry, FlushFile, Location};
-pub use halt::{Halt, HaltReason};
+pub use halt::{Begun, Halt, HaltReason};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};

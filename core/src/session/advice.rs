@@ -6,7 +6,7 @@ use super::datasets::ROOT;
 use super::{Error, Session};
 use crate::comm::collective::broadcast;
 use crate::param;
-use crate::prefix::{Halt, PrefixError};
+use crate::prefix::{Begun, Halt, PrefixError};
 use std::time::Duration;
 
 /// What the advice is drawn from.
@@ -107,10 +107,11 @@ impl Session {
 
     /// Looks at the halt conditions when a session begins.
     pub(super) fn look_at_halt(&mut self) -> Result<(), Error> {
+        self.begin_halt();
         let reason = self.agreed_halt_reason(0)?;
         if let Some(reason) = &reason {
             self.ctx.report.notice(&format!(
-                "the job is to halt: {reason}. To run on all the same, remove {}",
+                "the job is to halt: {reason}. To run on all the same: scr halt --remove, which removes {}",
                 self.ctx.prefix.halt_file().display()
             ));
         }
@@ -155,10 +156,37 @@ impl Session {
 }
 
 impl Session {
+    /// The halt seconds of the settings.
+    pub(super) fn halt_seconds(&self) -> i64 {
+        i64::try_from(self.ctx.params.get(&param::HALT_SECONDS).as_secs()).unwrap_or(i64::MAX)
+    }
+
+    /// Puts the halt seconds of the settings where commands can change them, unless a command was there before.
+    fn begin_halt(&self) {
+        let seconds = self.halt_seconds();
+        if self.ctx.rank() != ROOT || seconds == 0 {
+            return;
+        }
+        let path = self.ctx.prefix.halt_file();
+        match Halt::begin(self.ctx.files(), &self.ctx.prefix, seconds) {
+            Ok(Begun::AsSet) => (),
+            Ok(Begun::AsInFile(found)) => self.ctx.report.warn(&format!(
+                "SCR_HALT_SECONDS={seconds} does not count, since {} was there before the job, with {} halt seconds; \
+                 change them with scr halt --seconds",
+                path.display(),
+                found.unwrap_or(0)
+            )),
+            Err(error) => self.ctx.report.error(&format!(
+                "SCR_HALT_SECONDS={seconds} does not count, since the halt file cannot be written: {}",
+                crate::describe(&error)
+            )),
+        }
+    }
+
     /// The halt conditions, with one checkpoint less to be taken where one has been `completed`.
     fn read_halt(&self, completed: bool) -> Result<Halt, PrefixError> {
         let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-        let halt = Halt::in_force(files, prefix, self.ctx.params.get(&param::HALT_SECONDS))?;
+        let Some(halt) = Halt::read(files, prefix)? else { return Ok(Halt::default()) };
         if !completed || halt.checkpoints_left.is_none() {
             return Ok(halt);
         }

@@ -26,7 +26,7 @@ pub enum Error {
     /// A file or folder of this rank could not be used.
     #[error(transparent)]
     Files(#[from] FsError),
-    /// The settings do not allow a start.
+    /// The settings do not allow a start, or a dataset: the same on all ranks, but for settings that did not reach this one.
     #[error("the configuration cannot be used: {why}")]
     Config {
         /// What is wrong, with file and line.

@@ -67,14 +67,21 @@ impl Session {
         self.halt_logged = false;
         self.log_halt(Halt::FINALIZED);
         if self.ctx.rank() == ROOT {
-            let told = Halt::update(self.ctx.files(), &self.ctx.prefix, |halt| {
-                halt.exit_reason = Some(Halt::FINALIZED.to_owned());
-            });
+            let told = Halt::end(self.ctx.files(), &self.ctx.prefix, self.halt_seconds());
             if let Err(error) = told {
                 self.ctx.report.error(&crate::describe(&error));
             }
         }
         flushed
+    }
+
+    /// Ends the session because a halt condition holds: what is due is flushed, and the conditions stay as they are.
+    /// Collective. See the guide's section "Halt a job".
+    ///
+    /// # Errors
+    /// [`Error`]: what could not be flushed stays in cache.
+    pub fn halt(mut self) -> Result<(), Error> {
+        self.flush_last()
     }
 
     /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.

@@ -63,7 +63,7 @@ impl Session {
             self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
         let protection = self.ctx.protection_of(&descriptor)?;
         let protection =
-            protection.map_err(|why| Error::Refused(format!("no dataset can be started: {why}")))?;
+            protection.map_err(|why| Error::Config { why: format!("no dataset can be started: {why}") })?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
         (record.members, record.nodes) = self.ctx.members(&descriptor);
         let label = label(&record);

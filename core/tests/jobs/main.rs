@@ -6,6 +6,7 @@
 //! | `costs` | what a checkpoint costs: messages, bytes, file operations |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
+//! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
@@ -29,6 +30,7 @@ mod costs;
 mod crash;
 mod damage;
 mod descriptors;
+mod halting;
 mod keeping;
 mod log;
 mod node_loss;

@@ -219,6 +219,11 @@ impl Application {
         self.session.take().expect("not finalized yet").finalize()
     }
 
+    /// Ends because of a halt condition.
+    pub(crate) fn halt(&mut self) -> Result<(), Error> {
+        self.session.take().expect("not finalized yet").halt()
+    }
+
     /// Writes and completes a checkpoint named `ckpt.<step>`.
     pub(crate) fn checkpoint(&mut self, step: u64, sizes: Sizes) -> Result<(), Error> {
         self.write(step, sizes)?;

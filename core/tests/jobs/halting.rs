@@ -1,0 +1,163 @@
+//! A job stops on each condition of the halt file when it is met and not before, and runs on where none holds.
+
+use super::world::{Outcome, World};
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Halt, Prefix};
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![100 + rank.index()]
+}
+
+fn job() -> World {
+    World::new(2, 2)
+}
+
+fn set(world: &World, change: impl FnOnce(&mut Halt)) {
+    Halt::update(&RealFiles, &Prefix::new(world.prefix()), change).expect("the halt file can be written");
+}
+
+fn found(world: &World) -> Option<Halt> {
+    Halt::read(&RealFiles, &Prefix::new(world.prefix())).expect("the halt file can be read")
+}
+
+/// What the ranks hear before a checkpoint and after each of two.
+fn asked(world: &World) -> Outcome<[bool; 3]> {
+    world.run(|application| {
+        let before = application.session().should_exit().unwrap();
+        let after = [1, 2].map(|step| {
+            application.checkpoint(step, some).unwrap();
+            application.session().should_exit().unwrap()
+        });
+        [before, after[0], after[1]]
+    })
+}
+
+/// When the n-th run of a world takes place: its clock stands still.
+fn time_of(run: i64) -> i64 {
+    1_000_000 * run
+}
+
+#[test]
+fn without_conditions_a_job_runs_on_and_there_is_no_file() {
+    let world = job();
+    asked(&world).all_gave(&[false, false, false]);
+    assert_eq!(found(&world), None);
+}
+
+#[test]
+fn checkpoints_are_counted_down_and_the_last_one_ends_the_job() {
+    let world = job();
+    set(&world, |halt| halt.checkpoints_left = Some(2));
+    asked(&world).all_gave(&[false, false, true]);
+    assert_eq!(found(&world).unwrap().checkpoints_left, Some(0));
+}
+
+#[test]
+fn a_checkpoint_that_fails_does_not_count() {
+    let world = job();
+    set(&world, |halt| halt.checkpoints_left = Some(1));
+    let outcome = world.run(|application| {
+        application.write(1, some).unwrap();
+        application.session().complete_output(false).unwrap_err();
+        let failed = application.session().should_exit().unwrap();
+        application.checkpoint(2, some).unwrap();
+        [failed, application.session().should_exit().unwrap()]
+    });
+    outcome.all_gave(&[false, true]);
+}
+
+#[test]
+fn the_time_after_which_to_halt_is_compared_with_the_clock() {
+    let world = job();
+    set(&world, |halt| halt.exit_after = Some(time_of(2)));
+    asked(&world).all_gave(&[false, false, false]);
+    asked(&world).all_gave(&[true, true, true]);
+}
+
+#[test]
+fn the_time_before_which_to_halt_takes_halt_seconds() {
+    let world = job();
+    set(&world, |halt| halt.exit_before = Some(time_of(1) + 60));
+    asked(&world).all_gave(&[false, false, false]);
+    let world = job();
+    set(&world, |halt| (halt.exit_before, halt.halt_seconds) = (Some(time_of(1) + 60), Some(60)));
+    asked(&world).all_gave(&[true, true, true]);
+}
+
+#[test]
+fn a_reason_ends_the_job_and_can_be_given_while_it_runs() {
+    let world = job();
+    let outcome = world.run(|application| {
+        let before = application.session().should_exit().unwrap();
+        if application.rank == Rank(0) {
+            set(&world, |halt| halt.exit_reason = Some("JOB_HALTED".to_owned()));
+        }
+        [
+            before,
+            application.session().should_exit().unwrap(),
+            application.session().need_checkpoint().unwrap(),
+        ]
+    });
+    outcome.all_gave(&[false, true, true]);
+}
+
+#[test]
+fn halt_seconds_of_the_settings_stand_in_the_file_while_the_job_runs_where_a_command_can_change_them() {
+    let mut world = job().set("SCR_HALT_SECONDS", "600").set("SCR_END_TIME", &(time_of(1) + 500).to_string());
+    let outcome = world.run(|application| {
+        let first = application.session().should_exit().unwrap();
+        if application.rank == Rank(0) {
+            assert_eq!(found(&world).unwrap().halt_seconds, Some(600));
+            set(&world, |halt| halt.halt_seconds = None);
+        }
+        [first, application.session().should_exit().unwrap()]
+    });
+    outcome.all_gave(&[true, false]);
+    // The next run in the allocation, after one that came to its end, has its own.
+    world.run(|application| application.finalize().unwrap());
+    set(&world, |halt| assert!(halt.is_finalized() && halt.halt_seconds.is_none()));
+    world.put("SCR_HALT_SECONDS", "700");
+    world.run(|_| assert_eq!(found(&world).unwrap().halt_seconds, Some(700)));
+}
+
+#[test]
+fn a_file_that_a_command_wrote_before_the_job_goes_before_the_settings_and_that_is_told() {
+    let world = job().set("SCR_HALT_SECONDS", "600").set("SCR_END_TIME", &(time_of(1) + 500).to_string());
+    set(&world, |halt| halt.checkpoints_left = Some(5));
+    let outcome = asked(&world);
+    outcome.all_gave(&[false, false, false]);
+    outcome.line_with(&["SCR_HALT_SECONDS=600 does not count", "halt.scr was there before the job"]);
+}
+
+#[test]
+fn with_halt_exit_the_job_is_to_end_after_the_checkpoint_that_meets_the_condition_and_not_otherwise() {
+    for (halt_exit, expected) in [("0", [false, false, false]), ("1", [false, false, true])] {
+        let world = job().set("SCR_HALT_EXIT", halt_exit).set("SCR_FLUSH", "10");
+        set(&world, |halt| halt.checkpoints_left = Some(2));
+        let outcome = world.run(|application| {
+            let begun = application.session().exit_wanted().is_some();
+            let wanted = [1, 2].map(|step| {
+                application.checkpoint(step, some).unwrap();
+                application.session().exit_wanted().is_some()
+            });
+            if wanted[1] {
+                application.halt().unwrap();
+            }
+            [begun, wanted[0], wanted[1]]
+        });
+        outcome.all_gave(&expected);
+        // What is only in cache is copied before the job ends, and a later one is not to think that it came to its end.
+        assert_eq!(world.prefix().join("ckpt.2").exists(), halt_exit == "1");
+        assert!(!found(&world).unwrap().is_finalized());
+    }
+}
+
+#[test]
+fn with_halt_exit_a_job_is_to_end_at_once_where_a_condition_holds_when_it_starts() {
+    let world = job().set("SCR_HALT_EXIT", "1");
+    world.run(|application| application.finalize().unwrap());
+    let outcome = world.run(|application| application.session().exit_wanted().map(str::to_owned));
+    outcome.all_gave(&Some("the halt file gives the reason SCR_FINALIZE_CALLED".to_owned()));
+    outcome.line_with(&["the job is to halt", "scr halt --remove"]);
+}

@@ -1,0 +1,76 @@
+//! The halt conditions of a job, and whether one of them holds now: in words and as JSON.
+
+use super::time;
+use crate::output::JSON_VERSION;
+use crate::world;
+use scr_core::env::Env;
+use scr_core::param;
+use scr_core::prefix::{Halt, HaltReason, Prefix};
+use serde::Serialize;
+use std::time::UNIX_EPOCH;
+
+/// What there is. Times are seconds since the epoch.
+#[derive(Serialize)]
+pub(super) struct Listing {
+    version: u32,
+    file: String,
+    checkpoints_left: Option<i64>,
+    exit_after: Option<i64>,
+    exit_before: Option<i64>,
+    halt_seconds: Option<i64>,
+    exit_reason: Option<String>,
+    /// Why a job would halt now, in words.
+    holds: Option<String>,
+}
+
+impl Listing {
+    /// Of the conditions of a prefix directory; `None` where there is no file.
+    pub(super) fn of(env: &Env, prefix: &Prefix, halt: Option<&Halt>) -> Self {
+        let halt = halt.cloned().unwrap_or_default();
+        let since_epoch = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
+        let end = world::params_of(env, prefix).get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+        let holds = halt.reason(now, end).map(|reason| match reason {
+            HaltReason::ExitAfter { time } => {
+                format!("the time to halt after has come: {}", time::in_words(time))
+            }
+            other => other.to_string(),
+        });
+        Self {
+            version: JSON_VERSION,
+            file: prefix.halt_file().display().to_string(),
+            checkpoints_left: halt.checkpoints_left,
+            exit_after: halt.exit_after,
+            exit_before: halt.exit_before,
+            halt_seconds: halt.halt_seconds,
+            exit_reason: halt.exit_reason,
+            holds,
+        }
+    }
+
+    /// Whether a job would halt now.
+    pub(super) fn holds(&self) -> bool {
+        self.holds.is_some()
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        let number = |value: Option<i64>| value.map(|value| value.to_string());
+        let lines = [
+            ("checkpoints left", number(self.checkpoints_left)),
+            ("halt after", self.exit_after.map(time::in_words)),
+            ("halt before", self.exit_before.map(time::in_words)),
+            ("halt seconds", number(self.halt_seconds)),
+            ("reason", self.exit_reason.clone()),
+        ];
+        let set: String =
+            lines.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}\n", value?))).collect();
+        if set.is_empty() {
+            return format!("{}: no condition\n", self.file);
+        }
+        let now = match &self.holds {
+            Some(why) => format!("a job halts now: {why}\n"),
+            None => "no condition holds now\n".to_owned(),
+        };
+        set + &now
+    }
+}

@@ -1,0 +1,180 @@
+//! `scr halt`, and `scr_halt`: the conditions on which a job stops. See the user guide's section "Halt a job".
+//!
+//! They lie in `.scr/halt.scr` of the prefix directory, which a running job reads; it is changed in place under its lock.
+//!
+//! - `listing`: the conditions, in words and as JSON
+//! - `time`: times as people write them
+
+mod listing;
+mod time;
+
+use crate::output::{complain, print, print_json, Answer};
+use crate::world;
+use anyhow::{Context, Result};
+use clap::Args;
+use listing::Listing;
+use scr_core::env::Env;
+use scr_core::param;
+use scr_core::prefix::{Halt, Prefix};
+use std::path::PathBuf;
+
+/// Stands under the help text.
+pub(crate) const EXIT_CODES: &str = "\
+Without any option the job halts after its next checkpoint. It stops where the application asks SCR_Should_exit, or by itself \
+with SCR_HALT_EXIT=1.
+
+Exit codes: 0 done; with --list 0 a condition holds now, 1 none does; 2 error.";
+
+/// What to change in which halt file.
+#[derive(Args)]
+pub(crate) struct HaltArgs {
+    #[command(flatten)]
+    set: Conditions,
+    #[command(flatten)]
+    unset: Unset,
+    /// Lists the conditions, and says whether the job is to halt by them now
+    #[arg(short, long, group = "instead", conflicts_with_all = ["set", "unset"])]
+    list: bool,
+    /// Removes the halt file, and with it every condition
+    #[arg(short, long, group = "instead", conflicts_with_all = ["set", "unset"])]
+    remove: bool,
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Lists in JSON
+    #[arg(long, requires = "list")]
+    json: bool,
+}
+
+/// Conditions to be set.
+#[derive(Args)]
+#[group(id = "set", multiple = true)]
+struct Conditions {
+    /// Halts after so many more checkpoints
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    checkpoints: Option<i64>,
+    /// Halts after the first checkpoint at or after a time, such as '12:00pm today' or '2026-12-24 18:00'
+    #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
+    after: Option<i64>,
+    /// Halts before a time, by as much as the halt seconds say, such as '8:30am tomorrow'
+    #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
+    before: Option<i64>,
+    /// Sets the halt seconds: how long before --before or the end of the allocation the job halts
+    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..))]
+    seconds: Option<i64>,
+    /// Halts as soon as the job looks, and is not started again
+    #[arg(short, long)]
+    immediate: bool,
+}
+
+/// Conditions to be taken away.
+#[derive(Args)]
+#[group(id = "unset", multiple = true)]
+struct Unset {
+    /// Takes the number of checkpoints away
+    #[arg(long, conflicts_with = "checkpoints")]
+    unset_checkpoints: bool,
+    /// Takes the time to halt after away
+    #[arg(long, conflicts_with = "after")]
+    unset_after: bool,
+    /// Takes the time to halt before away
+    #[arg(long, conflicts_with = "before")]
+    unset_before: bool,
+    /// Takes the halt seconds away
+    #[arg(long, conflicts_with = "seconds")]
+    unset_seconds: bool,
+    /// Takes the reason away: that the job has come to its end, or that it was to halt at once
+    #[arg(long, conflicts_with = "immediate")]
+    unset_reason: bool,
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
+    let env = world::env_at(args.dir.as_deref())?;
+    let prefix = world::prefix(&env, args.dir.as_deref())?;
+    if args.list {
+        return list(&env, &prefix, args.json);
+    }
+    if args.remove {
+        Halt::remove(&*env.files, &prefix)?;
+        print(&format!("removed {}: no condition is left\n", prefix.halt_file().display()))?;
+        return Ok(Answer::Yes);
+    }
+    let updated = Halt::update(&*env.files, &prefix, |halt| {
+        args.apply(halt);
+        halt.clone()
+    });
+    let path = prefix.halt_file();
+    let updated = updated.with_context(|| format!("cannot change {}", path.display()))?;
+    if !updated.locked {
+        complain(&format!(
+            "scr: {} cannot be locked here: look with `scr halt --list' whether a job has written it at the same time",
+            path.display()
+        ))?;
+    }
+    warn_without_seconds(&env, &updated.value)?;
+    if args.set.immediate {
+        complain(
+            "scr: scr run ends the run now; a job that was started without it stops when it looks next. To end that at once, kill \
+             its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
+        )?;
+    }
+    print(&Listing::of(&env, &prefix, Some(&updated.value)).in_words())?;
+    Ok(Answer::Yes)
+}
+
+fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
+    let halt = Halt::read(&*env.files, prefix)
+        .with_context(|| format!("cannot read {}", prefix.halt_file().display()))?;
+    let listing = Listing::of(env, prefix, halt.as_ref());
+    if json {
+        print_json(&listing)?;
+    } else {
+        print(&listing.in_words())?;
+    }
+    Ok(Answer::from(listing.holds()))
+}
+
+/// A time to halt before is of no effect without halt seconds.
+fn warn_without_seconds(env: &Env, halt: &Halt) -> Result<()> {
+    if halt.exit_before.is_none() || halt.halt_seconds.is_some_and(|seconds| seconds > 0) {
+        return Ok(());
+    }
+    let seconds = world::params(env).get(&param::HALT_SECONDS).as_secs();
+    let hint = if seconds > 0 {
+        format!(", for example {seconds} as SCR_HALT_SECONDS has it")
+    } else {
+        String::new()
+    };
+    complain(&format!(
+        "scr: --before is of no effect without halt seconds; set them with scr halt --seconds{hint}"
+    ))
+}
+
+impl HaltArgs {
+    fn apply(&self, halt: &mut Halt) {
+        let (set, unset) = (&self.set, &self.unset);
+        // Without anything to do, the plain command of the guide.
+        let checkpoints = if self.is_plain() { Some(1) } else { set.checkpoints };
+        change(&mut halt.checkpoints_left, checkpoints, unset.unset_checkpoints);
+        change(&mut halt.exit_after, set.after, unset.unset_after);
+        change(&mut halt.exit_before, set.before, unset.unset_before);
+        change(&mut halt.halt_seconds, set.seconds, unset.unset_seconds);
+        let reason = set.immediate.then(|| Halt::IMMEDIATE.to_owned());
+        change(&mut halt.exit_reason, reason, unset.unset_reason);
+    }
+
+    fn is_plain(&self) -> bool {
+        let Conditions { checkpoints, after, before, seconds, immediate } = &self.set;
+        let Unset { unset_checkpoints, unset_after, unset_before, unset_seconds, unset_reason } = &self.unset;
+        let sets = checkpoints.or(*after).or(*before).or(*seconds).is_some() || *immediate;
+        let unsets = *unset_checkpoints || *unset_after || *unset_before || *unset_seconds || *unset_reason;
+        !sets && !unsets
+    }
+}
+
+fn change<T>(condition: &mut Option<T>, set: Option<T>, unset: bool) {
+    if set.is_some() || unset {
+        *condition = set;
+    }
+}

@@ -1,0 +1,113 @@
+//! `scr halt` as users type it.
+
+use std::process::Output;
+
+mod installation;
+use installation::Installation;
+
+fn halt(scr: &Installation, arguments: &[&str]) -> Output {
+    scr.in_prefix(&["halt"]).args(arguments).env("TZ", "UTC").output().expect("the command starts")
+}
+
+/// The conditions as JSON has them, and the exit code of asking for them.
+fn listed(scr: &Installation) -> (serde_json::Value, Option<i32>) {
+    let listed = halt(scr, &["--list", "--json"]);
+    (serde_json::from_slice(&listed.stdout).expect("JSON"), listed.status.code())
+}
+
+#[test]
+fn the_plain_command_halts_after_the_next_checkpoint() {
+    let scr = Installation::with_system_file("");
+    // Before the first run there is nothing of ours.
+    std::fs::remove_dir_all(scr.path("prefix/.scr")).expect("a folder of ours");
+    assert_eq!(listed(&scr).1, Some(1), "no file, no condition");
+    assert_eq!(halt(&scr, &[]).status.code(), Some(0));
+    let (found, holds) = listed(&scr);
+    assert_eq!((&found["checkpoints_left"], holds), (&serde_json::json!(1), Some(1)));
+    // The same from elsewhere, by the name that C SCR has, in the folder that is named.
+    std::os::unix::fs::symlink(scr.path("bin/scr"), scr.path("bin/scr_halt")).expect("a link");
+    let mut classic = std::process::Command::new(scr.path("bin/scr_halt"));
+    let classic =
+        classic.args(["--checkpoints", "10"]).arg(scr.path("prefix")).current_dir("/").output().unwrap();
+    assert_eq!(classic.status.code(), Some(0), "{classic:?}");
+    assert_eq!(listed(&scr).0["checkpoints_left"], 10);
+}
+
+#[test]
+fn conditions_are_set_together_changed_and_unset_one_by_one() {
+    let scr = Installation::with_system_file("");
+    halt(
+        &scr,
+        &["--checkpoints", "10", "--before", "2011-03-01 02:00", "--after", "@9999999999", "--seconds", "60"],
+    );
+    let (found, holds) = listed(&scr);
+    let numbers = ["checkpoints_left", "exit_before", "exit_after", "halt_seconds"]
+        .map(|name| found[name].as_i64().unwrap());
+    assert_eq!((numbers, holds), ([10, 1_298_944_800, 9_999_999_999, 60], Some(0)), "{found}");
+    halt(&scr, &["--unset-before", "--checkpoints", "3"]);
+    let (found, holds) = listed(&scr);
+    assert!(found["exit_before"].is_null() && found["checkpoints_left"] == 3 && holds == Some(1), "{found}");
+    halt(&scr, &["--unset-checkpoints", "--unset-after", "--unset-seconds", "--unset-reason"]);
+    let words = String::from_utf8(halt(&scr, &["--list"]).stdout).unwrap();
+    assert!(words.ends_with("halt.scr: no condition\n"), "{words}");
+}
+
+#[test]
+fn immediate_holds_at_once_until_the_reason_or_the_file_is_removed() {
+    let scr = Installation::with_system_file("");
+    let immediate = halt(&scr, &["--immediate"]);
+    assert!(String::from_utf8_lossy(&immediate.stderr).contains("scancel JOB.STEP"));
+    assert_eq!((listed(&scr).0["exit_reason"].as_str(), listed(&scr).1), (Some("JOB_HALTED"), Some(0)));
+    halt(&scr, &["--unset-reason"]);
+    assert_eq!(listed(&scr).1, Some(1));
+    halt(&scr, &["--immediate"]);
+    assert_eq!(halt(&scr, &["--remove"]).status.code(), Some(0));
+    assert!(!scr.path("prefix/.scr/halt.scr").exists());
+    assert_eq!(halt(&scr, &["--remove"]).status.code(), Some(0), "what is not there is removed");
+}
+
+#[test]
+fn before_without_halt_seconds_is_told_to_be_of_no_effect() {
+    let scr = Installation::with_system_file("SCR_HALT_SECONDS=600\n");
+    let told = halt(&scr, &["--before", "tomorrow"]);
+    let told = String::from_utf8_lossy(&told.stderr);
+    assert!(told.contains("of no effect without halt seconds") && told.contains("600"), "{told}");
+    assert!(halt(&scr, &["--seconds", "5"]).stderr.is_empty());
+}
+
+#[test]
+fn what_is_no_time_no_number_or_no_job_is_an_error_and_changes_nothing() {
+    let scr = Installation::with_system_file("");
+    let cases: [&[&str]; 8] = [
+        &["--after", "noonish"],
+        &["--checkpoints", "0"],
+        &["--checkpoints", "many"],
+        &["--seconds", "-1"],
+        &["--list", "--remove"],
+        &["--remove", "--checkpoints", "3"],
+        &["--before", "tomorrow", "--unset-before"],
+        &["/no/such/folder"],
+    ];
+    for arguments in cases {
+        assert_eq!(halt(&scr, arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    assert!(!scr.path("prefix/.scr/halt.scr").exists());
+    scr.write("prefix/.scr/halt.scr", "no halt file at all");
+    assert_eq!(halt(&scr, &["--list"]).status.code(), Some(2));
+    assert_eq!(halt(&scr, &[]).status.code(), Some(2));
+}
+
+#[test]
+fn a_file_that_c_scr_wrote_is_read_and_changed() {
+    let scr = Installation::with_system_file("");
+    let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sample =
+        std::fs::read(sample.join("../tests/fixtures/c-scr/bypass/raw/prefix/.scr/halt.scr")).unwrap();
+    scr.write("prefix/.scr/halt.scr", sample);
+    assert_eq!(
+        (listed(&scr).0["exit_reason"].as_str(), listed(&scr).1),
+        (Some("SCR_FINALIZE_CALLED"), Some(0))
+    );
+    halt(&scr, &["--unset-reason"]);
+    assert_eq!(listed(&scr).1, Some(1));
+}
