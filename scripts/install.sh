@@ -13,7 +13,7 @@ put 755 "target/$mpi/release/libscr.so" lib
 put 644 ffi/include/scr.h include
 if [ -x "$built/scr" ]; then
     put 755 "$built/scr" bin
-    for classic in scr_check_node scr_copy scr_env scr_flush_file scr_glob_hosts scr_halt scr_index scr_list_down_nodes scr_postrun scr_prerun \
+    for classic in scr_check_node scr_copy scr_env scr_flush_file scr_glob_hosts scr_halt scr_index scr_list_down_nodes scr_postrun scr_poststage scr_prerun \
         scr_retries_halt scr_run scr_aprun scr_flux scr_jsrun scr_lrun scr_mpiexec scr_mpirun scr_srun; do
         ln -sf scr "$prefix/bin/$classic"
     done

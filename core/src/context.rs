@@ -12,7 +12,7 @@ use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, RawSettings};
 use crate::placement::Placement;
 use crate::plugin::schemes::{Plugins, TransportInUse};
-use crate::prefix::{local_time, DatasetDescriptor, Prefix};
+use crate::prefix::{DatasetDescriptor, Prefix};
 use crate::redundancy::sets::Sets;
 use crate::session::Error;
 use scr_plugin_api::Scheme;
@@ -36,6 +36,8 @@ pub(crate) struct Context {
     /// Processors for each rank that runs on this machine; at least one.
     pub(crate) processors: u32,
     pub(crate) stores: Vec<StoreInUse>,
+    /// The control directory of this node: what processes of the job, and those that outlive it, tell each other.
+    pub(crate) control: PathBuf,
     plugins: Plugins,
     /// The sets for each way to choose them: failure group and minimum size.
     sets: Vec<((String, u32), Sets)>,
@@ -99,6 +101,7 @@ impl Context {
             nodes,
             processors,
             stores: Vec::new(),
+            control: PathBuf::new(),
             plugins,
             sets: Vec::new(),
         };
@@ -192,7 +195,7 @@ impl Context {
 
     /// The time of day as the files under the prefix directory give it: local, to the second.
     pub(crate) fn local_time(&self) -> String {
-        local_time(self.env.clock.now())
+        self.env.local_time()
     }
 
     /// Time on the stopwatch.
@@ -206,8 +209,7 @@ impl Context {
 
     /// `<user>/scr.<allocation>`
     fn job_folder(&self) -> PathBuf {
-        let user = self.params.get(&param::USER_NAME);
-        Path::new(&user).join(format!("scr.{}", self.params.get(&param::JOB_ID)))
+        job_folder(&self.params)
     }
 
     /// Makes the hidden folder under the prefix directory, and the job's folders in every store.
@@ -215,6 +217,12 @@ impl Context {
         let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
         let made = made.map_err(|error| crate::describe(&error));
         self.agree(made)?.map_err(|why| Error::Phase { doing: "making the folder .scr".to_owned(), why })?;
+        let base = &self.descriptors.control.path;
+        let made = self.files().make_private_dirs(base, &self.job_folder(), self.env.uid);
+        self.control = self.agree(made.map_err(|error| crate::describe(&error)))?.map_err(|why| {
+            let doing = format!("making the control folder on {}", self.descriptors.control.name);
+            Error::Phase { doing, why }
+        })?;
         let stores: Vec<_> = self.descriptors.stores.iter().filter(|store| store.enabled).cloned().collect();
         for store in stores {
             let below = self.job_folder();
@@ -289,6 +297,18 @@ impl Context {
              run on more nodes, or flush often (SCR_FLUSH)"
         ));
     }
+}
+
+/// The control directory of the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`. See the
+/// guide's section "Control, cache, and prefix directories".
+pub fn control_dir(params: &Params) -> PathBuf {
+    params.get(&param::CNTL_BASE).join(job_folder(params))
+}
+
+/// `<user>/scr.<allocation>`
+fn job_folder(params: &Params) -> PathBuf {
+    let user = params.get(&param::USER_NAME);
+    Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }
 
 /// One outcome for all ranks, with nodes named where it is bad.

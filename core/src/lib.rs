@@ -4,7 +4,7 @@
 //! sees the world around it as an [`env`](mod@env), and touches files through [`fs`]. [`param`] turns what users and sites set into
 //! values, [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that
 //! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `restart`,
-//! `flush` and `fetch` move data between them, [`scavenge`] saves what a dead job has left, and [`scrub`] checks all of it. What happened when goes to the [`log`].
+//! [`flush`] and `fetch` move data between them, [`scavenge`] saves what a dead job has left, and [`scrub`] checks all of it. What happened when goes to the [`log`].
 
 // Tests make and look at real files; the rule is for what ships.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -17,7 +17,7 @@ mod delete;
 pub mod descriptor;
 pub mod env;
 mod fetch;
-mod flush;
+pub mod flush;
 pub mod fs;
 pub mod log;
 pub mod message;
@@ -33,6 +33,8 @@ pub mod session;
 
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+pub use context::control_dir;
 
 /// An error with its causes, on one line.
 pub fn describe(error: &dyn std::error::Error) -> String {

@@ -1,8 +1,8 @@
 //! Pretend nodes: what they store, and how they are lost.
 
-use crate::job::Job;
-use crate::mpi::Mpi;
-use crate::programs::{repository, Program};
+use crate::job::{forget_settings, Job};
+use crate::mpi::{pretends_by_namespaces, Mpi};
+use crate::programs::{repository, stage, Program};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
@@ -53,9 +53,7 @@ impl Cluster {
     /// Runs the `scr` command of the installed tree on this prefix directory, on no node.
     pub fn scr(&self, mpi: Mpi, arguments: &[&str]) -> Output {
         let mut command = Command::new(Program::Scr.path(mpi));
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SCR_")) {
-            command.env_remove(name);
-        }
+        forget_settings(&mut command);
         command.env("SCR_PREFIX", self.prefix()).args(arguments).output().expect("the command can be started")
     }
 
@@ -126,6 +124,38 @@ impl Cluster {
                 let _ = rustix::process::kill_process(pid, signal);
             }
         }
+    }
+
+    /// The `scr` command with these arguments, to be run on a node as a job's processes are. It sees the prefix directory and
+    /// the allocation of the jobs.
+    pub fn scr_on(&self, node: u32, mpi: Mpi, arguments: &[&str]) -> Command {
+        let (name, scr) = (format!("n{node}"), stage(mpi).join("bin/scr"));
+        let storage = self.node_storage(node);
+        let namespaces = pretends_by_namespaces();
+        let mut command = if namespaces {
+            let mut command = Command::new(repository().join("scripts/pretend-node"));
+            command.arg(&name).arg(scr);
+            command
+        } else {
+            Command::new(scr)
+        };
+        forget_settings(&mut command);
+        command.args(arguments).env("SCR_PREFIX", self.prefix()).env("SCR_JOB_ID", "tests");
+        command
+            .env("PRETEND_NODES", self.storage())
+            .env("PRETEND_STORAGE", &storage)
+            .env("SCR_NODE_NAME", &name);
+        if !namespaces {
+            command.env("SCR_CNTL_BASE", &storage).env("SCR_CACHE_BASE", &storage);
+        }
+        command.current_dir(self.prefix());
+        command
+    }
+
+    /// The control directory of the jobs on a node, once there is one.
+    pub fn control_of(&self, node: u32) -> Option<PathBuf> {
+        let users = std::fs::read_dir(self.node_storage(node)).ok()?.flatten();
+        users.map(|user| user.path().join("scr.tests")).find(|path| path.is_dir())
     }
 
     /// All files below the storage of a node, as paths below it, sorted.

@@ -88,12 +88,7 @@ impl<'a> Job<'a> {
             Some(_) => Command::new("timeout"),
             None => Command::new(repository().join("scripts/run-on-nodes")),
         };
-        // Settings of whoever runs the tests would change what is tested.
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SCR_") {
-                command.env_remove(name);
-            }
-        }
+        forget_settings(&mut command);
         command.env("SCR_PREFIX", self.cluster.prefix()).env("SCR_JOB_ID", "tests").env("SCR_DEBUG", "1");
         command.env("SCR_CACHE_BYPASS", "0").env("SCR_FLUSH", "0").env("SCR_COPY_TYPE", "XOR");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -158,6 +153,15 @@ impl<'a> Job<'a> {
         let ranks = (0..nodes).map(|node| upto(node + 1) - upto(node));
         let hosts = self.hosts.iter().zip(ranks).filter(|(_, ranks)| *ranks > 0);
         hosts.map(|(node, ranks)| format!("n{node}:{ranks}")).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Settings of whoever runs the tests would change what is tested.
+pub(crate) fn forget_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SCR_") {
+            command.env_remove(name);
+        }
     }
 }
 

@@ -58,15 +58,20 @@ pub fn with_compiler(compiler: &str, test: &str, body: impl FnOnce()) {
 
 /// Whether this machine can pretend to have nodes with host names of their own; a test that needs them is skipped otherwise.
 pub fn has_namespaces(test: &str) -> bool {
-    let mode = std::env::var("PRETEND_MODE").ok().unwrap_or_else(|| {
-        let asked = Command::new(repository().join("scripts/pretend-mode")).output();
-        asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
-    });
-    let there = mode.trim() == "namespaces";
+    let there = pretends_by_namespaces();
     if !there {
         note_skip(test, "a namespace for each node");
     }
     there
+}
+
+/// Whether a node is a namespace, and not only a name.
+pub(crate) fn pretends_by_namespaces() -> bool {
+    let mode = std::env::var("PRETEND_MODE").ok().unwrap_or_else(|| {
+        let asked = Command::new(repository().join("scripts/pretend-mode")).output();
+        asked.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    });
+    mode.trim() == "namespaces"
 }
 
 /// Ends a test that needs nodes with host names of their own, where there are none.

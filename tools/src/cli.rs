@@ -3,6 +3,7 @@
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
 //! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`. So a link is all that a classic name needs.
 
+use crate::agent;
 use crate::config;
 use crate::copy;
 use crate::flush_file;
@@ -12,6 +13,7 @@ use crate::log;
 use crate::machine;
 use crate::output::Answer;
 use crate::plugin;
+use crate::poststage;
 use crate::run::{self as job, postrun, prerun, queries};
 use crate::scrub;
 use anyhow::Result;
@@ -30,6 +32,12 @@ struct Cli {
 /// The subcommands.
 #[derive(Subcommand)]
 enum Command {
+    /// Copies what was flushed with the transport AGENT, on this node, also when the job has ended
+    #[command(after_help = agent::EXIT_CODES)]
+    Agent(agent::AgentArgs),
+    /// Finishes asynchronous flushes whose data has arrived after the application has ended
+    #[command(after_help = poststage::EXIT_CODES)]
+    Poststage(poststage::PoststageArgs),
     /// Shows what counts for a job and where it comes from, explains parameters, checks configuration files
     #[command(after_help = config::EXIT_CODES)]
     Config(config::ConfigArgs),
@@ -86,6 +94,8 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 /// Reads the arguments and does what they say.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     match Cli::parse_from(arguments).command {
+        Command::Agent(args) => agent::run(&args),
+        Command::Poststage(args) => poststage::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::FlushFile(args) => flush_file::run(&args),
         Command::Config(args) => config::run(&args),

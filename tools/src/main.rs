@@ -3,6 +3,7 @@
 //! Exit codes, the same for all subcommands but `run`, which ends as the job does: 0 yes or done, 1 no, 2 an error. What was asked for goes to standard
 //! output, everything else to standard error. A reader who closes the pipe early is no error.
 
+mod agent;
 mod cli;
 mod config;
 mod copy;
@@ -13,6 +14,7 @@ mod log;
 mod machine;
 mod output;
 mod plugin;
+mod poststage;
 mod run;
 mod scrub;
 mod world;

@@ -59,4 +59,9 @@ impl Env {
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
+
+    /// The time of day as the files under the prefix directory give it: local, to the second.
+    pub fn local_time(&self) -> String {
+        crate::prefix::local_time(self.clock.now())
+    }
 }

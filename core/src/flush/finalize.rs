@@ -4,6 +4,9 @@
 //! dataset, is repeated here until it has been done; it does not matter how far the application had come. A
 //! flush without all its marks is cleared away, before one of its names is used again. So is one that comes too late:
 //! a newer dataset that is complete keeps its files, and stays the current one.
+//!
+//! One process at a time does so, on whichever node: a lock that also works between nodes keeps the others out, and
+//! who comes later finds the flush gone.
 
 use super::ledger::Ledger;
 use super::movers::{checksum, compare, expect_size, open_whole, MoveError};
@@ -12,14 +15,25 @@ use super::pending::{self, Pending};
 use crate::describe;
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File};
+use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// What became of a flush that was found under way.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ended {
+#[non_exhaustive]
+pub enum Ended {
     /// The dataset is complete now.
     Finalized(DatasetDescriptor),
+    /// Not all had arrived; it is left as it is, since somebody may still be copying.
+    Waiting {
+        /// Which dataset.
+        dataset: DatasetDescriptor,
+        /// So many have done their part.
+        done: u32,
+        /// Of so many: one for each node, or one for all.
+        movers: u32,
+    },
     /// Not all had arrived, or it is damaged: what there was is removed.
     Revoked {
         /// Which dataset.
@@ -62,13 +76,23 @@ impl std::fmt::Display for Ended {
                     named(dataset)
                 )
             }
+            Self::Waiting { dataset, done, movers: 1 } if *done == 0 => {
+                write!(f, "the flush of {} is not complete: its files have not all arrived", named(dataset))
+            }
+            Self::Waiting { dataset, done, movers } => {
+                write!(
+                    f,
+                    "the flush of {} is not complete: the files of {done} of {movers} nodes have arrived",
+                    named(dataset)
+                )
+            }
             Self::Unusable { path, why } => write!(f, "{} cannot be used: {why}", path.display()),
         }
     }
 }
 
-/// Ends every flush found under way below a prefix. One process calls it, while no flush of its own is under way
-/// there.
+/// Ends every flush found under way below a prefix: what has not arrived is taken back. One process calls it, while no
+/// flush of its own is under way there.
 ///
 /// # Errors
 /// The folder could not be listed.
@@ -77,25 +101,86 @@ pub(crate) fn finalize_pending(
     prefix: &Prefix,
     now: &str,
 ) -> Result<Vec<Ended>, PrefixError> {
+    end_all(files, prefix, now, Missing::Revoke)
+}
+
+/// Finishes every flush below a prefix whose data has arrived, though the application has died or never called again.
+/// What has not all arrived is left as it is. `now` is the time as the index writes it. Only for when no application
+/// runs that ends its flushes itself.
+///
+/// # Errors
+/// The folder could not be listed.
+pub fn finalize_arrived(files: &dyn Files, prefix: &Prefix, now: &str) -> Result<Vec<Ended>, PrefixError> {
+    end_all(files, prefix, now, Missing::Leave)
+}
+
+/// Finishes the flush of this token if its data has arrived; `None` if nothing is under way by that token (any more).
+pub(crate) fn finalize_one(
+    files: &dyn Files,
+    prefix: &Prefix,
+    token: &str,
+    now: &str,
+) -> Result<Option<Ended>, String> {
+    let Some(record) = pending::find(files, prefix, token)? else { return Ok(None) };
+    Ok(end_alone(files, prefix, &record, now, Missing::Leave))
+}
+
+/// Does `work` while nobody else marks, ends or takes back a flush below this prefix.
+pub(crate) fn alone<R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    work: impl FnOnce() -> R,
+) -> Result<R, PrefixError> {
+    Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
+}
+
+/// What to do about a flush that has not all arrived.
+#[derive(Clone, Copy, PartialEq)]
+enum Missing {
+    Revoke,
+    Leave,
+}
+
+fn end_all(
+    files: &dyn Files,
+    prefix: &Prefix,
+    now: &str,
+    missing: Missing,
+) -> Result<Vec<Ended>, PrefixError> {
     let pending::Found { pending, unusable } = pending::list(files, prefix)?;
     let mut ended: Vec<_> = unusable.into_iter().map(|(path, why)| Ended::Unusable { path, why }).collect();
-    for record in pending {
-        let dataset = record.dataset.clone();
-        ended.push(match (Finalizer { files, prefix, record }).end(now) {
-            Ok(None) => Ended::Finalized(dataset),
-            Ok(Some(why)) => Ended::Revoked { dataset, why },
-            Err(why) => Ended::Postponed { dataset, why },
-        });
-    }
+    ended.extend(pending.iter().filter_map(|record| end_alone(files, prefix, record, now, missing)));
     Ok(ended)
 }
 
 /// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
 /// its lists are on disk, so that it is ended by the next run if this process is not.
 pub(crate) fn finish(files: &dyn Files, prefix: &Prefix, record: Pending, now: &str) -> Result<(), String> {
-    let finalizer = Finalizer { files, prefix, record };
-    let expected = finalizer.expected().map_err(|error| describe(&error))?;
-    finalizer.finish(&expected, now)
+    let finished = alone(files, prefix, || {
+        let finalizer = Finalizer { files, prefix, record };
+        let expected = finalizer.expected().map_err(|error| describe(&error))?;
+        finalizer.finish(&expected, now)
+    });
+    finished.map_err(|error| describe(&error))?
+}
+
+fn end_alone(
+    files: &dyn Files,
+    prefix: &Prefix,
+    record: &Pending,
+    now: &str,
+    missing: Missing,
+) -> Option<Ended> {
+    let dataset = record.dataset.clone();
+    let ended = alone(files, prefix, || {
+        // Somebody may have ended it while this process waited for its turn.
+        match pending::find(files, prefix, &record.token) {
+            Ok(Some(record)) => Some(Finalizer { files, prefix, record }.end(now, missing)),
+            Ok(None) => None,
+            Err(why) => Some(Ended::Postponed { dataset: dataset.clone(), why }),
+        }
+    });
+    ended.unwrap_or_else(|error| Some(Ended::Postponed { dataset, why: describe(&error) }))
 }
 
 struct Finalizer<'a> {
@@ -113,18 +198,34 @@ struct Expected {
 }
 
 impl Finalizer<'_> {
-    /// Finishes it, or clears it away and says why.
-    fn end(&self, now: &str) -> Result<Option<String>, String> {
-        if !self.record.all_done(self.files, self.prefix).map_err(|error| describe(&error))? {
-            let why = "it was interrupted before all files had arrived".to_owned();
-            return self.clear_away().map(|()| Some(why));
+    fn end(&self, now: &str, missing: Missing) -> Ended {
+        let dataset = self.record.dataset.clone();
+        let ended = match self.record.done(self.files, self.prefix) {
+            Ok(done) if done < self.record.movers && missing == Missing::Leave => {
+                return Ended::Waiting { dataset, done, movers: self.record.movers };
+            }
+            Ok(done) if done < self.record.movers => {
+                let why = "it was interrupted before all files had arrived".to_owned();
+                self.clear_away().map(|()| Some(why))
+            }
+            Ok(_) => self.finish_or_clear_away(now),
+            Err(error) => Err(describe(&error)),
+        };
+        match ended {
+            Ok(None) => Ended::Finalized(dataset),
+            Ok(Some(why)) => Ended::Revoked { dataset, why },
+            Err(why) => Ended::Postponed { dataset, why },
         }
+    }
+
+    /// Finishes it, or clears it away and says why.
+    fn finish_or_clear_away(&self, now: &str) -> Result<Option<String>, String> {
         let index = Index::read(self.files, self.prefix).map_err(|error| describe(&error))?;
         if index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid()) {
             // All was done but to forget it.
             return self.clear_away().map(|()| None);
         }
-        let expected = match self.expected() {
+        let expected = match self.note_checksums().and_then(|()| self.expected()) {
             Ok(expected) => expected,
             Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(describe(&error))),
             Err(error) => return Err(describe(&error)),
@@ -138,6 +239,28 @@ impl Finalizer<'_> {
             Err(error) if error.is_damage() => self.clear_away().map(|()| Some(describe(&error))),
             Err(error) => Err(describe(&error)),
         }
+    }
+
+    /// Writes the file lists again with the checksums that the movers have found and that were not known before.
+    fn note_checksums(&self) -> Result<(), PrefixError> {
+        let (files, prefix, record) = (self.files, self.prefix, &self.record);
+        let mut sums = KvTree::new();
+        for mover in 0..record.movers {
+            sums.merge(record.sums_of(files, prefix, mover)?);
+        }
+        if sums.is_empty() {
+            return Ok(());
+        }
+        let mut lists = Rank2File::read(files, prefix, record.dataset.id)?.by_rank().to_vec();
+        let mut news = false;
+        for file in lists.iter_mut().flatten().filter(|file| file.crc.is_none()) {
+            file.crc = sums.parse(&file.name).ok().flatten();
+            news |= file.crc.is_some();
+        }
+        if news {
+            Ledger { files, prefix }.write_lists(&record.dataset, &lists)?;
+        }
+        Ok(())
     }
 
     fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
@@ -225,3 +348,5 @@ impl Finalizer<'_> {
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;
+/// Whoever ends or marks flushes has this name, below the prefix's `.scr`.
+const LOCK: &str = "finalize.lock";

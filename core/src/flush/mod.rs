@@ -20,8 +20,12 @@
 //! | `pending` | the record of a flush under way, for whoever ends it |
 //! | `lists` | a rank's list of files, on its way between ranks |
 //! | `ledger` | index, summary and file lists, as a flush and a fetch change them |
+//! | `behind` | flushes that go on when the application has ended |
+//! | `errand` | what a rank leaves behind of such a flush |
 //! | `finalize` | ending, or clearing away, what a dead application left |
 
+pub(crate) mod behind;
+pub(crate) mod errand;
 pub(crate) mod finalize;
 pub(crate) mod ledger;
 pub(crate) mod lists;
@@ -33,20 +37,25 @@ pub(crate) mod shares;
 pub(crate) mod tests;
 pub(crate) mod turns;
 
+pub use behind::{look_after, Looked, OpenTransport};
+pub use finalize::{finalize_arrived, Ended};
+
 use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::env::Env;
 use crate::fs::{Durability, Files};
-use crate::prefix::{DatasetDescriptor, Prefix, PrefixFile, DIR_MODE};
+use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixFile, DIR_MODE};
+use errand::{Errand, State};
 use ledger::Ledger;
 use movers::{MoveError, Mover};
 use pending::Pending;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::path::PathBuf;
-use std::time::UNIX_EPOCH;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// One file of this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +115,27 @@ pub(crate) struct Flush<'a> {
     /// The time, as the index writes it.
     pub(crate) now: String,
     pub(crate) options: Options,
+    /// Where the flush is to go on without the application.
+    pub(crate) behind: Option<Behind<'a>>,
+}
+
+/// What is needed for a flush to go on without the application.
+#[derive(Clone)]
+pub(crate) struct Behind<'a> {
+    /// The control directory of this node.
+    pub(crate) control: &'a Path,
+    /// The transport's name, and the options it was made with.
+    pub(crate) transport: &'a str,
+    pub(crate) transport_options: &'a KvTree,
+    /// The transport again, for whoever looks after the flush.
+    pub(crate) shared: &'a Arc<dyn Transport>,
+    /// The number of this node, and how many there are.
+    pub(crate) node: u32,
+    pub(crate) nodes: u32,
+    /// The ranks of this node, in order.
+    pub(crate) mates: Vec<Rank>,
+    /// Between two looks at it.
+    pub(crate) pause: Duration,
 }
 
 /// A flush under way.
@@ -119,6 +149,17 @@ pub(crate) struct Started {
     ticket: Option<Result<Vec<u8>, String>>,
     /// Whether this very rank has nothing left to wait for: bypass mode.
     in_place: bool,
+}
+
+impl Started {
+    /// What the transport gave.
+    fn given_ticket(&self) -> Result<&[u8], String> {
+        match &self.ticket {
+            Some(Ok(ticket)) => Ok(ticket),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err("the copy was not started".to_owned()),
+        }
+    }
 }
 
 /// What was flushed, the same on all ranks.
@@ -195,6 +236,7 @@ impl Flush<'_> {
         let running = match &started.ticket {
             _ if started.in_place => false,
             None => true,
+            Some(Ok(_)) if self.behind.is_some() => self.is_moving_behind(started),
             Some(Ok(ticket)) => matches!(self.transport.poll(ticket), Ok(CopyState::Running(_))),
             Some(Err(_)) => false,
         };
@@ -208,6 +250,10 @@ impl Flush<'_> {
     /// # Errors
     /// [`FlushError`], the same on all ranks.
     pub(crate) fn finish(&self, mut started: Started) -> Result<FlushReport, FlushError> {
+        if self.behind.is_some() {
+            self.set_off(&mut started);
+            return self.finish_behind(&started);
+        }
         let arrived = if started.in_place {
             self.settle_in_place(&mut started)?
         } else {
@@ -215,6 +261,72 @@ impl Flush<'_> {
             self.wait_for_movers(&mut started)
         };
         self.conclude(&started, arrived)
+    }
+
+    /// Waits until the files of all nodes have arrived, and has the flush ended by whoever is first: this, or what goes
+    /// on behind it.
+    fn finish_behind(&self, started: &Started) -> Result<FlushReport, FlushError> {
+        let dataset = &started.record.dataset;
+        let pause = self.behind.as_ref().map_or(Duration::ZERO, |behind| behind.pause);
+        while self.is_moving_behind(started) {
+            self.files.pause(pause);
+        }
+        // The first rank of every node has come here only once nothing moves there.
+        barrier(self.comm)?;
+        let arrived = self.arrived_behind(started);
+        let concluded = self.agreed(dataset, "copying", arrived).and_then(|()| {
+            let closed = self.on_rank_0(|| self.close_behind(&started.record));
+            self.agreed(dataset, "listing the dataset as complete", closed)?;
+            self.report(&started.movers)
+        });
+        if concluded.is_err() {
+            self.clear_away(started);
+        }
+        concluded
+    }
+
+    /// Looks after the parts of all ranks of a node, on the first of them, and says whether any is still on its way. What
+    /// cannot be looked after is not waited for.
+    fn is_moving_behind(&self, started: &Started) -> bool {
+        let leads = |behind: &&Behind<'_>| behind.mates.first() == Some(&self.comm.rank());
+        let Some(behind) = self.behind.as_ref().filter(leads) else { return false };
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(behind.shared));
+        let token = Some(started.record.token.as_str());
+        let looked = behind::look_after_some(self.files, behind.control, &open, &self.now, token);
+        looked.left && looked.wrong.is_empty()
+    }
+
+    /// How the part of this rank has ended.
+    fn arrived_behind(&self, started: &Started) -> Result<(), String> {
+        let Some(behind) = &self.behind else { return Ok(()) };
+        let ticket = started.given_ticket()?;
+        let token = &started.record.token;
+        match errand::state(self.files, behind.control, token, self.comm.rank().0)? {
+            // Where it is forgotten the flush is over, and what became of it stands under the prefix directory.
+            None | Some(State::Arrived) => Ok(()),
+            Some(State::Failed(why)) => Err(why),
+            Some(State::Moving) => match self.transport.poll(ticket) {
+                Ok(CopyState::Failed(error)) | Err(error) => Err(error.to_string()),
+                Ok(_) => Err(format!("{} could not be looked after", behind.control.display())),
+            },
+        }
+    }
+
+    /// Ends a flush whose files have all arrived, unless that was done already.
+    fn close_behind(&self, record: &Pending) -> Result<(), String> {
+        match finalize::finalize_one(self.files, self.prefix, &record.token, &self.now)? {
+            Some(Ended::Finalized(_)) => Ok(()),
+            Some(other) => Err(other.to_string()),
+            None => {
+                let index = Index::read(self.files, self.prefix).map_err(|error| describe(&error))?;
+                let complete = index.entry(record.dataset.id).is_some_and(|entry| entry.complete);
+                if complete {
+                    Ok(())
+                } else {
+                    Err("it was taken back by somebody else".to_owned())
+                }
+            }
+        }
     }
 
     /// Step 1: from here on the flush is on record. All ranks call it, with the same token.
@@ -235,7 +347,7 @@ impl Flush<'_> {
             token: token.to_owned(),
             dataset: dataset.clone(),
             ranks: self.comm.size(),
-            movers: 1,
+            movers: self.behind.as_ref().map_or(1, |behind| behind.nodes),
             make_current: self.options.make_current,
             replaces: Vec::new(),
         };
@@ -326,15 +438,37 @@ impl Flush<'_> {
         }
         let token = format!("{}.{}", started.record.token, self.comm.rank());
         let ticket = movers::start(self.files, self.transport, &mut started.movers, token, &self.options);
-        started.ticket = Some(ticket.map_err(|error| error.to_string()));
+        let ticket = ticket.map_err(|error| error.to_string());
+        started.ticket = Some(ticket.and_then(|ticket| self.leave_errand(started, &ticket).map(|()| ticket)));
+    }
+
+    /// Leaves word of what is to be done without this process.
+    fn leave_errand(&self, started: &Started, ticket: &[u8]) -> Result<(), String> {
+        let Some(behind) = &self.behind else { return Ok(()) };
+        let errand = Errand {
+            token: started.record.token.clone(),
+            prefix: self.prefix.dir().to_owned(),
+            rank: self.comm.rank().0,
+            node: behind.node,
+            mates: behind.mates.iter().map(|rank| rank.0).collect(),
+            transport: behind.transport.to_owned(),
+            transport_options: behind.transport_options.clone(),
+            ticket: ticket.to_vec(),
+            movers: started.movers.clone(),
+            options: self.options,
+            state: State::Moving,
+        };
+        let left = errand.write(self.files, behind.control).map_err(|error| describe(&error));
+        if left.is_err() {
+            let _ = self.transport.cancel(ticket);
+        }
+        left
     }
 
     /// Step 2, its end.
     fn wait_for_movers(&self, started: &mut Started) -> Result<(), String> {
-        let Started { movers, ticket, .. } = started;
-        let not_started = Err("the copy was not started".to_owned());
-        let ticket = ticket.as_ref().unwrap_or(&not_started).as_ref().map_err(Clone::clone)?;
-        movers::finish(self.files, self.transport, movers, ticket, &self.options)
+        let ticket = started.given_ticket()?.to_vec();
+        movers::finish(self.files, self.transport, &mut started.movers, &ticket, &self.options)
             .map_err(|error| error.to_string())
     }
 
@@ -399,7 +533,9 @@ impl Flush<'_> {
                 ledger.write_lists(&record.dataset, &lists).map_err(|error| describe(&error))?;
             }
             if !started.in_place {
-                record.mark_done(self.files, self.prefix, 0).map_err(|error| describe(&error))?;
+                record
+                    .mark_done(self.files, self.prefix, 0, &KvTree::new())
+                    .map_err(|error| describe(&error))?;
             }
             ledger.take_over_name(&record.dataset, &record.replaces).map_err(|error| describe(&error))
         });
@@ -425,7 +561,11 @@ impl Flush<'_> {
         if let Some(Ok(ticket)) = &started.ticket {
             let _ = self.transport.cancel(ticket);
         }
-        let revoked = self.on_rank_0(|| started.record.revoke(self.files, self.prefix));
+        let revoked = self.on_rank_0(|| {
+            finalize::alone(self.files, self.prefix, || started.record.revoke(self.files, self.prefix))
+                .map_err(|error| describe(&error))?
+                .map_err(|error| describe(&error))
+        });
         // The marks go before the files, so that nobody takes the rest for a whole.
         let _ = barrier(self.comm);
         let mut left = [u64::from(!movers::remove_parts(self.files, &started.movers))];
@@ -433,6 +573,9 @@ impl Flush<'_> {
         // What is left is found by the next run through the record.
         if revoked.is_ok() && known.is_ok() && left == [0] {
             let _ = self.on_rank_0(|| started.record.forget(self.files, self.prefix));
+        }
+        if let Some(behind) = &self.behind {
+            let _ = errand::remove(self.files, behind.control, &started.record.token, self.comm.rank().0);
         }
     }
 

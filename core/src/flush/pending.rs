@@ -36,19 +36,45 @@ impl Pending {
         files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
     }
 
-    /// Says, durably, that a mover has done its part.
-    pub(crate) fn mark_done(&self, files: &dyn Files, prefix: &Prefix, mover: u32) -> Result<(), FsError> {
-        files.write_atomic(&done_path(prefix, &self.token, mover), b"", FILE_MODE, Durability::Synced)
+    /// Says, durably, that a mover has done its part, and which checksums became known by that.
+    pub(crate) fn mark_done(
+        &self,
+        files: &dyn Files,
+        prefix: &Prefix,
+        mover: u32,
+        sums: &KvTree,
+    ) -> Result<(), FsError> {
+        let path = done_path(prefix, &self.token, mover);
+        let bytes = if sums.is_empty() { Vec::new() } else { sums.to_file_bytes() };
+        files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced)
+    }
+
+    /// The checksums that a mover has found.
+    pub(crate) fn sums_of(&self, files: &dyn Files, prefix: &Prefix, mover: u32) -> Result<KvTree, FsError> {
+        let path = done_path(prefix, &self.token, mover);
+        match files.status(&path) {
+            Ok(status) if status.len == 0 => Ok(KvTree::new()),
+            _ => Ok(files.read_tree(&path)?.unwrap_or_default()),
+        }
+    }
+
+    /// Whether a mover has said that it is done.
+    pub(crate) fn is_done(&self, files: &dyn Files, prefix: &Prefix, mover: u32) -> Result<bool, FsError> {
+        exists(files, &done_path(prefix, &self.token, mover))
+    }
+
+    /// How many movers have said that they are done.
+    pub(crate) fn done(&self, files: &dyn Files, prefix: &Prefix) -> Result<u32, FsError> {
+        let mut done = 0;
+        for mover in 0..self.movers {
+            done += u32::from(self.is_done(files, prefix, mover)?);
+        }
+        Ok(done)
     }
 
     /// Whether every mover has said that it is done.
     pub(crate) fn all_done(&self, files: &dyn Files, prefix: &Prefix) -> Result<bool, FsError> {
-        for mover in 0..self.movers {
-            if !exists(files, &done_path(prefix, &self.token, mover))? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.done(files, prefix)? == self.movers)
     }
 
     /// From now on nobody can end it any more, only clear it away.
@@ -96,6 +122,11 @@ impl Pending {
             replaces: tree.get("REPLACES").map(|ids| ids.keys_as().collect()).unwrap_or_default(),
         })
     }
+}
+
+/// The flush of this token, if it is under way below a prefix.
+pub(crate) fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<Pending>, String> {
+    read(files, &flush_path(prefix, token), token)
 }
 
 /// What lies below a prefix of flushes under way.

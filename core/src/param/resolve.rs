@@ -582,8 +582,10 @@ mod tests {
 
     #[test]
     fn values_are_shown_as_users_of_the_debug_lines_know_them() {
-        let world =
-            world().with_variable("SCR_CACHE_BYPASS", "no").with_variable("SCR_FILE_BUF_SIZE", "32MB");
+        let world = world()
+            .with_variable("SCR_CACHE_BYPASS", "no")
+            .with_variable("SCR_FILE_BUF_SIZE", "32MB")
+            .with_variable("SCR_FLUSH_ASYNC_BW", "200MB");
         let (params, _) = resolved(&world, &[]);
         let shown = |name: &str| params.named(name).unwrap().to_string();
         assert_eq!(shown("SCR_CACHE_BYPASS"), "0");

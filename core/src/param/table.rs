@@ -217,15 +217,15 @@ parameters! {
     FLUSH: u64 = "SCR_FLUSH", COUNT, text("10"), Anywhere,
         "Flush every so many checkpoints to the prefix directory; 0 for no periodic flush.";
     FLUSH_TYPE: String = "SCR_FLUSH_TYPE", Kind::Name { known: TRANSPORTS }, text("SYNC"), Anywhere,
-        "The flush transport: SYNC, PTHREAD, BBAPI, DATAWARP, or a plugin's name.";
+        "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,
         "How many processes write to the parallel file system at the same time.";
     FLUSH_ASYNC: bool = "SCR_FLUSH_ASYNC", Kind::Bool, text("0"), Anywhere,
         "Whether the application goes on while a flush is running.";
-    FLUSH_ASYNC_BW: u64 = "SCR_FLUSH_ASYNC_BW", Kind::Bytes { least: 0 }, text("200MB"), Anywhere,
-        "Most bytes per second that asynchronous flushes may write; 0 for no limit.";
+    FLUSH_ASYNC_BW: u64 = "SCR_FLUSH_ASYNC_BW", Kind::Bytes { least: 0 }, text("0"), Anywhere,
+        "Most bytes per second that asynchronous flushes of all nodes together may write; 0 for no limit.";
     FLUSH_ASYNC_PERCENT: f64 = "SCR_FLUSH_ASYNC_PERCENT", Kind::Number { most: 100.0 }, text("0"), Anywhere,
-        "Most percent of the time that asynchronous flushes may spend copying; 0 for no limit.";
+        "Most percent of a processor that asynchronous flushes may take, in each process that copies; 0 for no limit.";
     FLUSH_ASYNC_USLEEP: u64 = "SCR_FLUSH_ASYNC_USLEEP", COUNT, text("1000"), Anywhere,
         "Microseconds between two looks at a running flush while waiting for it.";
     FLUSH_POSTSTAGE: bool = "SCR_FLUSH_POSTSTAGE", Kind::Bool, text("0"), Anywhere,
@@ -331,7 +331,7 @@ pub(crate) const SCHEMES: &[&str] = &["SINGLE", "PARTNER", "XOR", "RS", FROM_LIN
 /// `SCR_COPY_TYPE=FILE`: take the CKPT lines.
 pub(crate) const FROM_LINES: &str = "FILE";
 /// The transports that come with scr.
-pub(crate) const TRANSPORTS: &[&str] = &["SYNC", "PTHREAD", "BBAPI", "DATAWARP"];
+pub(crate) const TRANSPORTS: &[&str] = &["SYNC", "PTHREAD", "AGENT", "BBAPI", "DATAWARP"];
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,14 @@
 //! The schemes and transports that a session has in use: each loaded once, together on all ranks.
 
 use super::named::pairs;
-use super::{open_together, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
+use super::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
 use crate::comm::CommError;
 use crate::context::Context;
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
-use crate::param::{Origin, Params};
-use scr_plugin_api::{Scheme, Transport};
+use crate::param::{self, Origin, Params};
+use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,10 +21,15 @@ type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Result<Transp
 #[derive(Clone)]
 pub(crate) struct TransportInUse {
     pub(crate) transport: Arc<dyn Transport>,
+    /// Its name, and the options it was made with.
+    pub(crate) name: String,
+    pub(crate) options: KvTree,
     /// It copies while the application computes.
     pub(crate) asynchronous: bool,
     /// It goes on when the job has ended.
     pub(crate) survives_job: bool,
+    /// And any process of the node can look after its copies: it keeps account of them in the control directory.
+    pub(crate) by_control: bool,
 }
 
 /// What is in use.
@@ -121,16 +126,27 @@ impl Plugins {
             return Ok(known.clone());
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, &wanted.transport);
-        let (mut asynchronous, mut survives_job) = (false, false);
+        let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
         let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
             survives_job = plugin.manifest.capabilities.survives_job;
-            let options = plugin.options(pairs(&wanted.options));
-            let made = options.and_then(|options| plugin.transport(&options));
+            let of_host = options_of_host(ctx, &plugin.manifest, &wanted.options);
+            let made = plugin.options(pairs(&of_host)).and_then(|made_with| {
+                options = made_with;
+                plugin.transport(&options)
+            });
             made.map_err(|error| told_at(&wanted.origin, &error))
         });
         let made = settle(ctx, made)?;
-        let made = made.map(|transport| TransportInUse { transport, asynchronous, survives_job });
+        let name = wanted.transport.clone();
+        let made = made.map(|transport| TransportInUse {
+            transport,
+            name,
+            by_control: survives_job && options.has("CONTROL"),
+            options,
+            asynchronous,
+            survives_job,
+        });
         self.transports.borrow_mut().insert(key, made.clone());
         Ok(made)
     }
@@ -160,6 +176,43 @@ pub(crate) fn readable_scheme(
         ));
     }
     plugin.scheme(&protection.options).map_err(|error| crate::describe(&error))
+}
+
+/// What a transport is told: what its line gives, and what the host says to those that want to know it, by their options
+/// of these names. Limits are for all that is flushed, so each process gets its share, or each node where one process
+/// copies for all of it.
+fn options_of_host(
+    ctx: &Context,
+    manifest: &Manifest,
+    given: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    let mut known = vec![
+        ("CONTROL", ctx.control.display().to_string()),
+        ("USLEEP", ctx.params.get(&param::FLUSH_ASYNC_USLEEP).to_string()),
+    ];
+    if let Some(install) = &ctx.env.install_dir {
+        known.push(("PROGRAM", install.join("bin/scr").display().to_string()));
+    }
+    if ctx.params.get(&param::FLUSH_ASYNC) {
+        let limit = ctx.params.get(&param::FLUSH_ASYNC_BW);
+        let shares = if manifest.capabilities.survives_job {
+            u64::try_from(ctx.nodes.count()).unwrap_or(u64::MAX)
+        } else {
+            u64::from(ctx.comm.size())
+        };
+        // A share of nothing would be no limit at all.
+        let share = if limit == 0 { 0 } else { (limit / shares).max(1) };
+        known.push(("BW", share.to_string()));
+        known.push(("PERCENT", ctx.params.get(&param::FLUSH_ASYNC_PERCENT).to_string()));
+    }
+    let mut options = given.clone();
+    for (name, value) in known {
+        let is_given = given.keys().any(|given| given.eq_ignore_ascii_case(name));
+        if manifest.option(name).is_some() && !is_given {
+            options.insert(name.to_owned(), value);
+        }
+    }
+    options
 }
 
 /// What came of a plugin: that it could not be opened is known to all ranks alike, and what it made of its options is

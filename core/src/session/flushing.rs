@@ -15,7 +15,8 @@ use crate::cache::record::FileRecord;
 use crate::comm::collective::broadcast;
 use crate::descriptor::{FlushBy, Store};
 use crate::flush::{
-    self, finalize, Flush, FlushError, FlushFile as FileToFlush, FlushReport, NoTransport, Options, Started,
+    self, finalize, Behind, Flush, FlushError, FlushFile as FileToFlush, FlushReport, NoTransport, Options,
+    Started,
 };
 use crate::fs::Kind;
 use crate::log::{Event, Record};
@@ -228,7 +229,7 @@ impl Session {
         let began = self.tell_begin(at);
         let transport = self.transport_for(at)?;
         let token = self.agreed_token(id)?;
-        let flush = self.flusher(at, &*transport.transport);
+        let flush = self.flusher_behind(at, &transport);
         let started = flush.announce(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
         match started {
             Ok(started) => {
@@ -245,7 +246,7 @@ impl Session {
     pub(super) fn set_off_flush(&mut self) {
         let Some(mut moving) = self.flushes.moving.take() else { return };
         if let Some(at) = self.position(moving.id) {
-            self.flusher(at, &*moving.transport.transport).set_off(&mut moving.started);
+            self.flusher_behind(at, &moving.transport).set_off(&mut moving.started);
         }
         self.flushes.moving = Some(moving);
     }
@@ -274,7 +275,7 @@ impl Session {
     pub(super) fn look_at_flush(&mut self) -> Result<(), Error> {
         let Some(moving) = &self.flushes.moving else { return Ok(()) };
         let Some(at) = self.position(moving.id) else { return Ok(()) };
-        let running = self.flusher(at, &*moving.transport.transport).is_running(&moving.started);
+        let running = self.flusher_behind(at, &moving.transport).is_running(&moving.started);
         if running.map_err(flush_error)? {
             return Ok(());
         }
@@ -288,7 +289,7 @@ impl Session {
         let Some(moving) = self.flushes.moving.take() else { return Ok(()) };
         let Moving { id, started, transport, began } = moving;
         let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
-        let outcome = self.flusher(at, &*transport.transport).finish(started);
+        let outcome = self.flusher_behind(at, &transport).finish(started);
         let settled = self.settle_flush(id, began, outcome, ASYNC);
         self.told_unless(false, settled)
     }
@@ -399,7 +400,25 @@ impl Session {
                 owner: ctx.params.get(&param::COPY_METADATA) && ctx.env.uid == ROOT_USER,
                 may_replace: cached.may_replace,
             },
+            behind: None,
         }
+    }
+
+    /// For a flush during which the application goes on; where the transport can, it also goes on without it.
+    fn flusher_behind<'a>(&'a self, at: usize, transport: &'a TransportInUse) -> Flush<'a> {
+        let ctx = &self.ctx;
+        let (nodes, me) = (&ctx.nodes, ctx.rank());
+        let behind = transport.by_control.then(|| Behind {
+            control: &ctx.control,
+            transport: &transport.name,
+            transport_options: &transport.options,
+            shared: &transport.transport,
+            node: nodes.numbers()[me.index()],
+            nodes: u32::try_from(nodes.count()).unwrap_or(u32::MAX),
+            mates: nodes.mates(me),
+            pause: Duration::from_micros(ctx.params.get(&param::FLUSH_ASYNC_USLEEP)),
+        });
+        Flush { behind, ..self.flusher(at, &*transport.transport) }
     }
 
     /// Whether a dataset can be flushed while the application goes on, and the user wants that.

@@ -16,6 +16,11 @@ impl Checksum {
         Self { hasher: wanted.then(Hasher::new) }
     }
 
+    /// Goes on from the checksum of so many bytes that were read before.
+    pub(crate) fn resumed(wanted: bool, crc: u32, bytes: u64) -> Self {
+        Self { hasher: wanted.then(|| Hasher::new_with_initial_len(crc, bytes)) }
+    }
+
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);

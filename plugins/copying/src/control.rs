@@ -1,18 +1,31 @@
 //! What the one who copies and the one who waits share: a wish to stop, and how far it is.
 
+use crate::Pace;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
 
 /// Shared between the threads that copy and those that ask about the copy.
 #[derive(Debug, Default)]
 pub struct Control {
     cancelled: AtomicBool,
     done: AtomicU64,
+    pace: Arc<Pace>,
 }
 
 impl Control {
-    /// Nothing done, and nobody wants it to stop.
+    /// Nothing done, and nobody wants it to stop. As fast as it can be.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, and no faster than this.
+    pub fn paced(pace: Arc<Pace>) -> Self {
+        Self { pace, ..Self::default() }
+    }
+
+    /// How fast it may be.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
     }
 
     /// Asks the copy to stop before its next block.

@@ -1,6 +1,6 @@
 //! A transport of this process's own threads: all but who works on its jobs.
 
-use crate::{Begun, Job, Jobs};
+use crate::{Begun, Job, Jobs, Limits, Pace};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,12 @@ pub struct Copying<W: Workers> {
 impl<W: Workers> Copying<W> {
     /// A transport with this name, for tickets and messages, that has copied nothing yet.
     pub fn new(name: &'static str, workers: W) -> Self {
-        Self { name, jobs: Jobs::new(name), workers }
+        Self::limited(name, workers, Limits::default())
+    }
+
+    /// The same; all its jobs together keep to the limits.
+    pub fn limited(name: &'static str, workers: W, limits: Limits) -> Self {
+        Self { name, jobs: Jobs::paced(name, Pace::new(limits)), workers }
     }
 
     /// Who works on its jobs.

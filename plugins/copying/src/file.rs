@@ -6,6 +6,7 @@
 
 use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};
+use crate::pace::Account;
 use crate::{Buffer, Control, CopyError};
 use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
 use scr_plugin_api::CopyItem;
@@ -54,6 +55,17 @@ impl Written {
     }
 }
 
+/// Which part of a file to copy, where it is not the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// So many bytes are at the destination already, and safe there.
+    pub from: u64,
+    /// Their checksum, where one is taken.
+    pub crc: u32,
+    /// Up to here; the end of the file where that comes first.
+    pub to: u64,
+}
+
 /// Copies one file. The destination is created, readable for its owner only, or overwritten.
 ///
 /// # Errors
@@ -65,26 +77,47 @@ pub fn copy_file(
     control: &Control,
     buffer: &mut Buffer,
 ) -> Result<Written, CopyError> {
+    copy_part(item, how, control, buffer, WHOLE)
+}
+
+/// Copies one part of a file; what lies behind it at the destination is cut off. The checksum is that of the file up to
+/// the end of the part.
+///
+/// # Errors
+/// As for [`copy_file`].
+pub fn copy_part(
+    item: &CopyItem,
+    how: How,
+    control: &Control,
+    buffer: &mut Buffer,
+    part: Part,
+) -> Result<Written, CopyError> {
     let source = open_source(item)?;
     if control.is_cancelled() {
-        return Err(CopyError::Cancelled { path: item.destination.clone(), offset: 0 });
+        return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
     }
-    let destination = open_destination(item, &source)?;
+    let destination = open_destination(item, &source, part.from)?;
+    let checksum = match part.from {
+        0 => Checksum::new(how.take_crc),
+        from => Checksum::resumed(how.take_crc, part.crc, from),
+    };
     let mut copier = Copier {
         item,
         source,
         destination,
         control,
-        block_bytes: how.block_bytes,
-        checksum: Checksum::new(how.take_crc),
+        account: Account::open(control.pace()),
+        block_bytes: control.pace().block_bytes(how.block_bytes),
+        checksum,
         in_kernel: !how.take_crc,
-        flushed: 0,
+        flushed: part.from,
     };
-    copier.run(buffer)?;
+    copier.run(part, buffer)?;
     let Copier { destination, checksum, .. } = copier;
     Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
 }
 
+const WHOLE: Part = Part { from: 0, crc: 0, to: u64::MAX };
 const USUAL_BLOCK: usize = 1 << 20;
 const SMALLEST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 64 << 20;
@@ -119,7 +152,7 @@ fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
     Ok(())
 }
 
-pub(crate) fn open_destination(item: &CopyItem, source: &File) -> Result<File, CopyError> {
+pub(crate) fn open_destination(item: &CopyItem, source: &File, keep: u64) -> Result<File, CopyError> {
     let path = &item.destination;
     // Not truncated at once: it might be the source under another name.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -131,8 +164,11 @@ pub(crate) fn open_destination(item: &CopyItem, source: &File) -> Result<File, C
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {
         return Err(CopyError::SameFile { source_path: item.source.clone(), path: path.clone() });
     }
-    if here.is_file() && here.len() > 0 {
-        file.set_len(0).map_err(io_error("emptying", path, 0))?;
+    if here.is_file() && here.len() < keep {
+        return Err(CopyError::WrongSize { path: path.clone(), expected: keep, found: here.len() });
+    }
+    if here.is_file() && here.len() > keep {
+        file.set_len(keep).map_err(io_error("shortening", path, keep))?;
     }
     Ok(file)
 }
@@ -151,6 +187,7 @@ struct Copier<'a> {
     source: File,
     destination: File,
     control: &'a Control,
+    account: Account<'a>,
     block_bytes: usize,
     checksum: Checksum,
     /// Until the kernel refuses, or where a checksum is asked from the start.
@@ -160,10 +197,10 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    fn run(&mut self, buffer: &mut Buffer) -> Result<(), CopyError> {
-        let len = self.item.bytes;
+    fn run(&mut self, part: Part, buffer: &mut Buffer) -> Result<(), CopyError> {
+        let len = self.item.bytes.min(part.to);
         let has_holes = self.has_holes()?;
-        let mut offset = 0;
+        let mut offset = part.from;
         while offset < len {
             let extent = if has_holes { extent_at(&self.source, offset, len) } else { Extent::Data(len) };
             offset = match extent {
@@ -202,6 +239,7 @@ impl Copier<'_> {
             offset += count;
             self.control.add(count);
             self.write_out(offset, WRITE_OUT_BYTES);
+            self.account.pay(count, || self.control.is_cancelled());
         }
         Ok(offset)
     }
@@ -249,7 +287,7 @@ impl Copier<'_> {
     /// Lets the kernel begin to write out what is there, so that syncing at the end finds little left to do.
     /// The advice drops no page that is still to be written. It is only advice, so an error means nothing.
     fn write_out(&mut self, offset: u64, least: u64) {
-        let waiting = offset - self.flushed;
+        let waiting = offset.saturating_sub(self.flushed);
         if waiting >= least {
             let _ = fadvise(&self.destination, self.flushed, NonZeroU64::new(waiting), Advice::DontNeed);
             self.flushed = offset;

@@ -4,10 +4,10 @@
 //! knows that nothing more will be written.
 
 use crate::file::Written;
-use crate::{copy_file, Buffer, Control, CopyError, How};
+use crate::{copy_file, Buffer, Control, CopyError, How, Pace};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// One list of copies, and how far it is.
 #[derive(Debug)]
@@ -31,8 +31,13 @@ struct State {
 }
 
 impl Job {
-    /// A job on which nobody has worked yet.
+    /// A job on which nobody has worked yet. As fast as it can be.
     pub fn new(order: CopyJob) -> Self {
+        Self::paced(order, Arc::default())
+    }
+
+    /// The same, and no faster than this.
+    pub fn paced(order: CopyJob, pace: Arc<Pace>) -> Self {
         let state = State {
             next: 0,
             workers: 0,
@@ -40,7 +45,7 @@ impl Job {
             failure: None,
             ended: order.items.is_empty(),
         };
-        Self { order, control: Control::new(), state: Mutex::new(state), ended: Condvar::new() }
+        Self { order, control: Control::paced(pace), state: Mutex::new(state), ended: Condvar::new() }
     }
 
     /// What was ordered.

@@ -3,7 +3,7 @@
 //! A ticket is the transport's name and the job's token. It means nothing in another process, nor to another
 //! transport, and both are told so.
 
-use crate::Job;
+use crate::{Job, Pace};
 use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Jobs {
     /// Name of the transport, for tickets and messages.
     transport: &'static str,
+    pace: Arc<Pace>,
     jobs: Mutex<Known>,
 }
 
@@ -35,7 +36,12 @@ pub enum Begun {
 impl Jobs {
     /// No jobs yet, of the transport with this name.
     pub fn new(transport: &'static str) -> Self {
-        Self { transport, jobs: Mutex::default() }
+        Self::paced(transport, Pace::default())
+    }
+
+    /// The same; all jobs together are no faster than this.
+    pub fn paced(transport: &'static str, pace: Pace) -> Self {
+        Self { transport, pace: Arc::new(pace), jobs: Mutex::default() }
     }
 
     /// Takes an order. One that failed, or was cancelled, may be given again.
@@ -51,7 +57,7 @@ impl Jobs {
             }
             return Ok(Begun::Known);
         }
-        let job = Arc::new(Job::new(order.clone()));
+        let job = Arc::new(Job::paced(order.clone(), Arc::clone(&self.pace)));
         known.remember(order.token.clone(), Arc::clone(&job));
         Ok(Begun::New(job))
     }

@@ -5,7 +5,7 @@
 
 #![deny(unsafe_code)]
 
-use scr_copying::{Copying, Pool};
+use scr_copying::{Copying, Limits, Pool};
 use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
 
 /// The transport `pthread`.
@@ -16,18 +16,23 @@ pub const USUAL_THREADS: usize = 4;
 
 /// A transport with at most so many threads; with none it would never copy, so one is the least.
 pub fn pthread(threads: usize) -> Pthread {
-    Copying::new("pthread", Pool::new(threads))
+    limited(threads, Limits::default())
+}
+
+/// The same; all threads together keep to the limits.
+pub fn limited(threads: usize, limits: Limits) -> Pthread {
+    Copying::limited("pthread", Pool::new(threads), limits)
 }
 
 /// Reads what the manifest allows of options, and the host has checked.
 ///
 /// # Errors
-/// `THREADS` is no number.
+/// One that should be a number is none.
 pub fn from_options(options: &KvTree) -> Result<Pthread, PluginError> {
-    let threads = options
-        .parse("THREADS")
-        .map_err(|error| PluginError::new(PluginErrorKind::Refused, format!("transport pthread: {error}")))?;
-    Ok(pthread(threads.unwrap_or(USUAL_THREADS)))
+    let refused = |error| PluginError::new(PluginErrorKind::Refused, format!("transport pthread: {error}"));
+    let threads = options.parse("THREADS").map_err(refused)?;
+    let limits = Limits::from_options(options).map_err(refused)?;
+    Ok(limited(threads.unwrap_or(USUAL_THREADS), limits))
 }
 
 scr_plugin_api::export_transport! {
@@ -41,13 +46,16 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_number_of_threads_is_an_option() {
+    fn the_number_of_threads_and_the_limits_are_options() {
         let mut options = KvTree::new();
         assert_eq!(from_options(&options).unwrap().workers().most_threads(), USUAL_THREADS);
         options.set("THREADS", 2);
         assert_eq!(from_options(&options).unwrap().workers().most_threads(), 2);
         options.set("THREADS", "many");
         assert!(from_options(&options).unwrap_err().text.contains("THREADS"));
+        let mut options = KvTree::new();
+        options.set("PERCENT", "all");
+        assert!(from_options(&options).unwrap_err().text.contains("PERCENT"));
     }
 
     #[test]

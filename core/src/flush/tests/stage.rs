@@ -147,7 +147,8 @@ impl Stage {
     ) -> Vec<T> {
         run(self.ranks, |comm| {
             let (prefix, node) = (&self.prefix, "node0");
-            let flush = Flush { comm: &comm, files, transport, node, prefix, now: NOW.to_owned(), options };
+            let now = NOW.to_owned();
+            let flush = Flush { comm: &comm, files, transport, node, prefix, now, options, behind: None };
             body(&flush, comm.rank().index())
         })
         .unwrap()

@@ -1,0 +1,205 @@
+//! Flushes that go on behind the application, and are ended without it.
+//!
+//! A transport whose copies survive the job is only begun by the application. Each rank leaves an *errand* in the
+//! control directory of its node, `mover.<token>.<rank>`: what is copied where, what every file has to be, and the
+//! transport's ticket. Whoever looks after the errands of a node ([`look_after`]: the agent, `scr poststage`, or the
+//! application itself as long as it is there) asks the transport how far it is, compares what came with what was
+//! recorded, and once all files of the node have arrived leaves the node's `done.<token>.<node>`. Who finds that of
+//! all nodes finishes the flush.
+//!
+//! On one node a lock in the control directory lets one process at a time look after the errands; between nodes that of
+//! the finalizer does. A flush that was taken back has no record under the prefix directory any more; its copies are
+//! stopped and their hidden files removed.
+
+use super::errand::{self, Errand, State};
+use super::finalize::{alone, finalize_one, Ended};
+use super::movers;
+use super::pending::{self, Pending};
+use crate::fs::Files;
+use crate::prefix::Prefix;
+use crate::{describe, env::Env};
+use scr_plugin_api::{CopyState, KvTree, Transport};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Gives a transport by its name, with these options.
+pub type OpenTransport<'a> = &'a dyn Fn(&str, &KvTree) -> Result<Arc<dyn Transport>, String>;
+
+/// What was found and done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Looked {
+    /// Whether something of this node is still to be copied, or could not be ended.
+    pub left: bool,
+    /// What happened, one line each.
+    pub told: Vec<String>,
+    /// What went wrong, one line each.
+    pub wrong: Vec<String>,
+}
+
+/// Looks after the flushes that go on behind applications, as far as they are this node's: those in the control
+/// directory `control`. Returns at once; a copy under way is left alone.
+pub fn look_after(env: &Env, control: &Path, open: OpenTransport<'_>) -> Looked {
+    look_after_some(&*env.files, control, open, &env.local_time(), None)
+}
+
+/// The same for the flush of one token, or all.
+pub(crate) fn look_after_some(
+    files: &dyn Files,
+    control: &Path,
+    open: OpenTransport<'_>,
+    now: &str,
+    token: Option<&str>,
+) -> Looked {
+    let mut looked = Looked::default();
+    match errand::tokens(files, control) {
+        Ok(tokens) if tokens.iter().all(|known| token.is_some_and(|token| token != known)) => return looked,
+        Ok(_) => (),
+        Err(why) => {
+            looked.wrong.push(why);
+            return looked;
+        }
+    }
+    let locked = files.exclusively_for_long(&control.join(LOCK), || {
+        let mut by_token: BTreeMap<String, Vec<Errand>> = BTreeMap::new();
+        let (errands, bad) = errand::list(files, control);
+        for errand in errands.into_iter().filter(|errand| token.is_none_or(|token| token == errand.token)) {
+            by_token.entry(errand.token.clone()).or_default().push(errand);
+        }
+        looked.wrong.extend(bad);
+        for errands in by_token.into_values() {
+            Keeper { files, control, open, now }.look(errands, &mut looked);
+        }
+    });
+    if let Err(error) = locked {
+        looked.left = true;
+        looked.wrong.push(describe(&error));
+    }
+    looked
+}
+
+/// Looks after the errands of one flush on this node.
+struct Keeper<'a> {
+    files: &'a dyn Files,
+    control: &'a Path,
+    open: OpenTransport<'a>,
+    now: &'a str,
+}
+
+impl Keeper<'_> {
+    fn look(&self, mut errands: Vec<Errand>, looked: &mut Looked) {
+        let prefix = Prefix::new(errands[0].prefix.clone());
+        let record = match pending::find(self.files, &prefix, &errands[0].token) {
+            Ok(Some(record)) => record,
+            Ok(None) => return self.clear_away(&errands, looked),
+            Err(why) => {
+                looked.left = true;
+                return looked.wrong.push(why);
+            }
+        };
+        for errand in errands.iter_mut().filter(|errand| errand.state == State::Moving) {
+            self.move_on(errand, looked);
+        }
+        let arrived = errands.iter().filter(|errand| errand.state == State::Arrived).count();
+        if arrived == errands[0].mates.len() {
+            self.arrive(&prefix, &record, &errands, looked);
+        }
+    }
+
+    /// Asks the transport, and checks what came.
+    fn move_on(&self, errand: &mut Errand, looked: &mut Looked) {
+        let transport = match (self.open)(&errand.transport, &errand.transport_options) {
+            Ok(transport) => transport,
+            Err(why) => {
+                looked.left = true;
+                return looked.wrong.push(why);
+            }
+        };
+        if let Ok(CopyState::Running(_)) = transport.poll(&errand.ticket) {
+            looked.left = true;
+            return;
+        }
+        let ticket = errand.ticket.clone();
+        let came = movers::finish(self.files, &*transport, &mut errand.movers, &ticket, &errand.options);
+        errand.state = match came {
+            Ok(()) => State::Arrived,
+            Err(error) => {
+                let rank = errand.rank;
+                looked.wrong.push(format!("the files of rank {rank} were not flushed: {error}"));
+                State::Failed(error.to_string())
+            }
+        };
+        if let Err(error) = errand.write(self.files, self.control) {
+            looked.left = true;
+            looked.wrong.push(describe(&error));
+        }
+    }
+
+    /// All files of this node are where they should be.
+    fn arrive(&self, prefix: &Prefix, record: &Pending, errands: &[Errand], looked: &mut Looked) {
+        let ended = self.mark(prefix, record, errands).and_then(|all_done| {
+            if all_done {
+                finalize_one(self.files, prefix, &record.token, self.now)
+            } else {
+                Ok(None)
+            }
+        });
+        match ended {
+            Ok(None | Some(Ended::Waiting { .. })) => (),
+            Ok(Some(ended @ Ended::Finalized(_))) => {
+                looked.told.push(ended.to_string());
+                self.forget(errands, looked);
+            }
+            Ok(Some(ended)) => {
+                looked.left |= matches!(ended, Ended::Postponed { .. });
+                looked.wrong.push(ended.to_string());
+            }
+            Err(why) => {
+                looked.left = true;
+                looked.wrong.push(why);
+            }
+        }
+    }
+
+    /// Says that this node is done, unless the flush was taken back meanwhile, and gives whether all are.
+    fn mark(&self, prefix: &Prefix, record: &Pending, errands: &[Errand]) -> Result<bool, String> {
+        let (files, node) = (self.files, errands[0].node);
+        let is_done = |node| record.is_done(files, prefix, node).map_err(|error| describe(&error));
+        if !is_done(node)? {
+            let marked = alone(files, prefix, || match pending::find(files, prefix, &record.token)? {
+                None => Ok(()),
+                Some(record) => record
+                    .mark_done(files, prefix, node, &errand::new_sums(errands))
+                    .map_err(|error| describe(&error)),
+            });
+            marked.map_err(|error| describe(&error))??;
+        }
+        record.all_done(files, prefix).map_err(|error| describe(&error))
+    }
+
+    /// The flush is over, in whichever way. Hidden files that are still there are of no use.
+    fn clear_away(&self, errands: &[Errand], looked: &mut Looked) {
+        for errand in errands.iter().filter(|errand| errand.state == State::Moving) {
+            let cancelled = (self.open)(&errand.transport, &errand.transport_options)
+                .and_then(|transport| transport.cancel(&errand.ticket).map_err(|error| error.to_string()));
+            if let Err(why) = cancelled {
+                looked.wrong.push(why);
+            }
+        }
+        for errand in errands {
+            movers::remove_parts(self.files, &errand.movers);
+        }
+        self.forget(errands, looked);
+    }
+
+    fn forget(&self, errands: &[Errand], looked: &mut Looked) {
+        for errand in errands {
+            if let Err(error) = errand.forget(self.files, self.control) {
+                looked.wrong.push(describe(&error));
+            }
+        }
+    }
+}
+
+/// Who looks after the errands of a node has this name in its control directory.
+const LOCK: &str = "mover.lock";

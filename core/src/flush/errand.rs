@@ -1,0 +1,344 @@
+//! What one rank leaves behind of a flush that goes on without it: `mover.<token>.<rank>` in the control directory of
+//! its node.
+
+use super::movers::Mover;
+use super::{FlushFile, Options};
+use crate::fs::{Durability, Files, FsError, Kind, Status};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// One rank's part of a flush.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand {
+    /// The flush.
+    pub(crate) token: String,
+    /// The prefix directory.
+    pub(crate) prefix: PathBuf,
+    pub(crate) rank: u32,
+    /// The number of the node, which is that of its mark.
+    pub(crate) node: u32,
+    /// All ranks of the node that have an errand of this flush.
+    pub(crate) mates: Vec<u32>,
+    /// The transport, the options it was made with, and its ticket.
+    pub(crate) transport: String,
+    pub(crate) transport_options: KvTree,
+    pub(crate) ticket: Vec<u8>,
+    pub(crate) movers: Vec<Mover>,
+    pub(crate) options: Options,
+    pub(crate) state: State,
+}
+
+/// How far an errand is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The transport is at work, or what came was not looked at yet.
+    Moving,
+    /// Every file has arrived, and is what was recorded.
+    Arrived,
+    /// One has not, and why.
+    Failed(String),
+}
+
+impl Errand {
+    pub(crate) fn write(&self, files: &dyn Files, control: &Path) -> Result<(), FsError> {
+        let path = path(control, &self.token, self.rank);
+        files.write_tree(&path, &self.to_tree(), PRIVATE, Durability::Unsynced)
+    }
+
+    pub(crate) fn forget(&self, files: &dyn Files, control: &Path) -> Result<(), FsError> {
+        remove(files, control, &self.token, self.rank)
+    }
+
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("VERSION", VERSION);
+        tree.set("TOKEN", &self.token);
+        tree.set_bytes("PREFIX", self.prefix.as_os_str().as_bytes());
+        tree.set("RANK", self.rank);
+        tree.set("NODE", self.node);
+        for mate in &self.mates {
+            tree.entry("MATES", mate);
+        }
+        tree.set("TRANSPORT", &self.transport);
+        tree.put("OPTIONS", self.transport_options.clone());
+        // A ticket may hold any bytes, and a tree none that are zero.
+        tree.set("TICKET", self.ticket.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        tree.set("BLOCK", self.options.block_bytes);
+        tree.set("CHECKSUMS", u8::from(self.options.checksums));
+        tree.set("METADATA", u8::from(self.options.metadata));
+        tree.set("OWNER", u8::from(self.options.owner));
+        let (state, why) = match &self.state {
+            State::Moving => ("MOVING", None),
+            State::Arrived => ("ARRIVED", None),
+            State::Failed(why) => ("FAILED", Some(why)),
+        };
+        tree.set("STATE", state);
+        if let Some(why) = why {
+            tree.set("ERROR", why);
+        }
+        for (place, mover) in self.movers.iter().enumerate() {
+            *tree.entry("FILES", place) = mover_tree(mover);
+        }
+        tree
+    }
+
+    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let flag = |key: &str| Ok::<_, FieldError>(tree.require::<u8>(key)? != 0);
+        let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
+        let ticket = tree.require::<String>("TICKET")?;
+        let movers = tree.get("FILES").into_iter().flat_map(KvTree::iter);
+        Ok(Self {
+            token: tree.require("TOKEN")?,
+            prefix: PathBuf::from(OsStr::from_bytes(bytes("PREFIX")?)),
+            rank: tree.require("RANK")?,
+            node: tree.require("NODE")?,
+            mates: tree.get("MATES").map(|mates| mates.keys_as().collect()).unwrap_or_default(),
+            transport: tree.require("TRANSPORT")?,
+            transport_options: tree.get("OPTIONS").cloned().unwrap_or_default(),
+            ticket: from_hex(&ticket).ok_or_else(|| FieldError::Malformed {
+                key: "TICKET".to_owned(),
+                found: ticket,
+                expected: "bytes in hexadecimal",
+            })?,
+            options: Options {
+                width: 1,
+                block_bytes: tree.require("BLOCK")?,
+                checksums: flag("CHECKSUMS")?,
+                in_place: false,
+                make_current: false,
+                metadata: flag("METADATA")?,
+                owner: flag("OWNER")?,
+                may_replace: false,
+            },
+            state: match tree.require::<String>("STATE")?.as_str() {
+                "MOVING" => State::Moving,
+                "ARRIVED" => State::Arrived,
+                _ => State::Failed(tree.text("ERROR").unwrap_or("it is not told why").to_owned()),
+            },
+            movers: movers.map(|(_, mover)| mover_of(mover)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// The checksums that were not known before, by name.
+pub(crate) fn new_sums(errands: &[Errand]) -> KvTree {
+    let mut sums = KvTree::new();
+    for mover in errands.iter().flat_map(|errand| &errand.movers) {
+        if let (None, Some(crc)) = (mover.file.crc, mover.crc) {
+            sums.set(&mover.file.name, crc);
+        }
+    }
+    sums
+}
+
+/// How far a rank's errand is; `None` where there is none any more, as the flush has ended.
+pub(crate) fn state(
+    files: &dyn Files,
+    control: &Path,
+    token: &str,
+    rank: u32,
+) -> Result<Option<State>, String> {
+    Ok(read(files, &path(control, token, rank))?.map(|errand| errand.state))
+}
+
+/// The tokens of all errands in a control directory.
+pub(crate) fn tokens(files: &dyn Files, control: &Path) -> Result<Vec<String>, String> {
+    let names = match files.list(control) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        other => other.map_err(|error| format!("cannot list {}: {error}", control.display()))?,
+    };
+    let token = |name: &PathBuf| {
+        let (token, rank) = name.to_str()?.strip_prefix(PREFIX)?.rsplit_once('.')?;
+        rank.parse::<u32>().ok().map(|_| token.to_owned())
+    };
+    let mut tokens: Vec<_> = names.iter().filter_map(token).collect();
+    tokens.dedup();
+    Ok(tokens)
+}
+
+/// All errands in a control directory, and what is wrong with those that cannot be read.
+pub(crate) fn list(files: &dyn Files, control: &Path) -> (Vec<Errand>, Vec<String>) {
+    let (mut errands, mut bad) = (Vec::new(), Vec::new());
+    for name in files.list(control).unwrap_or_default() {
+        let is_errand = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('.'));
+        if is_errand.is_none_or(|(_, rank)| rank.parse::<u32>().is_err()) {
+            continue;
+        }
+        match read(files, &control.join(&name)) {
+            Ok(errand) => errands.extend(errand),
+            Err(why) => bad.push(why),
+        }
+    }
+    (errands, bad)
+}
+
+/// Removes a rank's errand, where there is one.
+pub(crate) fn remove(files: &dyn Files, control: &Path, token: &str, rank: u32) -> Result<(), FsError> {
+    let path = path(control, token, rank);
+    match files.remove_file(&path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|source| FsError::Io { doing: "remove", path, source }),
+    }
+}
+
+fn path(control: &Path, token: &str, rank: u32) -> PathBuf {
+    control.join(format!("{PREFIX}{token}.{rank}"))
+}
+
+fn read(files: &dyn Files, path: &Path) -> Result<Option<Errand>, String> {
+    let Some(tree) = files.read_tree(path).map_err(|error| crate::describe(&error))? else { return Ok(None) };
+    let errand = Errand::from_tree(&tree).and_then(|errand| match tree.require("VERSION")? {
+        VERSION => Ok(errand),
+        other => Err(FieldError::Malformed {
+            key: "VERSION".to_owned(),
+            found: other.to_string(),
+            expected: "the number 1",
+        }),
+    });
+    errand.map(Some).map_err(|error| format!("{} cannot be used: {error}", path.display()))
+}
+
+fn mover_tree(mover: &Mover) -> KvTree {
+    let mut tree = KvTree::new();
+    let file = &mover.file;
+    tree.set_bytes("NAME", &file.name);
+    tree.set_bytes("SOURCE", file.source.as_os_str().as_bytes());
+    tree.set_bytes("TARGET", mover.target.as_os_str().as_bytes());
+    tree.set_bytes("PART", mover.part.as_os_str().as_bytes());
+    tree.set("SIZE", file.bytes);
+    if let Some(crc) = file.crc {
+        tree.set("CRC", crc);
+    }
+    if let Some(crc) = mover.crc {
+        tree.set("FOUND", crc);
+    }
+    tree.set("MODE", file.mode);
+    tree.set("MTIME", file.mtime.0);
+    tree.set("MTIME_NSECS", file.mtime.1);
+    if let Some(origin) = mover.origin {
+        tree.set("ATIME", origin.atime.0);
+        tree.set("ATIME_NSECS", origin.atime.1);
+        tree.set("UID", origin.uid);
+        tree.set("GID", origin.gid);
+    }
+    tree
+}
+
+fn mover_of(tree: &KvTree) -> Result<Mover, FieldError> {
+    let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
+    let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
+    let file = FlushFile {
+        source: path("SOURCE")?,
+        name: bytes("NAME")?.to_vec(),
+        bytes: tree.require("SIZE")?,
+        crc: tree.parse("CRC")?,
+        mode: tree.require("MODE")?,
+        mtime: (tree.require("MTIME")?, tree.require("MTIME_NSECS")?),
+    };
+    let origin = match tree.parse("ATIME")? {
+        None => None,
+        Some(seconds) => {
+            let atime = (seconds, tree.require("ATIME_NSECS")?);
+            let (uid, gid) = (tree.require("UID")?, tree.require("GID")?);
+            let (len, mode, mtime) = (file.bytes, file.mode, file.mtime);
+            let identity = (0, 0);
+            Some(Status { kind: Kind::File, len, mode, uid, gid, atime, ctime: mtime, mtime, identity })
+        }
+    };
+    let (target, part) = (path("TARGET")?, path("PART")?);
+    Ok(Mover { file, target, part, crc: tree.parse("FOUND")?, origin, leads: true })
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+const PREFIX: &str = "mover.";
+/// The form of the record.
+const VERSION: u32 = 1;
+/// Nobody else's business.
+const PRIVATE: u32 = 0o600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+
+    fn errand(rank: u32) -> Errand {
+        let file = FlushFile {
+            source: "/ssd/a".into(),
+            name: b"ckpt/\xff".to_vec(),
+            bytes: 7,
+            crc: None,
+            mode: 0o100_640,
+            mtime: (5, 6),
+        };
+        let (target, part) = ("/pfs/ckpt/a".into(), "/pfs/ckpt/.a.t.part".into());
+        Errand {
+            token: "3.17f.0a".to_owned(),
+            prefix: "/pfs".into(),
+            rank,
+            node: 2,
+            mates: vec![4, 5],
+            transport: "AGENT".to_owned(),
+            transport_options: KvTree::new(),
+            ticket: b"agent\0\xffx".to_vec(),
+            movers: vec![Mover { file, target, part, crc: Some(9), origin: None, leads: true }],
+            options: Options {
+                width: 1,
+                block_bytes: 4096,
+                checksums: true,
+                in_place: false,
+                make_current: false,
+                metadata: true,
+                owner: false,
+                may_replace: false,
+            },
+            state: State::Failed("no\nspace".to_owned()),
+        }
+    }
+
+    #[test]
+    fn an_errand_comes_back_as_it_was_left() {
+        let dir = tempfile::tempdir().unwrap();
+        for rank in [4, 15] {
+            errand(rank).write(&RealFiles, dir.path()).unwrap();
+        }
+        std::fs::write(dir.path().join("mover.lock"), "").unwrap();
+        let (found, bad) = list(&RealFiles, dir.path());
+        assert_eq!(bad, Vec::<String>::new());
+        let trees: Vec<_> = found.iter().map(Errand::to_tree).collect();
+        assert_eq!(trees, [errand(15).to_tree(), errand(4).to_tree()]);
+        assert_eq!((found[0].ticket.as_slice(), found[0].movers[0].crc), (&b"agent\0\xffx"[..], Some(9)));
+        assert_eq!(tokens(&RealFiles, dir.path()).unwrap(), ["3.17f.0a"]);
+        let failed = State::Failed("no\nspace".to_owned());
+        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 4), Ok(Some(failed)));
+        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 9), Ok(None));
+    }
+
+    #[test]
+    fn a_record_of_another_kind_is_told_and_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("mover.3.17f.0a.0"), "something").unwrap();
+        let mut tree = errand(1).to_tree();
+        tree.set("VERSION", 2);
+        (&RealFiles as &dyn Files)
+            .write_tree(&dir.path().join("mover.3.17f.0a.1"), &tree, PRIVATE, Durability::Unsynced)
+            .unwrap();
+        let (found, bad) = list(&RealFiles, dir.path());
+        assert_eq!((found.len(), bad.len()), (0, 2));
+        assert!(bad[1].contains("VERSION"), "{bad:?}");
+    }
+
+    #[test]
+    fn checksums_that_were_known_are_not_told_again() {
+        let mut known = errand(0);
+        known.movers[0].file.crc = Some(9);
+        assert!(new_sums(&[known]).is_empty());
+        assert_eq!(new_sums(&[errand(0)]).parse(b"ckpt/\xff"), Ok(Some(9)));
+    }
+}

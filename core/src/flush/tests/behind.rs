@@ -1,0 +1,213 @@
+//! Flushes that are left behind by the application, which ends, or dies, right after it has begun them.
+
+use super::stage::{Cached, Stage, Through, NOW, OPTIONS};
+use crate::comm::Rank;
+use crate::flush::behind::{look_after_some, Looked};
+use crate::flush::errand;
+use crate::flush::finalize::{finalize_arrived, finalize_pending, Ended};
+use crate::flush::{Behind, Flush, Options};
+use crate::fs::faulty::FaultyFiles;
+use crate::fs::{Files, RealFiles};
+use scr_plugin_api::{KvTree, Transport};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const RANKS: u32 = 4;
+const TOKEN: &str = "1.x.y";
+
+/// Two nodes with two ranks each, and a transport that outlives the application.
+struct Nodes {
+    stage: Stage,
+    transport: Arc<dyn Transport>,
+    options: KvTree,
+}
+
+impl Nodes {
+    fn new() -> Self {
+        let stage = Stage::new(RANKS);
+        for node in 0..2 {
+            fs::create_dir(stage.dir.path().join(format!("n{node}"))).unwrap();
+        }
+        Self { stage, transport: Arc::new(Through::new(RealFiles)), options: KvTree::new() }
+    }
+
+    fn control(&self, node: u32) -> PathBuf {
+        self.stage.dir.path().join(format!("n{node}"))
+    }
+
+    /// Calls `body` on every rank with a flush that goes on behind.
+    fn on_all<T: Send>(&self, options: Options, body: impl Fn(&Flush<'_>, usize) -> T + Sync) -> Vec<T> {
+        self.stage.on_all(&RealFiles, &*self.transport, options, |flush, rank| {
+            let node = flush.comm.rank().0 / 2;
+            let control = self.control(node);
+            let behind = Behind {
+                control: &control,
+                transport: "THROUGH",
+                transport_options: &self.options,
+                shared: &self.transport,
+                node,
+                nodes: 2,
+                mates: vec![Rank(2 * node), Rank(2 * node + 1)],
+                pause: Duration::ZERO,
+            };
+            body(&Flush { behind: Some(behind), ..flush.clone() }, rank)
+        })
+    }
+
+    /// The application begins a flush, and is gone.
+    fn begin(&self, cached: &Cached, options: Options) {
+        let begun = self.on_all(options, |flush, rank| {
+            let started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]);
+            started.map(|mut started| flush.set_off(&mut started))
+        });
+        assert!(begun.iter().all(Result::is_ok), "{begun:?}");
+    }
+
+    fn look(&self, node: u32) -> Looked {
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport));
+        look_after_some(&RealFiles, &self.control(node), &open, NOW, None)
+    }
+
+    fn errands(&self, node: u32) -> usize {
+        errand::list(&RealFiles, &self.control(node)).0.len()
+    }
+}
+
+#[test]
+fn what_an_application_has_left_is_finished_when_all_nodes_have_done_their_part() {
+    let nodes = Nodes::new();
+    let cached = nodes.stage.cache(1, "a");
+    nodes.begin(&cached, OPTIONS);
+    assert_eq!(nodes.look(0), Looked::default());
+    let waiting = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+    assert!(matches!(waiting.as_slice(), [Ended::Waiting { done: 1, movers: 2, .. }]), "{waiting:?}");
+    assert!(!nodes.stage.is_listed(1));
+    let looked = nodes.look(1);
+    assert_eq!((looked.left, looked.wrong.len(), looked.told.len()), (false, 0, 1), "{looked:?}");
+    assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+    // The first node clears its own away the next time.
+    assert_eq!((nodes.look(0), nodes.errands(0), nodes.errands(1)), (Looked::default(), 0, 0));
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    assert_eq!(finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap(), []);
+}
+
+#[test]
+fn what_has_arrived_is_finished_by_poststage_and_only_once() {
+    // The agent of the other node marks, and dies before it can finish.
+    let (nodes, cached) = (1..)
+        .map(|at| {
+            let nodes = Nodes::new();
+            let cached = nodes.stage.cache(1, "a");
+            nodes.begin(&cached, OPTIONS);
+            nodes.look(0);
+            let files = FaultyFiles::new(RealFiles);
+            files.stop_at(at);
+            let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
+            look_after_some(&files, &nodes.control(1), &open, NOW, None);
+            (nodes, cached)
+        })
+        .find(|(nodes, _)| nodes.stage.prefix.scr_file(&format!("done.{TOKEN}.1")).exists())
+        .unwrap();
+    assert!(!nodes.stage.is_listed(1));
+    let ended = std::thread::scope(|scope| {
+        let one = || finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+        all.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    let finalized = ended.iter().filter(|ended| matches!(ended, Ended::Finalized(_))).count();
+    assert_eq!((finalized, ended.len()), (1, 1), "{ended:?}");
+    assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+}
+
+#[test]
+fn a_flush_that_was_taken_back_is_given_up_by_the_nodes() {
+    let nodes = Nodes::new();
+    let cached = nodes.stage.cache(1, "a");
+    nodes.begin(&cached, OPTIONS);
+    nodes.look(0);
+    let ended = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+    assert!(matches!(ended.as_slice(), [Ended::Revoked { .. }]), "{ended:?}");
+    // A mover that was late.
+    let part = crate::flush::names::part(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
+    fs::write(&part, "late").unwrap();
+    for node in 0..2 {
+        assert_eq!((nodes.look(node), nodes.errands(node)), (Looked::default(), 0));
+    }
+    assert!(!nodes.stage.is_listed(1));
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    nodes.stage.assert_cache_is_whole(&cached);
+}
+
+#[test]
+fn a_file_that_is_not_what_was_recorded_keeps_the_dataset_from_counting() {
+    let nodes = Nodes::new();
+    let mut cached = nodes.stage.cache(1, "a");
+    let damaged = cached.by_rank[2].iter_mut().find(|file| file.bytes > 0).unwrap();
+    damaged.crc = Some(!damaged.crc.unwrap());
+    nodes.begin(&cached, OPTIONS);
+    nodes.look(0);
+    let looked = nodes.look(1);
+    assert!(
+        looked.wrong.iter().any(|line| line.contains("rank 2") && line.contains("damaged")),
+        "{looked:?}"
+    );
+    assert!(!looked.left, "nothing can be done about it here");
+    assert!(!nodes.stage.is_listed(1));
+    let told = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+    assert!(matches!(told.as_slice(), [Ended::Revoked { .. }]), "{told:?}");
+}
+
+#[test]
+fn checksums_that_nobody_had_taken_before_are_listed() {
+    let nodes = Nodes::new();
+    let mut cached = nodes.stage.cache(1, "a");
+    cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+    nodes.begin(&cached, OPTIONS);
+    nodes.look(0);
+    nodes.look(1);
+    let lists = crate::prefix::Rank2File::read(&RealFiles, &nodes.stage.prefix, 1).unwrap();
+    for file in lists.by_rank().iter().flatten() {
+        assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
+    }
+}
+
+#[test]
+fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
+    for looked_after in [false, true] {
+        let nodes = Nodes::new();
+        let cached = nodes.stage.cache(1, "a");
+        let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
+            let mut started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+            flush.set_off(&mut started);
+            if looked_after && rank == 0 {
+                // An agent that is quicker.
+                nodes.look(0);
+                nodes.look(1);
+            }
+            let running = flush.is_running(&started).unwrap();
+            (running, flush.finish(started).map(|report| report.files))
+        });
+        assert!(outcomes.iter().all(|outcome| *outcome == (false, Ok(8))), "{outcomes:?}");
+        assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+        (0..2).for_each(|node| drop(nodes.look(node)));
+        assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn an_error_on_one_rank_is_told_to_all_and_leaves_nothing() {
+    let nodes = Nodes::new();
+    let cached = nodes.stage.cache(1, "a");
+    let gone = cached.by_rank[3].iter().find(|file| file.bytes > 0).unwrap();
+    (&RealFiles as &dyn Files).remove_tree(&gone.source).unwrap();
+    let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
+        let started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        flush.finish(started).unwrap_err().to_string()
+    });
+    assert!(outcomes.iter().all(|text| text.contains("rank 3") && *text == outcomes[0]), "{outcomes:?}");
+    assert!(!nodes.stage.is_listed(1));
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    assert_eq!((nodes.errands(0), nodes.errands(1)), (0, 0));
+}

@@ -1,0 +1,185 @@
+//! The transport `agent`: copies in a process of its own on each node, which goes on when the job has ended.
+//!
+//! The transport only writes down what is to be copied, in a *transfer file* in the control directory of the node, and
+//! reads there how far it is, also from another process. The agent, `scr agent`, executes the transfer files. Where none
+//! runs, the transport starts one. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `transfer` | a transfer file |
+//! | `presence` | whether an agent, or an application, is there |
+//! | `launch` | starting an agent where none is |
+//! | `execute` | the agent's work: copying what transfer files say |
+
+mod execute;
+mod launch;
+mod presence;
+mod transfer;
+
+pub use execute::Executor;
+pub use presence::{Agent as AgentPresence, Application};
+pub use transfer::{list, FileProgress, Outcome, Transfer};
+
+use launch::Launcher;
+use scr_copying::Limits;
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// The transport `agent`.
+#[derive(Debug)]
+pub struct Agent {
+    control: PathBuf,
+    launcher: Launcher,
+    limits: Limits,
+    pause: Duration,
+    /// Says to the agent that the application is there, from the first copy on.
+    application: Mutex<Option<Application>>,
+}
+
+impl Agent {
+    /// A transport that talks to the agent of this control directory. Without a `program`, which is an `scr` command, no
+    /// agent is started.
+    pub fn new(control: PathBuf, program: Option<PathBuf>) -> Self {
+        Self {
+            launcher: Launcher::new(control.clone(), program),
+            control,
+            limits: Limits::default(),
+            pause: Duration::from_millis(1),
+            application: Mutex::default(),
+        }
+    }
+
+    /// The transfer that a ticket stands for.
+    fn find(&self, ticket: &[u8]) -> Result<Transfer, PluginError> {
+        let path = ticket.strip_prefix(TICKET).map(|path| Path::new(OsStr::from_bytes(path)));
+        let path = path.filter(|path| path.parent() == Some(&self.control));
+        let transfer = match path {
+            Some(path) => Transfer::read(path).map_err(|error| refused(&error))?,
+            None => None,
+        };
+        transfer.ok_or_else(|| {
+            let text = String::from_utf8_lossy(ticket);
+            refused(&format!("{text:?} is no ticket of a copy in {}", self.control.display()))
+        })
+    }
+
+    fn state(&self, transfer: &Transfer) -> CopyState {
+        if let Some(outcome) = &transfer.outcome {
+            return match outcome {
+                Outcome::Done => CopyState::Done,
+                Outcome::Failed(error) => CopyState::Failed(error.clone()),
+            };
+        }
+        if transfer.is_to_stop() && !presence::agent_is_there(&self.control) {
+            return CopyState::Failed(transfer.cancelled());
+        }
+        match self.launcher.see_that_one_runs() {
+            Ok(()) => CopyState::Running(transfer.written()),
+            Err(why) => CopyState::Failed(PluginError::new(PluginErrorKind::Io, told(&why))),
+        }
+    }
+
+    /// From now on the agent knows that an application is there.
+    fn be_present(&self) -> Result<(), PluginError> {
+        let mut application = self.application.lock().unwrap_or_else(PoisonError::into_inner);
+        if application.is_none() {
+            let present = Application::enter(&self.control).map_err(|error| {
+                PluginError::new(PluginErrorKind::Io, told(&format!("{}: {error}", self.control.display())))
+            })?;
+            *application = Some(present);
+        }
+        Ok(())
+    }
+}
+
+/// Reads what the manifest allows of options, and the host has checked.
+///
+/// # Errors
+/// One that should be a number is none, or the control directory is not given.
+pub fn from_options(options: &KvTree) -> Result<Agent, PluginError> {
+    let wrong = |error| refused(&format!("{error}"));
+    let path = |key: &str| {
+        let value = options.value(key).filter(|value| !value.is_empty());
+        value.map(|value| PathBuf::from(OsStr::from_bytes(value)))
+    };
+    let control = path("CONTROL").ok_or_else(|| refused("the option CONTROL is missing"))?;
+    let micros = options.parse("USLEEP").map_err(wrong)?;
+    Ok(Agent {
+        limits: Limits::from_options(options).map_err(wrong)?,
+        pause: Duration::from_micros(micros.unwrap_or(1000)),
+        ..Agent::new(control, path("PROGRAM"))
+    })
+}
+
+scr_plugin_api::export_transport! {
+    new: from_options,
+}
+
+impl Transport for Agent {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        self.be_present()?;
+        let new = Transfer::new(&self.control, job, self.limits).map_err(|error| refused(&error))?;
+        let known = Transfer::read(&new.path).map_err(|error| refused(&error))?;
+        match known {
+            Some(known) if !matches!(self.state(&known), CopyState::Failed(_)) => {
+                if !known.is_same_job(&new) {
+                    return Err(refused(&format!("token {} was used for another job", job.token)));
+                }
+            }
+            _ => new.begin().map_err(|error| PluginError::new(PluginErrorKind::Io, told(&error)))?,
+        }
+        self.launcher.see_that_one_runs().map_err(|why| PluginError::new(PluginErrorKind::Io, told(&why)))?;
+        Ok([TICKET, new.path.as_os_str().as_bytes()].concat())
+    }
+
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(self.state(&self.find(ticket)?))
+    }
+
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        loop {
+            match self.poll(ticket)? {
+                CopyState::Running(_) => std::thread::sleep(self.pause.max(LEAST_PAUSE)),
+                ended => return Ok(ended),
+            }
+        }
+    }
+
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        let transfer = self.find(ticket)?;
+        if transfer.outcome.is_some() {
+            return Ok(());
+        }
+        let failed =
+            |error| PluginError::new(PluginErrorKind::Io, told(&format!("cancelling failed: {error}")));
+        transfer.stop().map_err(failed)?;
+        // An agent that is there answers; where there is none, nobody copies.
+        while presence::agent_is_there(&self.control) && self.find(ticket)?.outcome.is_none() {
+            std::thread::sleep(LEAST_PAUSE);
+        }
+        Ok(())
+    }
+
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        let transfer = self.find(ticket).ok()?;
+        transfer.outcome.as_ref().filter(|outcome| **outcome == Outcome::Done)?;
+        transfer.files.get(item)?.crc.filter(|_| transfer.take_crc)
+    }
+}
+
+fn refused(text: &str) -> PluginError {
+    PluginError::new(PluginErrorKind::Refused, told(text))
+}
+
+fn told(text: &str) -> String {
+    format!("transport agent: {text}")
+}
+
+/// A ticket is this and the path of the transfer file.
+const TICKET: &[u8] = b"agent ";
+/// Looking without end would keep a processor busy.
+const LEAST_PAUSE: Duration = Duration::from_micros(200);

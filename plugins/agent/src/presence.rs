@@ -1,0 +1,139 @@
+//! Who is there on a node: the agent, and applications.
+//!
+//! Each holds a lock of the system on a file in the control directory, which is node-local, so its death is seen at once
+//! however it came. The agent's is exclusive: there is one for each node and allocation. Applications share theirs.
+
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// The agent of a control directory, for as long as it lives.
+#[derive(Debug)]
+pub struct Agent(#[allow(dead_code, reason = "the lock is held while it is open")] File);
+
+/// An application that uses the agent, for as long as it lives.
+#[derive(Debug)]
+pub struct Application(#[allow(dead_code, reason = "the lock is held while it is open")] File);
+
+impl Agent {
+    /// Becomes the agent; `None` if there is one.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn become_one(control: &Path) -> io::Result<Option<Self>> {
+        let file = open(&control.join(AGENT))?;
+        for _ in 0..LOOKS {
+            if lock(&file, FlockOperation::NonBlockingLockExclusive)? {
+                file.set_len(0)?;
+                (&file).write_all(format!("{}\n", std::process::id()).as_bytes())?;
+                return Ok(Some(Self(file)));
+            }
+            // Somebody may only be looking whether there is one.
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(None)
+    }
+
+    /// The process id of the agent, if one is there.
+    pub fn find(control: &Path) -> Option<u32> {
+        agent_is_there(control).then(|| {
+            let text = std::fs::read_to_string(control.join(AGENT)).unwrap_or_default();
+            text.trim().parse().unwrap_or(0)
+        })
+    }
+}
+
+impl Application {
+    /// Says that this process is an application that uses the agent.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn enter(control: &Path) -> io::Result<Self> {
+        let file = open(&control.join(APPLICATION))?;
+        flock(&file, FlockOperation::LockShared)?;
+        Ok(Self(file))
+    }
+
+    /// If no application is there, what keeps others from entering until it is dropped. So an agent that leaves meanwhile
+    /// is seen to be gone by the application that enters next.
+    ///
+    /// # Errors
+    /// The lock file cannot be used.
+    pub fn none_is_there(control: &Path) -> io::Result<Option<Self>> {
+        let file = open(&control.join(APPLICATION))?;
+        Ok(lock(&file, FlockOperation::NonBlockingLockExclusive)?.then_some(Self(file)))
+    }
+}
+
+/// Whether an agent is there.
+pub(crate) fn agent_is_there(control: &Path) -> bool {
+    let Ok(file) = File::open(control.join(AGENT)) else { return false };
+    matches!(lock(&file, FlockOperation::NonBlockingLockShared), Ok(false))
+}
+
+/// What one process alone may do at a time, such as to start an agent.
+pub(crate) fn alone(control: &Path) -> io::Result<File> {
+    let file = open(&control.join(LAUNCH))?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Whether the lock was had.
+fn lock(file: &File, how: FlockOperation) -> io::Result<bool> {
+    match flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+const AGENT: &str = "agent.lock";
+const APPLICATION: &str = "application.lock";
+const LAUNCH: &str = "launch.lock";
+/// So often an agent tries to become one.
+const LOOKS: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_agent_and_its_end_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Agent::find(dir.path()), None);
+        let agent = Agent::become_one(dir.path()).unwrap().unwrap();
+        assert_eq!(Agent::find(dir.path()), Some(std::process::id()));
+        assert!(Agent::become_one(dir.path()).unwrap().is_none());
+        drop(agent);
+        assert_eq!(Agent::find(dir.path()), None);
+        assert!(Agent::become_one(dir.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_application_enters_only_when_the_agent_has_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Application::enter(dir.path()).unwrap();
+        let second = Application::enter(dir.path()).unwrap();
+        assert!(Application::none_is_there(dir.path()).unwrap().is_none());
+        drop((first, second));
+        let agent = Agent::become_one(dir.path()).unwrap();
+        let nobody = Application::none_is_there(dir.path()).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let enters = scope.spawn(|| {
+                let _there = Application::enter(dir.path()).unwrap();
+                agent_is_there(dir.path())
+            });
+            drop(agent);
+            drop(nobody);
+            assert!(!enters.join().unwrap());
+        });
+    }
+}

@@ -1,0 +1,371 @@
+//! A transfer file: what is to be copied, and how far it is. The developer manual's section "Transfer file".
+//!
+//! One for each job, `transfer.<token>` in the control directory, a KVTree:
+//! ```text
+//! FILES/<source>/{DESTINATION/<path>, SIZE/<bytes>, WRITTEN/<bytes>, CRC/<of what is written>}
+//! TOKEN, BLOCK, CHECKSUMS
+//! BW, PERCENT                      the limits of the node
+//! COMMAND/RUN
+//! STATE/<STOPPED or RUNNING>
+//! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
+//! ```
+//! The transport writes it once, the agent from then on, so no two processes write it at the same time; each
+//! replaces it in one step. The wish to stop is a file of its own beside it. What counts as written is synced.
+
+use scr_copying::Limits;
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::{CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// One transfer file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Transfer {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The job's.
+    pub token: String,
+    /// What is to be copied.
+    pub files: Vec<FileProgress>,
+    /// Size of the blocks to read and write.
+    pub block_bytes: u64,
+    /// Whether checksums are taken.
+    pub take_crc: bool,
+    /// What the agent must keep to, with all that it copies.
+    pub limits: Limits,
+    /// Whether the agent is at work on it.
+    pub running: bool,
+    /// How it has ended, if it has.
+    pub outcome: Option<Outcome>,
+}
+
+/// One file of it, and how far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileProgress {
+    /// What goes where.
+    pub item: CopyItem,
+    /// So many bytes are at the destination, and synced.
+    pub written: u64,
+    /// Their checksum, where one is taken.
+    pub crc: Option<u32>,
+}
+
+/// How a transfer has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every byte is at its destination, and synced.
+    Done,
+    /// At least one file is not complete.
+    Failed(PluginError),
+}
+
+impl Transfer {
+    /// For a job; nothing is written yet.
+    pub(crate) fn new(control: &Path, job: &CopyJob, limits: Limits) -> Result<Self, String> {
+        if job.token.is_empty() {
+            return Err("a job needs a token".to_owned());
+        }
+        let (mut sources, mut destinations) = (HashSet::new(), HashSet::new());
+        for item in &job.items {
+            if !sources.insert(&item.source) || !destinations.insert(&item.destination) {
+                let (from, to) = (item.source.display(), item.destination.display());
+                return Err(format!("job {} names {from} or {to} twice", job.token));
+            }
+        }
+        let file = |item: &CopyItem| FileProgress { item: item.clone(), written: 0, crc: None };
+        Ok(Self {
+            path: control.join(file_name(&job.token)),
+            token: job.token.clone(),
+            files: job.items.iter().map(file).collect(),
+            block_bytes: job.block_bytes,
+            take_crc: job.take_crc,
+            limits,
+            running: false,
+            outcome: None,
+        })
+    }
+
+    /// The transfer file at a path; `None` if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none, in one line.
+    pub fn read(path: &Path) -> Result<Option<Self>, String> {
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| format!("{} cannot be read: {error}", path.display()))?,
+        };
+        let tree = KvTree::from_file_bytes(&bytes).map_err(|error| error.to_string());
+        let transfer = tree.and_then(|tree| Self::from_tree(path, &tree).map_err(|error| error.to_string()));
+        transfer.map(Some).map_err(|error| format!("{} is no transfer file: {error}", path.display()))
+    }
+
+    /// Writes it for the agent to see; an earlier wish to stop is forgotten.
+    pub(crate) fn begin(&self) -> Result<(), String> {
+        let begun = match fs::remove_file(self.stop_path()) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => self.write(),
+        };
+        begun.map_err(|error| format!("{} cannot be written: {error}", self.path.display()))
+    }
+
+    /// Writes it in one step.
+    pub(crate) fn write(&self) -> io::Result<()> {
+        let fresh = beside(&self.path, ".new");
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(&self.to_tree().to_file_bytes())?;
+        fs::rename(fresh, &self.path)
+    }
+
+    /// Removes it, and what lies beside it.
+    pub(crate) fn remove(&self) {
+        for path in [self.stop_path(), self.path.clone()] {
+            // What is left is taken away by whoever clears the control directory.
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Wishes it to stop.
+    pub(crate) fn stop(&self) -> io::Result<()> {
+        fs::write(self.stop_path(), b"")
+    }
+
+    /// Whether somebody wishes it to stop.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.stop_path().exists()
+    }
+
+    /// How it ends if it is stopped.
+    pub(crate) fn cancelled(&self) -> PluginError {
+        let text = format!("copying job {} was cancelled at byte {}", self.token, self.written());
+        PluginError::new(PluginErrorKind::Cancelled, text)
+    }
+
+    /// So many bytes are at their destinations, and synced.
+    pub fn written(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.written))
+    }
+
+    /// So many bytes there are to copy.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().fold(0, |sum, file| sum.saturating_add(file.item.bytes))
+    }
+
+    pub(crate) fn is_same_job(&self, other: &Self) -> bool {
+        let order = |transfer: &Self| {
+            let items: Vec<_> = transfer.files.iter().map(|file| file.item.clone()).collect();
+            (transfer.token.clone(), items, transfer.block_bytes, transfer.take_crc)
+        };
+        order(self) == order(other)
+    }
+
+    fn stop_path(&self) -> PathBuf {
+        beside(&self.path, ".exit")
+    }
+
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.child("FILES");
+        for file in &self.files {
+            let entry = tree.child("FILES").child(file.item.source.as_os_str().as_bytes());
+            entry.set_bytes("DESTINATION", file.item.destination.as_os_str().as_bytes());
+            entry.set("SIZE", file.item.bytes);
+            entry.set("WRITTEN", file.written);
+            if let Some(crc) = file.crc {
+                entry.set("CRC", format!("{crc:#x}"));
+            }
+        }
+        tree.set("TOKEN", &self.token);
+        tree.set("BLOCK", self.block_bytes);
+        tree.set("CHECKSUMS", u8::from(self.take_crc));
+        tree.set("BW", self.limits.bytes_per_second);
+        tree.set("PERCENT", self.limits.percent);
+        tree.set("COMMAND", "RUN");
+        tree.set("STATE", if self.running { "RUNNING" } else { "STOPPED" });
+        match &self.outcome {
+            None => (),
+            Some(Outcome::Done) => tree.set("FLAG", "DONE"),
+            Some(Outcome::Failed(error)) => {
+                tree.set("FLAG", "FAILED");
+                tree.set("KIND", kind_name(error.kind));
+                tree.set("ERROR", &error.text);
+            }
+        }
+        tree
+    }
+
+    fn from_tree(path: &Path, tree: &KvTree) -> Result<Self, FieldError> {
+        let files = tree.get("FILES").into_iter().flat_map(KvTree::iter);
+        let outcome = match tree.text("FLAG") {
+            Some("DONE") => Some(Outcome::Done),
+            Some("FAILED") => {
+                let kind = kind_of(tree.text("KIND").unwrap_or_default());
+                let text = tree.text("ERROR").unwrap_or("it is not told why");
+                Some(Outcome::Failed(PluginError::new(kind, text)))
+            }
+            _ => None,
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            token: tree.require("TOKEN")?,
+            files: files.map(|(source, entry)| file_of(source, entry)).collect::<Result<_, _>>()?,
+            block_bytes: tree.require("BLOCK")?,
+            take_crc: tree.require::<u8>("CHECKSUMS")? != 0,
+            limits: Limits::from_options(tree)?,
+            running: tree.text("STATE") == Some("RUNNING"),
+            outcome,
+        })
+    }
+}
+
+/// All transfer files of a control directory, in the order of their names; those that cannot be read are left out.
+pub fn list(control: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = fs::read_dir(control)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| is_transfer(path))
+        .collect();
+    found.sort();
+    found
+}
+
+fn is_transfer(path: &Path) -> bool {
+    let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+    name.starts_with(PREFIX.as_bytes()) && !name.ends_with(b".exit") && !name.ends_with(b".new")
+}
+
+/// A token may hold anything, and names have 255 bytes.
+fn file_name(token: &str) -> String {
+    let plain: String = token
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
+        .collect();
+    if plain == token && plain.len() <= LONGEST_TOKEN {
+        return format!("{PREFIX}{plain}.scr");
+    }
+    let end = plain.len().saturating_sub(LONGEST_TOKEN);
+    format!("{PREFIX}{:08x}~{}.scr", crc32fast::hash(token.as_bytes()), &plain[end..])
+}
+
+fn file_of(source: &[u8], entry: &KvTree) -> Result<FileProgress, FieldError> {
+    let destination =
+        entry.value("DESTINATION").ok_or_else(|| FieldError::Missing { key: "DESTINATION".to_owned() })?;
+    let item = CopyItem {
+        source: PathBuf::from(OsStr::from_bytes(source)),
+        destination: PathBuf::from(OsStr::from_bytes(destination)),
+        bytes: entry.require("SIZE")?,
+    };
+    let crc = entry.text("CRC").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
+    Ok(FileProgress { item, written: entry.require("WRITTEN")?, crc })
+}
+
+const KINDS: [(&str, PluginErrorKind); 4] = [
+    ("CORRUPT", PluginErrorKind::Corrupt),
+    ("REFUSED", PluginErrorKind::Refused),
+    ("CANCELLED", PluginErrorKind::Cancelled),
+    ("IO", PluginErrorKind::Io),
+];
+
+fn kind_name(kind: PluginErrorKind) -> &'static str {
+    KINDS.iter().find(|(_, known)| *known == kind).map_or("IO", |(name, _)| name)
+}
+
+fn kind_of(name: &str) -> PluginErrorKind {
+    KINDS.iter().find(|(known, _)| *known == name).map_or(PluginErrorKind::Io, |(_, kind)| *kind)
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(ending);
+    path.into()
+}
+
+const PREFIX: &str = "transfer.";
+const LONGEST_TOKEN: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(token: &str) -> CopyJob {
+        let item = |number: u8| CopyItem {
+            source: OsStr::from_bytes(&[b'/', b'z' - number, 0xff]).into(),
+            destination: format!("/pfs/{number}").into(),
+            bytes: u64::from(number) * 10,
+        };
+        CopyJob { token: token.to_owned(), items: (0..3).map(item).collect(), block_bytes: 7, take_crc: true }
+    }
+
+    fn transfer(control: &Path) -> Transfer {
+        let limits = Limits { bytes_per_second: 52_428_800, percent: 12.5 };
+        Transfer::new(control, &job("4.18.a.0"), limits).unwrap()
+    }
+
+    #[test]
+    fn a_transfer_file_is_read_as_it_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut transfer = transfer(dir.path());
+        transfer.begin().unwrap();
+        assert_eq!(Transfer::read(&transfer.path), Ok(Some(transfer.clone())));
+        transfer.files[1].written = 10;
+        transfer.files[1].crc = Some(0xab);
+        transfer.running = true;
+        transfer.outcome =
+            Some(Outcome::Failed(PluginError::new(PluginErrorKind::Corrupt, "/ssd/a is missing")));
+        transfer.write().unwrap();
+        assert_eq!(Transfer::read(&transfer.path), Ok(Some(transfer.clone())));
+        assert_eq!((transfer.written(), transfer.bytes()), (10, 30));
+        assert_eq!(list(dir.path()), [transfer.path]);
+    }
+
+    #[test]
+    fn it_has_the_fields_of_the_developer_manual() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = transfer(dir.path()).to_tree();
+        let files = tree.get("FILES").unwrap();
+        assert_eq!(files.get(b"/x\xff").unwrap().text("DESTINATION"), Some("/pfs/2"));
+        assert_eq!(files.get(b"/x\xff").unwrap().text("SIZE"), Some("20"));
+        assert_eq!(files.get(b"/x\xff").unwrap().text("WRITTEN"), Some("0"));
+        let texts = ["BW", "PERCENT", "COMMAND", "STATE"].map(|key| tree.text(key).unwrap().to_owned());
+        assert_eq!(texts, ["52428800", "12.5", "RUN", "STOPPED"]);
+    }
+
+    #[test]
+    fn every_token_has_a_name_of_its_own_in_the_folder() {
+        let long = "x/".repeat(1000);
+        let tokens = ["a", "a/b", "a_b", "", ".", long.as_str(), &long[2..], "é"];
+        let names: HashSet<_> = tokens.iter().map(|token| file_name(token)).collect();
+        assert_eq!(names.len(), tokens.len());
+        assert!(names.iter().all(|name| name.len() < 255 && !name.contains('/')));
+    }
+
+    #[test]
+    fn what_is_no_transfer_file_is_told_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("transfer.a.scr");
+        assert_eq!(Transfer::read(&path), Ok(None));
+        for bytes in [&b""[..], b"something else", &KvTree::new().to_file_bytes()] {
+            fs::write(&path, bytes).unwrap();
+            assert!(Transfer::read(&path).unwrap_err().contains("transfer.a.scr is no transfer file"));
+        }
+    }
+
+    #[test]
+    fn a_wish_to_stop_lasts_until_the_job_is_begun_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let transfer = transfer(dir.path());
+        transfer.begin().unwrap();
+        transfer.stop().unwrap();
+        assert!(transfer.is_to_stop());
+        assert_eq!(list(dir.path()).len(), 1);
+        transfer.begin().unwrap();
+        assert!(!transfer.is_to_stop());
+    }
+}

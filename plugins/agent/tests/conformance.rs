@@ -1,0 +1,28 @@
+//! The transport `agent` put through the conformance suite for transports, with an agent in the same process.
+
+use scr_agent::{Agent, AgentPresence, Executor};
+use scr_plugin_api::conformance_transport::run_in_a_folder;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+#[test]
+fn the_transport_keeps_every_rule() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let control = folder.path();
+    let _there = AgentPresence::become_one(control).unwrap().unwrap();
+    let (executor, over) = (Executor::new(control.to_owned()), AtomicBool::new(false));
+    let failures = std::thread::scope(|scope| {
+        (0..2).for_each(|_| drop(scope.spawn(|| executor.work())));
+        scope.spawn(|| {
+            while !over.load(Ordering::SeqCst) {
+                executor.heed_wishes();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let failures = run_in_a_folder(&|| Box::new(Agent::new(control.to_owned(), None)), true);
+        executor.stop();
+        over.store(true, Ordering::SeqCst);
+        failures.unwrap()
+    });
+    assert!(failures.is_empty(), "{failures:#?}");
+}

@@ -1,0 +1,248 @@
+//! How fast a copy may be: so many bytes per second, and so much of a processor.
+//!
+//! Each limit is a bucket that fills at a steady rate and holds a moment's worth. Who copies takes out what a block has
+//! cost after it was copied, and waits until the bucket is no longer in debt. So over any time the limit is passed
+//! by no more than the bucket holds and one block. See the developer manual's "Transfer file" (BW and PERCENT).
+
+use rustix::time::{clock_gettime, ClockId};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What a bucket holds: so much may be taken at once after a rest.
+const MOMENT: Duration = Duration::from_millis(100);
+/// So often who waits looks whether it should stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// A block is copied in this time or less, so that a slow copy still goes in small steps.
+const STEPS_PER_SECOND: u64 = 20;
+
+/// The limits of all copies that share them.
+#[derive(Debug, Default)]
+pub struct Pace {
+    bytes: Mutex<Option<Bucket>>,
+    /// Seconds of processor time.
+    work: Mutex<Option<Bucket>>,
+}
+
+/// The limits themselves; none where nothing is said.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Limits {
+    /// Bytes per second; 0 for no limit.
+    pub bytes_per_second: u64,
+    /// Percent of one processor; 0 for no limit.
+    pub percent: f64,
+}
+
+impl Limits {
+    /// What a transport's options `BW` (bytes per second) and `PERCENT` say.
+    ///
+    /// # Errors
+    /// One of them is no number.
+    pub fn from_options(options: &KvTree) -> Result<Self, FieldError> {
+        Ok(Self {
+            bytes_per_second: options.parse("BW")?.unwrap_or(0),
+            percent: options.parse("PERCENT")?.unwrap_or(0.0),
+        })
+    }
+}
+
+impl Pace {
+    /// Keeps to these limits.
+    pub fn new(limits: Limits) -> Self {
+        let pace = Self::default();
+        pace.set(limits);
+        pace
+    }
+
+    /// Keeps to these limits from now on. What was taken before still counts.
+    pub fn set(&self, limits: Limits) {
+        set(&self.bytes, limits.bytes_per_second as f64);
+        set(&self.work, limits.percent / 100.0);
+    }
+
+    /// A block as large as was asked for, or what the limit allows in a small part of a second.
+    pub(crate) fn block_bytes(&self, wanted: usize) -> usize {
+        let rate = held(&self.bytes).as_ref().map(|bucket| bucket.rate as u64);
+        let most = rate.map_or(u64::MAX, |rate| (rate / STEPS_PER_SECOND).max(SMALLEST_STEP));
+        wanted.min(usize::try_from(most).unwrap_or(usize::MAX))
+    }
+
+    /// Takes out what a block has cost, and gives how long to wait.
+    fn take(&self, now: Duration, bytes: u64, work: Duration) -> Duration {
+        let mut wait = Duration::ZERO;
+        if let Some(bucket) = held(&self.bytes).as_mut() {
+            wait = wait.max(bucket.take(now, bytes as f64));
+        }
+        if let Some(bucket) = held(&self.work).as_mut() {
+            wait = wait.max(bucket.take(now, work.as_secs_f64()));
+        }
+        wait
+    }
+
+    fn is_unlimited(&self) -> bool {
+        held(&self.bytes).is_none() && held(&self.work).is_none()
+    }
+}
+
+/// One thread's account with a pace.
+#[derive(Debug)]
+pub(crate) struct Account<'a> {
+    pace: &'a Pace,
+    /// Processor time of this thread that is accounted for.
+    worked: Duration,
+}
+
+impl<'a> Account<'a> {
+    /// Nothing is owed yet.
+    pub(crate) fn open(pace: &'a Pace) -> Self {
+        Self { pace, worked: thread_time() }
+    }
+
+    /// Pays for a block, and waits as long as that takes, or until it should stop.
+    pub(crate) fn pay(&mut self, bytes: u64, should_stop: impl Fn() -> bool) {
+        if self.pace.is_unlimited() {
+            return;
+        }
+        let worked = thread_time();
+        let work = worked.saturating_sub(self.worked);
+        self.worked = worked;
+        let until = now() + self.pace.take(now(), bytes, work);
+        while !should_stop() {
+            let left = until.saturating_sub(now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(LOOK));
+        }
+    }
+}
+
+/// Fills at a rate, and may be in debt.
+#[derive(Debug)]
+struct Bucket {
+    /// Per second.
+    rate: f64,
+    /// When all that was taken so far is paid.
+    paid: Duration,
+}
+
+impl Bucket {
+    fn take(&mut self, now: Duration, amount: f64) -> Duration {
+        let begins = self.paid.max(now.saturating_sub(MOMENT));
+        self.paid = begins + Duration::try_from_secs_f64(amount / self.rate).unwrap_or(LONGEST);
+        self.paid.saturating_sub(now)
+    }
+}
+
+/// A block of at least a page, however little is allowed.
+const SMALLEST_STEP: u64 = 4 << 10;
+/// For a limit so small that the wait cannot be told.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+fn set(bucket: &Mutex<Option<Bucket>>, rate: f64) {
+    let mut bucket = held(bucket);
+    match bucket.as_mut() {
+        _ if !(rate > 0.0 && rate.is_finite()) => *bucket = None,
+        Some(bucket) => bucket.rate = rate,
+        None => *bucket = Some(Bucket { rate, paid: Duration::ZERO }),
+    }
+}
+
+fn held(bucket: &Mutex<Option<Bucket>>) -> std::sync::MutexGuard<'_, Option<Bucket>> {
+    bucket.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Time on a stopwatch that all threads share.
+fn now() -> Duration {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    // Ahead of the first moment, so that the first bucket is full.
+    START.get_or_init(Instant::now).elapsed() + MOMENT
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Copies blocks of so many bytes, each with so much work, on a clock of the test's own, until the time is over;
+    /// gives the bytes and the work.
+    fn copy_for(pace: &Pace, time: Duration, bytes: u64, work: Duration) -> (u64, Duration) {
+        let (mut now, mut copied, mut worked) = (MOMENT, 0, Duration::ZERO);
+        let end = now + time;
+        while now < end {
+            copied += bytes;
+            worked += work;
+            now += work;
+            now += pace.take(now, bytes, work);
+        }
+        (copied, worked)
+    }
+
+    #[test]
+    fn bytes_keep_to_their_rate_whatever_the_blocks() {
+        let rate = 50_000_000;
+        for block in [4096, 100_000, 1 << 20, 64 << 20] {
+            let pace = Pace::new(Limits { bytes_per_second: rate, percent: 0.0 });
+            let (copied, _) = copy_for(&pace, Duration::from_secs(10), block, Duration::from_micros(1));
+            let allowed = 10 * rate + rate / 10 + block;
+            assert!(copied <= allowed && copied >= 10 * rate - block, "{copied} bytes in blocks of {block}");
+        }
+    }
+
+    #[test]
+    fn work_keeps_to_its_share_of_a_processor() {
+        for percent in [1.0, 20.0, 75.0] {
+            let pace = Pace::new(Limits { bytes_per_second: 0, percent });
+            let (_, worked) = copy_for(&pace, Duration::from_secs(10), 1 << 20, Duration::from_millis(1));
+            let share = worked.as_secs_f64() / 10.0 * 100.0;
+            assert!((percent * 0.95..percent * 1.05 + 0.1).contains(&share), "{share} of {percent} percent");
+        }
+    }
+
+    #[test]
+    fn many_threads_share_one_limit() {
+        let pace = Pace::new(Limits { bytes_per_second: 1_000_000, percent: 0.0 });
+        let waits: Vec<_> =
+            (0..10).map(|_| pace.take(MOMENT, 1_000_000, Duration::ZERO).as_secs_f64().round()).collect();
+        assert_eq!(waits, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
+    }
+
+    #[test]
+    fn a_rest_saves_up_no_more_than_a_moment() {
+        let pace = Pace::new(Limits { bytes_per_second: 1000, percent: 0.0 });
+        assert!(pace.take(Duration::from_secs(1_000_000), 100, Duration::ZERO).is_zero());
+        let wait = pace.take(Duration::from_secs(1_000_000), 1000, Duration::ZERO);
+        assert_eq!(wait.as_secs_f64().round(), 1.0);
+    }
+
+    #[test]
+    fn a_limit_that_is_changed_or_taken_away_counts_at_once() {
+        let pace = Pace::default();
+        let second = |pace: &Pace| pace.take(MOMENT, 1000, Duration::from_secs(1)).as_secs_f64().round();
+        assert_eq!((second(&pace), pace.is_unlimited()), (0.0, true));
+        pace.set(Limits { bytes_per_second: 100, percent: 0.0 });
+        assert_eq!(second(&pace), 10.0);
+        pace.set(Limits { bytes_per_second: 0, percent: -1.0 });
+        assert_eq!((second(&pace), pace.is_unlimited()), (0.0, true));
+    }
+
+    #[test]
+    fn a_small_limit_makes_small_blocks() {
+        let limited = |bytes_per_second| Pace::new(Limits { bytes_per_second, percent: 0.0 });
+        assert_eq!(limited(0).block_bytes(64 << 20), 64 << 20);
+        assert_eq!(limited(20 << 20).block_bytes(64 << 20), 1 << 20);
+        assert_eq!(limited(1).block_bytes(64 << 20), 4096);
+        assert_eq!(limited(1 << 40).block_bytes(4096), 4096);
+    }
+
+    #[test]
+    fn who_should_stop_does_not_wait() {
+        let pace = Pace::new(Limits { bytes_per_second: 1, percent: 0.0 });
+        Account::open(&pace).pay(1 << 40, || true);
+    }
+}

@@ -1,0 +1,61 @@
+//! Leaving whoever has started the agent: its session, its open files, its job step as far as that can be left.
+
+use crate::output::{complain, Answer};
+use anyhow::{bail, Context, Result};
+use scr_agent::AgentPresence;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Returns once an agent runs that does not end with this process. What it has to say goes to `agent.log` in the control
+/// directory.
+pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
+    if AgentPresence::find(control).is_some() {
+        return Ok(Answer::Yes);
+    }
+    let path = control.join("agent.log");
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let log = log.with_context(|| format!("cannot write {}", path.display()))?;
+    close_on_exec();
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command
+        .args(["agent", "--own-session", "--control"])
+        .arg(control)
+        .arg("--threads")
+        .arg(threads.to_string());
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir("/");
+    let mut child = command.spawn().context("cannot start the agent")?;
+    loop {
+        if AgentPresence::find(control).is_some() {
+            return Ok(Answer::Yes);
+        }
+        if let Some(status) = child.try_wait()? {
+            // Another one may have been quicker, or this one was and had nothing to do.
+            if status.success() || AgentPresence::find(control).is_some() {
+                return Ok(Answer::Yes);
+            }
+            bail!("the agent has ended with {status}; {} may say why", path.display());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The process gets a session of its own, so that no signal to the job reaches it.
+pub(super) fn leave_session() {
+    if let Err(error) = rustix::process::setsid() {
+        drop(complain(&format!("scr agent: it has no session of its own: {error}")));
+    }
+}
+
+/// What the MPI library has left open belongs to the application: its launcher waits until all of it is closed.
+#[allow(unsafe_code, reason = "files that are open only as numbers")]
+fn close_on_exec() {
+    // SAFETY: only a flag of each open file is set; none is closed here, and files of this process all have it already.
+    let result = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
+    if result != 0 {
+        let error = std::io::Error::last_os_error();
+        drop(complain(&format!("scr agent: files of the application stay open: {error}")));
+    }
+}

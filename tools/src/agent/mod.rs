@@ -1,0 +1,136 @@
+//! `scr agent`: the process of a node that copies what the transport `AGENT` has written down, also when the application
+//! has ended. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
+//!
+//! There is one for each node and allocation. It is started as its own job step, or detached: by the first process of the
+//! application that finds none, or by a script. It ends by itself; see [`run`] for the rule. Exit codes: 0 done, 1 no (an
+//! agent is there already, or none is), 2 an error.
+//!
+//! - `run`: what the process does
+//! - `detach`: leaving whoever has started it
+//! - `status`: how far it is
+
+mod detach;
+mod run;
+mod status;
+
+pub(crate) use run::Transports;
+
+use crate::output::{complain, print, Answer};
+use crate::world;
+use anyhow::{bail, Context, Result};
+use clap::Args;
+use scr_agent::AgentPresence;
+use scr_core::env::Env;
+use scr_core::{control_dir, param};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Stands under the help text.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 there is an agent already, or none, 2 error.";
+
+/// What to do. Without an option: be the agent of this node until there is nothing left and the job is over.
+#[derive(Args)]
+pub(crate) struct AgentArgs {
+    #[command(flatten)]
+    wish: Wish,
+    /// The control directory. Without it: that of a job which is started here
+    #[arg(long, value_name = "DIR")]
+    control: Option<PathBuf>,
+    /// How many files of different processes are copied at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: u32,
+    /// Leaves the session of whoever has started it, as --detach wants it
+    #[arg(long, hide = true)]
+    own_session: bool,
+    /// Answers in JSON, with --status
+    #[arg(long, requires = "status")]
+    json: bool,
+}
+
+/// At most one of these.
+#[derive(Args)]
+#[group(multiple = false)]
+struct Wish {
+    /// Returns once an agent runs on this node, apart from this process and the job step
+    #[arg(long)]
+    detach: bool,
+    /// Copies what is left, by the agent that runs or here, and returns once nothing is; the agent ends then
+    #[arg(long)]
+    drain: bool,
+    /// Ends the agent now; what is not copied is left for another one
+    #[arg(long)]
+    stop: bool,
+    /// Says whether an agent runs, and how far it is
+    #[arg(long)]
+    status: bool,
+}
+
+/// Does what is asked.
+pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
+    let env = world::env()?;
+    let control = control(&env, args)?;
+    let threads = usize::try_from(args.threads)?;
+    match &args.wish {
+        Wish { detach: true, .. } => detach::detach(&control, args.threads),
+        Wish { drain: true, .. } => {
+            wish(&control, run::DRAIN)?;
+            // Where none runs there may still be something left by one that was killed.
+            run::until(&env, &control, threads, run::Until::NothingIsLeft)?;
+            Ok(Answer::Yes)
+        }
+        Wish { stop: true, .. } => {
+            let runs = AgentPresence::find(&control).is_some();
+            wish(&control, run::EXIT)?;
+            Ok(Answer::from(runs))
+        }
+        Wish { status: true, .. } => status::tell(&control, args.json),
+        _ => {
+            if args.own_session {
+                detach::leave_session();
+            }
+            let became = run::until(&env, &control, threads, run::Until::TheJobIsOver)?;
+            if !became {
+                complain(&format!("scr: an agent runs already for {}", control.display()))?;
+            }
+            Ok(Answer::from(became))
+        }
+    }
+}
+
+/// The control directory, made where it is not there.
+fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
+    if let Some(control) = &args.control {
+        if !control.is_dir() {
+            bail!("there is no folder {}", control.display());
+        }
+        return Ok(std::path::absolute(control)?);
+    }
+    let params = world::params(env);
+    let base = params.get(&param::CNTL_BASE);
+    let control = control_dir(&params);
+    let below = control.strip_prefix(&base).unwrap_or(Path::new(""));
+    let made = env.files.make_private_dirs(&base, below, env.uid);
+    made.with_context(|| format!("the control directory {} cannot be used", control.display()))
+}
+
+/// Tells the agent that runs, if one does, and waits until it has ended.
+fn wish(control: &Path, name: &str) -> Result<()> {
+    if AgentPresence::find(control).is_none() {
+        return Ok(());
+    }
+    let path = control.join(name);
+    std::fs::write(&path, b"").with_context(|| format!("cannot write {}", path.display()))?;
+    while AgentPresence::find(control).is_some() {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Prints a line for whoever started the agent.
+fn tell(line: &str) {
+    // Nobody may be reading any more.
+    drop(print(&format!("scr agent: {line}\n")));
+}
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);

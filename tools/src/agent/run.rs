@@ -1,0 +1,152 @@
+//! What the agent's process does: its threads copy, and it itself looks after the flushes that the copies belong to.
+//!
+//! It ends when nothing is left to be copied on its node and no application is there any more. An application is there
+//! from its first flush with the transport `AGENT` until its process ends; one that began to wait for an application
+//! waits until the first has come, or until it is told to end.
+
+use super::{tell, LOOK};
+use crate::world;
+use anyhow::{Context, Result};
+use scr_agent::{AgentPresence, Application, Executor};
+use scr_core::env::Env;
+use scr_core::flush::{look_after, Looked};
+use scr_core::plugin::PluginHost;
+use scr_plugin_api::{KvTree, Transport};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A file of this name in the control directory ends the agent at once.
+pub(super) const EXIT: &str = "agent.exit";
+/// And one of this name as soon as nothing is left.
+pub(super) const DRAIN: &str = "agent.drain";
+
+/// When the agent ends.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Until {
+    /// Nothing is left, and no application is there.
+    TheJobIsOver,
+    /// Nothing is left.
+    NothingIsLeft,
+}
+
+/// Is the agent of a control directory until then; gives false if there is one already.
+pub(super) fn until(env: &Env, control: &Path, threads: usize, until: Until) -> Result<bool> {
+    let became = AgentPresence::become_one(control);
+    let became = became.with_context(|| format!("cannot use {}", control.display()))?;
+    let Some(presence) = became else { return Ok(false) };
+    for name in [EXIT, DRAIN] {
+        // A wish that was meant for another one.
+        drop(std::fs::remove_file(control.join(name)));
+    }
+    let executor = Executor::new(control.to_owned());
+    let nobody_comes = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| executor.work());
+        }
+        let mut watch = Watch { env, control, executor: &executor, until, came: executor.has_seen_any() };
+        let ended = watch.run();
+        executor.stop();
+        ended
+    })?;
+    // An application that enters from here on finds no agent, and starts one.
+    drop(presence);
+    drop(nobody_comes);
+    Ok(true)
+}
+
+struct Watch<'a> {
+    env: &'a Env,
+    control: &'a Path,
+    executor: &'a Executor,
+    until: Until,
+    /// Whether an application has been there.
+    came: bool,
+}
+
+impl Watch<'_> {
+    /// Returns when the agent is to end, and keeps applications from entering meanwhile where none is there.
+    fn run(&mut self) -> Result<Option<Application>> {
+        let transports = Transports::new(self.env);
+        let (mut told, mut looked_at) = (Looked::default(), None::<Instant>);
+        loop {
+            if self.control.join(EXIT).exists() {
+                return Ok(None);
+            }
+            self.executor.heed_wishes();
+            let copying = self.executor.has_work();
+            if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && told.left {
+                let looked =
+                    look_after(self.env, self.control, &|name, options| transports.open(name, options));
+                tell_news(&looked, &told);
+                (told, looked_at) = (looked, Some(Instant::now()));
+            }
+            if !copying && !told.left {
+                if let Over::Yes(nobody_comes) = self.is_over()? {
+                    return Ok(nobody_comes);
+                }
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether nobody needs an agent any more. Then it clears up, while no application can come.
+    fn is_over(&mut self) -> Result<Over> {
+        self.came |= self.executor.has_seen_any();
+        let nobody = Application::none_is_there(self.control)
+            .with_context(|| format!("cannot use {}", self.control.display()))?;
+        self.came |= nobody.is_none();
+        let drains = self.until == Until::NothingIsLeft || self.control.join(DRAIN).exists();
+        if self.executor.has_work() || !drains && (nobody.is_none() || !self.came) {
+            return Ok(Over::No);
+        }
+        if nobody.is_some() {
+            self.executor.clear_away();
+        }
+        Ok(Over::Yes(nobody))
+    }
+}
+
+/// Whether the agent is to end.
+enum Over {
+    Yes(Option<Application>),
+    No,
+}
+
+/// What was said before is not said again.
+fn tell_news(looked: &Looked, before: &Looked) {
+    looked.told.iter().for_each(|line| tell(line));
+    looked.wrong.iter().filter(|line| !before.wrong.contains(line)).for_each(|line| tell(line));
+}
+
+/// Transports by name and options, each loaded once.
+pub(crate) struct Transports {
+    host: PluginHost,
+    /// By name and packed options.
+    open: RefCell<HashMap<Wanted, Arc<dyn Transport>>>,
+}
+
+type Wanted = (String, Vec<u8>);
+
+impl Transports {
+    pub(crate) fn new(env: &Env) -> Self {
+        Self { host: world::plugin_host(env, None), open: RefCell::default() }
+    }
+
+    /// The transport of this name with these options, which a job has checked.
+    pub(crate) fn open(&self, name: &str, options: &KvTree) -> Result<Arc<dyn Transport>, String> {
+        let key = (name.to_owned(), options.pack());
+        if let Some(open) = self.open.borrow().get(&key) {
+            return Ok(Arc::clone(open));
+        }
+        let loaded = self.host.load_transport(name, options).map_err(|error| error.full_text())?;
+        let loaded: Arc<dyn Transport> = Arc::from(loaded);
+        self.open.borrow_mut().insert(key, Arc::clone(&loaded));
+        Ok(loaded)
+    }
+}
+
+/// Between two looks at flushes while copies are under way; at most so much later a flush is finished.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);

@@ -1,0 +1,61 @@
+//! `scr poststage`, and `scr_poststage`: finishes asynchronous flushes whose data has arrived, though the application has
+//! died or never called again. See the guide's `SCR_FLUSH_POSTSTAGE`.
+//!
+//! A dataset counts only if all of it is there; what is still being copied is left alone. Exit codes: 0 nothing is left
+//! under way, 1 something is, 2 an error.
+
+use crate::agent::Transports;
+use crate::output::{complain, print, Answer};
+use crate::world;
+use anyhow::{Context, Result};
+use clap::Args;
+use scr_core::env::Env;
+use scr_core::flush::{finalize_arrived, look_after, Ended};
+use scr_core::prefix::Prefix;
+use scr_core::{control_dir, param};
+use std::path::PathBuf;
+
+/// Stands under the help text.
+pub(crate) const EXIT_CODES: &str =
+    "Exit codes: 0 no flush is left under way, 1 one is, or could not be finished, 2 error.";
+
+/// Below which prefix directory.
+#[derive(Args)]
+pub(crate) struct PoststageArgs {
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+}
+
+/// Does it, and says what was done.
+pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
+    let env = world::env()?;
+    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
+    let prefix = given.unwrap_or_else(|| world::params(&env).get(&param::PREFIX));
+    Ok(Answer::from(finish(&env, &Prefix::new(prefix))?))
+}
+
+/// Finishes what has arrived below a prefix directory, prints what became of each flush, and gives whether none is left.
+pub(crate) fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
+    // What has arrived on this very node, where a transport has been at work without an agent.
+    let transports = Transports::new(env);
+    let control = control_dir(&world::params(env));
+    let looked = look_after(env, &control, &|name, options| transports.open(name, options));
+    for line in &looked.told {
+        print(&format!("{line}\n"))?;
+    }
+    for line in &looked.wrong {
+        complain(&format!("scr: {line}"))?;
+    }
+    let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
+        .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
+    let mut none_left = true;
+    for ended in &ended {
+        print(&format!("{ended}\n"))?;
+        none_left &= matches!(ended, Ended::Finalized(_) | Ended::Revoked { .. });
+    }
+    if ended.is_empty() && looked.told.is_empty() {
+        print(&format!("no flush is under way below {}\n", prefix.dir().display()))?;
+    }
+    Ok(none_left)
+}
