@@ -35,7 +35,11 @@ fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
         State::Running(session, config) if asks => {
             Ok(config.query(Some(session.params()), &environment()?, line)?)
         }
-        State::Running(..) => Err(Failure::SetAfterInit { setting: line.to_owned() }),
+        // Without the value, which may be a password.
+        State::Running(..) => {
+            let name = line.split('=').next().unwrap_or(line).trim().to_owned();
+            Err(Failure::SetAfterInit { name })
+        }
         State::Disabled => Err(Failure::Disabled),
         State::Ended => Err(Failure::Ended),
         State::Broken => Err(Failure::Broken),

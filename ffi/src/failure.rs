@@ -60,8 +60,8 @@ pub(crate) enum Failure {
     UnknownFlags { found: c_int },
     #[error("`{what}` is not valid UTF-8; write settings in plain text")]
     NotText { what: &'static str },
-    #[error("`{setting}` comes after SCR_Init; set and unset parameters before it")]
-    SetAfterInit { setting: String },
+    #[error("{name} is set after SCR_Init; set and unset parameters before it")]
+    SetAfterInit { name: String },
     #[error("cannot learn the current folder of the process")]
     Environment(#[source] std::io::Error),
     #[error("there is no memory for the answer")]
@@ -175,11 +175,8 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_to_do_about_it() {
-        let late = Failure::SetAfterInit { setting: "SCR_FLUSH=1".into() };
-        assert_eq!(
-            late.to_string(),
-            "`SCR_FLUSH=1` comes after SCR_Init; set and unset parameters before it"
-        );
+        let late = Failure::SetAfterInit { name: "SCR_FLUSH".into() };
+        assert_eq!(late.to_string(), "SCR_FLUSH is set after SCR_Init; set and unset parameters before it");
         let null = Failure::Null { what: "flag", wanted: "an int" };
         assert_eq!(null.to_string(), "`flag` is NULL; it must point to an int");
         assert_eq!(null.code(), Code::Argument);

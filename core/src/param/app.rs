@@ -9,6 +9,7 @@ use super::problem::{Cause, ConfigError, Origin, Problem};
 use super::raw::RawSettings;
 use super::resolve::Params;
 use super::table::{find, Scope};
+use super::value::Kind;
 use crate::env::Env;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -107,10 +108,11 @@ impl AppConfig {
         Ok(effective(&params, &query))
     }
 
-    /// As lines of a file, see [`APP_CONF`].
+    /// As lines of a file, see [`APP_CONF`]. Without what is secret: whoever may read the prefix directory may read the file.
     pub fn to_text(&self) -> String {
+        let is_secret = |name: &str| find(name).is_some_and(|info| info.kind == Kind::Secret);
         let mut text = String::new();
-        for setting in self.settings.iter() {
+        for setting in self.settings.iter().filter(|setting| !is_secret(&setting.name)) {
             let _ = write!(text, "{}={}", setting.name, quoted(&setting.value));
             for item in &setting.items {
                 let _ = write!(text, " {}={}", item.key, quoted(&item.value));
@@ -374,6 +376,15 @@ mod tests {
             "SCR_FLUSH=9\nSCR_PREFIX=\"/a dir/#1\"\nSCR_CURRENT='it'\"'\"'s \"5\"'\nCKPT=0 TYPE=XOR STORE=\"/my store\"\n";
         assert_eq!(config.to_text(), expected);
         assert_eq!(AppConfig::from_text(expected.as_bytes(), Path::new(APP_CONF)), (config, vec![]));
+    }
+
+    #[test]
+    fn a_password_counts_and_is_not_kept_in_the_prefix_directory() {
+        let config = applied(&["SCR_LOG_DB_PASS=hunter2", "SCR_LOG_DB_USER=scr"]);
+        assert_eq!(config.to_text(), "SCR_LOG_DB_USER=scr\n");
+        let env = world_of(&[]).env();
+        let (params, _) = Params::resolve(&RawSettings::load(&env, &config), &env);
+        assert_eq!(params.get(&crate::param::LOG_DB_PASS).as_deref(), Some("hunter2"));
     }
 
     #[test]
