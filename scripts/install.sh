@@ -17,6 +17,7 @@ if [ -x "$built/scr" ]; then
         scr_retries_halt scr_run scr_aprun scr_flux scr_jsrun scr_lrun scr_mpiexec scr_mpirun scr_srun; do
         ln -sf scr "$prefix/bin/$classic"
     done
+    "$prefix/bin/scr" pages "$prefix" # manual pages and completions, also for the links
 fi
 # Every plugin of the project has a manifest here and a library of its own.
 install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"

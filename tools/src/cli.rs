@@ -12,6 +12,7 @@ use crate::index;
 use crate::log;
 use crate::machine;
 use crate::output::Answer;
+use crate::pages;
 use crate::plugin;
 use crate::poststage;
 use crate::run::{self as job, postrun, prerun, queries};
@@ -86,6 +87,9 @@ enum Command {
     /// Checks whether this node has the places that a job would use
     #[command(after_help = EXIT_CODES)]
     CheckNode(machine::CheckNodeArgs),
+    /// Writes the manual pages and the completions of shells into an installation
+    #[command(hide = true)]
+    Pages(pages::PagesArgs),
 }
 
 /// Stands under every help text.
@@ -112,6 +116,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::RetriesHalt(args) => queries::retries_halt(&args),
         Command::GlobHosts(args) => queries::glob_hosts(&args),
         Command::CheckNode(args) => machine::health::check_node(&args),
+        Command::Pages(args) => pages::run(&args, Cli::command()),
     }
 }
 
@@ -126,7 +131,7 @@ pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
 }
 
 /// What a program of this name stands for: a subcommand, or the start of a job with a launcher.
-fn classic(program: &Path) -> Option<Vec<String>> {
+pub(crate) fn classic(program: &Path) -> Option<Vec<String>> {
     let name = program.file_name()?.to_str()?.strip_prefix("scr_")?.replace('_', "-");
     if job::LAUNCHERS.contains(&name.as_str()) {
         return Some(vec!["scr".to_owned(), "run".to_owned(), name]);

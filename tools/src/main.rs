@@ -13,6 +13,7 @@ mod index;
 mod log;
 mod machine;
 mod output;
+mod pages;
 mod plugin;
 mod poststage;
 mod run;

@@ -1,0 +1,96 @@
+//! `scr pages`: writes the manual pages and the completions of shells into an installation. `scripts/install.sh` calls it.
+//!
+//! Everything in them is made from what the command itself goes by: its arguments, and the table of parameters.
+//!
+//! - `settings`: scr.conf(5)
+
+mod settings;
+
+use crate::cli;
+use crate::output::Answer;
+use anyhow::{Context, Result};
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::roff::{roman, Roff};
+use clap_mangen::Man;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where to.
+#[derive(Args)]
+pub(crate) struct PagesArgs {
+    /// The folder of the installation, with bin and share in it
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+}
+
+/// Writes them, for this command line.
+pub(crate) fn run(args: &PagesArgs, command: Command) -> Result<Answer> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let (commands, formats) = (args.dir.join("share/man/man1"), args.dir.join("share/man/man5"));
+    write_commands(&command, &commands)?;
+    write_classic(&args.dir.join("bin"), &commands)?;
+    write(&formats, "scr.conf.5", &settings::page().into_bytes())?;
+    write_completions(&mut command, &args.dir.join("share"))?;
+    Ok(Answer::Yes)
+}
+
+/// Goes with every page, in its last line.
+const SOURCE: &str = concat!("scr ", env!("CARGO_PKG_VERSION"));
+
+/// A page for a command, and for each below it.
+fn write_commands(command: &Command, folder: &Path) -> Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_commands(below, folder)?;
+    }
+    let man = Man::new(command.clone()).source(SOURCE).manual("scr");
+    let mut page = Vec::new();
+    man.render(&mut page)?;
+    page.extend(see_also("scr(1), scr.conf(5)").to_roff().into_bytes());
+    write(folder, &man.get_filename(), &page)
+}
+
+/// The classic names are links in the installation; each has its subcommand's page.
+fn write_classic(bin: &Path, folder: &Path) -> Result<()> {
+    let entries = fs::read_dir(bin).with_context(|| format!("cannot list {}", bin.display()))?;
+    for entry in entries {
+        let link = entry.with_context(|| format!("cannot list {}", bin.display()))?.file_name();
+        let link = Path::new(&link);
+        if let Some([program, subcommand, ..]) = cli::classic(link).as_deref() {
+            let page = format!(".so man1/{program}-{subcommand}.1\n");
+            write(folder, &format!("{}.1", link.display()), page.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Under the names that the shells look for.
+fn write_completions(command: &mut Command, share: &Path) -> Result<()> {
+    let shells = [
+        (Shell::Bash, "bash-completion/completions", "scr"),
+        (Shell::Zsh, "zsh/site-functions", "_scr"),
+        (Shell::Fish, "fish/vendor_completions.d", "scr.fish"),
+    ];
+    for (shell, folder, file) in shells {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, command, "scr", &mut script);
+        write(&share.join(folder), file, &script)?;
+    }
+    Ok(())
+}
+
+/// The section that names other pages.
+fn see_also(pages: &str) -> Roff {
+    let mut roff = Roff::new();
+    let documents = "The documents in share/doc/scr of the installation say more.";
+    roff.control("SH", ["SEE ALSO"]).text([roman(pages)]).control("PP", []).text([roman(documents)]);
+    roff
+}
+
+fn write(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
+    let path = folder.join(name);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&path, text))
+        .with_context(|| format!("cannot write {}", path.display()))
+}

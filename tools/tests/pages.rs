@@ -1,0 +1,82 @@
+//! The manual pages and completions of an installation.
+
+use scr_core::param::TABLE;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+mod installation;
+use installation::Installation;
+
+/// An installation with some classic names, and its pages.
+fn with_pages() -> Installation {
+    let scr = Installation::with_system_file("");
+    for classic in ["scr_flush_file", "scr_srun"] {
+        symlink("scr", scr.path("bin").join(classic)).expect("a link");
+    }
+    let written = scr.in_prefix(&["pages"]).arg(scr.path("")).output().expect("the command starts");
+    assert!(written.status.success() && written.stdout.is_empty(), "{written:?}");
+    scr
+}
+
+fn text(scr: &Installation, page: &str) -> String {
+    let path = scr.path("share").join(page);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_subcommand_has_a_page_and_a_completion_in_every_shell() {
+    let scr = with_pages();
+    let help = scr.in_prefix(&["--help"]).output().expect("the command starts");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
+    let subcommands: Vec<_> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(subcommands.contains(&"index") && !subcommands.contains(&"pages"), "{subcommands:?}");
+    let completions =
+        ["bash-completion/completions/scr", "zsh/site-functions/_scr", "fish/vendor_completions.d/scr.fish"]
+            .map(|script| text(&scr, script));
+    for subcommand in subcommands.into_iter().filter(|&subcommand| subcommand != "help") {
+        let page = text(&scr, &format!("man/man1/scr-{subcommand}.1"));
+        assert!(page.contains(&format!(".TH scr-{subcommand} 1")), "{page}");
+        assert!(completions.iter().all(|script| script.contains(subcommand)), "{subcommand}");
+    }
+    assert!(text(&scr, "man/man1/scr.1").contains(".TH scr 1"));
+    assert!(
+        text(&scr, "man/man1/scr-plugin-check.1").contains("SYNOPSIS"),
+        "those below a subcommand as well"
+    );
+}
+
+#[test]
+fn a_classic_name_leads_to_the_page_of_its_subcommand() {
+    let scr = with_pages();
+    assert_eq!(text(&scr, "man/man1/scr_flush_file.1"), ".so man1/scr-flush-file.1\n");
+    assert_eq!(text(&scr, "man/man1/scr_srun.1"), ".so man1/scr-run.1\n");
+    assert!(!scr.path("share/man/man1/scr_halt.1").exists(), "no page for a name that is not installed");
+}
+
+#[test]
+fn the_page_of_the_settings_names_every_parameter() {
+    let page = text(&with_pages(), "man/man5/scr.conf.5");
+    for info in TABLE {
+        assert!(page.contains(&format!(".TP\n\\fB{}\\fR\n", info.name)), "{}", info.name);
+    }
+}
+
+#[test]
+fn the_pages_are_well_formed() {
+    let scr = with_pages();
+    let folders = ["share/man/man1", "share/man/man5"].map(|folder| scr.path(folder));
+    let pages = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("pages").flatten());
+    let pages: Vec<_> = pages.map(|entry| entry.path()).collect();
+    for page in pages.iter().map(|page| fs::read_to_string(page).expect("text")) {
+        let is_whole = [".TH ", ".SH NAME\n", ".SH \"SEE ALSO\"\n"].iter().all(|part| page.contains(part));
+        assert!(is_whole || page.starts_with(".so "), "{page}");
+    }
+    let mut groff = Command::new("groff");
+    groff.args(["-man", "-ww", "-z", "-Kutf8"]).args(&pages).current_dir(scr.path("share/man"));
+    match groff.output() {
+        Ok(lint) => assert!(lint.status.success() && lint.stderr.is_empty(), "{lint:?}"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+    }
+}
