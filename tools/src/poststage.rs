@@ -36,26 +36,42 @@ pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
 }
 
 /// Finishes what has arrived below a prefix directory, prints what became of each flush, and gives whether none is left.
-pub(crate) fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
+fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
+    let ending = end(env, prefix)?;
+    for line in &ending.wrong {
+        complain(&format!("scr: {line}"))?;
+    }
+    for line in &ending.told {
+        print(&format!("{line}\n"))?;
+    }
+    if ending.told.is_empty() {
+        print(&format!("no flush is under way below {}\n", prefix.dir().display()))?;
+    }
+    Ok(ending.none_left)
+}
+
+/// What became of the flushes that were under way.
+pub(crate) struct Ending {
+    /// One line for each.
+    pub(crate) told: Vec<String>,
+    /// What went wrong on this node, one line each.
+    pub(crate) wrong: Vec<String>,
+    /// Whether none is under way any more.
+    pub(crate) none_left: bool,
+}
+
+/// Finishes what has arrived below a prefix directory.
+///
+/// # Errors
+/// The prefix directory cannot be read.
+pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<Ending> {
     // What has arrived on this very node, where a transport has been at work without an agent.
     let transports = Transports::new(env);
     let control = control_dir(&world::params(env));
     let looked = look_after(env, &control, &|name, options| transports.open(name, options));
-    for line in &looked.told {
-        print(&format!("{line}\n"))?;
-    }
-    for line in &looked.wrong {
-        complain(&format!("scr: {line}"))?;
-    }
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
         .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
-    let mut none_left = true;
-    for ended in &ended {
-        print(&format!("{ended}\n"))?;
-        none_left &= matches!(ended, Ended::Finalized(_) | Ended::Revoked { .. });
-    }
-    if ended.is_empty() && looked.told.is_empty() {
-        print(&format!("no flush is under way below {}\n", prefix.dir().display()))?;
-    }
-    Ok(none_left)
+    let none_left = ended.iter().all(|ended| matches!(ended, Ended::Finalized(_) | Ended::Revoked { .. }));
+    let told = looked.told.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
+    Ok(Ending { told, wrong: looked.wrong, none_left })
 }

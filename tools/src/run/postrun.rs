@@ -1,12 +1,13 @@
 //! `scr postrun`: what is left to do when a job has come to its end within an allocation. The v1.1 manual's section 11.10.
 //!
-//! Datasets that are in the cache of the nodes only are saved: `scr copy` runs on every node that is left, and what the others
-//! had is rebuilt in the prefix directory.
+//! Flushes that go on behind the application are waited for and finished. Then datasets that are in the cache of the nodes only
+//! are saved: `scr copy` runs on every node that is left, and what the others had is rebuilt in the prefix directory.
 
 use super::{say, Asked, PlaceArgs};
 use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::{Allocation, BadNode};
 use crate::output::Answer;
+use crate::poststage;
 use crate::world;
 use anyhow::Result;
 use clap::Args;
@@ -52,9 +53,10 @@ pub(super) fn finish(
 ) -> Result<bool> {
     let prefix = Prefix::new(params.get(&param::PREFIX));
     log.add_entry(Record::event(Event::PostrunStart));
-    let wanted = Wanted::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
     let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
+    scavenge.end_flushes()?;
+    let wanted = Wanted::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
     let mut safe =
         wanted.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
     // The application's last word: it has flushed what the settings want.
@@ -107,6 +109,18 @@ struct Scavenge<'a> {
 }
 
 impl Scavenge<'_> {
+    /// What the agents of the nodes still copy for the job is waited for, and what has arrived is finished.
+    fn end_flushes(&self) -> Result<()> {
+        let entries = FlushFile::read(&*self.env.files, self.prefix)?.entries();
+        if entries.iter().any(|entry| entry.is_at(Location::Flushing)) {
+            say("waiting for flushes that go on behind the job");
+            self.on_nodes(&["agent", "--drain"]).iter().for_each(|line| say(line));
+        }
+        let ending = poststage::end(self.env, self.prefix)?;
+        ending.wrong.iter().chain(&ending.told).for_each(|line| say(line));
+        Ok(())
+    }
+
     /// Whether a dataset is complete in the prefix directory now; how it went is told.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
@@ -133,10 +147,15 @@ impl Scavenge<'_> {
 
     /// Every node copies what it has. What went wrong may be of no matter: nodes without a part have nothing to copy.
     fn copy(&self, id: u64) -> Vec<String> {
-        let (Some(scr), Some(prefix)) = (command_here(), self.prefix.dir().to_str()) else {
-            return vec!["the name of a folder is not UTF-8".to_owned()];
-        };
-        let command = [&scr, "copy", "--id", &id.to_string(), "--prefix", prefix].map(str::to_owned);
+        let Some(prefix) = self.prefix.dir().to_str() else { return vec![NOT_UTF8.to_owned()] };
+        self.on_nodes(&["copy", "--id", &id.to_string(), "--prefix", prefix])
+    }
+
+    /// Runs a subcommand of scr on every node, and gives the complaints.
+    fn on_nodes(&self, arguments: &[&str]) -> Vec<String> {
+        let Some(scr) = command_here() else { return vec![NOT_UTF8.to_owned()] };
+        let command: Vec<String> =
+            std::iter::once(scr.as_str()).chain(arguments.iter().copied()).map(str::to_owned).collect();
         let answers = self.allocation.on_nodes().run(&self.nodes, &command, None);
         let complaint = |(node, answer): (&String, Result<crate::machine::process::Finished>)| match answer {
             Ok(answer) if answer.succeeded() => None,
@@ -160,6 +179,8 @@ impl Scavenge<'_> {
         }
     }
 }
+
+const NOT_UTF8: &str = "the name of a folder is not UTF-8";
 
 #[cfg(test)]
 mod tests {
