@@ -54,6 +54,8 @@ pub(crate) struct StoreInUse {
     /// How many datasets it keeps.
     pub(crate) count: u64,
     pub(crate) evict: Evict,
+    /// Bytes that it is expected to hold, where that was said.
+    pub(crate) size: Option<u64>,
     /// Bytes that the last dataset took, on the first rank of those that share it.
     pub(crate) last_bytes: u64,
     /// Whether a dataset has failed there for want of room.
@@ -228,7 +230,12 @@ impl Context {
             let below = self.job_folder();
             let group = self.group_value(&store.group);
             let made = group.and_then(|group| {
-                let dir = self.files().make_private_dirs(&store.path, &below, self.env.uid);
+                let make = if store.mkdir {
+                    <dyn Files>::make_private_dirs
+                } else {
+                    <dyn Files>::make_private_dirs_in
+                };
+                let dir = make(self.files(), &store.path, &below, self.env.uid);
                 dir.map(|dir| (dir, group)).map_err(|error| crate::describe(&error))
             });
             let (cache, group) = self.agree(made)?.map_err(|why| Error::Phase {
@@ -242,6 +249,7 @@ impl Context {
                 placement,
                 count: store.count,
                 evict: store.evict,
+                size: store.size,
                 last_bytes: 0,
                 was_full: false,
                 told_crowded: false,

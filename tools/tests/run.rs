@@ -406,6 +406,10 @@ fn a_node_checks_its_own_places() {
     let check = world.scr(&["check-node"], &[]);
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));
     assert!(said(&check).contains("bytes, and 1125899906842624 are expected"), "{}", said(&check));
+    std::fs::write(&bare, format!("STORE={} MKDIR=0\n", world.path("big").display())).unwrap();
+    let check = world.scr(&["check-node"], &[]);
+    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
+    assert!(said(&check).contains("big, and MKDIR=0 says that SCR does not make it"), "{}", said(&check));
     std::fs::remove_file(&bare).unwrap();
     assert_eq!(world.scr(&["check-node"], &[]).status.code(), Some(0));
     std::fs::write(world.path("cache"), "a file in the way").unwrap();

@@ -44,6 +44,12 @@ pub enum FsError {
         /// What it is.
         found: &'static str,
     },
+    /// A base folder that is not to be made is not there.
+    #[error("{} is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1", path.display())]
+    NoBase {
+        /// Where.
+        path: PathBuf,
+    },
     /// A folder that must be private belongs to somebody else.
     #[error(
         "{} belongs to user {found}, and only user {expected} may own it; \

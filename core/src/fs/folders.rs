@@ -63,6 +63,17 @@ impl dyn Files + '_ {
     /// has a part other than a plain name; [`FsError::Io`].
     pub fn make_private_dirs(&self, base: &Path, below: &Path, uid: u32) -> Result<PathBuf, FsError> {
         self.make_dirs(base, 0o755, Durability::Unsynced)?;
+        self.make_private_dirs_in(base, below, uid)
+    }
+
+    /// As [`make_private_dirs`](Self::make_private_dirs), in a base folder that must be there already.
+    ///
+    /// # Errors
+    /// As there, and [`FsError::NoBase`].
+    pub fn make_private_dirs_in(&self, base: &Path, below: &Path, uid: u32) -> Result<PathBuf, FsError> {
+        if !self.status(&base.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
+            return Err(FsError::NoBase { path: base.to_owned() });
+        }
         let mut path = base.to_owned();
         for part in below.components() {
             let Component::Normal(name) = part else {

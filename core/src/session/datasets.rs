@@ -134,6 +134,10 @@ impl Session {
         }
         let leads = here.placement.leader(self.ctx.rank()) == self.ctx.rank();
         let (files, expected) = (self.ctx.files(), room::expected(here.last_bytes));
+        let kept = here.last_bytes.saturating_mul(self.count_in(store));
+        if here.size.is_some_and(|size| size < kept.saturating_add(expected)) {
+            return leads;
+        }
         // What is kept to be written over is room as well.
         leads
             && room::room(files, &here.cache).is_some_and(|room| {

@@ -202,3 +202,41 @@ fn a_store_that_is_not_enabled_gets_no_folder_and_cannot_be_chosen() {
     assert!(error.contains(".scrconf:2: no CKPT descriptor in use has INTERVAL=1"), "{error}");
     outcome.all_gave(&Err(error));
 }
+
+#[test]
+fn a_store_that_is_not_to_be_made_must_be_there() {
+    let world = World::new(2, 2).set("SCR_COPY_TYPE", "FILE");
+    configure(&world, "STORE=SSD MKDIR=0\nCKPT=0 STORE=SSD TYPE=XOR\n");
+    std::fs::create_dir_all(world.node("n0").join("ssd")).unwrap();
+    let outcome = world.try_run(|application| application.map(drop).map_err(|error| error.to_string()));
+    let error = outcome.ranks[0].clone().expect_err("one node has no such folder");
+    assert!(error.contains("n1") && error.contains("n1/ssd is not there, and MKDIR=0"), "{error}");
+    outcome.all_gave(&Err(error));
+    assert!(!world.node("n1").join("ssd").exists());
+    std::fs::create_dir_all(world.node("n1").join("ssd")).unwrap();
+    world.run(|application| {
+        application.checkpoint(1, uneven).unwrap();
+        assert!(filemap(&world, "ssd", 1, application.rank).is_some());
+    });
+    configure(&world, "STORE=SSD/new MKDIR=1\nCKPT=0 STORE=SSD/new TYPE=XOR\n");
+    world.run(|application| application.checkpoint(2, uneven).unwrap());
+    assert!(world.node("n0").join("ssd/new").is_dir());
+}
+
+#[test]
+fn no_more_is_put_into_a_store_than_the_capacity_that_it_is_said_to_have() {
+    // Something like 1000 bytes and as much of redundancy data for each dataset on each node.
+    for (size, given_up) in [("4000", true), ("1MB", false)] {
+        let world = World::new(2, 2).set("SCR_COPY_TYPE", "FILE");
+        configure(&world, &format!("STORE=SSD COUNT=1 SIZE={size}\nCKPT=0 STORE=SSD TYPE=XOR\n"));
+        let outcome = world.run(|application| {
+            application.checkpoint(1, uneven).unwrap();
+            application.write(2, uneven).unwrap();
+            let kept = filemap(&world, "ssd", 1, application.rank).is_some();
+            application.session().complete_output(true).unwrap();
+            kept
+        });
+        outcome.all_gave(&!given_up);
+        assert_eq!(outcome.has_line_with("as it has no room for both"), given_up, "SIZE={size}");
+    }
+}

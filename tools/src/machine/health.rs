@@ -119,7 +119,12 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
 }
 
 fn whats_wrong(store: &Store) -> Result<()> {
-    // Folders that are missing are made by the job.
+    anyhow::ensure!(
+        store.mkdir || store.path.is_dir(),
+        "there is no folder {}, and MKDIR=0 says that SCR does not make it",
+        store.path.display()
+    );
+    // Other folders that are missing are made by the job.
     let there = store.path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let folder = there.display();
     anyhow::ensure!(there.is_dir(), "{folder} is no folder, and datasets are to be kept there");
