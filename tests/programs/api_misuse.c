@@ -52,22 +52,92 @@ static void before_init(void)
     expect(flag == 0, "a refused call says no");
 }
 
+/* Asks for a value: NULL means that there is none. What is given belongs to the caller, who may write into it. */
+static void answers(const char *question, const char *value)
+{
+    char *first = (char *)SCR_Config(question), *second = (char *)SCR_Config(question);
+
+    if (value == NULL) {
+        if (first != NULL || second != NULL)
+            printf("FAIL %d %s has a value: %s\n", rank, question, first);
+    } else if (first == NULL || second == NULL || strcmp(first, value) != 0) {
+        printf("FAIL %d %s is %s and not %s\n", rank, question, first == NULL ? "unset" : first, value);
+    } else {
+        memset(first, '#', strlen(first));
+        expect(first != second && strcmp(second, value) == 0, "each answer is a copy of its own");
+    }
+    free(first);
+    free(second);
+}
+
+static void simple_parameters(void)
+{
+    answers("SCR_CHECKPOINT_SECONDS", NULL);
+    expect(SCR_Configf("SCR_CHECKPOINT_SECONDS=%d", 3600) == NULL, "Configf sets");
+    answers("SCR_CHECKPOINT_SECONDS", "3600");
+    expect(SCR_Config("SCR_CHECKPOINT_SECONDS=7200") == NULL, "Config sets");
+    answers("SCR_CHECKPOINT_SECONDS", "7200");
+    expect(SCR_Config("SCR_CHECKPOINT_SECONDS=") == NULL, "Config unsets");
+    answers("SCR_CHECKPOINT_SECONDS", NULL);
+    SCR_Configf("%s=%d", "SCR_CHECKPOINT_SECONDS", 5400);
+    SCR_Config("SCR_JOB_NAME=\"a name/with/=/sign\"");
+    answers("SCR_JOB_NAME", "a name/with/=/sign");
+    SCR_Config("SCR_LOG_DB_PASS=hunter2-of-the-application");
+    answers("SCR_LOG_DB_PASS", "hunter2-of-the-application");
+    /* The environment counts before the application, which cannot unset what is there. */
+    answers("SCR_FLUSH", "0");
+    SCR_Config("SCR_FLUSH=5");
+    answers("SCR_FLUSH", "0");
+    SCR_Config("SCR_FLUSH=");
+    answers("SCR_FLUSH", "0");
+}
+
+static void parameters_of_several_items(void)
+{
+    answers("CKPT=0 TYPE", NULL);
+    expect(SCR_Config("CKPT=0 TYPE=XOR SET_SIZE=16") == NULL, "Config sets several items");
+    SCR_Configf("CKPT=%d TYPE=%s INTERVAL=%d", 1, "PARTNER", 4);
+    answers("CKPT=0 TYPE", "XOR");
+    answers("CKPT=0 SET_SIZE", "16");
+    answers("CKPT=1 TYPE", "PARTNER");
+    answers("CKPT=1 SET_SIZE", NULL);
+    answers("CKPT=2 TYPE", NULL);
+    SCR_Config("CKPT=0 SET_SIZE=4");
+    answers("CKPT=0 SET_SIZE", "4");
+    SCR_Config("CKPT=1 INTERVAL=");
+    answers("CKPT=1 INTERVAL", NULL);
+    answers("CKPT=1 TYPE", "PARTNER");
+    answers("CKPT", "0 1");
+    SCR_Config("CKPT=");
+    answers("CKPT", NULL);
+    answers("CKPT=0 TYPE", NULL);
+    SCR_Config("CKPT=0 TYPE=XOR SET_SIZE=8");
+}
+
 static void config(void)
 {
-    const char *value;
-
+    simple_parameters();
+    parameters_of_several_items();
     expect(SCR_Config(NULL) == NULL, "Config(NULL)");
-    expect(SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", 3) == NULL, "Configf sets");
-    value = SCR_Config("SCR_CHECKPOINT_INTERVAL");
-    expect(value != NULL && strcmp(value, "3") == 0, "Config asks for what Configf has set");
-    free((void *)value);
-    expect(SCR_Config("SCR_CHECKPOINT_INTERVAL=") == NULL, "Config unsets");
-    value = SCR_Config("SCR_CHECKPOINT_INTERVAL");
-    expect(value == NULL || strcmp(value, "3") != 0, "an unset parameter has lost its value");
-    free((void *)value);
-    SCR_Config("SCR_NO_SUCH_PARAMETER=1");
-    SCR_Config("= =");
-    SCR_Config("");
+    expect(SCR_Config("SCR_NO_SUCH_PARAMETER=1") == NULL, "Config of an unknown name");
+    expect(SCR_Config("SCR_NO_SUCH_PARAMETER") == NULL, "Config asks for an unknown name");
+    expect(SCR_Config("= =") == NULL, "Config without a name");
+    expect(SCR_Config("") == NULL, "Config of nothing");
+}
+
+/* What counted at the start counts from then on. */
+static void config_after_init(void)
+{
+    answers("SCR_CHECKPOINT_SECONDS", "5400");
+    answers("SCR_JOB_NAME", "a name/with/=/sign");
+    answers("CKPT=0 SET_SIZE", "8");
+    expect(SCR_Config("SCR_CHECKPOINT_SECONDS=1") == NULL, "Config sets after Init");
+    expect(SCR_Config("SCR_CHECKPOINT_SECONDS=") == NULL, "Config unsets after Init");
+    SCR_Config("SCR_LOG_DB_PASS=hunter2-once-more");
+    SCR_Configf("CKPT=%d SET_SIZE=2", 0);
+    answers("SCR_CHECKPOINT_SECONDS", "5400");
+    answers("CKPT=0 SET_SIZE", "8");
+    answers("SCR_FLUSH", "0");
 }
 
 static void names(void)
@@ -111,7 +181,6 @@ static void idle(void)
     refused(SCR_Complete_checkpoint(1), SCR_ERR_STATE, "Complete_checkpoint without a start");
     refused(SCR_Start_restart(NULL), 0, "Start_restart with nothing to restart from");
     refused(SCR_Complete_restart(1), SCR_ERR_STATE, "Complete_restart without a start");
-    expect(SCR_Config("SCR_FLUSH=1") == NULL, "Config after Init");
 }
 
 /* One rank errs alone: the others must not wait for it for ever. */
@@ -192,6 +261,7 @@ int main(int argc, char **argv)
     config();
     before_init();
     expect(SCR_Init() == SCR_SUCCESS, "Init");
+    config_after_init();
     idle();
     names();
     flags();

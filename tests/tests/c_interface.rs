@@ -77,6 +77,14 @@ on_each_mpi! {
         let mut cluster = Cluster::new(2);
         let run = cluster.job(mpi, 2, Program::ApiMisuse).run().expect_success();
         assert!(run.mentions("ERROR: rank 1 on n1: SCR_Route_file: "), "errors tell who says them");
+        // What the application has set is what the job runs with, and is kept for the commands; but no password.
+        assert!(run.mentions("SCR_CHECKPOINT_SECONDS=5400") && run.mentions("SCR_LOG_DB_PASS=***"));
+        assert!(run.mentions("SCR_CHECKPOINT_SECONDS is set after SCR_Init"));
+        let kept = std::fs::read_to_string(cluster.prefix().join(".scr/app.conf")).unwrap();
+        assert!(kept.contains("SCR_CHECKPOINT_SECONDS=5400\n"), "{kept}");
+        assert!(!kept.contains("hunter2") && !run.mentions("hunter2"), "the password was shown");
+        let shown = cluster.scr(mpi, &["config"]);
+        assert!(shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("hunter2"));
     }
 
     fn a_forgotten_finalize_is_told_and_the_job_ends_well(mpi: Mpi) {
