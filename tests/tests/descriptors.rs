@@ -1,4 +1,4 @@
-//! Jobs with the descriptors of the user guide: several stores, schemes and failure groups.
+//! Jobs with the descriptors of the user guide: several stores, schemes and failure groups, and folders in shared places.
 //!
 //! Four ranks on four nodes. A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores.
 
@@ -20,7 +20,8 @@ CKPT=2 INTERVAL=8 GROUP=SWITCH STORE=$PRETEND_STORAGE/ssd TYPE=PARTNER BYPASS=1
 ";
 
 fn job<'a>(cluster: &'a mut Cluster, mpi: Mpi, descriptors: &str) -> Job<'a> {
-    std::fs::write(cluster.prefix().join(".scrconf"), format!("{GUIDE}{descriptors}")).unwrap();
+    std::fs::write(cluster.prefix().join(".scrconf"), format!("{GUIDE}{descriptors}"))
+        .expect("the settings can be written");
     let job = cluster.job(mpi, 4, Program::CkptTest).options(&[("files", 2), ("uneven", 1), ("size", 2000)]);
     job.env("SCR_COPY_TYPE", "FILE").env("SCR_USER_NAME", "ann")
 }
@@ -74,5 +75,37 @@ on_each_mpi! {
         cluster.lose_node(1);
         let restarted = job(&mut cluster, mpi, descriptor).options(&[("read-only", 1)]).run().expect_success();
         assert_eq!(restarted.restarted_from(), Some("ckpt.2"));
+    }
+
+    fn what_others_put_in_the_way_in_a_shared_place_is_refused_with_its_name(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let (shared, elsewhere) = (cluster.scratch().join("shared"), cluster.scratch().join("elsewhere"));
+        [&shared, &elsewhere].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let job = |cluster: &mut Cluster| {
+            let job = cluster.job(mpi, 2, Program::CkptTest).options(&[("datasets", 1)]);
+            job.env("SCR_CACHE_BASE", shared.display()).env("SCR_USER_NAME", "ann").run()
+        };
+        let refused = |cluster: &mut Cluster, words: &str| {
+            let run = job(cluster);
+            assert!(!run.succeeded() && !run.timed_out());
+            let told = run.lines().any(|line| line.contains("ERROR") && line.contains(&format!("shared/ann {words}")));
+            assert!(told, "nobody said `{words}`");
+        };
+        let ann = shared.join("ann");
+        std::os::unix::fs::symlink(&elsewhere, &ann).unwrap();
+        refused(&mut cluster, "is needed as a folder and is a symbolic link");
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "the link was followed");
+        std::fs::remove_file(&ann).unwrap();
+        // Only root can give a folder away.
+        if rustix::process::geteuid().is_root() {
+            std::fs::create_dir(&ann).unwrap();
+            std::os::unix::fs::chown(&ann, Some(4711), Some(4711)).unwrap();
+            refused(&mut cluster, "belongs to user 4711");
+            assert_eq!(std::fs::read_dir(&ann).unwrap().count(), 0, "it was used");
+            std::fs::remove_dir(&ann).unwrap();
+        }
+        job(&mut cluster).expect_success();
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&ann).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700);
     }
 }
