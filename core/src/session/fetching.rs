@@ -42,7 +42,7 @@ impl Session {
         at_start: bool,
         eligible: &dyn Fn(&Candidate) -> bool,
     ) -> Result<Option<Loaded>, Error> {
-        let began = self.ctx.elapsed();
+        let (began, sent) = (self.ctx.elapsed(), self.ctx.comm.traffic());
         let wanted = self.ctx.params.get(&param::CURRENT);
         let candidates = fetch::candidates(
             &*self.ctx.comm,
@@ -81,6 +81,7 @@ impl Session {
         }
         let (took, code) = ((self.ctx.elapsed() - began).as_secs_f64(), i32::from(loaded.is_none()));
         self.ctx.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
+        self.say_traffic("scr_fetch_latest", sent);
         Ok(loaded)
     }
 

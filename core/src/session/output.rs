@@ -394,7 +394,7 @@ impl Session {
         (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
     }
 
-    fn say_traffic(&self, what: &str, before: Traffic) {
+    pub(super) fn say_traffic(&self, what: &str, before: Traffic) {
         let now = self.ctx.comm.traffic();
         let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
         self.ctx.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));

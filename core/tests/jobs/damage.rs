@@ -51,7 +51,7 @@ impl Job {
 }
 
 /// Flips one bit at a place of a file.
-fn flip(path: &Path, byte: usize) {
+pub(crate) fn flip(path: &Path, byte: usize) {
     let mut bytes = std::fs::read(path).expect("the file is there");
     bytes[byte] ^= 1 << (byte % 8);
     std::fs::write(path, bytes).expect("the file can be written");

@@ -6,6 +6,7 @@
 //! | `costs` | what a checkpoint costs: messages, bytes, file operations |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
+//! | `effects` | each parameter has its effect, wherever it is set |
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
@@ -30,6 +31,7 @@ mod costs;
 mod crash;
 mod damage;
 mod descriptors;
+mod effects;
 mod halting;
 mod keeping;
 mod log;

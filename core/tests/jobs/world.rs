@@ -3,7 +3,7 @@
 
 use scr_core::comm::thread;
 use scr_core::comm::{Comm, Rank};
-use scr_core::env::Env;
+use scr_core::env::{Env, TestEnv};
 use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
@@ -19,13 +19,24 @@ use tempfile::TempDir;
 pub(crate) struct World {
     dir: TempDir,
     settings: BTreeMap<String, String>,
+    /// What the application sets before it begins.
+    application: AppConfig,
     prefix: String,
-    /// The node of every rank.
+    /// The node of every rank; none is named where this is empty.
     pub(crate) nodes: Vec<String>,
     pub(crate) files: Arc<dyn Files>,
     /// Ranks that see another file layer than the others.
     pub(crate) own_files: BTreeMap<Rank, Arc<dyn Files>>,
     runs: AtomicU64,
+}
+
+/// Where a setting stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    Environment,
+    UserFile,
+    Application,
+    SystemFile,
 }
 
 /// What a run gave: each rank's result, and all lines that the user saw.
@@ -46,6 +57,7 @@ impl World {
         let world = Self {
             dir,
             settings: BTreeMap::new(),
+            application: AppConfig::default(),
             prefix: "prefix".to_owned(),
             nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
             files: Arc::new(RealFiles),
@@ -85,6 +97,49 @@ impl World {
     /// The runs that follow have another setting.
     pub(crate) fn put(&mut self, name: &str, value: &str) {
         self.settings.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The same, in a place of its own; what the environment says of it until now is forgotten.
+    pub(crate) fn put_in(&mut self, source: Source, name: &str, value: &str) {
+        self.settings.remove(name);
+        let write = |folder: PathBuf, file: &str| {
+            std::fs::create_dir_all(&folder).expect("a folder of the world");
+            std::fs::write(folder.join(file), format!("{name}={value}\n")).expect("it can be written to");
+        };
+        match source {
+            Source::Environment => self.put(name, value),
+            Source::UserFile => write(self.prefix(), ".scrconf"),
+            Source::SystemFile => write(self.install_dir().join("etc"), "scr.conf"),
+            Source::Application => {
+                let asked = self.application.apply(&format!("{name}={value}"));
+                assert_eq!(asked.expect("it can be set by an application"), None);
+            }
+        }
+    }
+
+    /// The folder that all the others lie in.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn install_dir(&self) -> PathBuf {
+        self.dir.path().join("install")
+    }
+
+    /// What a rank, or a command on its node, finds around it in a run.
+    pub(crate) fn env_of(&self, rank: Rank) -> TestEnv {
+        let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
+        let mut env = Env::for_test(files, self.prefix())
+            .with_host("login")
+            .with_user("user1", rustix::process::getuid().as_raw());
+        let node = &self.nodes[rank.index()];
+        if !node.is_empty() {
+            env = env.with_variable("SCR_NODE_NAME", node);
+        }
+        if self.install_dir().is_dir() {
+            env = env.with_install_dir(self.install_dir());
+        }
+        self.settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value))
     }
 
     pub(crate) fn node(&self, name: &str) -> PathBuf {
@@ -161,14 +216,9 @@ impl World {
         let ranks = u32::try_from(self.nodes.len()).expect("a small world");
         let results = thread::run(ranks, |comm| {
             let rank = comm.rank();
-            let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
-            let env = Env::for_test(files, self.prefix())
-                .with_host("login")
-                .with_user("user1", rustix::process::getuid().as_raw())
-                .with_variable("SCR_NODE_NAME", &self.nodes[rank.index()]);
-            let env = self.settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
+            let env = self.env_of(rank);
             env.clock().set_since_epoch(Duration::from_secs(1_000_000 * run));
-            let session = Session::init(Box::new(comm), env.env(), &AppConfig::default());
+            let session = Session::init(Box::new(comm), env.env(), &self.application);
             let result = body(session.map(|session| Application { session: Some(session), rank }));
             let mut lines = lines.lock().expect("no rank has panicked with it");
             lines.extend(env.output().take_info());

@@ -1,0 +1,256 @@
+//! Each parameter has its effect on a running job, from each source that it can be set in, and there is none without it.
+//!
+//! One row per parameter of the table: a value, and a small job that tells whether it sees what the value does. What shows
+//! in other programs only is left to a test of theirs, which the row names.
+
+mod seen;
+
+use super::world::{Source, World};
+use scr_core::comm::Rank;
+use scr_core::param::{self, AppConfig, Kind, Origin, Params, RawSettings, Scope, APP_CONF, TABLE};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+#[path = "../../examples/parameters.rs"]
+#[allow(dead_code, reason = "only the list of those without effect is of use here")]
+mod parameters;
+
+/// A parameter, a value, and where its effect is seen. `{dir}` in the value is the folder of the world.
+struct Row(&'static str, &'static str, Seen);
+
+enum Seen {
+    /// In a job of this test.
+    Here(fn(&Setting) -> bool),
+    /// By a test of a file of the repository.
+    By(&'static str, &'static str),
+    /// Nowhere yet, and the reference page says so.
+    Nowhere,
+}
+
+use Seen::{By, Here, Nowhere};
+
+const SCR_RUN: &str = "tools/tests/run.rs";
+const DATABASE: &str = "tests/tests/database.rs";
+const ROWS_OF_DATABASE: &str = "events_and_transfers_of_a_job_are_rows_of_the_database";
+
+const ROWS: &[Row] = &[
+    Row("SCR_ENABLE", "0", Here(seen::enable)),
+    Row("SCR_DEBUG", "1", Here(seen::debug)),
+    Row("SCR_CONF_FILE", "{dir}/mine.conf", Here(seen::conf_file)),
+    Row("SCR_LOCKED", "SCR_ENABLE", Here(seen::locked)),
+    Row("SCR_PREFIX", "{dir}/elsewhere", Here(seen::prefix)),
+    Row("SCR_CNTL_BASE", "{dir}/control", Here(seen::cntl_base)),
+    Row("SCR_CACHE_BASE", "{dir}/cache", Here(seen::cache_base)),
+    Row("SCR_CACHE_SIZE", "2", Here(seen::cache_size)),
+    Row("SCR_CACHE_BYPASS", "1", Here(seen::is_in_prefix_after_a_checkpoint)),
+    Row("SCR_CACHE_PURGE", "1", Here(seen::cache_purge)),
+    Row("SCR_COPY_TYPE", "SINGLE", Here(seen::copy_type)),
+    Row("SCR_GROUP", "WORLD", Here(seen::group)),
+    Row("SCR_SET_SIZE", "2", Here(seen::set_size)),
+    Row("SCR_SET_FAILURES", "1", Here(seen::set_failures)),
+    Row("SCR_CURRENT", "ckpt.1", Here(seen::current)),
+    Row("SCR_DISTRIBUTE", "0", Here(seen::distribute)),
+    Row("SCR_FETCH", "0", Here(seen::fetch)),
+    Row("SCR_FETCH_BYPASS", "1", Here(seen::fetch_bypass)),
+    Row("SCR_FETCH_WIDTH", "1", Here(seen::fetch_width)),
+    Row("SCR_FLUSH", "1", Here(seen::is_in_prefix_after_a_checkpoint)),
+    Row("SCR_FLUSH_TYPE", "PTHREAD", Here(seen::flush_type)),
+    Row("SCR_FLUSH_WIDTH", "1", Here(seen::flush_width)),
+    Row("SCR_FLUSH_ASYNC", "1", Here(seen::flush_async)),
+    Row("SCR_FLUSH_ASYNC_BW", "1000", Here(seen::flush_async_bw)),
+    Row("SCR_FLUSH_ASYNC_PERCENT", "50", Here(seen::flush_async_percent)),
+    Row("SCR_FLUSH_ASYNC_USLEEP", "77777", Here(seen::flush_async_usleep)),
+    Row("SCR_FLUSH_POSTSTAGE", "1", Here(seen::flush_poststage)),
+    Row("SCR_FLUSH_ON_RESTART", "1", Here(seen::flush_on_restart)),
+    Row("SCR_GLOBAL_RESTART", "1", Here(seen::global_restart)),
+    Row("SCR_DROP_AFTER_CURRENT", "1", Here(seen::drop_after_current)),
+    Row("SCR_PREFIX_SIZE", "1", Here(seen::prefix_size)),
+    Row("SCR_PREFIX_PURGE", "1", Here(seen::prefix_purge)),
+    Row("SCR_CHECKPOINT_INTERVAL", "2", Here(seen::checkpoint_interval)),
+    Row("SCR_CHECKPOINT_SECONDS", "1000", Here(seen::checkpoint_seconds)),
+    Row("SCR_CHECKPOINT_OVERHEAD", "1", Here(seen::checkpoint_overhead)),
+    Row("SCR_HALT_EXIT", "1", Here(seen::halt_exit)),
+    Row("SCR_HALT_SECONDS", "600", Here(seen::halt_seconds)),
+    Row("SCR_CRC_ON_COPY", "1", Here(seen::crc_on_copy)),
+    Row("SCR_CRC_ON_FLUSH", "0", Here(seen::crc_on_flush)),
+    Row("SCR_CRC_ON_DELETE", "1", Here(seen::crc_on_delete)),
+    Row("SCR_COPY_METADATA", "0", Here(seen::copy_metadata)),
+    Row("SCR_AXL_MKDIR", "1", Nowhere),
+    Row("SCR_MPI_BUF_SIZE", "4096", Nowhere),
+    Row("SCR_FILE_BUF_SIZE", "4096", Here(seen::file_buf_size)),
+    Row("SCR_PLUGIN_PATH", "{dir}/none", Here(seen::plugin_path)),
+    Row("SCR_NODE_NAME", "elsewhere", Here(seen::node_name)),
+    Row("SCR_NODELIST", "n[0-4]", By(SCR_RUN, "nodes_that_are_left_out_or_have_gone_get_no_ranks")),
+    Row("SCR_USER_NAME", "user2", Here(seen::user_name)),
+    Row("SCR_JOB_ID", "77", Here(seen::job_id)),
+    Row("SCR_JOB_NAME", "job7", Here(seen::job_name)),
+    Row("SCR_CLUSTER_NAME", "cluster7", Here(seen::cluster_name)),
+    Row("SCR_END_TIME", "1000500", Here(seen::end_time)),
+    Row(
+        "SCR_RUNS",
+        "2",
+        By(SCR_RUN, "a_job_that_fails_is_started_again_until_it_succeeds_or_has_no_runs_left"),
+    ),
+    Row("SCR_MIN_NODES", "4", By(SCR_RUN, "with_too_few_nodes_a_job_is_not_started_again")),
+    Row("SCR_EXCLUDE_NODES", "n4", By(SCR_RUN, "nodes_that_are_left_out_or_have_gone_get_no_ranks")),
+    Row("SCR_LOG_ENABLE", "1", Here(seen::log_enable)),
+    Row("SCR_LOG_TXT_ENABLE", "0", Here(seen::log_txt_enable)),
+    Row("SCR_LOG_SYSLOG_ENABLE", "0", Here(seen::log_syslog_enable)),
+    Row("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9", Here(seen::log_syslog_facility)),
+    Row("SCR_LOG_SYSLOG_LEVEL", "LOG_LOUD", Here(seen::log_syslog_level)),
+    Row(
+        "SCR_LOG_SYSLOG_PREFIX",
+        "SCR-test",
+        By("core/tests/jobs/syslog.rs", "a_job_sends_its_log_to_the_systems_logger"),
+    ),
+    Row("SCR_LOG_DB_ENABLE", "1", Here(seen::log_db_enable)),
+    Row("SCR_LOG_DB_DEBUG", "1", Here(seen::log_db_debug)),
+    Row("SCR_LOG_DB_HOST", "db", By(DATABASE, ROWS_OF_DATABASE)),
+    Row("SCR_LOG_DB_NAME", "scr", By(DATABASE, ROWS_OF_DATABASE)),
+    Row("SCR_LOG_DB_USER", "scr", By(DATABASE, ROWS_OF_DATABASE)),
+    Row("SCR_LOG_DB_PASS", "secret", By(DATABASE, "a_database_that_cannot_be_used_is_told_with_what_to_do")),
+    Row("SCR_WATCHDOG", "1", By(SCR_RUN, "a_run_that_writes_no_checkpoint_is_ended_and_started_again")),
+    Row(
+        "SCR_WATCHDOG_TIMEOUT",
+        "8",
+        By("tests/tests/run.rs", "a_job_with_a_rank_that_hangs_is_ended_and_goes_on_from_its_checkpoint"),
+    ),
+    Row(
+        "SCR_WATCHDOG_TIMEOUT_PFS",
+        "1",
+        By(SCR_RUN, "a_run_that_writes_no_checkpoint_is_ended_and_started_again"),
+    ),
+];
+
+/// A parameter as a job of a row finds it set, or not.
+struct Setting {
+    name: &'static str,
+    value: &'static str,
+    source: Option<Source>,
+}
+
+impl Setting {
+    /// The same where nobody sets it.
+    fn nowhere(other: &Self) -> Self {
+        Self { source: None, ..*other }
+    }
+
+    /// The runs that follow have it.
+    fn on(&self, mut world: World) -> World {
+        if let Some(source) = self.source {
+            let value = self.value.replace("{dir}", &world.dir().display().to_string());
+            world.put_in(source, self.name, &value);
+            if (self.name, source) == ("SCR_PREFIX", Source::UserFile) {
+                // The user's file is looked for in the prefix directory, so one that says where that is has to be named.
+                let file = world.prefix().join(".scrconf").display().to_string();
+                world.put("SCR_CONF_FILE", &file);
+            }
+        }
+        world
+    }
+}
+
+#[test]
+fn every_parameter_has_a_row_and_every_row_a_parameter() {
+    let rows: BTreeSet<_> = ROWS.iter().map(|Row(name, ..)| *name).collect();
+    let table: BTreeSet<_> = TABLE.iter().map(|info| info.name).collect();
+    assert_eq!(rows, table);
+    assert_eq!(ROWS.len(), TABLE.len());
+}
+
+#[test]
+fn what_is_seen_elsewhere_has_its_test_there_and_what_is_seen_nowhere_is_said_to_be_idle() {
+    for Row(name, _, seen) in ROWS {
+        assert_eq!(matches!(seen, Nowhere), parameters::WITHOUT_EFFECT.contains(name), "{name}");
+        let By(file, test) = seen else { continue };
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
+        assert!(text.contains(&format!("fn {test}(")), "{name}: {file} has no {test}");
+    }
+}
+
+#[test]
+fn without_its_setting_no_effect_is_seen() {
+    let mut wrong = Vec::new();
+    for Row(name, value, seen) in ROWS {
+        if matches!(seen, Here(effect) if effect(&Setting { name, value, source: None })) {
+            wrong.push(format!("{name}: it is seen without {value}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn set_in_the_environment_each_parameter_has_its_effect() {
+    all_have_their_effect(Source::Environment);
+}
+
+#[test]
+fn set_in_the_users_file_each_parameter_has_its_effect() {
+    all_have_their_effect(Source::UserFile);
+}
+
+#[test]
+fn set_by_the_application_each_parameter_has_its_effect() {
+    all_have_their_effect(Source::Application);
+}
+
+#[test]
+fn set_in_the_system_file_each_parameter_has_its_effect() {
+    all_have_their_effect(Source::SystemFile);
+}
+
+fn all_have_their_effect(source: Source) {
+    let mut wrong = Vec::new();
+    for Row(name, value, seen) in ROWS {
+        let scope = param::find(name).unwrap().scope;
+        let counts = match scope {
+            Scope::Anywhere | Scope::Node | Scope::Rank => true,
+            Scope::Environment => source == Source::Environment,
+            Scope::SystemFile => source == Source::SystemFile,
+        };
+        let setting = Setting { name, value, source: Some(source) };
+        // What an application may not set it cannot ask for in the first place.
+        let refused = !counts && source == Source::Application;
+        if matches!(seen, Here(effect) if !refused && effect(&setting) != counts) {
+            wrong.push(format!(
+                "{name}={value} in {source:?}: it should {}",
+                if counts { "count" } else { "not count" }
+            ));
+        }
+        if counts {
+            is_shown_as_it_was_used(&setting);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What `scr config` says after a run, and what the run itself used, are the same in value and origin.
+fn is_shown_as_it_was_used(setting: &Setting) {
+    let mut world = seen::one();
+    std::fs::create_dir(world.dir().join("elsewhere")).unwrap();
+    if setting.name == "SCR_NODE_NAME" {
+        world.nodes = vec![String::new()];
+    }
+    let world = setting.on(world);
+    let used = world.try_run(|application| {
+        application.ok().map(|mut application| application.session().params().clone())
+    });
+    // Where SCR is switched off there is none.
+    let Some(used) = &used.ranks[0] else { return };
+    let env = world.env_of(Rank(0)).env();
+    let path = used.get(&param::PREFIX).join(APP_CONF);
+    let (application, problems) = AppConfig::from_text(&std::fs::read(&path).unwrap(), &path);
+    assert_eq!(problems, []);
+    let (shown, _) = Params::resolve(&RawSettings::load(&env, &application), &env);
+    for (used, shown) in used.iter().zip(shown.iter()) {
+        // A secret of the application's own is not left where commands could read it.
+        if used.info.kind == Kind::Secret && *used.origin == Origin::Application {
+            assert!(!shown.is_set());
+            continue;
+        }
+        let all = |one: &param::Effective<'_>| (one.info.name, one.to_string(), one.origin.clone());
+        assert_eq!(all(&used), all(&shown), "where {} is set in {:?}", setting.name, setting.source);
+        assert!(used.info.name != setting.name || used.is_set(), "{}", setting.name);
+    }
+}

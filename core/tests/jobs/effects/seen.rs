@@ -1,0 +1,472 @@
+//! Small jobs, each of which tells whether it sees what a parameter does.
+
+use super::Setting;
+use crate::damage::flip;
+use crate::world::{files_below, mode, plugins, Application, Outcome, World};
+use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Halt, Prefix};
+use scr_test_plugins::{built, manifest};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+pub(super) fn debug(setting: &Setting) -> bool {
+    let world = setting.on(one().unset("SCR_DEBUG"));
+    checkpoints(&world, 1).has_line_with("Starting dataset")
+}
+
+pub(super) fn conf_file(setting: &Setting) -> bool {
+    let world = one();
+    std::fs::write(world.dir().join("mine.conf"), "SCR_ENABLE=0\n").unwrap();
+    !begins(&setting.on(world))
+}
+
+pub(super) fn locked(setting: &Setting) -> bool {
+    begins(&setting.on(one().set("SCR_ENABLE", "0")))
+}
+
+pub(super) fn prefix(setting: &Setting) -> bool {
+    let world = one();
+    std::fs::create_dir(world.dir().join("elsewhere")).unwrap();
+    let world = setting.on(world);
+    world.run(|_| ());
+    world.dir().join("elsewhere/.scr").is_dir()
+}
+
+pub(super) fn cntl_base(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    world.run(|_| world.dir().join("control/user1").is_dir()).ranks[0]
+}
+
+pub(super) fn cache_base(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    checkpoints(&world, 1);
+    !files_below(&world.dir().join("cache")).is_empty()
+}
+
+pub(super) fn cache_size(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    checkpoints(&world, 2);
+    is_cached(&world, "scr.dataset.1/")
+}
+
+pub(super) fn cache_purge(setting: &Setting) -> bool {
+    restarts_after(setting, two(), "").is_none()
+}
+
+pub(super) fn copy_type(setting: &Setting) -> bool {
+    let world = setting.on(two());
+    checkpoints(&world, 1);
+    world.lose("n1");
+    restart(&world).is_none()
+}
+
+pub(super) fn group(setting: &Setting) -> bool {
+    let world = setting.on(two());
+    checkpoints(&world, 1);
+    world.lose("n1");
+    restart(&world).is_none()
+}
+
+pub(super) fn set_size(setting: &Setting) -> bool {
+    let world = setting.on(World::new(4, 4));
+    checkpoints(&world, 1);
+    // One of each pair, whether they are neighbours or not.
+    world.lose("n0");
+    world.lose("n3");
+    restart(&world).is_some()
+}
+
+pub(super) fn set_failures(setting: &Setting) -> bool {
+    let world = setting.on(World::new(4, 4).set("SCR_COPY_TYPE", "RS"));
+    checkpoints(&world, 1);
+    world.lose("n0");
+    world.lose("n3");
+    restart(&world).is_none()
+}
+
+pub(super) fn current(setting: &Setting) -> bool {
+    let world = one().set("SCR_FLUSH", "1");
+    checkpoints(&world, 2);
+    world.lose("");
+    restart(&setting.on(world)) == Some(1)
+}
+
+pub(super) fn distribute(setting: &Setting) -> bool {
+    restarts_after(setting, two(), "").is_none()
+}
+
+pub(super) fn fetch(setting: &Setting) -> bool {
+    restarts_after(setting, one().set("SCR_FLUSH", "1"), "n0").is_none()
+}
+
+pub(super) fn fetch_bypass(setting: &Setting) -> bool {
+    let world = flushed_and_lost(setting, one());
+    restart(&world);
+    !is_cached(&world, "rank_0.0")
+}
+
+pub(super) fn fetch_width(setting: &Setting) -> bool {
+    let sent = |setting: &Setting| {
+        let world = flushed_and_lost(setting, two());
+        messages(&world.run(|_| ()), "scr_fetch_latest")
+    };
+    // With one at a time, rank 0 tells rank 1 that it is its turn.
+    sent(setting) > sent(&Setting::nowhere(setting))
+}
+
+pub(super) fn flush_type(setting: &Setting) -> bool {
+    let world = setting.on(one().set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1"));
+    is_flushed_behind(&world)
+}
+
+pub(super) fn flush_width(setting: &Setting) -> bool {
+    let sent = |setting: &Setting| {
+        let world = setting.on(two().set("SCR_FLUSH", "1"));
+        messages(&checkpoints(&world, 1), "start to complete")
+    };
+    sent(setting) > sent(&Setting::nowhere(setting))
+}
+
+pub(super) fn flush_async(setting: &Setting) -> bool {
+    let world = setting.on(one().set("SCR_FLUSH", "1").set("SCR_FLUSH_TYPE", "PTHREAD"));
+    is_flushed_behind(&world)
+}
+
+pub(super) fn flush_async_bw(setting: &Setting) -> bool {
+    transport_is_told(setting, "BW")
+}
+
+pub(super) fn flush_async_percent(setting: &Setting) -> bool {
+    transport_is_told(setting, "PERCENT")
+}
+
+pub(super) fn flush_async_usleep(setting: &Setting) -> bool {
+    transport_is_told(setting, "USLEEP")
+}
+
+pub(super) fn flush_poststage(setting: &Setting) -> bool {
+    let able = "[capabilities]\nasynchronous = true\nsurvives-job = true\n";
+    let world = setting.on(with_plugin("transport", "TRY", able).set("SCR_FLUSH_ASYNC", "1"));
+    let run = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        _ = application.finalize();
+    });
+    run.has_line_with("scr_poststage finishes it")
+}
+
+pub(super) fn flush_on_restart(setting: &Setting) -> bool {
+    let world = one();
+    checkpoints(&world, 1);
+    let world = setting.on(world);
+    world.run(|_| ());
+    is_in_prefix(&world, 1)
+}
+
+pub(super) fn global_restart(setting: &Setting) -> bool {
+    let world = one();
+    checkpoints(&world, 1);
+    let world = setting.on(world);
+    let prefix = world.prefix().display().to_string();
+    let read_at = world.run(|application| {
+        application.session().start_restart().unwrap();
+        application.session().route_file(b"ckpt.1/rank_0.0").unwrap()
+    });
+    read_at.ranks[0].starts_with(prefix.as_bytes())
+}
+
+pub(super) fn drop_after_current(setting: &Setting) -> bool {
+    let world = one().set("SCR_FLUSH", "1");
+    checkpoints(&world, 2);
+    let world = setting.on(world.set("SCR_CURRENT", "ckpt.1"));
+    world.lose("");
+    world.run(|_| ()).has_line_with("are dropped from the index")
+}
+
+pub(super) fn prefix_size(setting: &Setting) -> bool {
+    let world = setting.on(one().set("SCR_FLUSH", "1"));
+    checkpoints(&world, 2);
+    !is_in_prefix(&world, 1)
+}
+
+pub(super) fn prefix_purge(setting: &Setting) -> bool {
+    let world = one().set("SCR_FLUSH", "1");
+    checkpoints(&world, 1);
+    // Or it would be flushed again.
+    world.lose("");
+    let world = setting.on(world);
+    world.run(|_| ());
+    !is_in_prefix(&world, 1)
+}
+
+pub(super) fn checkpoint_interval(setting: &Setting) -> bool {
+    !needs_checkpoint(&setting.on(one()))
+}
+
+pub(super) fn checkpoint_seconds(setting: &Setting) -> bool {
+    !needs_checkpoint(&setting.on(one()))
+}
+
+pub(super) fn checkpoint_overhead(setting: &Setting) -> bool {
+    // Nobody knows what the first one costs, so it is taken.
+    needs_checkpoint(&setting.on(one().set("SCR_CHECKPOINT_INTERVAL", "1000")))
+}
+
+pub(super) fn halt_exit(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    let reason = |halt: &mut Halt| halt.exit_reason = Some("ENOUGH".to_owned());
+    Halt::update(&RealFiles, &Prefix::new(world.prefix()), reason).unwrap();
+    world.run(|application| application.session().exit_wanted().is_some()).ranks[0]
+}
+
+pub(super) fn halt_seconds(setting: &Setting) -> bool {
+    should_exit(&setting.on(one().set("SCR_END_TIME", "1000500")))
+}
+
+pub(super) fn crc_on_copy(setting: &Setting) -> bool {
+    let world = setting.on(one().set("SCR_COPY_TYPE", "SINGLE"));
+    checkpoints(&world, 1);
+    flip(&world.cached_file(&["rank_0.0"]), 7);
+    world.run(|application| application.session().have_restart().unwrap().is_none()).ranks[0]
+}
+
+pub(super) fn crc_on_flush(setting: &Setting) -> bool {
+    let world = setting.on(two().set("SCR_FLUSH", "2"));
+    let ended = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if application.rank == Rank(0) {
+            flip(&world.cached_file(&["rank_0.0"]), 7);
+        }
+        application.finalize().is_ok()
+    });
+    ended.ranks[0]
+}
+
+pub(super) fn crc_on_delete(setting: &Setting) -> bool {
+    let world = setting.on(two());
+    let run = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if application.rank == Rank(0) {
+            flip(&world.cached_file(&["rank_0.0"]), 7);
+        }
+        application.checkpoint(2, some).unwrap();
+    });
+    run.has_line_with("deleted from cache all the same")
+}
+
+pub(super) fn copy_metadata(setting: &Setting) -> bool {
+    let world = setting.on(two().set("SCR_FLUSH", "1"));
+    checkpoints(&world, 1);
+    let flushed = std::fs::metadata(world.prefix().join("ckpt.1/rank_1.0")).unwrap();
+    flushed.permissions().mode() & 0o777 != mode(Rank(1), 0).mode()
+}
+
+pub(super) fn file_buf_size(setting: &Setting) -> bool {
+    let mut world = flushed_and_lost(setting, one());
+    let files = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(files.clone());
+    restart(&world);
+    let operations = files.operations();
+    let mut written =
+        operations.iter().filter(|done| done.what == What::Write && done.path.ends_with("rank_0.0"));
+    written.any(|done| done.bytes == 4096)
+}
+
+pub(super) fn plugin_path(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    world.run(|application| application.checkpoint(1, some).is_err()).ranks[0]
+}
+
+pub(super) fn node_name(setting: &Setting) -> bool {
+    let mut world = one();
+    world.nodes = vec![String::new()];
+    let base = world.node("all").display().to_string();
+    let world = setting.on(world.set("SCR_CACHE_BASE", &base).set("SCR_CNTL_BASE", &base));
+    world.run(|_| ()).has_line_with("rank 0 on elsewhere: ")
+}
+
+pub(super) fn user_name(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    checkpoints(&world, 1);
+    is_cached(&world, "/user2/")
+}
+
+pub(super) fn job_id(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    checkpoints(&world, 1);
+    is_cached(&world, "/scr.77/")
+}
+
+pub(super) fn job_name(setting: &Setting) -> bool {
+    summary_has(setting, b"job7")
+}
+
+pub(super) fn cluster_name(setting: &Setting) -> bool {
+    summary_has(setting, b"cluster7")
+}
+
+pub(super) fn end_time(setting: &Setting) -> bool {
+    should_exit(&setting.on(one().set("SCR_HALT_SECONDS", "600")))
+}
+
+pub(super) fn log_enable(setting: &Setting) -> bool {
+    has_log(&setting.on(logging().unset("SCR_LOG_ENABLE")))
+}
+
+pub(super) fn log_txt_enable(setting: &Setting) -> bool {
+    !has_log(&setting.on(logging()))
+}
+
+pub(super) fn log_syslog_enable(setting: &Setting) -> bool {
+    let odd = logging().unset("SCR_LOG_SYSLOG_ENABLE").set("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9");
+    !checkpoints(&setting.on(odd), 1).has_line_with("LOG_LOCAL9'")
+}
+
+pub(super) fn log_syslog_facility(setting: &Setting) -> bool {
+    syslog_refuses(setting, "`LOG_LOCAL9'")
+}
+
+pub(super) fn log_syslog_level(setting: &Setting) -> bool {
+    syslog_refuses(setting, "`LOG_LOUD'")
+}
+
+pub(super) fn log_db_enable(setting: &Setting) -> bool {
+    // Its plugin is not among those of these tests.
+    checkpoints(&setting.on(logging().set("SCR_LOG_DB_HOST", "db")), 1).has_line_with("MYSQL")
+}
+
+pub(super) fn log_db_debug(setting: &Setting) -> bool {
+    let option = "[[option]]\nname = \"DEBUG\"\ntype = \"integer\"\nmin = 0\nmax = 0\nhelp = \"none\"\n\
+                      [[option]]\nname = \"HOST\"\ntype = \"text\"\nhelp = \"any\"\n";
+    let world = with_plugin("log", "MYSQL", option).set("SCR_LOG_ENABLE", "1").set("SCR_LOG_DB_ENABLE", "1");
+    let world = world.set("SCR_LOG_SYSLOG_ENABLE", "0").set("SCR_LOG_DB_HOST", "db");
+    checkpoints(&setting.on(world), 1).has_line_with("DEBUG=1: ")
+}
+
+/// Two blocks of the least size, and a bit.
+fn some(rank: Rank) -> Vec<usize> {
+    vec![9000 + rank.index()]
+}
+
+pub(super) fn one() -> World {
+    World::new(1, 1)
+}
+
+fn two() -> World {
+    World::new(2, 2)
+}
+
+fn checkpoints(world: &World, count: u64) -> Outcome<()> {
+    world.run(|application| (1..=count).for_each(|step| application.checkpoint(step, some).unwrap()))
+}
+
+fn restart(world: &World) -> Option<u64> {
+    let step = |application: &mut Application| application.restart(some);
+    world.run(step).ranks[0]
+}
+
+/// What a job restarts from that has the setting now, with a checkpoint of a run before, and maybe without a node.
+fn restarts_after(setting: &Setting, world: World, lost: &str) -> Option<u64> {
+    checkpoints(&world, 1);
+    if !lost.is_empty() {
+        world.lose(lost);
+    }
+    restart(&setting.on(world))
+}
+
+/// A checkpoint is in the prefix directory alone, and the next run has the setting.
+fn flushed_and_lost(setting: &Setting, world: World) -> World {
+    let world = world.set("SCR_FLUSH", "1");
+    checkpoints(&world, 1);
+    world.lose("");
+    setting.on(world)
+}
+
+fn is_cached(world: &World, word: &str) -> bool {
+    world.cached_files().iter().any(|path| path.display().to_string().contains(word))
+}
+
+fn is_in_prefix(world: &World, step: u64) -> bool {
+    world.prefix().join(format!("ckpt.{step}/rank_0.0")).exists()
+}
+
+pub(super) fn is_in_prefix_after_a_checkpoint(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    checkpoints(&world, 1);
+    is_in_prefix(&world, 1)
+}
+
+fn begins(world: &World) -> bool {
+    world.try_run(|application| application.is_ok()).ranks[0]
+}
+
+pub(super) fn enable(setting: &Setting) -> bool {
+    !begins(&setting.on(one()))
+}
+
+fn needs_checkpoint(world: &World) -> bool {
+    world.run(|application| application.session().need_checkpoint().unwrap()).ranks[0]
+}
+
+fn should_exit(world: &World) -> bool {
+    world.run(|application| application.session().should_exit().unwrap()).ranks[0]
+}
+
+fn is_flushed_behind(world: &World) -> bool {
+    let run = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.finalize().unwrap();
+    });
+    run.has_line_with("scr_flush_async: Flush succeeded")
+}
+
+/// How many messages rank 0 sent, as the line says that begins so.
+fn messages(outcome: &Outcome<()>, what: &str) -> u64 {
+    let line = outcome.line_with(&[what, "rank 0 sent"]);
+    line.split_once("rank 0 sent ").unwrap().1.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// A job that flushes, with one more plugin, whose manifest has these lines.
+fn with_plugin(kind: &str, name: &str, lines: &str) -> World {
+    let world = one().set("SCR_FLUSH", "1").set("SCR_FLUSH_TYPE", if kind == "log" { "SYNC" } else { name });
+    let folder = world.dir().join("more");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::copy(built("obedient"), folder.join("libobedient.so")).unwrap();
+    let text = manifest(name, kind, "libobedient.so") + lines;
+    std::fs::write(folder.join("more.toml"), text).unwrap();
+    let path = format!("{}:{}", folder.display(), plugins().display());
+    world.set("SCR_PLUGIN_PATH", &path)
+}
+
+/// Whether a transport is told the value: one that takes it for too large, and says so.
+fn transport_is_told(setting: &Setting, option: &str) -> bool {
+    let lines =
+        format!("[[option]]\nname = \"{option}\"\ntype = \"integer\"\nmax = 9\nhelp = \"at most 9\"\n");
+    let world = setting.on(with_plugin("transport", "TRY", &lines).set("SCR_FLUSH_ASYNC", "1"));
+    checkpoints(&world, 1).has_line_with(&format!("{option}={}: ", setting.value))
+}
+
+/// Whether what is known of a flushed dataset has this word.
+fn summary_has(setting: &Setting, word: &[u8]) -> bool {
+    let world = setting.on(one().set("SCR_FLUSH", "1"));
+    checkpoints(&world, 1);
+    let files = files_below(&world.prefix().join(".scr"));
+    let mut summaries = files.iter().filter(|path| path.display().to_string().contains("summary"));
+    summaries.any(|path| std::fs::read(path).unwrap().windows(word.len()).any(|found| found == word))
+}
+
+/// A job that logs to its text file.
+fn logging() -> World {
+    one().set("SCR_LOG_ENABLE", "1").set("SCR_LOG_SYSLOG_ENABLE", "0")
+}
+
+fn has_log(world: &World) -> bool {
+    checkpoints(world, 1);
+    world.prefix().join(".scr/log").exists()
+}
+
+fn syslog_refuses(setting: &Setting, value: &str) -> bool {
+    let world = setting.on(logging().set("SCR_LOG_SYSLOG_ENABLE", "1"));
+    checkpoints(&world, 1).has_line_with(value)
+}
