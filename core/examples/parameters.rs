@@ -9,7 +9,7 @@ use scr_core::param::{Info, TABLE};
 use std::fmt::Write as _;
 
 /// Parameters that are read and checked, and that nothing asks for yet. Take a name out when something does.
-pub(crate) const WITHOUT_EFFECT: &[&str] = &["SCR_AXL_MKDIR", "SCR_MPI_BUF_SIZE"];
+pub(crate) const WITHOUT_EFFECT: &[&str] = &["SCR_MPI_BUF_SIZE"];
 
 #[allow(dead_code, reason = "the tests use the page alone")]
 fn main() {

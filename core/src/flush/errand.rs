@@ -111,6 +111,7 @@ impl Errand {
                 make_current: false,
                 metadata: flag("METADATA")?,
                 owner: flag("OWNER")?,
+                own_folders: false,
                 may_replace: false,
             },
             state: match tree.require::<String>("STATE")?.as_str() {
@@ -296,6 +297,7 @@ mod tests {
                 make_current: false,
                 metadata: true,
                 owner: false,
+                own_folders: false,
                 may_replace: false,
             },
             state: State::Failed("no\nspace".to_owned()),

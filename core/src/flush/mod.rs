@@ -98,6 +98,8 @@ pub(crate) struct Options {
     pub(crate) metadata: bool,
     /// And the owner, which only a privileged process can give away.
     pub(crate) owner: bool,
+    /// Whether each rank makes the folders of its own files: `SCR_AXL_MKDIR`.
+    pub(crate) own_folders: bool,
     /// Of files that are in place: whether any of them may have replaced one that was there before.
     pub(crate) may_replace: bool,
 }
@@ -394,7 +396,7 @@ impl Flush<'_> {
         Ok(any != [0])
     }
 
-    /// Makes the folders, each by one rank, and gives those that this rank looks after.
+    /// Makes the folders, each by one rank unless all are to make their own, and gives those that this rank looks after.
     fn prepare_folders(
         &self,
         dataset: &DatasetDescriptor,
@@ -402,7 +404,7 @@ impl Flush<'_> {
     ) -> Result<Vec<PathBuf>, FlushError> {
         let names = movers.iter().map(|mover| mover.file.name.as_slice());
         let shares = shares::share_out(self.comm, names)?;
-        for mover in movers {
+        for mover in movers.iter_mut() {
             mover.leads = shares.leads(self.comm.rank(), &mover.file.name);
         }
         let clash = match shares.shared.first_key_value() {
@@ -414,15 +416,19 @@ impl Flush<'_> {
             _ => Ok(()),
         };
         let mut folders = Vec::new();
+        let make = |path: &Path| {
+            self.files.make_dirs(path, DIR_MODE, Durability::Synced).map_err(|error| describe(&error))
+        };
         let made = clash.and_then(|()| {
+            if self.options.own_folders {
+                movers.iter().filter_map(|mover| mover.target.parent()).try_for_each(make)?;
+            }
             for folder in &shares.folders {
                 let path = match folder.as_slice() {
                     b"" => self.prefix.dir().to_owned(),
                     name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string())?,
                 };
-                self.files
-                    .make_dirs(&path, DIR_MODE, Durability::Synced)
-                    .map_err(|error| describe(&error))?;
+                make(&path)?;
                 folders.push(path);
             }
             Ok(())

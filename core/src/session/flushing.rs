@@ -398,6 +398,7 @@ impl Session {
                 make_current: cached.record.dataset.checkpoint,
                 metadata: ctx.params.get(&param::COPY_METADATA),
                 owner: ctx.params.get(&param::COPY_METADATA) && ctx.env.uid == ROOT_USER,
+                own_folders: ctx.params.get(&param::AXL_MKDIR),
                 may_replace: cached.may_replace,
             },
             behind: None,

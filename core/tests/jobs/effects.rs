@@ -75,7 +75,7 @@ const ROWS: &[Row] = &[
     Row("SCR_CRC_ON_FLUSH", "0", Here(seen::crc_on_flush)),
     Row("SCR_CRC_ON_DELETE", "1", Here(seen::crc_on_delete)),
     Row("SCR_COPY_METADATA", "0", Here(seen::copy_metadata)),
-    Row("SCR_AXL_MKDIR", "1", Nowhere),
+    Row("SCR_AXL_MKDIR", "1", Here(seen::axl_mkdir)),
     Row("SCR_MPI_BUF_SIZE", "4096", Nowhere),
     Row("SCR_FILE_BUF_SIZE", "4096", Here(seen::file_buf_size)),
     Row("SCR_PLUGIN_PATH", "{dir}/none", Here(seen::plugin_path)),

@@ -241,5 +241,6 @@ pub(crate) const OPTIONS: Options = Options {
     make_current: true,
     metadata: true,
     owner: false,
+    own_folders: false,
     may_replace: true,
 };

@@ -262,6 +262,19 @@ pub(super) fn copy_metadata(setting: &Setting) -> bool {
     flushed.permissions().mode() & 0o777 != mode(Rank(1), 0).mode()
 }
 
+pub(super) fn axl_mkdir(setting: &Setting) -> bool {
+    let mut world = setting.on(two().set("SCR_FLUSH", "1"));
+    let files = [Rank(0), Rank(1)].map(|rank| (rank, FaultyFiles::new(RealFiles)));
+    for (rank, files) in &files {
+        world.own_files.insert(*rank, Arc::new(files.clone()));
+    }
+    checkpoints(&world, 1);
+    let folder = world.prefix().join("ckpt.1");
+    files.iter().all(|(_, files)| {
+        files.operations().iter().any(|done| done.what == What::MakeDir && done.path == folder)
+    })
+}
+
 pub(super) fn file_buf_size(setting: &Setting) -> bool {
     let mut world = flushed_and_lost(setting, one());
     let files = FaultyFiles::new(RealFiles);
