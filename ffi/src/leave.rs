@@ -4,6 +4,7 @@ use crate::message;
 use crate::mpi_library::{self, SUCCESS};
 use crate::state::{entry_if_free, State};
 use mpi::ffi;
+use scr_core::session::Session;
 use std::ffi::{c_int, c_void};
 
 /// Ends the process if the session says that the user wants it (`SCR_HALT_EXIT=1` and a reason to halt). All ranks
@@ -14,7 +15,7 @@ pub(crate) fn exit_if_wanted(state: &mut State) {
         return;
     };
     message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
-    if let Ok(Err(error)) = state.take_session().map(|session| session.halt()) {
+    if let Ok(Err(error)) = state.take_session().map(Session::halt) {
         message::warn(&format!("the last checkpoint stays in cache: {}", scr_core::describe(&error)));
     }
     // Without it the launcher takes the exit for a failure, and a halted job has not failed.
