@@ -126,11 +126,13 @@ impl Executor {
             // Nobody waits for it any more, or it will be found as it was.
             Err(Failure::Record) => None,
         };
-        let told = transfer.write();
+        // What cannot be recorded is done again. What is recorded may be replaced by a new transfer at once, by whoever has
+        // waited for it: so the file that lies there now is not noted as ended unread.
+        let _ = transfer.write();
         let mut known = self.lock();
         known.running.remove(&transfer.path);
-        if transfer.outcome.is_some() && told.is_ok() || self.is_stopped() {
-            known.note_ended(&transfer.path);
+        if self.is_stopped() {
+            known.note_ended(&transfer.path, identity(&transfer.path));
         }
     }
 
@@ -151,13 +153,13 @@ impl Known {
         }
         let open = matches!(Transfer::read(path), Ok(Some(transfer)) if transfer.outcome.is_none());
         if !open {
-            self.ended.extend(identity.map(|identity| (path.to_owned(), identity)));
+            self.note_ended(path, identity);
         }
         open
     }
 
-    fn note_ended(&mut self, path: &Path) {
-        self.ended.extend(identity(path).map(|identity| (path.to_owned(), identity)));
+    fn note_ended(&mut self, path: &Path, identity: Option<Identity>) {
+        self.ended.extend(identity.map(|identity| (path.to_owned(), identity)));
         if self.ended.len() > MOST_KEPT {
             self.forget_oldest();
         }
