@@ -27,12 +27,17 @@ measure() { # measure TRANSPORT BYTES VARIABLE=VALUE
     rm -rf "$work/prefix" "$work/nodes" && mkdir -p "$work/prefix" "$work/nodes"
     local finalize=0
     [ "$1" = PTHREAD ] || finalize=1
+    # The program writes below the current folder.
+    cd "$work/prefix"
     env SCR_PREFIX="$work/prefix" SCR_JOB_ID=limits SCR_CACHE_BYPASS=0 SCR_COPY_TYPE=SINGLE SCR_FLUSH=1 \
         SCR_FLUSH_ASYNC=1 SCR_FLUSH_TYPE="$1" PRETEND_MODE=names "$3" \
         "$here/scripts/run-on-nodes" --mpi "$mpi" --limit 300 --nodes "$work/nodes" --hosts n0:1 \
         "$work/program" --datasets 1 --size "$2" --no-finalize $finalize >"$work/log" 2>&1 &
     job=$!
-    until [ "$(growing)" -gt 0 ]; do sleep 0.05; done
+    until [ "$(growing)" -gt 0 ]; do
+        kill -0 $job 2>/dev/null || [ "$1" = AGENT ] || { cat "$work/log" >&2 && exit 1; }
+        sleep 0.05
+    done
     local pid
     if [ "$1" = AGENT ]; then pid=$(agents); else pid=$(pgrep -n -f "^$work/program"); fi
     sleep 1
