@@ -199,7 +199,6 @@ mod tests {
         outside.neighbours[0].files[0].name = b"../x".to_vec();
         outside.write(&RealFiles, &prefix).unwrap();
         let folder = prefix.dataset_dir(7);
-        map().record.rank = Rank(2);
         std::fs::copy(folder.join("2.scrfilemap"), folder.join("1.scrfilemap")).unwrap();
         std::fs::write(folder.join("0.scrfilemap"), b"no tree").unwrap();
         let found = read_all(&RealFiles, &prefix, 7).unwrap();

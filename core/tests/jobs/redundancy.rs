@@ -8,7 +8,7 @@ use super::world::{Kept, World};
 use scr_core::comm::Rank;
 
 /// Small, uneven, and not without an empty file and a rank that writes nothing.
-fn small(rank: Rank) -> Vec<usize> {
+pub(super) fn small(rank: Rank) -> Vec<usize> {
     match rank.0 % 5 {
         0 => vec![700, 0],
         1 => vec![1],

@@ -2,6 +2,7 @@
 //! from in another allocation: for each scheme, for every loss that it promises to survive and for one more, with damage, with
 //! names that are used again, and with a crash at any moment.
 
+use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, plugins, Kept, World};
 use scr_core::comm::Rank;
 use scr_core::env::{Env, TestEnv};
@@ -13,17 +14,6 @@ use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Small, uneven, and not without an empty file and a rank that writes nothing.
-fn small(rank: Rank) -> Vec<usize> {
-    match rank.0 % 5 {
-        0 => vec![700, 0],
-        1 => vec![1],
-        2 => vec![300 + rank.index(), 41],
-        3 => Vec::new(),
-        _ => vec![1024],
-    }
-}
 
 /// A job that has written a checkpoint and is dead.
 struct Dead {

@@ -3,10 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
 use scr_plugin_api::{KvTree, Transport};
-use scr_test_plugins::staged;
+use scr_test_plugins::staged::{self, alone};
 use scr_test_plugins::standin::Standin;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 const STANDIN: &str = "standin_datawarp";
 
@@ -18,13 +17,6 @@ fn options(library: &Path) -> KvTree {
 
 fn make(library: &Path) -> Box<dyn Transport> {
     Box::new(scr_datawarp::from_options(&options(library)).unwrap())
-}
-
-/// A process has one library of a vendor, and so these tests go one after the other.
-fn alone<T>(test: impl FnOnce() -> T) -> T {
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    test()
 }
 
 #[test]

@@ -6,9 +6,17 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 /// Makes the transport with the library at this path.
 pub type Make<'a> = &'a dyn Fn(&Path) -> Box<dyn Transport>;
+
+/// A process has one library of a vendor, and so these tests go one after the other.
+pub fn alone<T>(test: impl FnOnce() -> T) -> T {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    test()
+}
 
 /// Three files of this folder, one of them empty.
 ///
