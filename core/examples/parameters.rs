@@ -3,13 +3,10 @@
 //! ```text
 //! cargo run -p scr-core --example parameters > docs/user/parameters.md
 //! ```
-//! The tests compare the page with the table, and take the list of those without effect by its word.
+//! The tests compare the page with the table.
 
-use scr_core::param::{Info, TABLE};
+use scr_core::param::TABLE;
 use std::fmt::Write as _;
-
-/// Parameters that are read and checked, and that nothing asks for yet. Take a name out when something does.
-pub(crate) const WITHOUT_EFFECT: &[&str] = &["SCR_MPI_BUF_SIZE"];
 
 #[allow(dead_code, reason = "the tests use the page alone")]
 fn main() {
@@ -19,20 +16,14 @@ fn main() {
 /// The page, in Markdown.
 pub(crate) fn page() -> String {
     let mut text = String::from(HEAD);
-    table(&mut text, |info| !WITHOUT_EFFECT.contains(&info.name));
-    text.push_str(IDLE);
-    table(&mut text, |info| WITHOUT_EFFECT.contains(&info.name));
-    text
-}
-
-fn table(text: &mut String, wanted: impl Fn(&Info) -> bool) {
     text.push_str("| parameter | type | default | set | meaning |\n|---|---|---|---|---|\n");
-    for info in TABLE.iter().filter(|info| wanted(info)) {
+    for info in TABLE {
         let (name, kind, help) = (info.name, info.kind.label(), info.help);
         let (default, place) = (info.preset.in_words("`"), info.scope.label());
         // Writing to a string does not fail.
         let _ = writeln!(text, "| `{name}` | {kind} | {default} | {place} | {help} |");
     }
+    text
 }
 
 const HEAD: &str = "\
@@ -65,13 +56,5 @@ Types:
 
 A value that does not fit its type, or is out of range, is told with where it was set; the next place that sets the
 parameter counts, or else the default.
-
-";
-
-const IDLE: &str = "
-## Accepted, without effect yet
-
-These are known, so that nothing is said against a configuration that has them, and their values are checked. Nothing acts
-on them yet; [status.md](status.md) says what that means for a job.
 
 ";

@@ -18,5 +18,5 @@ pub use bytes::Bytes;
 pub use error::{PluginError, PluginErrorKind};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};
-pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape, MESSAGE_BYTES};
 pub use transport::{CopyItem, CopyJob, CopyState, Transport};

@@ -92,7 +92,15 @@ pub trait Set {
     fn processors(&self) -> u32 {
         1
     }
+    /// How many bytes the messages of a scheme should have at most; the same on all members, but not the same when redundancy
+    /// is made and when something is rebuilt from it. See `SCR_MPI_BUF_SIZE`. Since 1.1.
+    fn message_bytes(&self) -> u64 {
+        MESSAGE_BYTES
+    }
 }
+
+/// Bytes of a message at most where nobody says otherwise.
+pub const MESSAGE_BYTES: u64 = 256 << 10;
 
 /// One message of a batch to send.
 #[derive(Debug, Clone, Copy)]

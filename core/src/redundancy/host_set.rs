@@ -28,6 +28,8 @@ pub(crate) struct HostSet<'a> {
     pub(crate) report: &'a Reporter,
     /// How many there are for this rank.
     pub(crate) processors: u32,
+    /// Bytes of a message at most; the same on all ranks.
+    pub(crate) message_bytes: u64,
 }
 
 impl Set for HostSet<'_> {
@@ -85,6 +87,10 @@ impl Set for HostSet<'_> {
 
     fn processors(&self) -> u32 {
         self.processors
+    }
+
+    fn message_bytes(&self) -> u64 {
+        self.message_bytes
     }
 }
 

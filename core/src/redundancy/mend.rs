@@ -37,6 +37,8 @@ pub(crate) struct Mending<'a> {
     pub(crate) schemes: &'a dyn Schemes,
     /// Processors for each rank.
     pub(crate) processors: u32,
+    /// Bytes of a message at most: `SCR_MPI_BUF_SIZE`.
+    pub(crate) message_bytes: u64,
     /// The dataset as messages name it.
     pub(crate) label: &'a str,
 }
@@ -134,6 +136,7 @@ impl Mending<'_> {
             report: self.report,
             scheme: &*scheme,
             processors: self.processors,
+            message_bytes: self.message_bytes,
         };
         Ok(rebuilding.run(place, record, lost, ready))
     }

@@ -20,6 +20,8 @@ pub(crate) struct Protecting<'a> {
     pub(crate) scheme: &'a dyn Scheme,
     /// Processors for this rank.
     pub(crate) processors: u32,
+    /// Bytes of a message at most: `SCR_MPI_BUF_SIZE`.
+    pub(crate) message_bytes: u64,
     /// Takes checksums of the data even where the scheme does not read it.
     pub(crate) always_sum: bool,
 }
@@ -74,6 +76,7 @@ impl Protecting<'_> {
             comm: set,
             report: self.report,
             processors: self.processors,
+            message_bytes: self.message_bytes,
         };
         self.scheme.protect(&host).map_err(|error| error.to_string())?;
         let sums = host.data.checksums().map_err(|error| error.to_string())?;

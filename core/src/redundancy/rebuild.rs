@@ -23,6 +23,8 @@ pub(crate) struct Rebuilding<'a> {
     pub(crate) scheme: &'a dyn Scheme,
     /// Processors for this rank.
     pub(crate) processors: u32,
+    /// Bytes of a message at most: `SCR_MPI_BUF_SIZE`.
+    pub(crate) message_bytes: u64,
 }
 
 /// Whether a part's bytes are what was recorded of them.
@@ -78,8 +80,8 @@ impl Rebuilding<'_> {
                 open_redundancy(self.files, part, record)?,
             )
         };
-        let (report, processors) = (self.report, self.processors);
-        let host = HostSet { shape: &shape, comm: set, data, redundancy, report, processors };
+        let (report, processors, message_bytes) = (self.report, self.processors, self.message_bytes);
+        let host = HostSet { shape: &shape, comm: set, data, redundancy, report, processors, message_bytes };
         self.scheme.rebuild(&host, record.protection.format).map_err(|error| error.to_string())?;
         compare(record, &host.data, &host.redundancy)
     }

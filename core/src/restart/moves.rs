@@ -33,19 +33,21 @@ pub(crate) enum Arrival {
 }
 
 /// Sends and fetches. What a holder cannot read is told to the owner; an error of the files that this rank writes is its
-/// result. It goes on to the end nevertheless, so that nobody waits for it. Every rank calls it, also with nothing to do.
+/// result. Messages have `message_bytes` at most. It goes on to the end nevertheless, so that nobody waits for it. Every rank calls it, also with nothing to do.
 pub(crate) fn run(
     comm: &dyn Comm,
     files: &dyn Files,
+    message_bytes: u64,
     departing: &[Departing<'_>],
     arriving: Option<&Arriving<'_>>,
 ) -> Result<Result<Arrival, String>, CommError> {
     let mut outgoing: Vec<(Rank, Stream)> = departing
         .iter()
-        .map(|part| (part.record.rank, Stream::open(files, part.part, part.record, How::Read)))
+        .map(|part| (part.record.rank, Stream::open(files, part.part, part.record, How::Read, message_bytes)))
         .collect();
-    let mut incoming =
-        arriving.map(|part| (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600))));
+    let mut incoming = arriving.map(|part| {
+        (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600), message_bytes))
+    });
     loop {
         let blocks: Vec<(Rank, Vec<u8>)> =
             outgoing.iter_mut().filter_map(|(to, stream)| Some((*to, stream.read_block()?))).collect();
@@ -81,12 +83,14 @@ struct Stream {
     files: Vec<Opened>,
     current: usize,
     offset: u64,
+    /// Bytes of a block.
+    block: u64,
     /// The first error.
     outcome: Result<(), String>,
 }
 
 impl Stream {
-    fn open(files: &dyn Files, part: &PartDir, record: &RankRecord, how: How) -> Self {
+    fn open(files: &dyn Files, part: &PartDir, record: &RankRecord, how: How, block: u64) -> Self {
         let mut outcome = Ok(());
         let data = record.files.iter().map(|file| (part.file(&file.name), file.bytes));
         let kept = record.redundancy.map(|kept| (part.redundancy(), kept.bytes));
@@ -95,7 +99,7 @@ impl Stream {
             (path, file, bytes)
         };
         let files = data.chain(kept).map(open).collect();
-        Self { files, current: 0, offset: 0, outcome }
+        Self { files, current: 0, offset: 0, block, outcome }
     }
 
     /// Length of the next block; 0 at the end.
@@ -104,7 +108,7 @@ impl Stream {
         let mut from = self.offset;
         for file in &self.files[self.current..] {
             if left(file, from) > 0 {
-                return left(file, from).min(BLOCK) as usize;
+                return left(file, from).min(self.block) as usize;
             }
             from = 0;
         }
@@ -170,4 +174,3 @@ fn fail(outcome: &mut Result<(), String>, verb: &str, path: &std::path::Path, er
 }
 
 const TAG: Tag = Tag(40);
-const BLOCK: u64 = 1 << 20;

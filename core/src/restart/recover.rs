@@ -14,6 +14,7 @@ use crate::comm::set::SetComm;
 use crate::comm::CommError;
 use crate::context::Context;
 use crate::log::{Event, Record};
+use crate::param;
 use crate::redundancy::mend::{first_known, Mending};
 use crate::redundancy::neighbours;
 use crate::redundancy::protect::CHANNEL;
@@ -172,6 +173,7 @@ impl<'a> Recovery<'a> {
             node: ctx.nodes.name(ctx.rank()),
             schemes: ctx,
             processors: ctx.processors,
+            message_bytes: ctx.params.get(&param::MPI_BUF_SIZE),
             label,
         };
         let record = match mending.everybody_knows(self.record, self.whole.is_none())? {
@@ -222,7 +224,8 @@ impl<'a> Recovery<'a> {
             begun = self.begin_anew(record, part);
         }
         let arriving = from.map(|holder| moves::Arriving { holder, part, record });
-        let arrived = moves::run(&*ctx.comm, ctx.files(), &departing, arriving.as_ref())?;
+        let message_bytes = ctx.params.get(&param::MPI_BUF_SIZE);
+        let arrived = moves::run(&*ctx.comm, ctx.files(), message_bytes, &departing, arriving.as_ref())?;
         let settled = begun.and(arrived).and_then(|arrival| self.take_in(record, part, arrival));
         let outcome = ctx.agree(settled)?;
         if outcome.is_ok() {

@@ -14,7 +14,7 @@ use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, DIR_MODE};
 use crate::redundancy::mend::{Mending, Schemes};
 use crate::redundancy::place::{is_whole, PartPlace};
-use scr_plugin_api::Scheme;
+use scr_plugin_api::{Scheme, MESSAGE_BYTES};
 use std::sync::{Arc, OnceLock};
 
 /// What is needed to make a scavenged dataset whole.
@@ -58,6 +58,7 @@ impl Mend<'_> {
             node: &self.env.host,
             schemes: scheme,
             processors: 1,
+            message_bytes: MESSAGE_BYTES,
             label: self.label,
         };
         let id = self.scan.any.id_in_prefix;

@@ -369,6 +369,7 @@ impl Session {
             report: &ctx.report,
             scheme: &*scheme,
             processors: ctx.processors,
+            message_bytes: ctx.params.get(&crate::param::MPI_BUF_SIZE),
             always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
         };
         let kept = protecting.run(part, record, Ok(()))?;

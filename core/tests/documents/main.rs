@@ -9,7 +9,7 @@ mod parameters;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::fs::RealFiles;
-use scr_core::param::{find, AppConfig, Params, RawSettings, TABLE};
+use scr_core::param::{AppConfig, Params, RawSettings, TABLE};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -25,24 +25,16 @@ fn the_page_of_parameters_is_that_of_the_table() {
 }
 
 #[test]
-fn a_parameter_is_called_idle_where_nothing_asks_for_it_and_only_there() {
+fn something_asks_for_every_parameter() {
     let mut sources = String::new();
     for folder in ["core/src", "ffi/src", "tools/src"] {
         collect(&repository().join(folder), &mut sources);
-    }
-    for name in parameters::WITHOUT_EFFECT {
-        assert!(find(name).is_some(), "{name} is no parameter any more: take it out of WITHOUT_EFFECT");
     }
     for info in TABLE.iter().filter(|info| !PARTS_OF_READING.contains(&info.name)) {
         let constant = format!("param::{}", info.name.trim_start_matches("SCR_"));
         let asked =
             sources.match_indices(&constant).any(|(at, _)| ends_there(&sources[at + constant.len()..]));
-        let idle = parameters::WITHOUT_EFFECT.contains(&info.name);
-        assert!(
-            asked != idle,
-            "{}: put it into WITHOUT_EFFECT of core/examples/parameters.rs, or take it out",
-            info.name
-        );
+        assert!(asked, "{} is read, and nothing asks for it", info.name);
     }
 }
 

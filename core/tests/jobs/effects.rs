@@ -11,10 +11,6 @@ use scr_core::param::{self, AppConfig, Kind, Origin, Params, RawSettings, Scope,
 use std::collections::BTreeSet;
 use std::path::Path;
 
-#[path = "../../examples/parameters.rs"]
-#[allow(dead_code, reason = "only the list of those without effect is of use here")]
-mod parameters;
-
 /// A parameter, a value, and where its effect is seen. `{dir}` in the value is the folder of the world.
 struct Row(&'static str, &'static str, Seen);
 
@@ -23,11 +19,9 @@ enum Seen {
     Here(fn(&Setting) -> bool),
     /// By a test of a file of the repository.
     By(&'static str, &'static str),
-    /// Nowhere yet, and the reference page says so.
-    Nowhere,
 }
 
-use Seen::{By, Here, Nowhere};
+use Seen::{By, Here};
 
 const SCR_RUN: &str = "tools/tests/run.rs";
 const DATABASE: &str = "tests/tests/database.rs";
@@ -76,7 +70,7 @@ const ROWS: &[Row] = &[
     Row("SCR_CRC_ON_DELETE", "1", Here(seen::crc_on_delete)),
     Row("SCR_COPY_METADATA", "0", Here(seen::copy_metadata)),
     Row("SCR_AXL_MKDIR", "1", Here(seen::axl_mkdir)),
-    Row("SCR_MPI_BUF_SIZE", "4096", Nowhere),
+    Row("SCR_MPI_BUF_SIZE", "4096", Here(seen::mpi_buf_size)),
     Row("SCR_FILE_BUF_SIZE", "4096", Here(seen::file_buf_size)),
     Row("SCR_PLUGIN_PATH", "{dir}/none", Here(seen::plugin_path)),
     Row("SCR_NODE_NAME", "elsewhere", Here(seen::node_name)),
@@ -159,9 +153,8 @@ fn every_parameter_has_a_row_and_every_row_a_parameter() {
 }
 
 #[test]
-fn what_is_seen_elsewhere_has_its_test_there_and_what_is_seen_nowhere_is_said_to_be_idle() {
+fn what_is_seen_elsewhere_has_its_test_there() {
     for Row(name, _, seen) in ROWS {
-        assert_eq!(matches!(seen, Nowhere), parameters::WITHOUT_EFFECT.contains(name), "{name}");
         let By(file, test) = seen else { continue };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
         let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));

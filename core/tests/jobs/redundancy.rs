@@ -128,6 +128,22 @@ fn rs_brings_back_every_loss_of_up_to_three_of_nine_nodes() {
 }
 
 #[test]
+fn what_was_protected_with_short_messages_is_rebuilt_with_long_ones_and_the_other_way_round() {
+    for (scheme, [first, then]) in
+        [("XOR", ["4096", "1MB"]), ("RS", ["1MB", "4096"]), ("PARTNER", ["4096", "5000"])]
+    {
+        let uneven = |rank: Rank| vec![40_000 + 7 * rank.index(), 11];
+        let world = World::new(4, 4).set("SCR_COPY_TYPE", scheme).set("SCR_MPI_BUF_SIZE", first);
+        world.run(|application| application.checkpoint(1, uneven).expect("the checkpoint is complete"));
+        let kept = world.keep();
+        world.lose("n2");
+        let world = world.set("SCR_MPI_BUF_SIZE", then);
+        world.run(|application| application.restart(uneven)).all_gave(&Some(1));
+        assert_eq!(world.changes_since(&kept), Vec::<String>::new(), "{scheme}");
+    }
+}
+
+#[test]
 fn rs_brings_back_every_loss_where_nodes_have_two_ranks() {
     Job::rs(5, 2, 2).survives(2);
 }

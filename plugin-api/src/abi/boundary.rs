@@ -95,6 +95,10 @@ pub trait AbiSet {
     fn log(&self, level: u32, text: RStr<'_>) -> RResult<(), AbiError>;
     #[sabi(last_prefix_field)]
     fn processors(&self) -> RResult<u32, AbiError>;
+    /// Since 1.1.
+    fn message_bytes(&self) -> RResult<u64, AbiError> {
+        RResult::ROk(crate::MESSAGE_BYTES)
+    }
 }
 
 /// [`Scheme`](crate::Scheme) of the plugin.

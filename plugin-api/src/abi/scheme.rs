@@ -191,6 +191,10 @@ impl AbiSet for HostSet<'_> {
     fn processors(&self) -> RResult<u32, AbiError> {
         guard("the host's processors", || Ok(self.set.processors()))
     }
+
+    fn message_bytes(&self) -> RResult<u64, AbiError> {
+        guard("the host's message_bytes", || Ok(self.set.message_bytes()))
+    }
 }
 
 /// The host's bytes on their way to the plugin.
@@ -293,6 +297,10 @@ impl Set for GuestSet<'_, '_> {
 
     fn processors(&self) -> u32 {
         self.set.processors().into_result().unwrap_or(1)
+    }
+
+    fn message_bytes(&self) -> u64 {
+        plain(self.set.message_bytes())
     }
 }
 

@@ -101,6 +101,12 @@ impl Set for EchoSet {
     fn log(&self, level: Level, text: &str) {
         self.notes.borrow_mut().push(format!("{level:?}: {text}"));
     }
+    fn processors(&self) -> u32 {
+        5
+    }
+    fn message_bytes(&self) -> u64 {
+        u64::MAX - 1
+    }
 }
 
 /// Uses everything that a set offers. Its option ACTION picks what goes wrong.
@@ -132,6 +138,7 @@ impl Scheme for Busy {
         }
         assert_eq!((set.rank(), set.size(), set.world_rank(1), set.dataset()), (0, 2, 70, u64::MAX));
         assert_eq!((set.lost(0), set.lost(1), set.max(3)?, set.max(11)?), (false, true, 9, 11));
+        assert_eq!((set.processors(), set.message_bytes()), (5, u64::MAX - 1));
         let mut sent = vec![0; set.data().len() as usize];
         set.data().read_at(0, &mut sent)?;
         let mut received = vec![0; sent.len()];

@@ -130,9 +130,10 @@ impl Kit<'_> {
         outcome
     }
 
+    /// Rebuilds with other messages than the redundancy was made with: what is stored does not depend on them.
     pub(super) fn rebuild(&mut self, set: &SetUp) -> Outcome {
         let format = self.limits.format;
-        self.call(set, Call::Rebuild(format))
+        self.call(&SetUp { message_bytes: set.message_bytes / 3, ..set.clone() }, Call::Rebuild(format))
     }
 
     /// A set that has not been protected yet.

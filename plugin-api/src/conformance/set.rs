@@ -6,7 +6,7 @@
 //! the limit is left behind and reported.
 
 use super::threads::{fault, run_member, Shared};
-use crate::{Level, PluginError, Scheme};
+use crate::{Level, PluginError, Scheme, MESSAGE_BYTES};
 use std::sync::{mpsc, Arc};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,8 @@ pub struct SetUp {
     pub members: Vec<Stored>,
     /// Who has lost its files.
     pub lost: Vec<bool>,
+    /// Bytes of a message at most, as the members are told.
+    pub message_bytes: u64,
     /// What goes wrong on purpose.
     pub injected: Option<Injected>,
     /// How long the call may take.
@@ -159,6 +161,7 @@ impl SetUp {
             world_ranks: (0_u32..).take(members.len()).map(|member| 3 * member + 1).collect(),
             lost: vec![false; members.len()],
             members,
+            message_bytes: MESSAGE_BYTES,
             injected: None,
             limit: Duration::from_secs(20),
         })

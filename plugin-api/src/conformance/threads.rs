@@ -366,6 +366,10 @@ impl Set for ThreadSet {
             2
         }
     }
+
+    fn message_bytes(&self) -> u64 {
+        self.shared.set_up.message_bytes
+    }
 }
 
 /// One of a member's files, with its calls counted.

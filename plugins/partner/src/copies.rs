@@ -106,10 +106,10 @@ fn copy(layout: &Layout, owner: u32, lost: Option<&[bool]>) -> Option<Copy> {
 }
 
 impl Plans for Copies {
-    fn blocks(&self) -> Vec<Block> {
+    fn blocks(&self, message_bytes: u64) -> Vec<Block> {
         let moved = self.copies.iter().zip(&self.layout.data_lens).filter(|(copy, _)| copy.is_some());
         let longest = moved.map(|(_, &len)| len).max().unwrap_or(0);
-        blocks(longest, block_size(self.layout.replicas)).collect()
+        blocks(longest, block_size(self.layout.replicas, message_bytes)).collect()
     }
 
     fn header(&self) -> &[u8] {

@@ -73,8 +73,8 @@ impl Layout {
     }
 
     /// The blocks that every chunk is worked on in.
-    pub(crate) fn blocks(&self) -> impl Iterator<Item = Block> + use<> {
-        blocks(self.chunk, block_size(self.columns()))
+    pub(crate) fn blocks(&self, message_bytes: u64) -> impl Iterator<Item = Block> + use<> {
+        blocks(self.chunk, block_size(self.columns(), message_bytes))
     }
 
     /// The position of a member in a stripe.
@@ -150,7 +150,7 @@ mod tests {
         for member in 0..5 {
             let live: usize = (0..5)
                 .filter(|&stripe| layout.position(stripe, member) >= 2)
-                .flat_map(|stripe| layout.blocks().map(move |block| (stripe, block)))
+                .flat_map(|stripe| layout.blocks(100_000).map(move |block| (stripe, block)))
                 .map(|(stripe, block)| layout.live(stripe, layout.position(stripe, member), block))
                 .sum();
             assert_eq!(live as u64, lens[member as usize]);
@@ -161,12 +161,12 @@ mod tests {
     fn blocks_cover_the_chunk() {
         let layout = Layout::new(1, &[1 << 20, 3 << 20, 5]).unwrap();
         let mut end = 0;
-        for block in layout.blocks() {
+        for block in layout.blocks(100_000) {
             assert_eq!(block.offset, end);
             end += block.len as u64;
         }
         assert_eq!(end, layout.chunk);
-        assert_eq!(Layout::new(1, &[0, 0]).unwrap().blocks().count(), 0);
+        assert_eq!(Layout::new(1, &[0, 0]).unwrap().blocks(100_000).count(), 0);
     }
 
     #[test]

@@ -36,7 +36,7 @@ struct Item {
 /// # Errors
 /// What the host says.
 pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
-    let blocks = plans.blocks();
+    let blocks = plans.blocks(set.message_bytes());
     if blocks.is_empty() && !plans.header().is_empty() {
         return set.redundancy().write_at(0, plans.header());
     }

@@ -91,8 +91,8 @@ impl Planner {
 }
 
 impl Plans for Planner {
-    fn blocks(&self) -> Vec<Block> {
-        self.layout.blocks().collect()
+    fn blocks(&self, message_bytes: u64) -> Vec<Block> {
+        self.layout.blocks(message_bytes).collect()
     }
 
     fn header(&self) -> &[u8] {

@@ -8,13 +8,10 @@ use crate::matrix::Coefficients;
 use scr_plugin_api::PluginError;
 use std::ops::Range;
 
-/// Bytes of a block that are worked on together at most; less where many come together.
-const BLOCK: u64 = 256 << 10;
-
 /// Bytes that a member receives at a time at most, unless that would make blocks tiny.
 const STEP: u64 = 4 << 20;
 
-/// No block but the last is shorter.
+/// Not even then is a block shorter than this.
 const SMALLEST_BLOCK: u64 = 16 << 10;
 
 /// Which of a member's two logical files.
@@ -46,9 +43,9 @@ pub struct Block {
     pub len: usize,
 }
 
-/// A good size for blocks of which a member gets so many at a time.
-pub fn block_size(at_a_time: u32) -> u64 {
-    (STEP / u64::from(at_a_time.max(1))).clamp(SMALLEST_BLOCK, BLOCK)
+/// A good size for blocks of which a member gets so many at a time, in messages of so many bytes at most.
+pub fn block_size(at_a_time: u32, message_bytes: u64) -> u64 {
+    (STEP / u64::from(at_a_time.max(1))).max(SMALLEST_BLOCK).min(message_bytes).max(1)
 }
 
 /// The blocks of `size` bytes that `len` bytes are worked on in.
@@ -61,8 +58,8 @@ pub fn blocks(len: u64, size: u64) -> impl Iterator<Item = Block> + use<> {
 
 /// What makes the plans of one member.
 pub trait Plans: Sync {
-    /// All blocks, the same on all members.
-    fn blocks(&self) -> Vec<Block>;
+    /// All blocks, the same on all members, for messages of so many bytes at most.
+    fn blocks(&self, message_bytes: u64) -> Vec<Block>;
 
     /// The header that this member writes, empty if it keeps what it has.
     fn header(&self) -> &[u8];

@@ -87,6 +87,24 @@ fn protecting_sends_one_chunk_less_than_there_are_members_in_each_stripe() {
 }
 
 #[test]
+fn what_is_stored_does_not_depend_on_the_length_of_messages() {
+    let lens = [300_000, 299_999, 70_001, 5];
+    for k in [1, 2] {
+        let (scheme, set) = protected(k, &lens);
+        for message_bytes in [4096, 100_000, 1 << 20] {
+            let short = SetUp { message_bytes, ..set.losing(&[false; 4]) };
+            let outcome = short.call(&scheme, Call::Protect);
+            assert!(outcome.members == set.members, "{message_bytes}: other bytes");
+            let lost = SetUp { message_bytes, ..set.losing(&[false, true, false, false]) };
+            let outcome = lost.call(&scheme, Call::Rebuild(FORMAT));
+            assert!(outcome.is_clean() && outcome.members == set.members, "{message_bytes}");
+            let largest = outcome.sent[0].div_ceil(outcome.messages[0]);
+            assert!(largest <= message_bytes, "{largest} bytes on average");
+        }
+    }
+}
+
+#[test]
 fn padding_is_not_sent() {
     let scheme: Arc<dyn Scheme> = Arc::new(Striping::new(1));
     let set = SetUp::new(&*scheme, vec![content(0, 900_000), vec![], vec![], vec![]]).unwrap();

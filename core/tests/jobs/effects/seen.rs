@@ -275,6 +275,12 @@ pub(super) fn axl_mkdir(setting: &Setting) -> bool {
     })
 }
 
+pub(super) fn mpi_buf_size(setting: &Setting) -> bool {
+    let sent = |setting: &Setting| messages(&checkpoints(&setting.on(two()), 1), "scr_reddesc_apply");
+    // A block of 4 KiB at a time, where all would go in one.
+    sent(setting) > sent(&Setting::nowhere(setting))
+}
+
 pub(super) fn file_buf_size(setting: &Setting) -> bool {
     let mut world = flushed_and_lost(setting, one());
     let files = FaultyFiles::new(RealFiles);
@@ -435,7 +441,7 @@ fn is_flushed_behind(world: &World) -> bool {
 }
 
 /// How many messages rank 0 sent, as the line says that begins so.
-fn messages(outcome: &Outcome<()>, what: &str) -> u64 {
+fn messages<T>(outcome: &Outcome<T>, what: &str) -> u64 {
     let line = outcome.line_with(&[what, "rank 0 sent"]);
     line.split_once("rank 0 sent ").unwrap().1.split(' ').next().unwrap().parse().unwrap()
 }
