@@ -27,18 +27,20 @@ finish() {
 }
 trap finish EXIT
 mount -t tmpfs scr-bench "$prefix" 2>/dev/null && mounted=yes || echo "the prefix directory is not in memory: that takes root" >&2
+mpicc.openmpi -O3 -o "$work/plain" benches/plain.c
 mpicc.openmpi -O2 -o "$work/checkpoint" benches/checkpoint.c -I"$stage/include" -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
 
 export SCR_PREFIX=$prefix SCR_JOB_ID=bench SCR_DEBUG=1 SCR_CACHE_BYPASS=0 SCR_FLUSH=0 SCR_SET_FAILURES=2
 
-# job BYTES CHECKPOINTS: one run; what it said is in $log.
-job() {
-    if ! (cd "$prefix" && exec "$here/scripts/run-on-nodes" --mpi openmpi --limit 120 --nodes "$nodes" --hosts $hosts \
-        "$work/checkpoint" "$@") >"$log" 2>&1; then
+# on_nodes COMMAND...: one run; what it said is in $log.
+on_nodes() {
+    if ! (cd "$prefix" && exec "$here/scripts/run-on-nodes" --mpi openmpi --limit 120 --nodes "$nodes" --hosts $hosts "$@") \
+        >"$log" 2>&1; then
         cat "$log" >&2
         exit 1
     fi
 }
+job() { on_nodes "$work/checkpoint" "$@"; } # job BYTES CHECKPOINTS
 afresh() { rm -rf "${nodes:?}" "${prefix:?}"/{*,.scr*}; }
 lose() { for node; do rm -rf "${nodes:?}/$node"; done; }
 
@@ -73,6 +75,12 @@ measure() { # measure SCHEME SIZE BYTES CHECKPOINTS
     sent "$1" "$2" start-to-complete
 }
 
+plain() { # plain SIZE BYTES: what the plain way of protecting takes, without checksums and records
+    afresh
+    on_nodes "$work/plain" /dev/shm "$2" "$checkpoints"
+    for scheme in $schemes; do note "$scheme" "$1" "$scheme" encode,plain; done
+}
+
 # The transport that MPI takes between the nodes, by its own account.
 transport() {
     afresh
@@ -82,6 +90,7 @@ transport() {
 
 touch "$work/times" "$work/sent"
 via=$(transport)
+for mib in $sizes; do plain "${mib}MiB" $((mib << 20)); done
 for scheme in $schemes; do
     for mib in $sizes; do
         measure "$scheme" "${mib}MiB" $((mib << 20)) "$checkpoints"
