@@ -77,7 +77,7 @@ pub(crate) fn recover(
     ctx.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
     let log = |event| Record::event(event).id(key.id);
     ctx.log.add_entry(log(Event::RebuildStart));
-    let mut recovery = Recovery::new(ctx, held, claims);
+    let mut recovery = Recovery::new(ctx, held, claims, survey.refused);
     let began = ctx.elapsed();
     let outcome = recovery.run(&label)?;
     let took = ctx.elapsed() - began;
@@ -85,7 +85,7 @@ pub(crate) fn recover(
         Ok(restored) => {
             ctx.log.add_entry(log(Event::RebuildSuccess).named(&restored.record.dataset.name).took(took));
             ctx.report.info(&format!("Rebuilt dataset {}", key.id));
-            Ok(Recovered::Restored(Box::new(Restored { refused: survey.refused, ..restored })))
+            Ok(Recovered::Restored(Box::new(restored)))
         }
         Err(why) => {
             recovery.give_up();
@@ -152,15 +152,17 @@ struct Recovery<'a> {
     held: &'a [&'a Held],
     whole: Option<&'a Claim>,
     record: Option<&'a RankRecord>,
+    /// Whether any part says that the application has refused it.
+    refused: bool,
     journal: Option<Journal>,
     /// Whether this rank has begun its part anew, so that giving up takes away nothing that counts.
     begun: bool,
 }
 
 impl<'a> Recovery<'a> {
-    fn new(ctx: &'a Context, held: &'a [&'a Held], claims: &'a [Claim]) -> Self {
+    fn new(ctx: &'a Context, held: &'a [&'a Held], claims: &'a [Claim], refused: bool) -> Self {
         let (whole, record) = choose(ctx.rank(), claims);
-        Self { ctx, held, whole, record, journal: None, begun: false }
+        Self { ctx, held, whole, record, refused, journal: None, begun: false }
     }
 
     /// All the steps; the inner error says why the dataset cannot be brought back, the same on all ranks.
@@ -198,7 +200,7 @@ impl<'a> Recovery<'a> {
             return Ok(Err(why));
         }
         self.send_off();
-        Ok(Ok(Restored { record: record.clone(), part, refused: false }))
+        Ok(Ok(Restored { record: record.clone(), part, refused: self.refused }))
     }
 
     /// Fetches this rank's part where it lies on another node, and sends others theirs. Gives whether anything moved
@@ -282,10 +284,21 @@ impl<'a> Recovery<'a> {
         if let Err(disagreement) = ctx.agree(outcome)? {
             return Ok(Err(disagreement.to_string()));
         }
-        let known = mine == Some(State::Refused) && !self.begun;
         self.begun = false;
-        let completed = if known { Ok(()) } else { self.append(part, &Entry::Complete) };
-        Ok(ctx.agree(completed)?.map_err(|disagreement| disagreement.to_string()))
+        let says = if anew == [0] { mine } else { Some(State::Prepared) };
+        Ok(ctx.agree(self.note_end(part, says))?.map_err(|disagreement| disagreement.to_string()))
+    }
+
+    /// Notes how it ended, where the filemap does not say so already: a device that can only be read still gives a
+    /// whole dataset.
+    fn note_end(&mut self, part: &PartDir, says: Option<State>) -> Result<(), String> {
+        if says < Some(State::Complete) {
+            self.append(part, &Entry::Complete)?;
+        }
+        if self.refused && says < Some(State::Refused) {
+            self.append(part, &Entry::Refused)?;
+        }
+        Ok(())
     }
 
     fn keep_neighbours(

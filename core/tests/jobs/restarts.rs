@@ -2,7 +2,11 @@
 
 use super::world::{path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::RealFiles;
 use scr_core::session::{Error, OutputFlags};
+use std::io::ErrorKind;
+use std::sync::Arc;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![600 + rank.index(), 0, 9]
@@ -330,4 +334,28 @@ fn an_argument_that_cannot_be_used_is_an_error_and_changes_nothing() {
         application.session().complete_output(true).unwrap();
     });
     world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// Each restart wrote to the filemaps once more, and where a device took no more bytes, what it still gave was not used.
+#[test]
+fn a_whole_checkpoint_on_a_device_that_can_only_be_read_is_restarted_from() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.node("n1/user1/scr.defjobid/scr.dataset.1"));
+    full.fail_from(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(1), Arc::new(full));
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// What a rebuild wrote made all ranks forget it.
+#[test]
+fn a_refused_checkpoint_stays_refused_when_a_lost_part_of_it_is_rebuilt() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.run(|application| drop(refuse(application)));
+    world.lose("n1");
+    for _ in 0..2 {
+        world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    }
 }
