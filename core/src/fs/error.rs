@@ -71,6 +71,12 @@ pub enum FsError {
         /// The base folder.
         base: PathBuf,
     },
+    /// Another process keeps the lock on a file for longer than what is done under it can take.
+    #[error("{} is kept locked by another process; end that one, which may have been stopped", path.display())]
+    KeptLocked {
+        /// Which.
+        path: PathBuf,
+    },
     /// The file was replaced by another one, again and again, while a lock on it was waited for.
     #[error("{} was replaced {tries} times while its lock was waited for; try again", path.display())]
     KeepsChanging {

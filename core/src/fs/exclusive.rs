@@ -6,6 +6,7 @@
 //! second names, a lock of the system must do.
 
 use super::error::At;
+use super::trees::PAUSE;
 use super::{File, Files, FsError, How, Status, Updated};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
@@ -20,8 +21,6 @@ use std::time::Duration;
 const STALE_SECONDS: i64 = 30;
 /// So often the lock is made young again during long work.
 const REFRESHED: Duration = Duration::from_secs(STALE_SECONDS as u64 / 3);
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(5);
 /// So many looks, some minutes, before it is given up.
 const MOST_LOOKS: u32 = 60_000;
 
@@ -85,8 +84,14 @@ impl dyn Files + '_ {
     fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
         let path = named(lock, "flock");
         let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
-        let locked = file.lock().is_ok();
-        Ok(Updated { value: work(), locked, everywhere: false })
+        match self.wait_for_lock(&*file, MOST_LOOKS) {
+            Ok(None) => Err(FsError::KeptLocked { path }),
+            locked => Ok(Updated {
+                value: work(),
+                locked: locked.is_ok_and(|had| had == Some(true)),
+                everywhere: false,
+            }),
+        }
     }
 }
 

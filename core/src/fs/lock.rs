@@ -33,24 +33,10 @@ impl Kind {
         }
     }
 
-    fn wait(self, file: &File) -> io::Result<()> {
-        loop {
-            let done = match self {
-                Kind::Flock => flock(file, FlockOperation::LockExclusive),
-                Kind::Fcntl => whole(file, FcntlArg::F_OFD_SETLKW),
-                Kind::None => Err(Errno::NOLCK),
-            };
-            match done {
-                Err(Errno::INTR) => (),
-                other => return other.map_err(io::Error::from),
-            }
-        }
-    }
-
     fn attempt(self, file: &File) -> io::Result<bool> {
         let done = match self {
             Kind::Flock => flock(file, FlockOperation::NonBlockingLockExclusive),
-            Kind::Fcntl => whole(file, FcntlArg::F_OFD_SETLK),
+            Kind::Fcntl => whole(file),
             Kind::None => Err(Errno::NOLCK),
         };
         match done {
@@ -61,18 +47,13 @@ impl Kind {
     }
 }
 
-/// Waits for the exclusive lock.
-pub(super) fn wait(file: &File) -> io::Result<()> {
-    KIND.wait(file)
-}
-
 /// Takes the exclusive lock if nobody has it.
 pub(super) fn attempt(file: &File) -> io::Result<bool> {
     KIND.attempt(file)
 }
 
 /// The whole file, however long it gets.
-fn whole(file: &File, what: fn(&'static libc::flock) -> FcntlArg<'static>) -> Result<(), Errno> {
+fn whole(file: &File) -> Result<(), Errno> {
     static WHOLE: libc::flock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -80,7 +61,9 @@ fn whole(file: &File, what: fn(&'static libc::flock) -> FcntlArg<'static>) -> Re
         l_len: 0,
         l_pid: 0,
     };
-    fcntl(file, what(&WHOLE)).map(drop).map_err(|error| Errno::from_raw_os_error(error as i32))
+    fcntl(file, FcntlArg::F_OFD_SETLK(&WHOLE))
+        .map(drop)
+        .map_err(|error| Errno::from_raw_os_error(error as i32))
 }
 
 #[cfg(test)]
@@ -94,7 +77,7 @@ mod tests {
         for kind in [Kind::Flock, Kind::Fcntl] {
             let path = folder.path().join(format!("{kind:?}"));
             let (first, second) = (File::create(&path).unwrap(), File::create(&path).unwrap());
-            kind.wait(&first).unwrap();
+            assert!(kind.attempt(&first).unwrap(), "{kind:?}");
             assert!(!kind.attempt(&second).unwrap(), "{kind:?}");
             drop(first);
             assert!(kind.attempt(&second).unwrap(), "{kind:?}");
@@ -104,8 +87,7 @@ mod tests {
     #[test]
     fn a_build_without_locks_looks_like_a_file_system_without_them() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(Errno::from_io_error(&Kind::None.wait(&file).unwrap_err()), Some(Errno::NOLCK));
-        assert!(Kind::None.attempt(&file).is_err());
+        assert_eq!(Errno::from_io_error(&Kind::None.attempt(&file).unwrap_err()), Some(Errno::NOLCK));
     }
 
     #[test]

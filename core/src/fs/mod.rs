@@ -124,18 +124,12 @@ pub trait File: Send + Sync {
     /// # Errors
     /// What the system reports.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
-    /// Waits for the exclusive lock (flock), held until the file is closed.
+    /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it; gives whether it was had. Never
+    /// waits.
     ///
     /// # Errors
     /// What the system reports.
-    fn lock(&self) -> io::Result<()>;
-    /// Takes the exclusive lock if nobody has it; gives whether it was had. Never waits.
-    ///
-    /// # Errors
-    /// What the system reports.
-    fn try_lock(&self) -> io::Result<bool> {
-        self.lock().map(|()| true)
-    }
+    fn try_lock(&self) -> io::Result<bool>;
     /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
     ///
     /// # Errors

@@ -133,10 +133,6 @@ impl File for RealFile {
         self.file.set_permissions(Permissions::from_mode(mode))
     }
 
-    fn lock(&self) -> io::Result<()> {
-        lock::wait(&self.file)
-    }
-
     fn try_lock(&self) -> io::Result<bool> {
         lock::attempt(&self.file)
     }
@@ -286,12 +282,10 @@ mod tests {
         let dir = folder();
         let path = dir.path().join("a");
         let first = RealFiles.open(&path, How::Ensure(0o600)).unwrap();
-        first.lock().unwrap();
-        std::thread::scope(|scope| {
-            let second = scope.spawn(|| RealFiles.open(&path, How::Update).unwrap().lock());
-            drop(first);
-            second.join().unwrap().unwrap();
-        });
+        let second = RealFiles.open(&path, How::Update).unwrap();
+        assert!(first.try_lock().unwrap() && !second.try_lock().unwrap());
+        drop(first);
+        assert!(second.try_lock().unwrap());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{Durability, File, Files, FsError, How};
 use scr_plugin_api::KvTree;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// The most bytes that a KVTree file may have. The largest are lists of files, of which there is one for about a
 /// thousand ranks.
@@ -16,6 +17,10 @@ pub const MAX_TREE_BYTES: u64 = 1 << 28;
 
 /// How often a file may be replaced under our hands before we give up.
 const MAX_REOPENS: u32 = 100;
+/// Between two looks whether a lock is free.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
+/// So many looks, some ten seconds, before it is given up: what is done under such a lock takes a moment.
+const MOST_LOOKS: u32 = 2_000;
 
 /// What came of changing a file in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +117,9 @@ impl dyn Files + '_ {
     fn open_locked(&self, path: &Path, how: How) -> Result<(Box<dyn File>, bool), FsError> {
         for _ in 0..MAX_REOPENS {
             let file = self.open(path, how).at("open", path)?;
-            let locked = locked(file.lock()).at("lock", path)?;
+            let Some(locked) = self.wait_for_lock(&*file, MOST_LOOKS).at("lock", path)? else {
+                return Err(FsError::KeptLocked { path: path.to_owned() });
+            };
             let ours = file.status().at("look at", path)?.identity;
             match self.status(path) {
                 // A link to the file has an identity of its own, and it was opened through it.
@@ -128,20 +135,30 @@ impl dyn Files + '_ {
     }
 }
 
-fn may_not_write(error: &FsError) -> bool {
-    matches!(error.kind(), Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
+impl dyn Files + '_ {
+    /// Waits for the lock of an open file, but not for ever: a job must not stop with somebody who was stopped while he had it.
+    /// Gives whether it was had, and nothing where somebody keeps it. A file system that has no locks is no error, nor one
+    /// that has none for readers.
+    pub(super) fn wait_for_lock(&self, file: &dyn File, most_looks: u32) -> io::Result<Option<bool>> {
+        use rustix::io::Errno;
+        for _ in 0..most_looks {
+            match file.try_lock() {
+                Ok(true) => return Ok(Some(true)),
+                Ok(false) => self.pause(PAUSE),
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK | Errno::BADF) => {
+                        return Ok(Some(false))
+                    }
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(None)
+    }
 }
 
-/// Whether the lock was had; a file system that has no locks is no error, nor one that has none for readers.
-fn locked(result: io::Result<()>) -> io::Result<bool> {
-    use rustix::io::Errno;
-    match result {
-        Ok(()) => Ok(true),
-        Err(error) => match Errno::from_io_error(&error) {
-            Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK | Errno::BADF) => Ok(false),
-            _ => Err(error),
-        },
-    }
+fn may_not_write(error: &FsError) -> bool {
+    matches!(error.kind(), Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem))
 }
 
 fn read_in_place(file: &dyn File, path: &Path) -> Result<KvTree, FsError> {
@@ -204,6 +221,23 @@ mod tests {
         fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(matches!(REAL.read_tree(&path), Err(FsError::TooLarge { .. })));
         assert!(matches!(REAL.read_locked(&path), Err(FsError::TooLarge { .. })));
+    }
+
+    /// A job asked for its halt conditions while a command was stopped that had just locked them, and stood still with it.
+    #[test]
+    fn a_lock_that_somebody_keeps_is_told_and_not_waited_for_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("halt.scr");
+        REAL.update_locked(&path, 0o600, |tree| tree.set("A", "1")).unwrap();
+        let kept = REAL.open(&path, How::Update).unwrap();
+        assert!(kept.try_lock().unwrap());
+        let hasty = FaultyFiles::new(RealFiles);
+        hasty.never_pause();
+        let files: &dyn Files = &hasty;
+        let error = files.read_locked(&path).unwrap_err();
+        assert!(error.to_string().contains("halt.scr is kept locked by another process"), "{error}");
+        drop(kept);
+        assert!(files.read_locked(&path).unwrap().is_some());
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl File for Text {
     fn set_mode(&self, _: u32) -> io::Result<()> {
         unsupported()
     }
-    fn lock(&self) -> io::Result<()> {
+    fn try_lock(&self) -> io::Result<bool> {
         unsupported()
     }
 }
