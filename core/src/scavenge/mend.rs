@@ -36,6 +36,10 @@ impl Mend<'_> {
     pub(super) fn run(&self) -> Result<Vec<Rank>, String> {
         let scheme = OneScheme { plugins: self.plugins, loaded: OnceLock::new() };
         let ranks = self.scan.any.ranks;
+        let known = self.scan.records().count();
+        if ranks as usize / FEWEST_KNOWN > known {
+            return Err(format!("something is known of the parts of {known} of {ranks} ranks only"));
+        }
         let results =
             thread::run(ranks, |comm| self.rank(&comm, &scheme)).map_err(|error| crate::describe(&error))?;
         let mut rebuilt = Vec::new();
@@ -97,6 +101,9 @@ impl Mend<'_> {
             })
     }
 }
+
+/// With fewer than one of so many ranks known no scheme brings back the others, and threads for them are not even begun.
+const FEWEST_KNOWN: usize = 16;
 
 /// The scheme that all parts of a dataset were written with, loaded when the first rank asks for it.
 struct OneScheme<'a> {

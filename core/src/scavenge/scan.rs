@@ -5,12 +5,13 @@ use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::fs::{Files, FsError};
 use crate::prefix::Prefix;
+use std::collections::BTreeMap;
 
 /// A scavenged dataset.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// What is known of the part of each rank.
-    pub(super) parts: Vec<Known>,
+    /// What is known of the parts of the ranks. Not of each: a damaged filemap may speak of any number of them.
+    parts: BTreeMap<Rank, Known>,
     /// Any record; what it says of the whole dataset all of them say.
     pub(super) any: RankRecord,
     /// Filemaps that are of no use, and why.
@@ -26,6 +27,9 @@ pub(super) struct Known {
     pub(super) own: bool,
 }
 
+/// Of a rank that nothing speaks of.
+static NOTHING: Known = Known { record: None, own: false };
+
 impl Scan {
     /// Reads the filemaps of a dataset; `None` where there is none that can be used.
     pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
@@ -40,26 +44,26 @@ impl Scan {
         else {
             return Ok(None);
         };
-        let mut parts = vec![Known::default(); any.ranks as usize];
+        let mut parts: BTreeMap<Rank, Known> = BTreeMap::new();
         let (ours, others): (Vec<_>, Vec<_>) = found.maps.iter().partition(|map| belong(&any, &map.record));
         passed_over.extend(others.iter().map(|map| stranger(map)));
         for neighbour in ours.iter().flat_map(|map| &map.neighbours).filter(|record| belong(&any, record)) {
-            parts[neighbour.rank.index()].record = Some(neighbour.clone());
+            parts.entry(neighbour.rank).or_default().record = Some(neighbour.clone());
         }
         for map in ours {
-            parts[map.record.rank.index()] = Known { record: Some(map.record.clone()), own: true };
+            parts.insert(map.record.rank, Known { record: Some(map.record.clone()), own: true });
         }
         Ok(Some(Self { parts, any, passed_over }))
     }
 
-    /// Every record that is known.
+    /// Every record that is known, by rank.
     pub(super) fn records(&self) -> impl Iterator<Item = &RankRecord> {
-        self.parts.iter().filter_map(|known| known.record.as_ref())
+        self.parts.values().filter_map(|known| known.record.as_ref())
     }
 
-    /// The ranks in order, each with what is known of its part.
+    /// What is known of a rank's part.
     pub(super) fn part(&self, rank: Rank) -> &Known {
-        &self.parts[rank.index()]
+        self.parts.get(&rank).unwrap_or(&NOTHING)
     }
 }
 

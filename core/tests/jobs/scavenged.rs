@@ -11,6 +11,7 @@ use scr_core::fs::{Files, RealFiles};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
+use scr_plugin_api::KvTree;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -472,4 +473,25 @@ fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeat
             dead.assert_whole(&format!("stopped at {at}"));
         },
     );
+}
+
+/// Room was made for every rank that a filemap spoke of, and its bytes may say any number.
+#[test]
+fn a_filemap_that_speaks_of_more_ranks_than_there_can_be_is_no_reason_to_run_out_of_memory() {
+    let dead = Dead::xor(4, 4);
+    dead.scavenge();
+    for rank in 0..4 {
+        let path = dead.prefix().dataset_dir(1).join(format!("{rank}.scrfilemap"));
+        if rank > 0 {
+            std::fs::remove_file(&path).unwrap();
+            continue;
+        }
+        let mut tree = KvTree::from_file_bytes(&std::fs::read(&path).unwrap()).unwrap();
+        let part = tree.child("RANK").child("0").child("DSET").child("1");
+        part.child("RECORD").set("RANKS", u32::MAX);
+        part.remove("NEIGHBOUR");
+        std::fs::write(&path, tree.to_file_bytes()).unwrap();
+    }
+    let Outcome::Incomplete { why } = dead.build().outcome else { panic!("it was taken for whole") };
+    assert!(why.contains("1 of 4294967295 ranks"), "{why}");
 }
