@@ -87,12 +87,7 @@ impl Session {
 
     /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.
     fn flush_last(&mut self) -> Result<(), Error> {
-        if self.is_left_to_poststage() {
-            let label = self.moving_label();
-            self.ctx.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
-            self.flushes.moving = None;
-            return Ok(());
-        }
+        let left = self.leave_to_poststage();
         self.finish_flush()?;
         let newest = self
             .cached
@@ -104,7 +99,7 @@ impl Session {
         let wanted = |cached: &&Cached| {
             let newest = periodic && Some(cached.id()) == newest;
             let wanted = cached.record.dataset.output || cached.record.protection.bypass || newest;
-            wanted && cached.is_unflushed()
+            wanted && cached.is_unflushed() && Some(cached.id()) != left
         };
         let due: Vec<u64> = self.cached.iter().filter(wanted).map(Cached::id).collect();
         let mut outcome = Ok(());
@@ -116,10 +111,14 @@ impl Session {
         outcome
     }
 
-    /// Whether a flush is under way that goes on without this process, and the user wants that.
-    fn is_left_to_poststage(&self) -> bool {
-        let survives = self.flushes.moving.as_ref().is_some_and(|moving| moving.transport.survives_job);
-        survives && self.ctx.params.get(&param::FLUSH_POSTSTAGE)
+    /// Lets go of a flush under way that goes on without this process, where the user wants that; gives its dataset.
+    fn leave_to_poststage(&mut self) -> Option<u64> {
+        let wanted = self.ctx.params.get(&param::FLUSH_POSTSTAGE);
+        let id = self.flushes.moving.take_if(|moving| wanted && moving.transport.survives_job)?.id;
+        let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
+        let label = label(&self.cached[at].record);
+        self.ctx.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
+        Some(id)
     }
 
     /// Whether a dataset is to be flushed as soon as it is complete.
