@@ -433,14 +433,12 @@ mod tests {
                     .and_then(|()| {
                         std::fs::write(part.data().join("state"), b"1").map_err(|error| error.to_string())
                     })
-                    .and_then(|()| {
-                        std::fs::read(part.filemap()).map(drop).map_err(|error| error.to_string())
-                    });
+                    .and_then(|()| std::fs::read(part.filemap()).map(drop).map_err(|error| error.to_string()))
+                    .and_then(|()| part.remove(&RealFiles).map_err(|error| crate::describe(&error)));
                 if written.is_err() {
                     over.store(true, Ordering::SeqCst);
                 }
                 assert_eq!(written, Ok(()), "round {round}");
-                part.remove(&RealFiles).unwrap();
             }
             over.store(true, Ordering::SeqCst);
         });

@@ -11,6 +11,7 @@
 //! The last one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
 //! already has costs less to write than fresh memory. Nothing ever reads it.
 
+use super::record::{base_name, RankRecord};
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
 use std::ffi::OsStr;
@@ -31,6 +32,12 @@ impl PartDir {
         Self { dataset: cache.join(dataset_name(id)), rank }
     }
 
+    /// Whether this is where the part lies that `record` is of.
+    pub(crate) fn is_of(&self, record: &RankRecord) -> bool {
+        let folder = self.dataset.file_name();
+        self.rank == record.rank && folder.is_some_and(|name| *name == *dataset_name(record.dataset.id))
+    }
+
     /// The dataset's folder.
     pub(crate) fn dataset(&self) -> &Path {
         &self.dataset
@@ -43,7 +50,7 @@ impl PartDir {
 
     /// Where a file of this name below the prefix lies.
     pub(crate) fn file(&self, name: &[u8]) -> PathBuf {
-        self.data().join(OsStr::from_bytes(super::record::base_name(name)))
+        self.data().join(OsStr::from_bytes(base_name(name)))
     }
 
     /// The journal.
@@ -143,12 +150,8 @@ impl PartDir {
     }
 
     fn remove_data(&self, files: &dyn Files) -> Result<(), FsError> {
-        let data = self.data();
-        for name in list(files, &data)? {
-            // The application may have made folders of its own here.
-            files.remove_tree(&data.join(name))?;
-        }
-        remove_dir_if_empty(files, &data)
+        // The application may have made folders of its own here, or have put a link in the place of all.
+        files.remove_tree(&self.data())
     }
 }
 

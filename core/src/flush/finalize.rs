@@ -9,7 +9,7 @@
 //! who comes later finds the flush gone.
 
 use super::ledger::Ledger;
-use super::movers::{checksum, compare, expect_size, open_whole, MoveError};
+use super::movers::{expect_bytes, expect_size, MoveError};
 use super::names;
 use super::pending::{self, Pending};
 use crate::describe;
@@ -312,11 +312,10 @@ impl Finalizer<'_> {
             Err(MoveError::Missing { .. }) => {}
             other => return other,
         }
-        let (open, _) = open_whole(self.files, &file.target, Some(file.bytes))?;
-        let Some(crc) = file.crc else {
+        if file.crc.is_none() {
             return Err(MoveError::Missing { path: file.part.clone() });
-        };
-        compare(&file.target, Some(crc), Some(checksum(&*open, &file.target, BLOCK_BYTES)?))
+        }
+        expect_bytes(self.files, &file.target, file.bytes, file.crc, BLOCK_BYTES)
     }
 
     fn clear_away(&self) -> Result<(), String> {

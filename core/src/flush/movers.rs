@@ -220,6 +220,19 @@ pub(crate) fn expect_size(files: &dyn Files, path: &Path, expected: u64) -> Resu
     open_whole(files, path, Some(expected)).map(drop)
 }
 
+/// A file must be as long as was recorded, and have the checksum, where that is known.
+pub(crate) fn expect_bytes(
+    files: &dyn Files,
+    path: &Path,
+    bytes: u64,
+    crc: Option<u32>,
+    block_bytes: u64,
+) -> Result<(), MoveError> {
+    let (file, _) = open_whole(files, path, Some(bytes))?;
+    let found = crc.map(|_| checksum(&*file, path, block_bytes)).transpose()?;
+    compare(path, crc, found)
+}
+
 /// Opens a regular file, perhaps through a link, that must be as long as was recorded, where that is known.
 pub(crate) fn open_whole(
     files: &dyn Files,

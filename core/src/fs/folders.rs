@@ -136,7 +136,10 @@ impl dyn Files + '_ {
     fn remove_or_list(&self, path: &Path) -> Result<Option<Vec<PathBuf>>, FsError> {
         match self.status(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Ok(status) if status.kind == Kind::Dir => self.list(path).at("list the folder", path).map(Some),
+            Ok(status) if status.kind == Kind::Dir => match self.list(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                other => other.at("list the folder", path).map(Some),
+            },
             Ok(_) => gone(self.remove_file(path)).at("remove", path).map(|()| None),
             Err(error) => Err(error).at("look at", path),
         }

@@ -21,7 +21,7 @@ pub(crate) struct DatasetKey {
 }
 
 impl DatasetKey {
-    fn of(record: &RankRecord) -> Self {
+    pub(super) fn of(record: &RankRecord) -> Self {
         Self { id: record.dataset.id, begun: record.begun }
     }
 }

@@ -22,8 +22,8 @@ use recover::{Kept, Recovered, Restored};
 pub(crate) struct Found {
     /// Datasets that are whole, newest first.
     pub(crate) whole: Vec<Restored>,
-    /// Parts of datasets that cannot be brought back, for which this rank speaks.
-    pub(crate) kept: Vec<PartDir>,
+    /// What is left of datasets that cannot be brought back, as far as this rank speaks for it.
+    pub(crate) kept: Vec<Leftover>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
 }
@@ -42,9 +42,9 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         if occupied == Some(key.id) {
             // Its folders are those of a newer copy with the same id, which is not to be touched for an older one.
             let size = ctx.comm.size();
-            let own =
-                held.into_iter().filter(|part| part.ranks() == Some(size)).map(|part| part.part.clone());
-            let apart: Vec<_> = own.filter(|part| !is_whole_again(&found, part)).collect();
+            let own = held.into_iter().filter(|part| part.ranks() == Some(size));
+            let apart: Vec<_> =
+                own.filter(|part| !is_whole_again(&found, &part.part)).map(Leftover::of).collect();
             found.kept.extend(apart);
             continue;
         }
@@ -52,7 +52,7 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         match recover::recover(ctx, key, &held, told)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Kept(Kept::Unrecoverable) => {
-                found.kept.extend(held.iter().map(|part| part.part.clone()));
+                found.kept.extend(held.into_iter().map(Leftover::of));
             }
             Recovered::Kept(Kept::OtherSize) => (),
             Recovered::Removed => continue,
@@ -60,12 +60,33 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         occupied = Some(key.id);
     }
     let lost: Vec<_> =
-        damaged.into_iter().map(|part| part.part).filter(|part| !is_whole_again(&found, part)).collect();
+        damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(Leftover::of).collect();
     found.kept.extend(lost);
     let mut highest = [found.highest];
     all_reduce(&*ctx.comm, &mut highest, Op::Max)?;
     found.highest = highest[0];
     Ok(found)
+}
+
+/// A part that is of no use to this run, and may leave once a newer dataset is complete.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    pub(crate) part: PartDir,
+    /// What its filemap told, where it could be read.
+    key: Option<DatasetKey>,
+}
+
+impl Leftover {
+    fn of(held: &Held) -> Self {
+        Self { part: held.part.clone(), key: held.key() }
+    }
+
+    /// Whether its filemap still tells the same. One that told nothing may have been that of another job of the allocation
+    /// which was just beginning its part.
+    pub(crate) fn is_unchanged(&self, files: &dyn Files) -> bool {
+        let told = scan::filemap(files, &self.part).ok().and_then(|map| map.record);
+        told.as_ref().map(DatasetKey::of) == self.key
+    }
 }
 
 /// Removes from cache whatever belongs to this prefix directory, and what nobody can tell of. Collective.

@@ -9,6 +9,7 @@ use crate::cache::part::{find_parts, PartDir};
 use crate::comm::collective::route_trees;
 use crate::comm::{CommError, Rank};
 use crate::context::{Context, StoreInUse};
+use crate::fs::{Files, FsError, MAX_TREE_BYTES};
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -59,20 +60,22 @@ fn read(ctx: &Context, tree: &KvTree) -> Option<Held> {
     let owner = Rank(tree.require("RANK").ok()?);
     let id = tree.require("DSET").ok()?;
     let part = PartDir::new(&cache, id, owner);
-    let path = part.filemap();
-    let mut map = match ctx.files().read_all(&path, crate::fs::MAX_TREE_BYTES) {
-        Ok(bytes) => Filemap::parse(&bytes),
-        Err(error) => {
-            ctx.report.error_here(&crate::describe(&error));
-            Filemap { damaged: true, ..Filemap::default() }
-        }
-    };
-    if map.record.as_ref().is_some_and(|record| record.rank != owner || record.dataset.id != id) {
-        // Somebody has moved it: what it records lies elsewhere.
-        map = Filemap { damaged: true, ..Filemap::default() };
-    }
+    let map = filemap(ctx.files(), &part).unwrap_or_else(|error| {
+        ctx.report.error_here(&crate::describe(&error));
+        Filemap { damaged: true, ..Filemap::default() }
+    });
     if map.damaged {
+        let path = part.filemap();
         ctx.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
     }
     Some(Held { owner, part, map })
+}
+
+/// What the filemap of a part tells. One that somebody has moved there counts as damaged: what it records lies elsewhere.
+pub(super) fn filemap(files: &dyn Files, part: &PartDir) -> Result<Filemap, FsError> {
+    let map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
+    match &map.record {
+        Some(record) if !part.is_of(record) => Ok(Filemap { damaged: true, ..Filemap::default() }),
+        _ => Ok(map),
+    }
 }

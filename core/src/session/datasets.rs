@@ -68,8 +68,9 @@ impl Session {
         self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
         self.cached.push(Cached { may_replace, ..Cached::new(record, part, store) });
         self.settle_names(&[]);
-        for part in std::mem::take(&mut self.kept) {
-            self.remove_part(&part);
+        let kept = std::mem::take(&mut self.kept);
+        for left in kept.iter().filter(|left| left.is_unchanged(self.ctx.files())) {
+            self.remove_part(&left.part);
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Session {
             tried.push(String::from_utf8_lossy(&candidate.name).into_owned());
         }
         match &loaded {
-            Some(loaded) if at_start && tried.is_empty() => self.drop_newer(loaded.id)?,
+            Some(loaded) if at_start && tried.is_empty() => self.drop_newer(loaded.id_in_prefix)?,
             None if !tried.is_empty() => self.ctx.report.error(&format!(
                 "no checkpoint could be fetched from {}; tried: {}",
                 self.ctx.prefix.dir().display(),
@@ -239,18 +239,22 @@ impl Session {
     /// What is left in cache of a dataset that could not be brought back makes way for its copy from the prefix directory.
     fn clear_kept(&mut self, record: &RankRecord) -> Result<(), Error> {
         let target = self.part_of(record);
-        let (same, other) = std::mem::take(&mut self.kept)
+        let (same, other): (Vec<_>, Vec<_>) = std::mem::take(&mut self.kept)
             .into_iter()
-            .partition(|part: &PartDir| part.dataset() == target.dataset());
+            .partition(|left| left.part.dataset() == target.dataset());
         self.kept = other;
-        let same: Vec<PartDir> = same;
-        // Other ranks may already be making their parts in the same folders.
-        for part in same {
-            if let Err(error) = part.clear(self.ctx.files()) {
+        let files = self.ctx.files();
+        for left in same.iter().filter(|left| left.is_unchanged(files)) {
+            // Other ranks may already be making their parts in the same folders.
+            if let Err(error) = left.part.clear(files) {
                 self.ctx.report.error_here(&crate::describe(&error));
             }
         }
-        if let Some(at) = self.position(record.dataset.id) {
+        // Another one that was given the same number stays.
+        let is_copy = |cached: &Cached| {
+            cached.id() == record.dataset.id && cached.record.dataset.name == record.dataset.name
+        };
+        if let Some(at) = self.cached.iter().position(is_copy) {
             self.finish_flush_of(record.dataset.id)?;
             self.evict(at);
             barrier(&*self.ctx.comm)?;

@@ -150,6 +150,7 @@ impl Session {
     /// What earlier runs of the job have left in cache is flushed where it is due, or where the settings want it: the
     /// guide's `SCR_FLUSH_ON_RESTART` and `SCR_GLOBAL_RESTART`. The application waits.
     pub(super) fn flush_restored(&mut self) -> Result<(), Error> {
+        self.compare_flushed()?;
         let params = &self.ctx.params;
         let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
         let wanted = (0..self.cached.len()).filter(|&at| {
@@ -361,12 +362,6 @@ impl Session {
         self.ctx.report.info(&format!("Initiating flush of {label}"));
         self.ctx.log.add_entry(Record::event(Event::FlushStart).dataset(&self.cached[at].record.dataset));
         self.ctx.elapsed()
-    }
-
-    fn moving_label(&self) -> String {
-        let id = self.flushes.moving.as_ref().map(|moving| moving.id);
-        let at = id.and_then(|id| self.position(id));
-        at.map_or_else(|| "a dataset".to_owned(), |at| label(&self.cached[at].record))
     }
 
     /// A token for a flush, the same on all ranks.

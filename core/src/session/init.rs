@@ -8,7 +8,7 @@ use super::flushing::FlushState;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
 use crate::cache::part::MAX_ID;
-use crate::comm::collective::{all_reduce, broadcast_tree, Op};
+use crate::comm::collective::broadcast_tree;
 use crate::comm::Comm;
 use crate::context::Context;
 use crate::env::Env;
@@ -86,22 +86,17 @@ impl Session {
             restart::purge(&self.ctx)?;
         }
         let found = restart::restart(&self.ctx)?;
-        let known = self.known_in_prefix(found.highest)?;
-        let in_prefix = flushed_datasets(&known);
+        let known = self.known_in_prefix()?;
         for restored in found.whole.into_iter().rev() {
             let store = self.ctx.store_index(&restored.record.protection.store);
-            let id = restored.record.id_in_prefix;
-            let flushed = in_prefix.iter().any(|(other, _)| *other == id);
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
             let cached = Cached::new(restored.record, restored.part, store);
-            self.cached.push(Cached { flushed, listed: true, refused: restored.refused, ..cached });
+            self.cached.push(Cached { listed: true, refused: restored.refused, ..cached });
         }
-        self.settle_names(&in_prefix);
+        self.settle_flushed(&known);
         self.kept = found.kept;
-        let mut highest = [found.highest.max(known.parse("HIGHEST").ok().flatten().unwrap_or(0))];
-        all_reduce(&*self.ctx.comm, &mut highest, Op::Max)?;
-        let [highest] = highest;
+        let highest = found.highest.max(known.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(
                 "the dataset id {highest} is in use, in cache or in the index of the prefix directory, and none above {MAX_ID} \
@@ -120,34 +115,6 @@ impl Session {
         Ok(())
     }
 
-    /// What the files under the prefix directory say: the highest id in use, and which cached datasets are there too.
-    fn known_in_prefix(&self, cached: u64) -> Result<KvTree, Error> {
-        let mut tree = KvTree::new();
-        if self.ctx.rank() == ROOT {
-            let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-            let mut highest = cached;
-            match Index::read(files, prefix) {
-                Ok(index) => {
-                    highest = highest.max(index.highest_id().unwrap_or(0));
-                    for entry in index.entries().into_iter().filter(|entry| entry.complete) {
-                        tree.entry("PFS", entry.id).set_bytes("NAME", &entry.name);
-                    }
-                }
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
-            }
-            match FlushFile::read(files, prefix) {
-                Ok(flush) => highest = highest.max(flush.highest_id().unwrap_or(0)),
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
-            }
-            match prefix.dataset_ids(files) {
-                Ok(ids) => highest = ids.into_iter().fold(highest, u64::max),
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
-            }
-            tree.set("HIGHEST", highest);
-        }
-        Ok(broadcast_tree(&*self.ctx.comm, ROOT, &tree)?)
-    }
-
     /// Finds the checkpoint to restart from: the one that the user names, or else the newest.
     fn load_first(&mut self) -> Result<(), Error> {
         let wanted = self.ctx.params.get(&param::CURRENT).map(String::into_bytes);
@@ -161,7 +128,7 @@ impl Session {
             return Ok(());
         };
         self.note_wanted(&loaded)?;
-        self.drop_newer(loaded.id)
+        self.drop_newer(loaded.id_in_prefix)
     }
 
     /// Loads the checkpoint of this name before newer ones in cache, unless they were made after a restart from it in this
@@ -286,16 +253,6 @@ impl Session {
             self.ctx.report.error(&crate::describe(&error));
         }
     }
-}
-
-/// The complete datasets in the prefix directory: id and name.
-fn flushed_datasets(known: &KvTree) -> Vec<(u64, Vec<u8>)> {
-    let listed = known.get("PFS").into_iter().flat_map(KvTree::iter);
-    let dataset = |(id, entry): (&[u8], &KvTree)| {
-        let id = std::str::from_utf8(id).ok()?.parse().ok()?;
-        Some((id, entry.value("NAME")?.to_vec()))
-    };
-    listed.filter_map(dataset).collect()
 }
 
 impl Cached {

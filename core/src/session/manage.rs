@@ -99,7 +99,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the checkpoints newer than `id` out of the index, where the user wants that after going back to an older
+    /// Takes the checkpoints newer than `id`, as the index counts, out of it, where the user wants that after going back to an older
     /// one. Collective.
     pub(super) fn drop_newer(&mut self, id: u64) -> Result<(), Error> {
         if !self.ctx.params.get(&param::DROP_AFTER_CURRENT) || self.ctx.rank() != ROOT {

@@ -7,6 +7,7 @@ mod advice;
 mod datasets;
 mod error;
 mod fetching;
+mod flushed;
 mod flushing;
 mod init;
 mod listing;
@@ -21,6 +22,7 @@ pub use error::Error;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::context::Context;
+use crate::restart::Leftover;
 use datasets::Cached;
 use output::Output;
 use restart::Loaded;
@@ -34,8 +36,8 @@ pub struct Session {
     phase: Phase,
     /// Datasets in cache, oldest first.
     cached: Vec<Cached>,
-    /// Parts of datasets that cannot be brought back, to be removed once a newer dataset is complete.
-    kept: Vec<PartDir>,
+    /// What is left of datasets that cannot be brought back, to be removed once a newer dataset is complete.
+    kept: Vec<Leftover>,
     /// The checkpoint that the application can restart from.
     loaded: Option<Loaded>,
     next_id: u64,

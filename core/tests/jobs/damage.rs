@@ -302,3 +302,15 @@ fn a_flipped_bit_in_a_file_that_was_written_in_place_is_found_where_checksums_ar
     restarted.all_gave(&Some(1));
     restarted.line_with(&["ERROR", "rank 3 on n3: dataset 2", "CRC32"]);
 }
+
+/// Where the application reads in the prefix directory what is in cache as well, nobody compared what it read.
+#[test]
+fn a_flipped_bit_in_the_prefix_directory_is_repaired_from_cache_where_files_are_read_there() {
+    let world = World::new(4, 4).set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    flip(&world.prefix().join("ckpt.1/rank_2.0"), 77);
+    let world = world.set("SCR_GLOBAL_RESTART", "1");
+    let restarted = world.run(|application| application.restart(some));
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&["ckpt.1/rank_2.0"]);
+}

@@ -378,3 +378,62 @@ fn what_cannot_be_removed_hides_nothing() {
     assert!(faulty.count(What::RemoveFile) > 0);
     outcome.line_with(&["ERROR", "filemap_1.gone"]);
 }
+
+/// Another job of the allocation was just beginning a part, and its filemap was still empty.
+#[test]
+fn what_another_job_was_just_beginning_is_not_removed_once_it_has_begun() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let maps = [0, 1].map(|rank| world.cached_file(&[&format!("n{rank}/"), "filemap_"]));
+    let begun = maps.clone().map(|map| std::fs::read(map).unwrap());
+    maps.iter().for_each(|map| std::fs::write(map, b"").unwrap());
+    world.turn_to("other");
+    world.run(|application| {
+        if let Some(begun) = begun.get(application.rank.index()) {
+            std::fs::write(&maps[application.rank.index()], begun).unwrap();
+        }
+        application.checkpoint(2, some).unwrap();
+    });
+    world.turn_to("prefix");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// Nodes with a checkpoint were away while the next run began, which then could not know that its number was taken.
+fn with_a_number_given_twice(world: World) -> World {
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let kept = world.keep();
+    world.lose("");
+    // It finds nothing, says so to the commands, and ends.
+    world.run(|_| ());
+    let world = world.set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    world.put_back(&kept);
+    world
+}
+
+#[test]
+fn a_dataset_whose_number_another_one_has_in_the_index_is_not_taken_for_it() {
+    let world = with_a_number_given_twice(job()).set("SCR_GLOBAL_RESTART", "1");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    // Nor does the one leave for the other.
+    let world = world.set("SCR_GLOBAL_RESTART", "0").set("SCR_FETCH", "0").set("SCR_CURRENT", "ckpt.1");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// Somebody has moved the files of a part to a larger disk, and left a link; what was there besides went with the dataset.
+#[test]
+fn a_link_in_the_place_of_a_folder_is_removed_and_not_followed() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let (folder, elsewhere) =
+        (world.node("n2/user1/scr.defjobid/scr.dataset.1/r2"), world.dir().join("disk"));
+    std::fs::rename(&folder, &elsewhere).unwrap();
+    std::fs::write(elsewhere.join("mine"), b"kept").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &folder).unwrap();
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(2, some).unwrap();
+        assert!(!has(&world, application.rank, 1));
+    });
+    assert!(elsewhere.join("mine").exists());
+}

@@ -359,3 +359,20 @@ fn a_refused_checkpoint_stays_refused_when_a_lost_part_of_it_is_rebuilt() {
         world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
     }
 }
+
+/// The dataset has another number in cache than in the index, and the newer ones were told by the former.
+#[test]
+fn going_back_drops_the_newer_checkpoints_whatever_number_the_older_one_has_in_cache() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.lose("");
+    world.turn_to("other");
+    world.run(|application| application.checkpoint(9, some).unwrap());
+    world.turn_to("prefix");
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.put("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    let index = scr_core::prefix::Index::read(&RealFiles, &scr_core::prefix::Prefix::new(world.prefix()));
+    let listed: Vec<u64> = index.unwrap().entries().iter().map(|entry| entry.id).collect();
+    assert_eq!(listed, [1]);
+}

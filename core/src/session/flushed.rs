@@ -1,0 +1,136 @@
+//! Which of the datasets in cache are in the prefix directory as well: as the index says, and, where the application reads them
+//! there, as their bytes say.
+
+use super::datasets::ROOT;
+use super::output::label;
+use super::{Error, Session};
+use crate::cache::record::RankRecord;
+use crate::comm::collective::broadcast_tree;
+use crate::flush::movers::{expect_bytes, MoveError};
+use crate::param;
+use crate::prefix::{DatasetDescriptor, FlushFile, Index};
+use scr_plugin_api::KvTree;
+
+/// What the files under the prefix directory say, the same on all ranks.
+pub(super) struct Known {
+    /// The highest id that is in use there.
+    pub(super) highest: u64,
+    /// The datasets that are complete.
+    complete: Vec<Complete>,
+}
+
+/// A dataset that is complete in the prefix directory.
+struct Complete {
+    id: u64,
+    name: Vec<u8>,
+    /// When it was started, where that is known: two datasets may have been given one id, where a node was away.
+    created: u64,
+}
+
+impl Complete {
+    fn is(&self, dataset: &DatasetDescriptor) -> bool {
+        let known = self.created != 0 && dataset.created != 0;
+        self.name == dataset.name && (!known || self.created == dataset.created)
+    }
+}
+
+impl Session {
+    /// Looks into the prefix directory on rank 0. What cannot be read is told. Collective.
+    pub(super) fn known_in_prefix(&self) -> Result<Known, Error> {
+        let mut tree = KvTree::new();
+        if self.ctx.rank() == ROOT {
+            let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+            let mut highest = 0;
+            match Index::read(files, prefix) {
+                Ok(index) => {
+                    highest = highest.max(index.highest_id().unwrap_or(0));
+                    for entry in index.entries().into_iter().filter(|entry| entry.complete) {
+                        let known = tree.entry("PFS", entry.id);
+                        known.set_bytes("NAME", &entry.name);
+                        known.set("CREATED", entry.dataset.map_or(0, |dataset| dataset.created));
+                    }
+                }
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+            match FlushFile::read(files, prefix) {
+                Ok(flush) => highest = highest.max(flush.highest_id().unwrap_or(0)),
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+            match prefix.dataset_ids(files) {
+                Ok(ids) => highest = ids.into_iter().fold(highest, u64::max),
+                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            }
+            tree.set("HIGHEST", highest);
+        }
+        Ok(Known::from_tree(&broadcast_tree(&*self.ctx.comm, ROOT, &tree)?))
+    }
+
+    /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
+    /// or their number stands for another one.
+    pub(super) fn settle_flushed(&mut self, known: &Known) {
+        for cached in &mut self.cached {
+            let Some(same) = known.complete.iter().find(|other| other.id == cached.record.id_in_prefix)
+            else {
+                continue;
+            };
+            cached.flushed = same.is(&cached.record.dataset);
+            cached.superseded = !cached.flushed;
+            if cached.superseded {
+                self.ctx.report.warn(&format!(
+                    "{} in cache is not the dataset `{}' that the index of the prefix directory has under this number: it \
+                     will not be flushed. It was written while nodes were away on which this one lies",
+                    label(&cached.record),
+                    String::from_utf8_lossy(&same.name)
+                ));
+            }
+        }
+        let names: Vec<_> = known.complete.iter().map(|other| (other.id, other.name.clone())).collect();
+        self.settle_names(&names);
+    }
+
+    /// Where the application reads in the prefix directory, what was flushed there by an earlier run has to be what is in
+    /// cache; where it is not, it counts as not flushed. Collective.
+    pub(super) fn compare_flushed(&mut self) -> Result<(), Error> {
+        if !self.ctx.params.get(&param::GLOBAL_RESTART) {
+            return Ok(());
+        }
+        for at in 0..self.cached.len() {
+            let cached = &self.cached[at];
+            if !cached.flushed || cached.superseded || cached.record.protection.bypass {
+                continue;
+            }
+            let same = self.is_same_in_prefix(&cached.record).map_err(|error| error.to_string());
+            if let Err(why) = self.ctx.agree(same)? {
+                let label = label(&cached.record);
+                self.ctx.report.error(&format!("{label} is to be flushed again from cache: {why}"));
+                self.cached[at].flushed = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_same_in_prefix(&self, record: &RankRecord) -> Result<(), MoveError> {
+        let block_bytes = self.ctx.params.get(&param::FILE_BUF_SIZE);
+        let checksums = self.ctx.params.get(&param::CRC_ON_FLUSH);
+        record.files.iter().try_for_each(|file| {
+            let crc = file.crc.filter(|_| checksums);
+            expect_bytes(self.ctx.files(), &record.prefix_path(file), file.bytes, crc, block_bytes)
+        })
+    }
+}
+
+impl Known {
+    fn from_tree(tree: &KvTree) -> Self {
+        let complete = |(id, entry): (&[u8], &KvTree)| {
+            Some(Complete {
+                id: std::str::from_utf8(id).ok()?.parse().ok()?,
+                name: entry.value("NAME")?.to_vec(),
+                created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
+            })
+        };
+        Self {
+            highest: tree.parse("HIGHEST").ok().flatten().unwrap_or(0),
+            complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
+        }
+    }
+}
