@@ -1,9 +1,10 @@
 #!/bin/bash
-# async-limits.sh [MPI]: how well SCR_FLUSH_ASYNC_BW and SCR_FLUSH_ASYNC_PERCENT hold, for the agent and for PTHREAD.
+# async-limits.sh [MPI [CASE...]]: how well SCR_FLUSH_ASYNC_BW and SCR_FLUSH_ASYNC_PERCENT hold, for the agent and for PTHREAD.
 #
 # One rank writes a checkpoint and ends (AGENT) or waits in SCR_Finalize (PTHREAD). For ten seconds, beginning one second
 # after the copy has, this looks at the length of the hidden file that grows in the prefix directory, and at the processor
-# time of the process that copies. Needs a staged tree (make stage) and some 2 GB on the disk of $TMPDIR.
+# time of the process that copies. A CASE is TRANSPORT:MEGABYTES:VARIABLE=VALUE. Needs a staged tree (make stage), and room for the megabytes in
+# memory and on the disk of $TMPDIR.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 mpi=${1:-openmpi} stage=$here/target/${1:-openmpi}/stage
@@ -23,7 +24,8 @@ ticks() { # of a process and its threads: user and system
 }
 growing() { stat -c %s "$work"/prefix/ckpt.1/.*.part 2>/dev/null | awk '{ n += $1 } END { print n + 0 }'; }
 
-measure() { # measure TRANSPORT BYTES VARIABLE=VALUE
+measure() { # measure TRANSPORT MEGABYTES VARIABLE=VALUE
+    local files=$((($2 + 999) / 1000))
     rm -rf "$work/prefix" "$work/nodes" && mkdir -p "$work/prefix" "$work/nodes"
     local finalize=0
     [ "$1" = PTHREAD ] || finalize=1
@@ -32,7 +34,7 @@ measure() { # measure TRANSPORT BYTES VARIABLE=VALUE
     env SCR_PREFIX="$work/prefix" SCR_JOB_ID=limits SCR_CACHE_BYPASS=0 SCR_COPY_TYPE=SINGLE SCR_FLUSH=1 \
         SCR_FLUSH_ASYNC=1 SCR_FLUSH_TYPE="$1" PRETEND_MODE=names "$3" \
         "$here/scripts/run-on-nodes" --mpi "$mpi" --limit 300 --nodes "$work/nodes" --hosts n0:1 \
-        "$work/program" --datasets 1 --size "$2" --no-finalize $finalize >"$work/log" 2>&1 &
+        "$work/program" --datasets 1 --files $files --size $(($2 / files * 1000000)) --no-finalize $finalize >"$work/log" 2>&1 &
     job=$!
     until [ "$(growing)" -gt 0 ]; do
         kill -0 $job 2>/dev/null || [ "$1" = AGENT ] || { cat "$work/log" >&2 && exit 1; }
@@ -52,6 +54,16 @@ measure() { # measure TRANSPORT BYTES VARIABLE=VALUE
     wait "$job" 2>/dev/null || true
 }
 
-measure AGENT 700000000 SCR_FLUSH_ASYNC_BW=50000000
-measure PTHREAD 700000000 SCR_FLUSH_ASYNC_BW=50000000
-measure AGENT 2000000000 SCR_FLUSH_ASYNC_PERCENT=5
+shift || true
+if [ $# = 0 ]; then
+    for transport in AGENT PTHREAD; do
+        set -- "$@" $transport:700:SCR_FLUSH_ASYNC_BW=50000000
+        for share in 2:1000 5:2000 20:6000; do
+            set -- "$@" "$transport:${share#*:}:SCR_FLUSH_ASYNC_PERCENT=${share%:*}"
+        done
+    done
+fi
+for case in "$@"; do
+    IFS=: read -r transport megabytes setting <<<"$case"
+    measure "$transport" "$megabytes" "$setting"
+done

@@ -33,9 +33,14 @@ struct Known {
 type Identity = (u64, i64, i64);
 
 impl Executor {
-    /// One that has done nothing yet.
+    /// One that has done nothing yet. Whatever its process does from now on counts as work.
     pub fn new(control: PathBuf) -> Self {
-        Self { control, pace: Arc::default(), stopped: AtomicBool::default(), known: Mutex::default() }
+        Self {
+            control,
+            pace: Arc::new(Pace::of_process()),
+            stopped: AtomicBool::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// Executes one transfer after another, until it is [stopped](Self::stop).
@@ -51,6 +56,7 @@ impl Executor {
 
     /// Looks whether transfers should stop that threads are at work on. To be called often.
     pub fn heed_wishes(&self) {
+        self.pace.account_for_process();
         for (path, control) in &self.lock().running {
             let wish = Transfer::read(path).ok().flatten().is_some_and(|transfer| transfer.is_to_stop());
             if wish {
@@ -100,6 +106,9 @@ impl Executor {
                 continue;
             }
             if let Ok(Some(transfer)) = Transfer::read(&path) {
+                if transfer.width > 0 && known.running.len() >= transfer.width {
+                    continue;
+                }
                 let control = Arc::new(Control::paced(Arc::clone(&self.pace)));
                 known.running.insert(path, Arc::clone(&control));
                 return Some((transfer, control));
@@ -342,6 +351,24 @@ mod tests {
         let transfer = stage.transfer(&[0, 1, 100_000, 200_001]);
         work_through(stage.0.path());
         stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
+    }
+
+    #[test]
+    fn no_more_transfers_are_begun_at_a_time_than_allowed() {
+        let stage = Stage(tempfile::tempdir().unwrap());
+        for token in ["a", "b", "c"] {
+            let mut transfer = stage.transfer(&[1000]);
+            transfer.path = stage.0.path().join(format!("transfer.{token}.scr"));
+            transfer.width = 2;
+            transfer.write().unwrap();
+        }
+        std::fs::remove_file(stage.0.path().join("transfer.t.scr")).unwrap();
+        let executor = Executor::new(stage.0.path().to_owned());
+        let begun: Vec<_> = (0..3).map(|_| executor.take()).collect();
+        assert_eq!(begun.iter().flatten().count(), 2);
+        let (first, control) = begun.into_iter().flatten().next().unwrap();
+        executor.execute(first, &control, &mut Buffer::new());
+        assert!(executor.take().is_some() && executor.take().is_none());
     }
 
     #[test]

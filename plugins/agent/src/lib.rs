@@ -35,6 +35,8 @@ pub struct Agent {
     control: PathBuf,
     launcher: Launcher,
     limits: Limits,
+    /// So many transfers of the node at a time; 0 for no limit.
+    width: usize,
     pause: Duration,
     /// Says to the agent that the application is there, from the first copy on.
     application: Mutex<Option<Application>>,
@@ -48,6 +50,7 @@ impl Agent {
             launcher: Launcher::new(control.clone(), program),
             control,
             limits: Limits::default(),
+            width: 0,
             pause: Duration::from_millis(1),
             application: Mutex::default(),
         }
@@ -110,6 +113,7 @@ pub fn from_options(options: &KvTree) -> Result<Agent, PluginError> {
     let micros = options.parse("USLEEP").map_err(wrong)?;
     Ok(Agent {
         limits: Limits::from_options(options).map_err(wrong)?,
+        width: options.parse("WIDTH").map_err(wrong)?.unwrap_or(0),
         pause: Duration::from_micros(micros.unwrap_or(1000)),
         ..Agent::new(control, path("PROGRAM"))
     })
@@ -122,7 +126,8 @@ scr_plugin_api::export_transport! {
 impl Transport for Agent {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         self.be_present()?;
-        let new = Transfer::new(&self.control, job, self.limits).map_err(|error| refused(&error))?;
+        let mut new = Transfer::new(&self.control, job, self.limits).map_err(|error| refused(&error))?;
+        new.width = self.width;
         let known = Transfer::read(&new.path).map_err(|error| refused(&error))?;
         match known {
             Some(known) if !matches!(self.state(&known), CopyState::Failed(_)) => {

@@ -5,6 +5,7 @@
 //! FILES/<source>/{DESTINATION/<path>, SIZE/<bytes>, WRITTEN/<bytes>, CRC/<of what is written>}
 //! TOKEN, BLOCK, CHECKSUMS
 //! BW, PERCENT                      the limits of the node
+//! WIDTH                            so many transfers the agent works on at a time, 0 for no limit
 //! COMMAND/RUN
 //! STATE/<STOPPED or RUNNING>
 //! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
@@ -38,6 +39,8 @@ pub struct Transfer {
     pub take_crc: bool,
     /// What the agent must keep to, with all that it copies.
     pub limits: Limits,
+    /// The agent begins it only while it is at work on fewer transfers than this; 0 for no limit.
+    pub width: usize,
     /// Whether the agent is at work on it.
     pub running: bool,
     /// How it has ended, if it has.
@@ -85,6 +88,7 @@ impl Transfer {
             block_bytes: job.block_bytes,
             take_crc: job.take_crc,
             limits,
+            width: 0,
             running: false,
             outcome: None,
         })
@@ -185,6 +189,7 @@ impl Transfer {
         tree.set("CHECKSUMS", u8::from(self.take_crc));
         tree.set("BW", self.limits.bytes_per_second);
         tree.set("PERCENT", self.limits.percent);
+        tree.set("WIDTH", self.width);
         tree.set("COMMAND", "RUN");
         tree.set("STATE", if self.running { "RUNNING" } else { "STOPPED" });
         match &self.outcome {
@@ -217,6 +222,7 @@ impl Transfer {
             block_bytes: tree.require("BLOCK")?,
             take_crc: tree.require::<u8>("CHECKSUMS")? != 0,
             limits: Limits::from_options(tree)?,
+            width: tree.parse("WIDTH")?.unwrap_or(0),
             running: tree.text("STATE") == Some("RUNNING"),
             outcome,
         })

@@ -1,20 +1,33 @@
-//! A buffer for blocks: page-aligned, and kept from one file to the next.
+//! What a thread that copies keeps from one file to the next: a buffer for blocks, page-aligned, and its account.
 
+use crate::pace::Account;
 use std::fmt;
 
 /// Memory pages are this large at least on every machine of interest.
 const ALIGNMENT: usize = 4096;
 
-/// Memory that grows to the largest block it was asked for, and is used again for the next.
-#[derive(Default)]
+/// Memory that grows to the largest block it was asked for, and is used again for the next; and what the thread that it belongs to has
+/// accounted for.
 pub struct Buffer {
     bytes: Vec<u8>,
+    account: Account,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { bytes: Vec::new(), account: Account::open() }
+    }
 }
 
 impl Buffer {
-    /// A buffer that holds no memory yet.
+    /// A buffer that holds no memory yet, for the thread that calls this.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The account of its thread.
+    pub(crate) fn account(&mut self) -> &mut Account {
+        &mut self.account
     }
 
     /// A page-aligned block of `len` bytes, with whatever was in it before.

@@ -6,7 +6,6 @@
 
 use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};
-use crate::pace::Account;
 use crate::{Buffer, Control, CopyError};
 use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
 use scr_plugin_api::CopyItem;
@@ -106,7 +105,6 @@ pub fn copy_part(
         source,
         destination,
         control,
-        account: Account::open(control.pace()),
         block_bytes: control.pace().block_bytes(how.block_bytes),
         checksum,
         in_kernel: !how.take_crc,
@@ -187,7 +185,6 @@ struct Copier<'a> {
     source: File,
     destination: File,
     control: &'a Control,
-    account: Account<'a>,
     block_bytes: usize,
     checksum: Checksum,
     /// Until the kernel refuses, or where a checksum is asked from the start.
@@ -239,7 +236,7 @@ impl Copier<'_> {
             offset += count;
             self.control.add(count);
             self.write_out(offset, WRITE_OUT_BYTES);
-            self.account.pay(count, || self.control.is_cancelled());
+            buffer.account().pay(self.control.pace(), count, || self.control.is_cancelled());
         }
         Ok(offset)
     }

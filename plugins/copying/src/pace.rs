@@ -3,6 +3,9 @@
 //! Each limit is a bucket that fills at a steady rate and holds a moment's worth. Who copies takes out what a block has
 //! cost after it was copied, and waits until the bucket is no longer in debt. So over any time the limit is passed
 //! by no more than the bucket holds and one block. See the developer manual's "Transfer file" (BW and PERCENT).
+//!
+//! The work of a block is all that its thread has done since the last one, syncing and looking for more included; in a process that does nothing
+//! but copy, it is all that the process has done.
 
 use rustix::time::{clock_gettime, ClockId};
 use scr_plugin_api::kvtree::FieldError;
@@ -23,6 +26,8 @@ pub struct Pace {
     bytes: Mutex<Option<Bucket>>,
     /// Seconds of processor time.
     work: Mutex<Option<Bucket>>,
+    /// Of a process that does nothing else: its processor time that is accounted for.
+    process: Option<Mutex<Duration>>,
 }
 
 /// The limits themselves; none where nothing is said.
@@ -55,6 +60,25 @@ impl Pace {
         pace
     }
 
+    /// For a process that does nothing but copy: whatever it does is work. Without limits until they are [set](Self::set).
+    pub fn of_process() -> Self {
+        Self { process: Some(Mutex::new(time_of(ClockId::ProcessCPUTime))), ..Self::default() }
+    }
+
+    /// Accounts for what the whole process has done since it was last asked. To be called often, also when nothing is copied, or a long time of
+    /// little work would have to be paid at once.
+    pub fn account_for_process(&self) {
+        let work = self.work_of_process();
+        let _ = self.take(now(), 0, work.unwrap_or_default());
+    }
+
+    /// Of a process that does nothing but copy: its work that was not accounted for.
+    fn work_of_process(&self) -> Option<Duration> {
+        let mut accounted = self.process.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let worked = time_of(ClockId::ProcessCPUTime);
+        Some(worked.saturating_sub(std::mem::replace(&mut *accounted, worked)))
+    }
+
     /// Keeps to these limits from now on. What was taken before still counts.
     pub fn set(&self, limits: Limits) {
         set(&self.bytes, limits.bytes_per_second as f64);
@@ -85,29 +109,25 @@ impl Pace {
     }
 }
 
-/// One thread's account with a pace.
+/// One thread's account: what of its processor time is accounted for.
 #[derive(Debug)]
-pub(crate) struct Account<'a> {
-    pace: &'a Pace,
-    /// Processor time of this thread that is accounted for.
-    worked: Duration,
-}
+pub(crate) struct Account(Duration);
 
-impl<'a> Account<'a> {
+impl Account {
     /// Nothing is owed yet.
-    pub(crate) fn open(pace: &'a Pace) -> Self {
-        Self { pace, worked: thread_time() }
+    pub(crate) fn open() -> Self {
+        Self(time_of(ClockId::ThreadCPUTime))
     }
 
     /// Pays for a block, and waits as long as that takes, or until it should stop.
-    pub(crate) fn pay(&mut self, bytes: u64, should_stop: impl Fn() -> bool) {
-        if self.pace.is_unlimited() {
+    pub(crate) fn pay(&mut self, pace: &Pace, bytes: u64, should_stop: impl Fn() -> bool) {
+        let worked = time_of(ClockId::ThreadCPUTime);
+        let own = worked.saturating_sub(std::mem::replace(&mut self.0, worked));
+        if pace.is_unlimited() {
             return;
         }
-        let worked = thread_time();
-        let work = worked.saturating_sub(self.worked);
-        self.worked = worked;
-        let until = now() + self.pace.take(now(), bytes, work);
+        let work = pace.work_of_process().unwrap_or(own);
+        let until = now() + pace.take(now(), bytes, work);
         while !should_stop() {
             let left = until.saturating_sub(now());
             if left.is_zero() {
@@ -160,8 +180,8 @@ fn now() -> Duration {
     START.get_or_init(Instant::now).elapsed() + MOMENT
 }
 
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+fn time_of(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
@@ -243,6 +263,6 @@ mod tests {
     #[test]
     fn who_should_stop_does_not_wait() {
         let pace = Pace::new(Limits { bytes_per_second: 1, percent: 0.0 });
-        Account::open(&pace).pay(1 << 40, || true);
+        Account::open().pay(&pace, 1 << 40, || true);
     }
 }

@@ -113,7 +113,6 @@ fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
         let destination = open_destination(&item, &source, 0).unwrap();
         let control = Control::new();
         let mut copier = Copier {
-            account: Account::open(control.pace()),
             item: &item,
             source,
             destination,
