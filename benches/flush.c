@@ -39,14 +39,18 @@ static int write_file(const char *path, const char *data, size_t bytes)
     return fclose(file) == 0 && ok;
 }
 
-/* Whether a flush is under way: its record lies in the prefix directory until all is done. */
-static int is_flushing(void)
+/* Whether a checkpoint is to be flushed and is not safe yet: it has its summary in the end, and the flush its record there until all is done. */
+static int is_flushing(int id)
 {
-    const char *prefix = getenv("SCR_PREFIX");
+    const char *prefix = getenv("SCR_PREFIX"), *every = getenv("SCR_FLUSH");
     char folder[1024];
     int found = 0;
 
+    if (every && atoi(every) == 0)
+        return 0;
     if (rank == 0) {
+        snprintf(folder, sizeof folder, "%s/.scr/scr.dataset.%d/summary.scr", prefix ? prefix : ".", id);
+        found = access(folder, F_OK) != 0;
         snprintf(folder, sizeof folder, "%s/.scr", prefix ? prefix : ".");
         DIR *dir = opendir(folder);
         for (struct dirent *entry; dir && (entry = readdir(dir));)
@@ -74,7 +78,7 @@ static void one_checkpoint(int step, const char *data, size_t bytes)
     if (SCR_Complete_output(valid) != SCR_SUCCESS)
         MPI_Abort(MPI_COMM_WORLD, 1);
     double completed = MPI_Wtime();
-    while (is_flushing()) {
+    while (is_flushing(step + 1)) {
         usleep(2000);
         SCR_Should_exit(&stop);
     }

@@ -12,6 +12,7 @@ use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, RawSettings};
 use crate::placement::Placement;
 use crate::plugin::schemes::{Plugins, TransportInUse};
+use crate::plugin::PluginHost;
 use crate::prefix::{DatasetDescriptor, Prefix};
 use crate::redundancy::sets::Sets;
 use crate::session::Error;
@@ -167,6 +168,11 @@ impl Context {
     /// The flush transport that a store wants. Collective the first time it is asked for.
     pub(crate) fn transport(&self, wanted: &FlushBy) -> Result<Result<TransportInUse, String>, CommError> {
         self.plugins.transport(self, wanted)
+    }
+
+    /// Where plugins are found.
+    pub(crate) fn plugin_host(&self) -> &PluginHost {
+        self.plugins.host()
     }
 
     /// The ranks of this rank's redundancy set under a descriptor, and their nodes.

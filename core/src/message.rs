@@ -48,6 +48,11 @@ impl Reporter {
         }
     }
 
+    /// The same, of this very rank.
+    pub fn notice_here(&self, text: &str) {
+        self.output.info(&self.line("", text));
+    }
+
     /// Going on with less than was asked for; rank 0 says it for all.
     pub fn warn(&self, text: &str) {
         if self.rank == Rank(0) {

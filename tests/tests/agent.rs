@@ -120,6 +120,17 @@ on_each_mpi! {
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }
 
+    fn a_run_that_starts_while_agents_copy_lets_them_finish(mpi: Mpi) {
+        let mut cluster = Cluster::new(NODES);
+        short_job(&mut cluster, mpi).run().expect_success();
+        assert!(!is_listed(&cluster, mpi, "ckpt.1"));
+        let next = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
+        assert!(next.mentions("waiting for flushes of an earlier run") && !next.mentions("taken back"));
+        assert!(!next.mentions("Initiating flush"));
+        assert!(is_listed(&cluster, mpi, "ckpt.1"));
+        restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
+    }
+
     fn an_agent_of_its_own_ends_by_itself_when_the_job_is_over(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         let agents = start_on_all(&cluster, mpi, &["agent"]);

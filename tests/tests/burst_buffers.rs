@@ -52,6 +52,32 @@ fn hidden_files(folder: &Path) -> usize {
     names.filter(|name| name.to_string_lossy().ends_with(".part")).count()
 }
 
+/// How `scr poststage` ends on a node.
+fn poststage(cluster: &Cluster, mpi: Mpi, node: u32) -> Option<i32> {
+    cluster.scr_on(node, mpi, &["poststage"]).output().unwrap().status.code()
+}
+
+/// Nodes that have said that their files have arrived.
+fn done(cluster: &Cluster) -> usize {
+    let names = std::fs::read_dir(cluster.prefix().join(".scr")).unwrap().flatten();
+    names.filter(|entry| entry.file_name().to_string_lossy().starts_with("done.")).count()
+}
+
+fn is_listed(cluster: &Cluster, mpi: Mpi, name: &str) -> bool {
+    let listed = cluster.scr(mpi, &["index", "--list", "--json"]);
+    let text = String::from_utf8_lossy(&listed.stdout).replace(' ', "");
+    text.split('{')
+        .any(|entry| entry.contains(&format!("\"name\":\"{name}\"")) && entry.contains("\"valid\":true"))
+}
+
+fn until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it has not come within a minute");
+        std::thread::yield_now();
+    }
+}
+
 /// A job dies while the burst buffer has the first halves of the first checkpoint. Whether the next run finishes that flush
 /// or does it anew, a job that has nothing but the prefix directory restarts from it.
 fn dies_in_the_middle(mpi: Mpi, asynchronous: bool) {
@@ -101,6 +127,33 @@ on_each_mpi! {
 
     fn death_while_a_burst_buffer_flushes_behind_the_application_loses_nothing(mpi: Mpi) {
         dies_in_the_middle(mpi, true);
+    }
+
+    fn what_a_burst_buffer_still_copies_when_the_application_ends_is_finished_by_poststage_or_by_the_next_run(mpi: Mpi) {
+        for (transport, library, more) in BUFFERS {
+            let (mut cluster, standin) = cluster(transport, library, more);
+            standin.set("half", "");
+            let ends = [("datasets", 1), ("no-finalize", 1)];
+            job(&mut cluster, mpi, true).options(&ends).run().expect_success();
+            // Nothing has arrived whole; then all of one node, which is not enough.
+            assert_eq!(poststage(&cluster, mpi, 0), Some(1), "{transport}");
+            standin.unset("half");
+            until(|| poststage(&cluster, mpi, 0) == Some(1) && done(&cluster) == 1);
+            assert!(!is_listed(&cluster, mpi, "ckpt.1"), "{transport}: listed with one node of two");
+            until(|| poststage(&cluster, mpi, 1) == Some(0));
+            assert!(is_listed(&cluster, mpi, "ckpt.1"), "{transport}");
+            let begun = standin.begun();
+            // The next one is finished by the run after it.
+            job(&mut cluster, mpi, true).options(&ends).run().expect_success();
+            assert!(!is_listed(&cluster, mpi, "ckpt.2"), "{transport}");
+            let next = job(&mut cluster, mpi, true).options(&[("read-only", 1)]).run().expect_success();
+            assert!(!next.mentions("taken back"), "{transport}");
+            assert!(is_listed(&cluster, mpi, "ckpt.2"), "{transport}");
+            assert_eq!(standin.begun(), 2 * begun, "{transport}: something was copied twice");
+            assert_eq!((done(&cluster), hidden_files(&cluster.prefix().join("ckpt.2"))), (0, 0), "{transport}");
+            forget_cache(&cluster);
+            assert_eq!(restart(&mut cluster, mpi), "ckpt.2", "{transport}");
+        }
     }
 
     fn a_node_without_the_vendors_library_is_told_and_the_checkpoint_stays_in_cache(mpi: Mpi) {

@@ -4,13 +4,12 @@
 //! A dataset counts only if all of it is there; what is still being copied is left alone. Exit codes: 0 nothing is left
 //! under way, 1 something is, 2 an error.
 
-use crate::agent::Transports;
 use crate::output::{complain, print, Answer};
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
-use scr_core::flush::{finalize_arrived, look_after, Ended};
+use scr_core::flush::{finalize_arrived, look_after, Ended, Transports};
 use scr_core::prefix::Prefix;
 use scr_core::{control_dir, param};
 use std::path::PathBuf;
@@ -66,7 +65,8 @@ pub(crate) struct Ending {
 /// The prefix directory cannot be read.
 pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<Ending> {
     // What has arrived on this very node, where a transport has been at work without an agent.
-    let transports = Transports::new(env);
+    let host = world::plugin_host(env, None);
+    let transports = Transports::new(&host);
     let control = control_dir(&world::params(env));
     let looked = look_after(env, &control, &|name, options| transports.open(name, options));
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())

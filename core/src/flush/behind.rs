@@ -16,21 +16,56 @@ use super::finalize::{alone, finalize_one, Ended};
 use super::movers;
 use super::pending::{self, Pending};
 use crate::fs::Files;
+use crate::plugin::PluginHost;
 use crate::prefix::Prefix;
 use crate::{describe, env::Env};
 use scr_plugin_api::{CopyState, KvTree, Transport};
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Gives a transport by its name, with these options.
 pub type OpenTransport<'a> = &'a dyn Fn(&str, &KvTree) -> Result<Arc<dyn Transport>, String>;
 
+/// Transports by name and options, each loaded once.
+pub struct Transports<'a> {
+    host: &'a PluginHost,
+    /// By name and packed options.
+    open: RefCell<HashMap<Wanted, Arc<dyn Transport>>>,
+}
+
+type Wanted = (String, Vec<u8>);
+
+impl<'a> Transports<'a> {
+    /// Those that this host finds.
+    pub fn new(host: &'a PluginHost) -> Self {
+        Self { host, open: RefCell::default() }
+    }
+
+    /// The transport of this name with these options, which a job has checked.
+    ///
+    /// # Errors
+    /// There is none any more, or it refuses them, in one line.
+    pub fn open(&self, name: &str, options: &KvTree) -> Result<Arc<dyn Transport>, String> {
+        let key = (name.to_owned(), options.pack());
+        if let Some(open) = self.open.borrow().get(&key) {
+            return Ok(Arc::clone(open));
+        }
+        let loaded = self.host.load_transport(name, options).map_err(|error| error.full_text())?;
+        let loaded: Arc<dyn Transport> = Arc::from(loaded);
+        self.open.borrow_mut().insert(key, Arc::clone(&loaded));
+        Ok(loaded)
+    }
+}
+
 /// What was found and done.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Looked {
     /// Whether something of this node is still to be copied, or could not be ended.
     pub left: bool,
+    /// So many bytes of what is still to be copied have arrived.
+    pub moved: u64,
     /// What happened, one line each.
     pub told: Vec<String>,
     /// What went wrong, one line each.
@@ -40,20 +75,46 @@ pub struct Looked {
 /// Looks after the flushes that go on behind applications, as far as they are this node's: those in the control
 /// directory `control`. Returns at once; a copy under way is left alone.
 pub fn look_after(env: &Env, control: &Path, open: OpenTransport<'_>) -> Looked {
-    look_after_some(&*env.files, control, open, &env.local_time(), None)
+    look_after_some(&*env.files, control, open, &env.local_time(), Which::All)
 }
 
-/// The same for the flush of one token, or all.
+/// Which flushes are meant.
+#[derive(Clone, Copy)]
+pub(crate) enum Which<'a> {
+    All,
+    /// That of a token.
+    Of(&'a str),
+    /// Those to a prefix directory.
+    To(&'a Prefix),
+}
+
+impl Which<'_> {
+    fn may_be(self, token: &str) -> bool {
+        match self {
+            Self::Of(wanted) => wanted == token,
+            Self::All | Self::To(_) => true,
+        }
+    }
+
+    fn is(self, errand: &Errand) -> bool {
+        match self {
+            Self::To(prefix) => errand.prefix == prefix.dir(),
+            Self::All | Self::Of(_) => self.may_be(&errand.token),
+        }
+    }
+}
+
+/// The same for some flushes.
 pub(crate) fn look_after_some(
     files: &dyn Files,
     control: &Path,
     open: OpenTransport<'_>,
     now: &str,
-    token: Option<&str>,
+    which: Which<'_>,
 ) -> Looked {
     let mut looked = Looked::default();
     match errand::tokens(files, control) {
-        Ok(tokens) if tokens.iter().all(|known| token.is_some_and(|token| token != known)) => return looked,
+        Ok(tokens) if !tokens.iter().any(|token| which.may_be(token)) => return looked,
         Ok(_) => (),
         Err(why) => {
             looked.wrong.push(why);
@@ -63,7 +124,7 @@ pub(crate) fn look_after_some(
     let locked = files.exclusively_for_long(&control.join(LOCK), || {
         let mut by_token: BTreeMap<String, Vec<Errand>> = BTreeMap::new();
         let (errands, bad) = errand::list(files, control);
-        for errand in errands.into_iter().filter(|errand| token.is_none_or(|token| token == errand.token)) {
+        for errand in errands.into_iter().filter(|errand| which.is(errand)) {
             by_token.entry(errand.token.clone()).or_default().push(errand);
         }
         looked.wrong.extend(bad);
@@ -115,8 +176,9 @@ impl Keeper<'_> {
                 return looked.wrong.push(why);
             }
         };
-        if let Ok(CopyState::Running(_)) = transport.poll(&errand.ticket) {
+        if let Ok(CopyState::Running(bytes)) = transport.poll(&errand.ticket) {
             looked.left = true;
+            looked.moved = looked.moved.saturating_add(bytes);
             return;
         }
         let ticket = errand.ticket.clone();

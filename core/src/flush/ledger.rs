@@ -1,5 +1,6 @@
 //! Index, summary and file lists, as a flush changes them. Only rank 0, or who ends a flush for it, does.
 
+use super::pending::Pending;
 use crate::fs::Files;
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
 use std::collections::HashSet;
@@ -12,11 +13,29 @@ pub(crate) struct Ledger<'a> {
 }
 
 impl Ledger<'_> {
+    /// Puts a flush on record, before a byte of it moves; it is told which datasets it replaces. What is in place already has no record.
+    pub(crate) fn announce(
+        &self,
+        record: &mut Pending,
+        lists: &[Vec<PrefixFile>],
+        in_place: bool,
+        may_replace: bool,
+    ) -> Result<(), PrefixError> {
+        if may_replace {
+            record.replaces = self.sharing(&record.dataset, lists)?;
+        }
+        self.open(&record.dataset, lists, in_place, &record.replaces)?;
+        if in_place {
+            return Ok(());
+        }
+        Ok(record.write(self.files, self.prefix)?)
+    }
+
     /// Lists the files and, as incomplete, the dataset, before a byte of it moves. Where the dataset's name stands for
     /// one that is complete, that one stays listed until [`take_over_name`](Self::take_over_name): not a
     /// file of it has been touched. With files that are in place already it is too late for that, and for those that
     /// it `replaces`.
-    pub(crate) fn open(
+    fn open(
         &self,
         dataset: &DatasetDescriptor,
         lists: &[Vec<PrefixFile>],

@@ -16,6 +16,7 @@
 //! | `names` | which names are allowed, and where a file lies until it is whole |
 //! | `shares` | which rank makes which folder; two ranks that mean one file |
 //! | `turns` | so many ranks at a time |
+//! | `background` | one rank's part of an asynchronous flush, on a thread |
 //! | `movers` | one rank's files on their way |
 //! | `pending` | the record of a flush under way, for whoever ends it |
 //! | `lists` | a rank's list of files, on its way between ranks |
@@ -24,6 +25,7 @@
 //! | `errand` | what a rank leaves behind of such a flush |
 //! | `finalize` | ending, or clearing away, what a dead application left |
 
+pub(crate) mod background;
 pub(crate) mod behind;
 pub(crate) mod errand;
 pub(crate) mod finalize;
@@ -37,7 +39,7 @@ pub(crate) mod shares;
 pub(crate) mod tests;
 pub(crate) mod turns;
 
-pub use behind::{look_after, Looked, OpenTransport};
+pub use behind::{look_after, Looked, OpenTransport, Transports};
 pub use finalize::{finalize_arrived, Ended};
 
 use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
@@ -46,6 +48,8 @@ use crate::describe;
 use crate::env::Env;
 use crate::fs::{Durability, Files};
 use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixFile, DIR_MODE};
+use background::{Background, Failure, Task};
+use behind::Which;
 use errand::{Errand, State};
 use ledger::Ledger;
 use movers::{MoveError, Mover};
@@ -151,9 +155,57 @@ pub(crate) struct Started {
     ticket: Option<Result<Vec<u8>, String>>,
     /// Whether this very rank has nothing left to wait for: bypass mode.
     in_place: bool,
+    /// This rank's part, where a thread does it.
+    background: Option<Background>,
+}
+
+/// The steps that can fail before every byte has arrived, in their order, as messages name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Folders,
+    Recording,
+    Copying,
+}
+
+impl Step {
+    const ALL: [Self; 3] = [Self::Folders, Self::Recording, Self::Copying];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Folders => "making the folders",
+            Self::Recording => "recording what is to come",
+            Self::Copying => "copying",
+        }
+    }
+}
+
+/// What a flush needs that is not done in the caller's thread.
+#[derive(Clone)]
+pub(crate) struct Hands {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) transport: Arc<dyn Transport>,
+}
+
+/// What all ranks have to know of each other before a flush.
+struct Plan {
+    record: Pending,
+    movers: Vec<Mover>,
+    /// The folders that this rank looks after.
+    folders: Vec<PathBuf>,
+    /// The files of all ranks, on rank 0.
+    lists: Option<Vec<Vec<PrefixFile>>>,
+    /// Whether any rank's file replaces one that was there before.
+    may_replace: bool,
 }
 
 impl Started {
+    /// Returns when the announcement, which may be made in the background, has been made or has failed, as far as it is this rank's.
+    pub(crate) fn wait_until_announced(&self, files: &dyn Files) {
+        if let Some(background) = &self.background {
+            background.wait_until_announced(files);
+        }
+    }
+
     /// What the transport gave.
     fn given_ticket(&self) -> Result<&[u8], String> {
         match &self.ticket {
@@ -225,8 +277,10 @@ impl Flush<'_> {
     /// Sets the transport to work on a flush that was [announced](Self::announce), and returns meanwhile. Local. What
     /// the transport could not even start is told by [`finish`](Self::finish).
     pub(crate) fn set_off(&self, started: &mut Started) {
-        if started.ticket.is_none() {
-            self.start_movers(started);
+        match &mut started.background {
+            Some(background) => background.set_off(),
+            None if started.ticket.is_none() => self.start_movers(started),
+            None => (),
         }
     }
 
@@ -235,11 +289,13 @@ impl Flush<'_> {
     /// # Errors
     /// The ranks could not talk.
     pub(crate) fn is_running(&self, started: &Started) -> Result<bool, FlushError> {
+        if let Some(background) = &started.background {
+            let (running, failed) = self.ask_all(background)?;
+            return Ok(running && !failed);
+        }
         let running = match &started.ticket {
-            _ if started.in_place => false,
             None => true,
-            Some(Ok(_)) if self.behind.is_some() => self.is_moving_behind(started),
-            Some(Ok(ticket)) => matches!(self.transport.poll(ticket), Ok(CopyState::Running(_))),
+            Some(Ok(_)) => self.is_moving_behind(started),
             Some(Err(_)) => false,
         };
         let mut any = [u64::from(running)];
@@ -252,17 +308,12 @@ impl Flush<'_> {
     /// # Errors
     /// [`FlushError`], the same on all ranks.
     pub(crate) fn finish(&self, mut started: Started) -> Result<FlushReport, FlushError> {
-        if self.behind.is_some() {
-            self.set_off(&mut started);
-            return self.finish_behind(&started);
+        if let Some(mut background) = started.background.take() {
+            background.set_off();
+            return self.finish_background(started, background);
         }
-        let arrived = if started.in_place {
-            self.settle_in_place(&mut started)?
-        } else {
-            self.set_off(&mut started);
-            self.wait_for_movers(&mut started)
-        };
-        self.conclude(&started, arrived)
+        self.set_off(&mut started);
+        self.finish_behind(&started)
     }
 
     /// Waits until the files of all nodes have arrived, and has the flush ended by whoever is first: this, or what goes
@@ -276,7 +327,7 @@ impl Flush<'_> {
         // The first rank of every node has come here only once nothing moves there.
         barrier(self.comm)?;
         let arrived = self.arrived_behind(started);
-        let concluded = self.agreed(dataset, "copying", arrived).and_then(|()| {
+        let concluded = self.agreed(dataset, Step::Copying.name(), arrived).and_then(|()| {
             let closed = self.on_rank_0(|| self.close_behind(&started.record));
             self.agreed(dataset, "listing the dataset as complete", closed)?;
             self.report(&started.movers)
@@ -293,8 +344,8 @@ impl Flush<'_> {
         let leads = |behind: &&Behind<'_>| behind.mates.first() == Some(&self.comm.rank());
         let Some(behind) = self.behind.as_ref().filter(leads) else { return false };
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(behind.shared));
-        let token = Some(started.record.token.as_str());
-        let looked = behind::look_after_some(self.files, behind.control, &open, &self.now, token);
+        let which = Which::Of(&started.record.token);
+        let looked = behind::look_after_some(self.files, behind.control, &open, &self.now, which);
         looked.left && looked.wrong.is_empty()
     }
 
@@ -331,6 +382,110 @@ impl Flush<'_> {
         }
     }
 
+    /// Begins a flush of which all but the agreement is done by a thread of each rank, from [`set_off`](Self::set_off) on. All ranks call it, with
+    /// the same token.
+    ///
+    /// # Errors
+    /// [`FlushError`], the same on all ranks.
+    pub(crate) fn begin(
+        &self,
+        hands: Hands,
+        token: &str,
+        dataset: &DatasetDescriptor,
+        mine: &[FlushFile],
+    ) -> Result<Started, FlushError> {
+        let plan = self.plan(token, dataset, mine)?;
+        let mut to_make = self.own_folders(&plan.movers);
+        to_make.extend(plan.folders.iter().cloned());
+        let task = Task {
+            files: hands.files,
+            transport: hands.transport,
+            prefix: self.prefix.clone(),
+            options: self.options,
+            rank: self.comm.rank().0,
+            record: plan.record.clone(),
+            movers: plan.movers.clone(),
+            folders: to_make,
+            lists: plan.lists,
+            may_replace: plan.may_replace,
+        };
+        let Plan { record, movers, folders, .. } = plan;
+        let background = Some(Background::new(task));
+        Ok(Started { record, movers, folders, ticket: None, in_place: false, background })
+    }
+
+    /// Whether any rank's thread is at work, and whether any has failed. That all are announced is passed on.
+    fn ask_all(&self, background: &Background) -> Result<(bool, bool), CommError> {
+        let mine = background.progress();
+        let mut any = [mine.running, mine.failed, !mine.announced].map(u64::from);
+        all_reduce(self.comm, &mut any, Op::Max)?;
+        let [running, failed, unannounced] = any.map(|any| any != 0);
+        if !unannounced {
+            background.go();
+        }
+        Ok((running, failed))
+    }
+
+    /// Waits for the threads of all ranks, and ends the flush.
+    fn finish_background(
+        &self,
+        mut started: Started,
+        mut background: Background,
+    ) -> Result<FlushReport, FlushError> {
+        let mut pause = LEAST_PAUSE;
+        loop {
+            let (running, failed) = self.ask_all(&background)?;
+            if failed {
+                background.give_up();
+            }
+            if !running || failed {
+                break;
+            }
+            self.files.pause(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        let outcome = match background.join() {
+            Ok(ended) => {
+                started.record = ended.record;
+                started.movers = ended.movers;
+                started.ticket = ended.ticket.map(Ok);
+                ended.outcome
+            }
+            Err(failure) => Err(failure),
+        };
+        let agreed = self.agreed_step(&started.record.dataset, outcome);
+        let concluded = agreed.and_then(|()| self.try_to_conclude(&started));
+        if concluded.is_err() {
+            self.clear_away(&started);
+        }
+        concluded
+    }
+
+    /// The first step that has failed on any rank is what has failed. Who has given up for that has nothing to say.
+    fn agreed_step(
+        &self,
+        dataset: &DatasetDescriptor,
+        outcome: Result<(), Failure>,
+    ) -> Result<(), FlushError> {
+        let mine = match &outcome {
+            Ok(()) => None,
+            Err(Failure::At(step, _)) => Some(*step),
+            Err(Failure::GivenUp) => Some(Step::Copying),
+        };
+        // The earlier a step, the larger its number here.
+        let urgency =
+            |step: Step| Step::ALL.iter().rev().take_while(|&&other| other != step).count() as u64 + 1;
+        let mut first = [mine.map_or(0, urgency)];
+        all_reduce(self.comm, &mut first, Op::Max)?;
+        let Some(step) = Step::ALL.into_iter().find(|&step| urgency(step) == first[0]) else { return Ok(()) };
+        let told = match outcome {
+            Err(Failure::At(at, why)) if at == step => Err(why),
+            Err(Failure::GivenUp) if step == Step::Copying => Err("it was given up".to_owned()),
+            _ => Ok(()),
+        };
+        self.agreed(dataset, step.name(), told)
+    }
+
     /// Step 1: from here on the flush is on record. All ranks call it, with the same token.
     ///
     /// # Errors
@@ -341,9 +496,29 @@ impl Flush<'_> {
         dataset: &DatasetDescriptor,
         mine: &[FlushFile],
     ) -> Result<Started, FlushError> {
+        let plan = self.plan(token, dataset, mine)?;
+        let Plan { mut record, movers, folders, lists, may_replace } = plan;
+        let in_place = self.options.in_place;
+        let made = make_folders(self.files, &self.own_folders(&movers));
+        let made = made.and_then(|()| make_folders(self.files, &folders));
+        self.agreed(dataset, Step::Folders.name(), made)?;
+        let ledger = self.ledger();
+        let recorded =
+            lists.map_or(Ok(()), |lists| ledger.announce(&mut record, &lists, in_place, may_replace));
+        let started = Started { record, movers, folders, ticket: None, in_place, background: None };
+        let recorded = recorded.map_err(|error| describe(&error));
+        if let Err(error) = self.agreed(dataset, Step::Recording.name(), recorded) {
+            self.clear_away(&started);
+            return Err(error);
+        }
+        Ok(started)
+    }
+
+    /// What is to be known before step 1. Nothing is changed.
+    fn plan(&self, token: &str, dataset: &DatasetDescriptor, mine: &[FlushFile]) -> Result<Plan, FlushError> {
         let planned = movers::plan(self.prefix.dir(), mine, token);
         let mut movers = self.agreed(dataset, "checking the file names", planned)?;
-        let folders = self.prepare_folders(dataset, &mut movers)?;
+        let folders = self.share_folders(dataset, &mut movers)?;
         let may_replace = self.may_replace(&movers)?;
         let record = Pending {
             token: token.to_owned(),
@@ -353,34 +528,8 @@ impl Flush<'_> {
             make_current: self.options.make_current,
             replaces: Vec::new(),
         };
-        let mut started = Started { record, movers, folders, ticket: None, in_place: self.options.in_place };
-        let lists = self.gather_lists(&started.movers)?;
-        let recorded = lists.map_or(Ok(()), |lists| self.record(&mut started.record, &lists, may_replace));
-        if let Err(error) = self.agreed(dataset, "recording what is to come", recorded) {
-            self.clear_away(&started);
-            return Err(error);
-        }
-        Ok(started)
-    }
-
-    /// Rank 0's part of step 1.
-    fn record(
-        &self,
-        record: &mut Pending,
-        lists: &[Vec<PrefixFile>],
-        may_replace: bool,
-    ) -> Result<(), String> {
-        let ledger = self.ledger();
-        if may_replace {
-            record.replaces = ledger.sharing(&record.dataset, lists).map_err(|error| describe(&error))?;
-        }
-        ledger
-            .open(&record.dataset, lists, self.options.in_place, &record.replaces)
-            .map_err(|error| describe(&error))?;
-        if self.options.in_place {
-            return Ok(());
-        }
-        record.write(self.files, self.prefix).map_err(|error| describe(&error))
+        let lists = self.gather_lists(&movers)?;
+        Ok(Plan { record, movers, folders, lists, may_replace })
     }
 
     /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
@@ -396,8 +545,8 @@ impl Flush<'_> {
         Ok(any != [0])
     }
 
-    /// Makes the folders, each by one rank unless all are to make their own, and gives those that this rank looks after.
-    fn prepare_folders(
+    /// The folders that this rank looks after: each has one rank that does. Two ranks with a file of one name are found out.
+    fn share_folders(
         &self,
         dataset: &DatasetDescriptor,
         movers: &mut [Mover],
@@ -415,26 +564,18 @@ impl Flush<'_> {
             }
             _ => Ok(()),
         };
-        let mut folders = Vec::new();
-        let make = |path: &Path| {
-            self.files.make_dirs(path, DIR_MODE, Durability::Synced).map_err(|error| describe(&error))
+        let path = |folder: &Vec<u8>| match folder.as_slice() {
+            b"" => Ok(self.prefix.dir().to_owned()),
+            name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string()),
         };
-        let made = clash.and_then(|()| {
-            if self.options.own_folders {
-                movers.iter().filter_map(|mover| mover.target.parent()).try_for_each(make)?;
-            }
-            for folder in &shares.folders {
-                let path = match folder.as_slice() {
-                    b"" => self.prefix.dir().to_owned(),
-                    name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string())?,
-                };
-                make(&path)?;
-                folders.push(path);
-            }
-            Ok(())
-        });
-        self.agreed(dataset, "making the folders", made)?;
-        Ok(folders)
+        let shared = clash.and_then(|()| shares.folders.iter().map(path).collect());
+        self.agreed(dataset, Step::Folders.name(), shared)
+    }
+
+    /// The folders of this rank's files, where each rank is to make its own.
+    fn own_folders(&self, movers: &[Mover]) -> Vec<PathBuf> {
+        let wanted = movers.iter().filter(|_| self.options.own_folders);
+        wanted.filter_map(|mover| mover.target.parent()).map(Path::to_owned).collect()
     }
 
     /// Step 2, its beginning. An error is kept until all ranks are asked.
@@ -496,20 +637,16 @@ impl Flush<'_> {
 
     /// Steps 3 to 5.
     fn conclude(&self, started: &Started, arrived: Result<(), String>) -> Result<FlushReport, FlushError> {
-        let concluded = self.try_to_conclude(started, arrived);
+        let agreed = self.agreed(&started.record.dataset, Step::Copying.name(), arrived);
+        let concluded = agreed.and_then(|()| self.try_to_conclude(started));
         if concluded.is_err() {
             self.clear_away(started);
         }
         concluded
     }
 
-    fn try_to_conclude(
-        &self,
-        started: &Started,
-        arrived: Result<(), String>,
-    ) -> Result<FlushReport, FlushError> {
+    fn try_to_conclude(&self, started: &Started) -> Result<FlushReport, FlushError> {
         let dataset = &started.record.dataset;
-        self.agreed(dataset, "copying", arrived)?;
         self.seal(started)?;
         if !started.in_place {
             let renamed = movers::rename(self.files, &started.movers);
@@ -567,15 +704,18 @@ impl Flush<'_> {
         if let Some(Ok(ticket)) = &started.ticket {
             let _ = self.transport.cancel(ticket);
         }
-        let revoked = self.on_rank_0(|| {
+        let revoke = || {
             finalize::alone(self.files, self.prefix, || started.record.revoke(self.files, self.prefix))
                 .map_err(|error| describe(&error))?
                 .map_err(|error| describe(&error))
-        });
+        };
+        let revoked = self.on_rank_0(revoke);
         // The marks go before the files, so that nobody takes the rest for a whole.
         let _ = barrier(self.comm);
         let mut left = [u64::from(!movers::remove_parts(self.files, &started.movers))];
         let known = all_reduce(self.comm, &mut left, Op::Max);
+        // A full file system has had no room for the lock before.
+        let revoked = revoked.or_else(|_| self.on_rank_0(revoke));
         // What is left is found by the next run through the record.
         if revoked.is_ok() && known.is_ok() && left == [0] {
             let _ = self.on_rank_0(|| started.record.forget(self.files, self.prefix));
@@ -637,6 +777,17 @@ impl Flush<'_> {
         Ledger { files: self.files, prefix: self.prefix }
     }
 }
+
+/// Makes folders, durably.
+fn make_folders(files: &dyn Files, folders: &[PathBuf]) -> Result<(), String> {
+    folders.iter().try_for_each(|folder| {
+        files.make_dirs(folder, DIR_MODE, Durability::Synced).map_err(|error| describe(&error))
+    })
+}
+
+/// Between two looks at the threads of all ranks: from here, twice as long each time, to there.
+const LEAST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
 /// Of a file that many ranks have, one took the checksum.
 fn share_checksums(lists: &mut [Vec<PrefixFile>]) {

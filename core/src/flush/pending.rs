@@ -5,6 +5,7 @@
 //! safe under a hidden name, and naming the files may be repeated by anybody. With one missing, the hidden files
 //! are of no use and are removed.
 
+use super::turns::Signs;
 use crate::fs::{Durability, Files, FsError};
 use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
@@ -92,6 +93,7 @@ impl Pending {
     /// Forgets it; the dones go first, so that none is left without its flush.
     pub(crate) fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         self.revoke(files, prefix)?;
+        Signs::clear(files, prefix, &self.token)?;
         remove(files, &flush_path(prefix, &self.token))?;
         sync(files, prefix)
     }

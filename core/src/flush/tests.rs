@@ -1,5 +1,6 @@
 //! Whole flushes in one process: what arrives, and what is left after every fault and every crash.
 
+mod background;
 mod behind;
 mod faults;
 mod plain;

@@ -1,6 +1,13 @@
 //! So many ranks at a time, and no more: `SCR_FLUSH_WIDTH` and `SCR_FETCH_WIDTH`.
+//!
+//! Each rank waits for the one `width` before it. Ranks that are in the same call tell each other; the threads of an asynchronous flush, which may
+//! not, leave signs below the prefix directory.
 
 use crate::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
+use crate::fs::{Files, FsError, How};
+use crate::prefix::{Prefix, DIR_MODE, FILE_MODE};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 /// Does the work when it is this rank's turn: at most `width` ranks are at it at any moment. Each rank waits for the
 /// one `width` before it, so a slow rank holds up only those behind it. All ranks call it.
@@ -17,6 +24,78 @@ pub(crate) fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) 
 }
 
 const TURN: Tag = Tag(41);
+
+/// The signs that the ranks of one flush give each other: empty files in a folder of their own, `.scr/turns.<token>`. Nothing is lost with them, so
+/// they are not synced.
+pub(crate) struct Signs {
+    folder: PathBuf,
+    me: u32,
+    ranks: u32,
+    width: u32,
+}
+
+impl Signs {
+    pub(crate) fn new(prefix: &Prefix, token: &str, me: u32, ranks: u32, width: u32) -> Self {
+        Self { folder: prefix.scr_file(&format!("turns.{token}")), me, ranks, width: width.max(1) }
+    }
+
+    /// From here on the first ranks may copy. Rank 0 says so.
+    pub(crate) fn begin(&self, files: &dyn Files) -> Result<(), FsError> {
+        let made = files.make_dir(&self.folder, DIR_MODE);
+        made.map_err(|source| FsError::Io { doing: "make the folder", path: self.folder.clone(), source })?;
+        leave(files, self.folder.join(BEGUN))
+    }
+
+    /// Whether this rank waits for nobody but rank 0.
+    pub(crate) fn is_first(&self) -> bool {
+        self.me < self.width
+    }
+
+    /// What this rank waits for.
+    pub(crate) fn awaited(&self) -> PathBuf {
+        let before = self.me.checked_sub(self.width);
+        self.folder.join(before.map_or_else(|| BEGUN.to_owned(), |rank| rank.to_string()))
+    }
+
+    /// This rank's turn has come; what it waited for is of no use any more.
+    pub(crate) fn take(&self, files: &dyn Files) {
+        if !self.is_first() {
+            // What is left goes with the folder.
+            let _ = files.remove_file(&self.awaited());
+        }
+    }
+
+    /// This rank is done, and the one that waits for it may begin.
+    pub(crate) fn pass(&self, files: &dyn Files) -> Result<(), FsError> {
+        match self.me.checked_add(self.width) {
+            Some(after) if after < self.ranks => leave(files, self.folder.join(self.me.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes all signs of a flush. No rank of it leaves any now.
+    pub(crate) fn clear(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
+        let folder = Self::new(prefix, token, 0, 0, 1).folder;
+        let left = match files.list(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?,
+        };
+        for path in left.iter().map(|name| folder.join(name)) {
+            files.remove_file(&path).map_err(|source| FsError::Io { doing: "remove", path, source })?;
+        }
+        files.remove_dir(&folder).map_err(|source| FsError::Io { doing: "remove", path: folder, source })
+    }
+}
+
+fn leave(files: &dyn Files, path: PathBuf) -> Result<(), FsError> {
+    match files.open(&path, How::Create(FILE_MODE)) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(FsError::Io { doing: "create", path, source }),
+    }
+}
+
+/// The sign of rank 0; those of the others are their numbers.
+const BEGUN: &str = "begun";
 
 #[cfg(test)]
 mod tests {

@@ -18,6 +18,7 @@
 //! tolerates = 1                # losses per set, or the option that says how many
 //! asynchronous = false         # transports: copies while the application computes
 //! survives-job = false         # transports: goes on when the job has ended
+//! survives-job-unless = "X"    # with the option X, which is a boolean, it does not
 //!
 //! [[option]]
 //! name = "CHUNK"
@@ -32,6 +33,7 @@
 use super::document::{Document, ManifestError, Section, Value};
 use super::options::{OptionSpec, OptionType};
 use scr_plugin_api::abi::ApiVersion;
+use scr_plugin_api::KvTree;
 use std::fmt;
 use std::path::Path;
 
@@ -89,6 +91,17 @@ pub struct Capabilities {
     pub asynchronous: bool,
     /// A transport that goes on when the job has ended.
     pub survives_job: bool,
+    /// The option with which it does not.
+    pub survives_job_unless: Option<String>,
+}
+
+impl Capabilities {
+    /// Whether a transport that was made with these options goes on when the job has ended.
+    pub fn survives_job_with(&self, options: &KvTree) -> bool {
+        let is_set =
+            |option: &String| options.parse::<u8>(option).ok().flatten().is_some_and(|value| value != 0);
+        self.survives_job && !self.survives_job_unless.as_ref().is_some_and(is_set)
+    }
 }
 
 /// Longest manifest that is read.
@@ -226,6 +239,7 @@ fn capabilities(root: &Section<'_>) -> Result<(Capabilities, Vec<String>), Manif
         tolerates: table.get("tolerates").map(|value| value.plain()).transpose()?,
         asynchronous: flag("asynchronous")?,
         survives_job: flag("survives-job")?,
+        survives_job_unless: table.get("survives-job-unless").map(|value| name(&value)).transpose()?,
     };
     Ok((capabilities, table.unknown_keys()))
 }

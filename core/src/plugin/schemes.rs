@@ -26,10 +26,8 @@ pub(crate) struct TransportInUse {
     pub(crate) options: KvTree,
     /// It copies while the application computes.
     pub(crate) asynchronous: bool,
-    /// It goes on when the job has ended.
+    /// It goes on when the job has ended, and any process of the node can look after its copies.
     pub(crate) survives_job: bool,
-    /// And any process of the node can look after its copies: it keeps account of them in the control directory.
-    pub(crate) by_control: bool,
 }
 
 /// What is in use.
@@ -129,24 +127,18 @@ impl Plugins {
         let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
         let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
-            survives_job = plugin.manifest.capabilities.survives_job;
             let of_host = options_of_host(ctx, &plugin.manifest, &wanted.options);
             let made = plugin.options(pairs(&of_host)).and_then(|made_with| {
                 options = made_with;
+                survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                 plugin.transport(&options)
             });
             made.map_err(|error| told_at(&wanted.origin, &error))
         });
         let made = settle(ctx, made)?;
         let name = wanted.transport.clone();
-        let made = made.map(|transport| TransportInUse {
-            transport,
-            name,
-            by_control: survives_job && options.has("CONTROL"),
-            options,
-            asynchronous,
-            survives_job,
-        });
+        let made =
+            made.map(|transport| TransportInUse { transport, name, options, asynchronous, survives_job });
         self.transports.borrow_mut().insert(key, made.clone());
         Ok(made)
     }
@@ -193,6 +185,9 @@ fn options_of_host(
     if let Some(install) = &ctx.env.install_dir {
         known.push(("PROGRAM", install.join("bin/scr").display().to_string()));
     }
+    let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
+    // A node that may copy nothing would never be done.
+    known.push(("WIDTH", (ctx.params.get(&param::FLUSH_WIDTH) / nodes.max(1)).max(1).to_string()));
     if ctx.params.get(&param::FLUSH_ASYNC) {
         let limit = ctx.params.get(&param::FLUSH_ASYNC_BW);
         let shares = if manifest.capabilities.survives_job {

@@ -15,7 +15,7 @@ use crate::cache::record::FileRecord;
 use crate::comm::collective::broadcast;
 use crate::descriptor::{FlushBy, Store};
 use crate::flush::{
-    self, finalize, Behind, Flush, FlushError, FlushFile as FileToFlush, FlushReport, NoTransport, Options,
+    self, Behind, Flush, FlushError, FlushFile as FileToFlush, FlushReport, Hands, NoTransport, Options,
     Started,
 };
 use crate::fs::Kind;
@@ -230,7 +230,14 @@ impl Session {
         let transport = self.transport_for(at)?;
         let token = self.agreed_token(id)?;
         let flush = self.flusher_behind(at, &transport);
-        let started = flush.announce(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
+        let (dataset, mine) = (&self.cached[at].record.dataset, self.files_to_flush(at));
+        let started = if flush.behind.is_some() {
+            // It must be on record when the application ends right after.
+            flush.announce(&token, dataset, &mine)
+        } else {
+            let files = Arc::clone(&self.ctx.env.files);
+            flush.begin(Hands { files, transport: Arc::clone(&transport.transport) }, &token, dataset, &mine)
+        };
         match started {
             Ok(started) => {
                 self.note(id, |flush, id| _ = flush.add_location(id, Location::Flushing));
@@ -269,6 +276,14 @@ impl Session {
             self.flushes.owed |= self.cached[at].record.dataset.checkpoint;
             Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache"))
         })
+    }
+
+    /// Returns when a flush that was begun changes nothing any more below the prefix directory but its own files, so that its announcement does not
+    /// come after what the caller does there. Local.
+    pub(super) fn wait_until_announced(&self) {
+        if let Some(moving) = &self.flushes.moving {
+            moving.started.wait_until_announced(self.ctx.files());
+        }
     }
 
     /// Ends the flush under way if all its bytes have arrived. Collective.
@@ -403,7 +418,7 @@ impl Session {
     fn flusher_behind<'a>(&'a self, at: usize, transport: &'a TransportInUse) -> Flush<'a> {
         let ctx = &self.ctx;
         let (nodes, me) = (&ctx.nodes, ctx.rank());
-        let behind = transport.by_control.then(|| Behind {
+        let behind = transport.survives_job.then(|| Behind {
             control: &ctx.control,
             transport: &transport.name,
             transport_options: &transport.options,
@@ -456,19 +471,6 @@ impl Session {
             },
             Store::flush_by,
         )
-    }
-
-    /// Ends, or clears away, the flushes that earlier runs have left behind.
-    pub(super) fn settle_flushes(&self) -> Result<(), Error> {
-        if self.ctx.rank() != ROOT {
-            return Ok(());
-        }
-        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-        match finalize::finalize_pending(files, prefix, &self.ctx.local_time()) {
-            Ok(ended) => ended.iter().for_each(|ended| self.ctx.report.notice(&ended.to_string())),
-            Err(error) => self.ctx.report.error(&crate::describe(&error)),
-        }
-        Ok(())
     }
 
     /// Notes in the flush file that a dataset is in cache, and in the same step that another one is about to leave: the

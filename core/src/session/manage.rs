@@ -50,6 +50,7 @@ impl Session {
             // Or it would be there again once it has arrived.
             self.finish_flush_of(*id)?;
         }
+        self.wait_until_announced();
         let listed = self.listed(|index| {
             let mut ids = index.others_named(name, 0);
             ids.extend(index.entry(0).filter(|entry| entry.name == name).map(|entry| entry.id));
@@ -176,6 +177,7 @@ impl Session {
         change: impl FnOnce(&mut Index) -> Option<(u64, u64)>,
     ) -> Result<(u64, u64), Error> {
         let ctx = &self.ctx;
+        self.wait_until_announced();
         let done: Result<_, PrefixError> =
             if ctx.rank() == ROOT { Index::update(ctx.files(), &ctx.prefix, change) } else { Ok(None) };
         let own = ctx

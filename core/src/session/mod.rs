@@ -16,6 +16,7 @@ mod manage;
 mod output;
 mod restart;
 mod route;
+mod settling;
 
 pub use error::Error;
 

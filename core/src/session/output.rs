@@ -162,6 +162,7 @@ impl Session {
         if !record.protection.bypass {
             return Ok(Ok(()));
         }
+        self.wait_until_announced();
         let ledger = Ledger { files: self.ctx.files(), prefix: &self.ctx.prefix };
         let taken =
             if self.ctx.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };

@@ -124,7 +124,8 @@ fn leftovers(world: &World, keep: usize) -> Vec<PathBuf> {
     let under_way = files_below(&world.prefix()).into_iter().filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let record = (name.starts_with("flush.") && name != "flush.scr") || name.starts_with("done.");
-        record || name.ends_with(".part")
+        let sign = path.parent().is_some_and(|folder| folder.to_string_lossy().contains("/.scr/turns."));
+        record || sign || name.ends_with(".part")
     });
     stale.chain(under_way).collect()
 }

@@ -13,8 +13,6 @@ mod detach;
 mod run;
 mod status;
 
-pub(crate) use run::Transports;
-
 use crate::output::{complain, print, Answer};
 use crate::world;
 use anyhow::{bail, Context, Result};

@@ -9,13 +9,8 @@ use crate::world;
 use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor};
 use scr_core::env::Env;
-use scr_core::flush::{look_after, Looked};
-use scr_core::plugin::PluginHost;
-use scr_plugin_api::{KvTree, Transport};
-use std::cell::RefCell;
-use std::collections::HashMap;
+use scr_core::flush::{look_after, Looked, Transports};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A file of this name in the control directory ends the agent at once.
@@ -40,6 +35,10 @@ pub(super) fn until(env: &Env, control: &Path, threads: usize, until: Until) -> 
     for name in [EXIT, DRAIN] {
         // A wish that was meant for another one.
         drop(std::fs::remove_file(control.join(name)));
+    }
+    if until == Until::TheJobIsOver {
+        // Whoever has started it waits for this line.
+        tell(&format!("there is one now for {}", control.display()));
     }
     let executor = Executor::new(control.to_owned());
     let nobody_comes = std::thread::scope(|scope| {
@@ -69,7 +68,8 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Returns when the agent is to end, and keeps applications from entering meanwhile where none is there.
     fn run(&mut self) -> Result<Option<Application>> {
-        let transports = Transports::new(self.env);
+        let host = world::plugin_host(self.env, None);
+        let transports = Transports::new(&host);
         let (mut told, mut looked_at) = (Looked::default(), None::<Instant>);
         loop {
             if self.control.join(EXIT).exists() {
@@ -119,33 +119,6 @@ enum Over {
 fn tell_news(looked: &Looked, before: &Looked) {
     looked.told.iter().for_each(|line| tell(line));
     looked.wrong.iter().filter(|line| !before.wrong.contains(line)).for_each(|line| tell(line));
-}
-
-/// Transports by name and options, each loaded once.
-pub(crate) struct Transports {
-    host: PluginHost,
-    /// By name and packed options.
-    open: RefCell<HashMap<Wanted, Arc<dyn Transport>>>,
-}
-
-type Wanted = (String, Vec<u8>);
-
-impl Transports {
-    pub(crate) fn new(env: &Env) -> Self {
-        Self { host: world::plugin_host(env, None), open: RefCell::default() }
-    }
-
-    /// The transport of this name with these options, which a job has checked.
-    pub(crate) fn open(&self, name: &str, options: &KvTree) -> Result<Arc<dyn Transport>, String> {
-        let key = (name.to_owned(), options.pack());
-        if let Some(open) = self.open.borrow().get(&key) {
-            return Ok(Arc::clone(open));
-        }
-        let loaded = self.host.load_transport(name, options).map_err(|error| error.full_text())?;
-        let loaded: Arc<dyn Transport> = Arc::from(loaded);
-        self.open.borrow_mut().insert(key, Arc::clone(&loaded));
-        Ok(loaded)
-    }
 }
 
 /// Between two looks at flushes while copies are under way; at most so much later a flush is finished.

@@ -2,7 +2,7 @@
 
 use super::stage::{Cached, Stage, Through, NOW, OPTIONS};
 use crate::comm::Rank;
-use crate::flush::behind::{look_after_some, Looked};
+use crate::flush::behind::{look_after_some, Looked, Which};
 use crate::flush::errand;
 use crate::flush::finalize::{finalize_arrived, finalize_pending, Ended};
 use crate::flush::{Behind, Flush, Options};
@@ -67,7 +67,7 @@ impl Nodes {
 
     fn look(&self, node: u32) -> Looked {
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport));
-        look_after_some(&RealFiles, &self.control(node), &open, NOW, None)
+        look_after_some(&RealFiles, &self.control(node), &open, NOW, Which::All)
     }
 
     fn errands(&self, node: u32) -> usize {
@@ -105,7 +105,7 @@ fn what_has_arrived_is_finished_by_poststage_and_only_once() {
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
             let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
-            look_after_some(&files, &nodes.control(1), &open, NOW, None);
+            look_after_some(&files, &nodes.control(1), &open, NOW, Which::All);
             (nodes, cached)
         })
         .find(|(nodes, _)| nodes.stage.prefix.scr_file(&format!("done.{TOKEN}.1")).exists())

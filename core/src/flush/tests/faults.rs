@@ -3,18 +3,30 @@
 
 use super::stage::{Cached, Stage, Through, NOW};
 use crate::flush::finalize::finalize_pending;
+use crate::flush::{FlushError, FlushReport};
 use crate::fs::faulty::FaultyFiles;
 use crate::fs::RealFiles;
 use std::io::ErrorKind;
 
 const RANKS: u32 = 3;
 
+/// A way to flush: while the application waits, or while it goes on.
+type Way = fn(&Stage, &FaultyFiles, &Cached) -> Result<FlushReport, FlushError>;
+
+fn at_once(stage: &Stage, files: &FaultyFiles, cached: &Cached) -> Result<FlushReport, FlushError> {
+    stage.flush(files, &Through::new(files.clone()), "1.x", cached)
+}
+
+fn in_background(stage: &Stage, files: &FaultyFiles, cached: &Cached) -> Result<FlushReport, FlushError> {
+    stage.flush_in_background(files, "1.x", cached)
+}
+
 /// Number of mutating operations of a whole flush of this stage's dataset.
-fn operations(prepare: impl Fn(&Stage) -> Cached) -> u64 {
+fn operations(prepare: impl Fn(&Stage) -> Cached, flush: Way) -> u64 {
     let stage = Stage::new(RANKS);
     let cached = prepare(&stage);
     let files = FaultyFiles::new(RealFiles);
-    stage.flush(&files, &Through::new(files.clone()), "1.x", &cached).unwrap();
+    flush(&stage, &files, &cached).unwrap();
     files.mutations()
 }
 
@@ -35,6 +47,16 @@ fn overlapping(stage: &Stage) -> Cached {
     cached
 }
 
+type Case = (&'static str, fn(&Stage) -> Cached, Way);
+
+/// What there is to flush, what is there before, and how it is flushed.
+const CASES: [Case; 4] = [
+    ("fresh", fresh, at_once),
+    ("reused", reused, at_once),
+    ("overlapping", overlapping, at_once),
+    ("reused, in the background", reused, in_background),
+];
+
 /// Whatever is listed is right; then a new run puts all in order and flushes again.
 fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
     stage.assert_cache_is_whole(cached);
@@ -54,15 +76,13 @@ fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
 
 #[test]
 fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
-    for (name, prepare) in
-        [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused), ("overlapping", overlapping)]
-    {
-        for at in 1..=operations(prepare) {
+    for (name, prepare, flush) in CASES {
+        for at in 1..=operations(prepare, flush) {
             let stage = Stage::new(RANKS);
             let cached = prepare(&stage);
             let files = FaultyFiles::new(RealFiles);
             files.fail_once(at, ErrorKind::StorageFull);
-            let outcome = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+            let outcome = flush(&stage, &files, &cached);
             let context = format!("{name}, operation {at}");
             if outcome.is_ok() {
                 assert!(stage.is_listed(1) && stage.is_right(&cached), "{context}: done but not listed");
@@ -74,22 +94,22 @@ fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
 
 #[test]
 fn a_full_prefix_is_told_and_nothing_is_lost() {
-    for at in 1..=operations(fresh) {
-        let stage = Stage::new(RANKS);
-        let cached = fresh(&stage);
-        let files = FaultyFiles::new(RealFiles);
-        files.fail_from(at, ErrorKind::StorageFull);
-        let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
-        assert_sound(&stage, &cached, &format!("full from operation {at}"));
+    for (way, flush) in [("at once", at_once as Way), ("in the background", in_background)] {
+        for at in 1..=operations(fresh, flush) {
+            let stage = Stage::new(RANKS);
+            let cached = fresh(&stage);
+            let files = FaultyFiles::new(RealFiles);
+            files.fail_from(at, ErrorKind::StorageFull);
+            let _ = flush(&stage, &files, &cached);
+            assert_sound(&stage, &cached, &format!("{way}, full from operation {at}"));
+        }
     }
 }
 
 #[test]
 fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
-    for (name, prepare) in
-        [("fresh", fresh as fn(&Stage) -> Cached), ("reused", reused), ("overlapping", overlapping)]
-    {
-        for at in 1..=operations(prepare) {
+    for (name, prepare, flush) in CASES {
+        for at in 1..=operations(prepare, flush) {
             for torn in [false, true] {
                 let stage = Stage::new(RANKS);
                 let cached = prepare(&stage);
@@ -99,7 +119,7 @@ fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
                 } else {
                     files.stop_at(at);
                 }
-                let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+                let _ = flush(&stage, &files, &cached);
                 assert_sound(&stage, &cached, &format!("{name}, crash at {at}, torn: {torn}"));
             }
         }
@@ -109,7 +129,7 @@ fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
 #[test]
 fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
     let mut finished = 0;
-    for at in 1..=operations(reused) {
+    for at in 1..=operations(reused, at_once) {
         for again in 1.. {
             let stage = Stage::new(RANKS);
             let cached = reused(&stage);
@@ -133,7 +153,7 @@ fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
 #[test]
 fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
     for name in ["a", "b"] {
-        for at in 1..=operations(fresh) {
+        for at in 1..=operations(fresh, at_once) {
             let stage = Stage::new(RANKS);
             let cached = fresh(&stage);
             let files = FaultyFiles::new(RealFiles);

@@ -7,7 +7,6 @@ use crate::fs::RealFiles;
 use crate::prefix::{Rank2File, Summary};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
 use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn every_byte_arrives_and_the_dataset_is_listed() {
@@ -216,77 +215,6 @@ fn in_place_all_ranks_may_have_written_one_file() {
     let options = Options { in_place: true, ..OPTIONS };
     stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
     assert!(stage.is_listed(1));
-}
-
-/// A transport that copies when it is told to.
-struct Gated {
-    inner: Through<RealFiles>,
-    open: AtomicBool,
-    jobs: std::sync::Mutex<std::collections::HashMap<Vec<u8>, CopyJob>>,
-}
-
-impl Gated {
-    fn new() -> Self {
-        Self { inner: Through::new(RealFiles), open: AtomicBool::new(false), jobs: Default::default() }
-    }
-}
-
-impl Transport for Gated {
-    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-        let ticket = job.token.clone().into_bytes();
-        self.jobs.lock().unwrap().insert(ticket.clone(), job.clone());
-        Ok(ticket)
-    }
-    fn poll(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {
-        Ok(if self.open.load(Ordering::SeqCst) { CopyState::Done } else { CopyState::Running(0) })
-    }
-    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        let job = self.jobs.lock().unwrap()[ticket].clone();
-        self.inner.start(&job)?;
-        self.inner.wait(ticket)
-    }
-    fn cancel(&self, _ticket: &[u8]) -> Result<(), PluginError> {
-        Ok(())
-    }
-    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
-        self.inner.crc(ticket, item)
-    }
-}
-
-#[test]
-fn a_flush_may_go_on_while_the_ranks_compute() {
-    let stage = Stage::new(4);
-    let cached = stage.cache(1, "a");
-    let transport = Gated::new();
-    stage.on_all(&RealFiles, &transport, OPTIONS, |flush, rank| {
-        let mut started = flush.announce("1", &cached.dataset, &cached.by_rank[rank]).unwrap();
-        assert!(flush.is_running(&started).unwrap(), "it is still to be set off");
-        flush.set_off(&mut started);
-        assert!(flush.is_running(&started).unwrap());
-        assert!(!stage.is_listed(1));
-        crate::comm::collective::barrier(flush.comm).unwrap();
-        transport.open.store(true, Ordering::SeqCst);
-        crate::comm::collective::barrier(flush.comm).unwrap();
-        assert!(!flush.is_running(&started).unwrap());
-        flush.finish(started).unwrap();
-    });
-    assert!(stage.is_listed(1) && stage.is_right(&cached));
-    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
-}
-
-#[test]
-fn what_an_application_left_halfway_is_cleared_away() {
-    let stage = Stage::new(4);
-    let cached = stage.cache(1, "a");
-    stage.on_all(&RealFiles, &Gated::new(), OPTIONS, |flush, rank| {
-        flush.set_off(&mut flush.announce("1.x", &cached.dataset, &cached.by_rank[rank]).unwrap());
-    });
-    assert!(!stage.leftovers().is_empty());
-    let ended = finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap();
-    assert!(matches!(&ended[..], [Ended::Revoked { dataset, .. }] if dataset.id == 1), "{ended:?}");
-    assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
-    assert!(!stage.is_listed(1));
-    assert_eq!(finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap(), []);
 }
 
 #[test]

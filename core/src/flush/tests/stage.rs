@@ -2,7 +2,7 @@
 
 use crate::comm::thread::run;
 use crate::comm::Comm;
-use crate::flush::{Flush, FlushError, FlushFile, FlushReport, Options};
+use crate::flush::{Flush, FlushError, FlushFile, FlushReport, Hands, Options};
 use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 pub(crate) const NOW: &str = "2026-11-21T03:28:24";
@@ -181,6 +181,25 @@ impl Stage {
         first
     }
 
+    /// The same while the ranks could compute: asynchronously, on threads.
+    pub(crate) fn flush_in_background<F: Files + Clone + 'static>(
+        &self,
+        files: &F,
+        token: &str,
+        cached: &Cached,
+    ) -> Result<FlushReport, FlushError> {
+        let hands =
+            Hands { files: Arc::new(files.clone()), transport: Arc::new(Through::new(files.clone())) };
+        let mut all = self.on_all(files, &*hands.transport, OPTIONS, |flush, rank| {
+            let mut started = flush.begin(hands.clone(), token, &cached.dataset, &cached.by_rank[rank])?;
+            flush.set_off(&mut started);
+            flush.finish(started)
+        });
+        let first = all.remove(0);
+        assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
+        first
+    }
+
     /// A flush without faults.
     pub(crate) fn flush_well(&self, token: &str, cached: &Cached) {
         let report = self.flush(&RealFiles, &Through::new(RealFiles), token, cached).unwrap();
@@ -222,6 +241,9 @@ impl Stage {
                 let name = path.file_name().unwrap().to_string_lossy().into_owned();
                 let is_record = name.starts_with("flush.") || name.starts_with("done.");
                 if path.is_dir() {
+                    if name.starts_with("turns.") {
+                        found.push(path.clone());
+                    }
                     todo.push(path);
                 } else if name.ends_with(".part") || is_record {
                     found.push(path);

@@ -1,0 +1,194 @@
+//! Flushes on threads, while the ranks compute.
+
+use super::stage::{Stage, Through, NOW, OPTIONS};
+use crate::comm::collective::barrier;
+use crate::flush::finalize::{finalize_pending, Ended};
+use crate::flush::{Hands, Options};
+use crate::fs::faulty::{FaultyFiles, What};
+use crate::fs::RealFiles;
+use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A transport that copies when it is told to, in the thread that waits for it.
+#[derive(Default)]
+struct Gated {
+    open: AtomicBool,
+    stopped: AtomicBool,
+    /// So many copies are under way; the most that ever were; all that were ever begun.
+    now: AtomicU32,
+    most: AtomicU32,
+    begun: AtomicU32,
+    jobs: Mutex<HashMap<Vec<u8>, CopyJob>>,
+}
+
+impl Gated {
+    fn open() -> Self {
+        Self { open: AtomicBool::new(true), ..Self::default() }
+    }
+
+    fn state(&self) -> CopyState {
+        match (self.stopped.load(Ordering::SeqCst), self.open.load(Ordering::SeqCst)) {
+            (true, _) => CopyState::Failed(PluginError::new(PluginErrorKind::Cancelled, "stopped")),
+            (_, true) => CopyState::Done,
+            (_, false) => CopyState::Running(0),
+        }
+    }
+}
+
+impl Transport for Gated {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        let ticket = job.token.clone().into_bytes();
+        self.jobs.lock().unwrap().insert(ticket.clone(), job.clone());
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.most.fetch_max(self.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        Ok(ticket)
+    }
+    fn poll(&self, _ticket: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(self.state())
+    }
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        while matches!(self.state(), CopyState::Running(_)) {
+            std::thread::yield_now();
+        }
+        let ended = match self.state() {
+            CopyState::Done => Through::new(RealFiles).start(&self.jobs.lock().unwrap()[ticket]),
+            _ => Ok(Vec::new()),
+        };
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        ended.map(|_| self.state())
+    }
+    fn cancel(&self, _ticket: &[u8]) -> Result<(), PluginError> {
+        self.stopped.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    fn crc(&self, _ticket: &[u8], _item: usize) -> Option<u32> {
+        None
+    }
+}
+
+fn hands(transport: &Arc<Gated>) -> Hands {
+    let transport: Arc<dyn Transport> = Arc::<Gated>::clone(transport);
+    Hands { files: Arc::new(RealFiles), transport }
+}
+
+#[test]
+fn a_flush_may_go_on_while_the_ranks_compute() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    let transport = Arc::new(Gated::default());
+    stage.on_all(&RealFiles, &*transport, OPTIONS, |flush, rank| {
+        let begun = flush.begin(hands(&transport), "1", &cached.dataset, &cached.by_rank[rank]);
+        let mut started = begun.unwrap();
+        assert!(flush.is_running(&started).unwrap(), "it is still to be set off");
+        assert!(stage.leftovers().is_empty(), "nothing is changed before");
+        barrier(flush.comm).unwrap();
+        flush.set_off(&mut started);
+        assert!(flush.is_running(&started).unwrap());
+        assert!(!stage.is_listed(1));
+        barrier(flush.comm).unwrap();
+        transport.open.store(true, Ordering::SeqCst);
+        while flush.is_running(&started).unwrap() {}
+        flush.finish(started).unwrap();
+    });
+    assert!(stage.is_listed(1) && stage.is_right(&cached));
+    assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn never_are_more_ranks_copying_than_allowed_and_all_get_their_turn_without_a_call() {
+    for (ranks, width) in [(7, 1), (7, 3), (4, 256), (3, 0)] {
+        let stage = Stage::new(ranks);
+        let cached = stage.cache(1, "a");
+        let transport = Arc::new(Gated::open());
+        let options = Options { width, ..OPTIONS };
+        stage.on_all(&RealFiles, &*transport, options, |flush, rank| {
+            let begun = flush.begin(hands(&transport), "1", &cached.dataset, &cached.by_rank[rank]);
+            let mut started = begun.unwrap();
+            flush.set_off(&mut started);
+            while transport.begun.load(Ordering::SeqCst) < ranks {
+                std::thread::yield_now();
+            }
+            flush.finish(started).unwrap();
+        });
+        let most = transport.most.load(Ordering::SeqCst);
+        assert!(most <= width.max(1), "{most} of {ranks} copied at a time where {width} may");
+        assert!(stage.is_listed(1) && stage.is_right(&cached));
+        assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
+    }
+}
+
+#[test]
+fn no_file_is_made_before_the_flush_is_on_record_and_synced() {
+    for width in [1, 256] {
+        let stage = Stage::new(5);
+        let cached = stage.cache(1, "a");
+        let files = FaultyFiles::new(RealFiles);
+        let transport: Arc<dyn Transport> = Arc::new(Through::new(files.clone()));
+        let hands = Hands { files: Arc::new(files.clone()), transport };
+        stage.on_all(&files, &*hands.transport, Options { width, ..OPTIONS }, |flush, rank| {
+            let begun = flush.begin(hands.clone(), "1.x", &cached.dataset, &cached.by_rank[rank]);
+            let mut started = begun.unwrap();
+            flush.set_off(&mut started);
+            flush.finish(started).unwrap();
+        });
+        let operations = files.operations();
+        let place = |what: &dyn Fn(&crate::fs::faulty::Operation) -> bool| operations.iter().position(what);
+        let named = place(&|operation| {
+            operation.what == What::Rename
+                && operation.to.as_ref().is_some_and(|to| to.ends_with(".scr/flush.1.x"))
+        })
+        .unwrap();
+        let synced = named + operations[named..].iter().position(|one| one.what == What::SyncDir).unwrap();
+        let is_part = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "part");
+        let made =
+            place(&|operation| operation.what == What::OpenToWrite && is_part(&operation.path)).unwrap();
+        assert!(made > synced, "a hidden file at {made}, the record at {named}, synced at {synced}");
+    }
+}
+
+#[test]
+fn an_announcement_that_fails_is_told_by_all_and_nobody_waits_for_it() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    // A file where the record of the flush belongs.
+    fs::create_dir_all(stage.prefix.scr_file("flush.1.x")).unwrap();
+    let failed = stage.flush_in_background(&RealFiles, "1.x", &cached).unwrap_err().to_string();
+    assert!(failed.contains("recording what is to come failed: rank 0"), "{failed}");
+    assert!(failed.contains("it is kept in cache") && !stage.is_listed(1), "{failed}");
+    fs::remove_dir(stage.prefix.scr_file("flush.1.x")).unwrap();
+    let cached = stage.cache(2, "b");
+    fs::write(stage.prefix.file(b"b"), "in the way of a folder").unwrap();
+    let failed = stage.flush_in_background(&RealFiles, "2.x", &cached).unwrap_err().to_string();
+    assert!(failed.contains("making the folders failed: rank"), "{failed}");
+    fs::remove_file(stage.prefix.file(b"b")).unwrap();
+    stage.flush_in_background(&RealFiles, "3.x", &cached).unwrap();
+    assert!(stage.is_listed(2) && stage.is_right(&cached));
+}
+
+#[test]
+fn what_an_application_left_halfway_is_cleared_away() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    let transport = Arc::new(Gated::default());
+    stage.on_all(&RealFiles, &*transport, OPTIONS, |flush, rank| {
+        let begun = flush.begin(hands(&transport), "1.x", &cached.dataset, &cached.by_rank[rank]);
+        let mut started = begun.unwrap();
+        flush.set_off(&mut started);
+        while transport.begun.load(Ordering::SeqCst) < 4 {
+            std::thread::yield_now();
+        }
+        // Its thread ends with it.
+        drop(started);
+    });
+    assert_eq!(transport.now.load(Ordering::SeqCst), 0);
+    assert!(!stage.leftovers().is_empty());
+    let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
+    assert!(matches!(&ended[..], [Ended::Revoked { dataset, .. }] if dataset.id == 1), "{ended:?}");
+    assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
+    assert!(!stage.is_listed(1));
+    assert_eq!(finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap(), []);
+}

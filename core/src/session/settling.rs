@@ -1,0 +1,109 @@
+//! What earlier runs have left under way: their flushes are finished, or cleared away, before anything else.
+//!
+//! Some may still go on without their application: agents copy on these nodes, or a burst buffer does. They are waited for as long as they get on, and
+//! for a minute at the most; what has not arrived by then is taken back, and flushed anew from cache where it is due. Nodes that this run does not
+//! have are not waited for.
+
+use super::datasets::ROOT;
+use super::{Error, Session};
+use crate::comm::collective::{all_reduce, Op};
+use crate::flush::behind::{look_after_some, Looked, Which};
+use crate::flush::{finalize, Transports};
+use std::time::Duration;
+
+impl Session {
+    /// Ends, or clears away, the flushes that earlier runs have left behind. Collective.
+    pub(super) fn settle_flushes(&self) -> Result<(), Error> {
+        self.wait_for_movers()?;
+        if self.ctx.rank() != ROOT {
+            return Ok(());
+        }
+        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        match finalize::finalize_pending(files, prefix, &self.ctx.local_time()) {
+            Ok(ended) => ended.iter().for_each(|ended| self.ctx.report.notice(&ended.to_string())),
+            Err(error) => self.ctx.report.error(&crate::describe(&error)),
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is copied any more on the nodes of this run, or it makes no sense to wait. Collective.
+    fn wait_for_movers(&self) -> Result<(), Error> {
+        let ctx = &self.ctx;
+        let transports = Transports::new(ctx.plugin_host());
+        let leads = ctx.nodes.mates(ctx.rank()).first() == Some(&ctx.rank());
+        let look = || {
+            let open = |name: &str, options: &_| transports.open(name, options);
+            let which = Which::To(&ctx.prefix);
+            match leads {
+                true => look_after_some(ctx.files(), &ctx.control, &open, &ctx.local_time(), which),
+                false => Looked::default(),
+            }
+        };
+        let mut patience: Option<Patience> = None;
+        loop {
+            let looked = look();
+            looked.told.iter().for_each(|line| ctx.report.notice_here(line));
+            // What cannot be looked after is not waited for.
+            let goes_on = looked.left && looked.wrong.is_empty();
+            let mut sums = [u64::from(goes_on), looked.moved];
+            all_reduce(&*ctx.comm, &mut sums, Op::Sum)?;
+            let [going_on, moved] = sums;
+            if going_on == 0 {
+                return Ok(());
+            }
+            if patience.is_none() {
+                ctx.report.notice("waiting for flushes of an earlier run that still go on");
+            }
+            let patience = patience.get_or_insert_with(|| Patience::begin(ctx.elapsed(), moved));
+            // All clocks are asked, and the first whose time is up decides.
+            let mut up = [u64::from(!patience.lasts(ctx.elapsed(), moved))];
+            all_reduce(&*ctx.comm, &mut up, Op::Max)?;
+            if up != [0] {
+                ctx.report.notice("they take too long, and are taken back");
+                return Ok(());
+            }
+            ctx.files().pause(PAUSE);
+        }
+    }
+}
+
+/// How long something is waited for that gets on, or does not.
+struct Patience {
+    began: Duration,
+    /// When it was last seen to have got on, and how far it was then.
+    moved: (Duration, u64),
+}
+
+impl Patience {
+    fn begin(now: Duration, moved: u64) -> Self {
+        Self { began: now, moved: (now, moved) }
+    }
+
+    fn lasts(&mut self, now: Duration, moved: u64) -> bool {
+        if moved != self.moved.1 {
+            self.moved = (now, moved);
+        }
+        now.saturating_sub(self.began) < MOST && now.saturating_sub(self.moved.0) < MOST_STANDING
+    }
+}
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+/// So long is waited at the most, and so long for what does not get on.
+const MOST: Duration = Duration::from_secs(60);
+const MOST_STANDING: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gets_on_is_waited_for_longer_than_what_stands_and_nothing_for_ever() {
+        let lasts = |moves: fn(u64) -> u64| {
+            let mut patience = Patience::begin(Duration::ZERO, moves(0));
+            (0..1000).find(|&second| !patience.lasts(Duration::from_secs(second), moves(second))).unwrap()
+        };
+        assert_eq!((lasts(|_| 7), lasts(|second| second), lasts(|second| second / 5)), (10, 60, 60));
+        assert_eq!(lasts(|second| second.min(20)), 30);
+    }
+}
