@@ -56,6 +56,12 @@ impl Slurm {
         std::fs::remove_dir_all(stored).expect("what the node stored can be removed");
     }
 
+    /// Whether any node stores a file of this name.
+    pub fn stores(&self, name: &str) -> bool {
+        let all = crate::cluster::files_below(&self.folder.path().join("nodes"));
+        all.iter().any(|file| file.file_name().is_some_and(|found| found == name))
+    }
+
     fn script(&self, verb: &str) -> Command {
         let mut script = Command::new(repository().join("scripts/pretend-slurm"));
         script.arg(verb).arg(self.folder.path());

@@ -78,3 +78,42 @@ fn without_a_spare_node_the_job_is_saved_for_the_next_allocation() {
         assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
     });
 }
+
+/// `scr run srun` of the test's application with agents, which have some two seconds to copy what it writes.
+fn flushing(mpi: Mpi, options: &[&str]) -> Command {
+    let mut command = Command::new("salloc");
+    command.args(["--quiet", "--no-kill", "--time=30", "--nodes=2"]).arg(stage(mpi).join("bin/scr_run"));
+    command.args(["--pause=1", "srun", "--mpi=pmi2", "--nodes=2", "--ntasks=4"]);
+    command.arg(Program::CkptTest.path(mpi)).args(["--files", "4", "--size", "500000"]).args(options);
+    command.envs([
+        ("SCR_CACHE_BYPASS", "0"),
+        ("SCR_COPY_TYPE", "SINGLE"),
+        ("SCR_DEBUG", "1"),
+        ("SCR_RUNS", "1"),
+    ]);
+    command.envs([("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "AGENT")]);
+    command.env("SCR_FLUSH_ASYNC_BW", "4MB");
+    command
+}
+
+#[test]
+fn agents_in_steps_of_their_own_finish_a_flush_when_the_job_has_ended() {
+    with_slurm("agents as job steps under Slurm", |mpi| {
+        let mut cluster = Cluster::new(1);
+        let slurm = Slurm::start(2);
+        let ends_at_once = ["--datasets", "1", "--no-finalize", "1"];
+        let ended = slurm.run(flushing(mpi, &ends_at_once), &mut cluster).finish().expect_success();
+        assert!(ended.says("COMPLETE ckpt.1 0"));
+        assert!(ended.mentions("waiting for flushes that go on behind the job"));
+        // Neither did a process of the job start an agent, nor was anything copied again.
+        assert!(!slurm.stores("agent.log") && !ended.mentions("no agent on node"));
+        assert!(!ended.mentions("is in cache only"));
+        let listed = cluster.scr(mpi, &["index", "--list", "--json"]);
+        let listed = String::from_utf8_lossy(&listed.stdout).replace(' ', "");
+        assert!(listed.contains("\"name\":\"ckpt.1\"") && listed.contains("\"valid\":true"), "{listed}");
+        drop(slurm);
+        let slurm = Slurm::start(2);
+        let again = slurm.run(flushing(mpi, &["--read-only", "1"]), &mut cluster).finish().expect_success();
+        assert_eq!(again.restarted_from(), Some("ckpt.1"));
+    });
+}

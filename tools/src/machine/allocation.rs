@@ -88,6 +88,11 @@ impl Allocation {
         Duration::from_secs(self.manager.pause)
     }
 
+    /// Whether agents need job steps of their own, on other nodes or on this one.
+    pub(crate) fn wants_agent_steps(&self) -> bool {
+        self.manager.agent_steps && self.manager.on_node.is_some() && !self.is_here_alone()
+    }
+
     /// Seconds since the epoch, now.
     pub(crate) fn now(&self) -> i64 {
         let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -34,6 +34,9 @@ pub(crate) struct ResourceManager {
     pub(crate) down: Question,
     /// How to run a command on one of the nodes.
     pub(crate) on_node: Option<OnNode>,
+    /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
+    #[serde(default)]
+    pub(crate) agent_steps: bool,
     /// Seconds to wait before a job is started again, so that nodes come to rest.
     #[serde(default)]
     pub(crate) pause: u64,

@@ -1,7 +1,7 @@
 //! One command on many nodes, on some of them at a time. A node that fails is no matter of the others.
 
 use super::manifest::OnNode;
-use super::process::{self, Finished};
+use super::process::{self, Finished, Started};
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,6 +51,14 @@ impl<'a> OnNodes<'a> {
             .into_iter()
             .map(|answer| answer.context("it was not asked").and_then(|answer| answer))
             .collect()
+    }
+
+    /// Starts a command on a node, as [`run`](Self::run) does, and leaves it alone.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn start(&self, node: &str, command: &[String]) -> Result<Started> {
+        process::start(&self.command_line(node, command)?)
     }
 
     /// The command as it is started on this machine, to run on that node.

@@ -3,8 +3,9 @@
 use anyhow::{bail, Context, Result};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
 /// How a command ended.
@@ -65,6 +66,63 @@ pub(crate) fn output_of(command: &[String], limit: Option<Duration>) -> Result<S
     Ok(finished.stdout)
 }
 
+/// A command that goes on while this process does something else. It is not ended with it.
+pub(crate) struct Started {
+    child: Child,
+    /// What it says and what it complains about.
+    said: File,
+}
+
+/// Starts a command, without input, in a process group of its own: a signal from the terminal does not reach it.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn start(command: &[String]) -> Result<Started> {
+    let (program, arguments) = command.split_first().context("there is no command to run")?;
+    let said = tempfile::tempfile()?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
+    let child = command.process_group(0).spawn().with_context(|| format!("cannot start `{program}'"))?;
+    Ok(Started { child, said })
+}
+
+impl Started {
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Whether it says a line within some time. One that ends says no more.
+    pub(crate) fn says_a_line(&mut self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
+        loop {
+            let ended = self.has_ended();
+            if !ended && text(&mut self.said).is_ok_and(|said| said.contains('\n')) {
+                return true;
+            }
+            if ended || Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The last thing that it said.
+    pub(crate) fn complaint(&mut self) -> String {
+        let said = text(&mut self.said).unwrap_or_default();
+        let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        last.map_or_else(|| "it says nothing".to_owned(), str::to_owned)
+    }
+
+    /// Waits for its end, and kills it where that takes too long.
+    pub(crate) fn end_within(&mut self, limit: Duration) {
+        // What cannot be waited for is gone.
+        let _ = wait(&mut self.child, Some(limit));
+    }
+}
+
+/// Between two looks at a process.
+const LOOK: Duration = Duration::from_millis(20);
+
 fn wait(child: &mut Child, limit: Option<Duration>) -> Result<Option<ExitStatus>> {
     let Some(limit) = limit else { return Ok(Some(child.wait()?)) };
     let status = child.wait_timeout(limit)?;
@@ -98,6 +156,19 @@ mod tests {
         assert!(error.to_string().ends_with("failed: two"), "{error}");
         let error = output_of(&["/no/such/program".to_owned()], limit).unwrap_err();
         assert!(error.to_string().contains("cannot start `/no/such/program'"), "{error}");
+    }
+
+    #[test]
+    fn a_command_that_goes_on_is_seen_to_speak_and_to_end() {
+        let limit = Duration::from_secs(30);
+        let mut speaks = start(&shell("echo here; exec sleep 1000")).unwrap();
+        assert!(speaks.says_a_line(limit) && !speaks.has_ended());
+        speaks.end_within(Duration::ZERO);
+        assert!(speaks.has_ended());
+        let mut fails = start(&shell("echo no room >&2; exit 1")).unwrap();
+        fails.end_within(limit);
+        assert!(!fails.says_a_line(limit));
+        assert_eq!(fails.complaint(), "no room");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A job that is started as often as it takes.
 
+use super::agents::Agents;
 use super::command::{can_leave_out, run_command};
 use super::decide::{Needed, Situation, Stop};
 use super::say;
@@ -29,6 +30,7 @@ pub(super) struct Job<'a> {
     signals: Signals,
     pause: Duration,
     bad: Vec<BadNode>,
+    agents: Agents,
     runs: u64,
     last: Option<Ended>,
     /// The file with the number of nodes, as it was before the first run.
@@ -63,6 +65,7 @@ impl<'a> Job<'a> {
             signals: Signals::note()?,
             nodes_before: written(env, &prefix),
             bad: Vec::new(),
+            agents: Agents::default(),
             runs: 0,
             last: None,
             env,
@@ -90,8 +93,15 @@ impl<'a> Job<'a> {
             if let Some(stop) = self.situation()?.stop() {
                 return Ok(stop);
             }
+            let good = good_nodes(&self.allocation, &self.bad);
+            self.agents.see_to(self.params, &self.allocation, &good);
             self.start()?;
         }
+    }
+
+    /// The flushes of the job are over.
+    pub(super) fn end_agents(&mut self) {
+        self.agents.end();
     }
 
     pub(super) fn allocation(&self) -> &Allocation {

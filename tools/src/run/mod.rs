@@ -7,9 +7,11 @@
 //! - `command`: the launcher's command line, with the nodes to use
 //! - `supervise`: one run, from its start to its end
 //! - `watchdog`: a run that hangs
+//! - `agents`: the agents of the nodes, where they are job steps
 //! - `prerun`, `postrun`: what comes before and after, also as commands of their own
 //! - `queries`: `scr env`, `list-down-nodes`, `retries-halt` and `glob-hosts`, for scripts that do all this themselves
 
+mod agents;
 mod command;
 mod decide;
 mod job;
@@ -109,6 +111,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.bad(), job.log()) {
         say(&format!("what the job left in cache could not be looked after: {error:#}"));
     }
+    job.end_agents();
     stopped.map(|_| job.answer())
 }
 

@@ -3,7 +3,7 @@
 //! Flushes that go on behind the application are waited for and finished. Then datasets that are in the cache of the nodes only
 //! are saved: `scr copy` runs on every node that is left, and what the others had is rebuilt in the prefix directory.
 
-use super::{say, Asked, PlaceArgs};
+use super::{agents, say, Asked, PlaceArgs};
 use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::{Allocation, BadNode};
 use crate::output::Answer;
@@ -55,7 +55,7 @@ pub(super) fn finish(
     log.add_entry(Record::event(Event::PostrunStart));
     let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
-    scavenge.end_flushes()?;
+    scavenge.end_flushes(agents::are_used(params) && allocation.wants_agent_steps())?;
     let wanted = Wanted::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
     let mut safe =
         wanted.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
@@ -109,11 +109,15 @@ struct Scavenge<'a> {
 }
 
 impl Scavenge<'_> {
-    /// What the agents of the nodes still copy for the job is waited for, and what has arrived is finished.
-    fn end_flushes(&self) -> Result<()> {
+    /// What the agents of the nodes still copy for the job is waited for, and what has arrived is finished. Agents that were started for the
+    /// job end.
+    fn end_flushes(&self, has_agents: bool) -> Result<()> {
         let entries = FlushFile::read(&*self.env.files, self.prefix)?.entries();
-        if entries.iter().any(|entry| entry.is_at(Location::Flushing)) {
+        let goes_on = entries.iter().any(|entry| entry.is_at(Location::Flushing));
+        if goes_on {
             say("waiting for flushes that go on behind the job");
+        }
+        if goes_on || has_agents {
             self.on_nodes(&["agent", "--drain"]).iter().for_each(|line| say(line));
         }
         let ending = poststage::end(self.env, self.prefix)?;

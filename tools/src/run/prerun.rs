@@ -1,6 +1,7 @@
 //! `scr prerun`: what has to be there before the first run of a job. The v1.1 manual's section 11.3.3.
 
-use super::PlaceArgs;
+use super::agents::{self, Agents};
+use super::{Asked, PlaceArgs};
 use crate::machine::health;
 use crate::output::Answer;
 use crate::world;
@@ -27,6 +28,11 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     let params = world::params(&env);
     if params.get(&param::ENABLE) {
         prepare(&env, &params)?;
+        if agents::are_used(&params) {
+            let Asked { allocation, .. } = Asked::of(&args.place)?;
+            // They stay when this process ends; `scr postrun` lets them end.
+            Agents::default().see_to(&params, &allocation, &allocation.nodes);
+        }
     }
     Ok(Answer::Yes)
 }
