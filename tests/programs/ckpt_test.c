@@ -6,6 +6,7 @@
  *   REFUSED name                    a restart failed, on this or another rank
  *   START name code                 SCR_Start_output failed
  *   COMPLETE name code              how a dataset ended (0 is success)
+ *   RANK rank COMPLETE name code    the same on each rank, where --codes asks for it
  *   BAD rank name what              a file is not what was written
  *   EXIT                            SCR_Should_exit said so
  *   DONE                            all went to its end
@@ -43,7 +44,11 @@ struct options {
     const char *kill_at; /* ... at: start, route, write, complete, after; or so many microseconds into complete */
     int no_finalize;     /* forget SCR_Finalize */
     int read_only;       /* restart, and no more */
+    int codes;           /* tell on every rank how a dataset ended */
 };
+
+/* What rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all ranks reach. */
+static const char *commands[4];
 
 static struct options o = {.datasets = 3, .files = 1, .size = 100000, .empty_rank = -1, .invalid_rank = -1,
                            .reject_rank = -1, .kill_rank = -1, .kill_at = ""};
@@ -124,6 +129,21 @@ static void die_at(const char *point, int dataset)
         kill(getpid(), SIGKILL);
 }
 
+static void run_at(const char *point, int dataset)
+{
+    char here[64];
+    const int length = snprintf(here, sizeof here, "%s:%d:", point, dataset);
+
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0] && commands[i] != NULL; i++) {
+        if (strncmp(commands[i], here, (size_t)length) != 0)
+            continue;
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0 && system(commands[i] + length) != 0)
+            printf("BAD 0 - a command failed: %s\n", commands[i] + length);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+}
+
 static void on_alarm(int signal)
 {
     (void)signal;
@@ -191,15 +211,19 @@ static void write_dataset(int number)
         return;
     }
     die_at("start", number);
+    run_at("start", number);
     for (int file = 0; file < files_of_rank(); file++)
         valid = write_file(name, number, file) && valid;
     if (rank == o.invalid_rank && number == o.invalid_dataset)
         valid = 0;
     die_at("complete", number);
+    run_at("complete", number);
     set_alarm(number);
     code = SCR_Complete_output(valid);
     if (rank == 0)
         printf("COMPLETE %s %d\n", name, code);
+    if (o.codes)
+        printf("RANK %d COMPLETE %s %d\n", rank, name, code);
     die_at("after", number);
 }
 
@@ -310,10 +334,11 @@ static void parse(int argc, char **argv)
         {"--reject-rank", &o.reject_rank},   {"--reject", &o.reject},
         {"--kill-rank", &o.kill_rank},       {"--kill-dataset", &o.kill_dataset},
         {"--no-finalize", &o.no_finalize},   {"--read-only", &o.read_only},
+        {"--codes", &o.codes},
     };
     const size_t count = sizeof numbers / sizeof numbers[0];
 
-    for (int i = 1; i < argc; i += 2) {
+    for (int i = 1, runs = 0; i < argc; i += 2) {
         size_t n = 0;
         while (n < count && strcmp(argv[i], numbers[n].name) != 0)
             n++;
@@ -321,6 +346,8 @@ static void parse(int argc, char **argv)
             *numbers[n].value = atoi(argv[i + 1]);
         } else if (i + 1 < argc && strcmp(argv[i], "--kill-at") == 0) {
             o.kill_at = argv[i + 1];
+        } else if (i + 1 < argc && strcmp(argv[i], "--run") == 0 && runs < 4) {
+            commands[runs++] = argv[i + 1];
         } else {
             fprintf(stderr, "ckpt_test: wrong option %s\n", argv[i]);
             MPI_Abort(MPI_COMM_WORLD, 2);

@@ -17,6 +17,7 @@ mod cluster;
 mod job;
 mod mariadb;
 mod mpi;
+mod parallel;
 mod programs;
 mod slurm;
 
@@ -24,5 +25,6 @@ pub use cluster::Cluster;
 pub use job::{Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
 pub use mpi::{has_namespaces, run_if_there, with_compiler, Mpi};
+pub use parallel::ParallelFs;
 pub use programs::{compile, repository, stage, Program};
 pub use slurm::Slurm;

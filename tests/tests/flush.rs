@@ -1,12 +1,15 @@
 //! Flushes that are cut short, and prefix directories that cannot be written: under MPI, with the call of the system chosen
 //! at which it happens.
 
-use scr_tests::{compile, on_each_mpi, repository, Cluster, Job, Mpi, Program};
+use scr_tests::{compile, has_namespaces, on_each_mpi, repository, Cluster, Job, Mpi, ParallelFs, Program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
 const RANKS: u32 = 4;
+/// What a parallel file system holds: all datasets, or the first and a part of the second.
+const ENOUGH: u64 = 64 << 20;
+const TOO_SMALL: u64 = 4 << 20;
 
 /// The library that makes something happen at a call: see `tests/programs/at_call.c`.
 fn at_call() -> &'static Path {
@@ -40,6 +43,11 @@ fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
     cluster.job(mpi, RANKS, Program::CkptTest).options(&[("files", 2), ("size", 300_000)]).env("SCR_FLUSH", 1)
 }
 
+/// One whose nodes are names only.
+fn job_by_names(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
+    job(cluster, mpi).env("PRETEND_MODE", "names")
+}
+
 /// This happens at a call of the job.
 fn with<'a>(job: Job<'a>, at: Call, act: &str) -> Job<'a> {
     let job = job.env("LD_PRELOAD", at_call().display()).env("AT_RANK", at.rank).env("AT_NTH", at.nth);
@@ -55,8 +63,10 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder can be listed").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let record = name.starts_with("done.") || name.starts_with("flush.") && name != "flush.scr";
-        if entry.path().is_dir() {
+        let record = name.starts_with("turns.")
+            || name.starts_with("done.")
+            || name.starts_with("flush.") && name != "flush.scr";
+        if entry.path().is_dir() && !record {
             found.extend(leftovers(&entry.path()));
         } else if record || name.ends_with(".part") {
             found.push(entry.path());
@@ -117,6 +127,43 @@ on_each_mpi! {
             lose_all(&mut cluster);
             let fetched = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
             assert_eq!(fetched.restarted_from(), Some("ckpt.2"), "{text}");
+        }
+    }
+
+    fn a_parallel_file_system_that_is_full_or_read_only_or_gone_in_the_middle_of_a_job_is_told_by_every_rank(mpi: Mpi) {
+        if !has_namespaces("a parallel file system with troubles") {
+            return;
+        }
+        // Also whether the flush goes on behind the application, and what SCR_Complete_output then gives.
+        type Trouble = (&'static str, fn(&ParallelFs) -> String, fn(&ParallelFs) -> String, u32, u32);
+        let troubles: [Trouble; 3] = [
+            ("No space left on device", |fs| fs.has_room(TOO_SMALL), |fs| fs.has_room(ENOUGH), 0, 1),
+            // It is found out only after that call, and told in the next one.
+            ("Read-only file system", ParallelFs::becomes_read_only, ParallelFs::becomes_writable, 1, 0),
+            ("has gone since this run began", ParallelFs::goes, ParallelFs::comes_back, 1, 1),
+        ];
+        for (text, comes, ends, behind, code) in troubles {
+            let mut cluster = Cluster::new(RANKS);
+            let fs = ParallelFs::new(&cluster, ENOUGH);
+            let troubled = job_by_names(&mut cluster, mpi).env("SCR_FLUSH_TYPE", "PTHREAD").env("SCR_FLUSH_ASYNC", behind);
+            let run = troubled
+                .options(&[("datasets", 3), ("output", 1), ("codes", 1)])
+                .args(["--run".to_owned(), format!("complete:2:{}", comes(&fs))])
+                .args(["--run".to_owned(), format!("complete:3:{}", ends(&fs))])
+                .run()
+                .expect_success();
+            assert!(run.mentions(text) && run.mentions("it is kept in cache"), "{text}");
+            for rank in 0..RANKS {
+                for (name, code) in [("ckpt.1", 0), ("ckpt.2", code), ("ckpt.3", 0)] {
+                    assert!(run.says(&format!("RANK {rank} COMPLETE {name} {code}")), "{text}: rank {rank}, {name}");
+                }
+            }
+            assert_eq!(leftovers(&cluster.prefix()), Vec::<PathBuf>::new(), "{text}");
+            lose_all(&mut cluster);
+            for name in ["ckpt.3", "ckpt.2"] {
+                let fetched = job_by_names(&mut cluster, mpi).options(&[("read-only", 1)]).env("SCR_CURRENT", name).run().expect_success();
+                assert_eq!(fetched.restarted_from(), Some(name), "{text}");
+            }
         }
     }
 
