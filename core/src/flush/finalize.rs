@@ -14,7 +14,9 @@ use super::names;
 use super::pending::{self, Pending};
 use crate::describe;
 use crate::fs::Files;
-use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::prefix::{
+    DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
+};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -290,6 +292,11 @@ impl Finalizer<'_> {
         ledger
             .close(&record.dataset, record.make_current && newest, now)
             .map_err(|error| describe(&error))?;
+        // For the commands: what cannot be noted is looked at once more.
+        let _ = FlushFile::update(self.files, self.prefix, |flush| {
+            flush.add_location(record.dataset.id, Location::Prefix);
+            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(record.dataset.id, way));
+        });
         record.forget(self.files, self.prefix).map_err(|error| describe(&error))
     }
 

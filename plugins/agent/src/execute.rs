@@ -3,7 +3,7 @@
 //! What counts as written is synced and then recorded, with its checksum so far, so that an agent that was killed at any
 //! moment is followed by one that goes on from there. A wish to stop is seen within a fraction of a second.
 
-use crate::transfer::{list, Outcome, Transfer};
+use crate::transfer::{is_to_stop, list, Outcome, Transfer};
 use scr_copying::{copy_part, Buffer, Control, CopyError, How, Pace, Part, Written};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +18,8 @@ pub struct Executor {
     control: PathBuf,
     pace: Arc<Pace>,
     stopped: AtomicBool,
+    /// Held by the one thread that looks for something to do: the others rest.
+    looks: Mutex<()>,
     known: Mutex<Known>,
 }
 
@@ -39,6 +41,7 @@ impl Executor {
             control,
             pace: Arc::new(Pace::of_process()),
             stopped: AtomicBool::default(),
+            looks: Mutex::default(),
             known: Mutex::default(),
         }
     }
@@ -46,20 +49,28 @@ impl Executor {
     /// Executes one transfer after another, until it is [stopped](Self::stop).
     pub fn work(&self) {
         let mut buffer = Buffer::new();
+        while let Some((transfer, control)) = self.wait_for_work() {
+            self.execute(transfer, &control, &mut buffer);
+        }
+    }
+
+    /// The next transfer; none once it is stopped.
+    fn wait_for_work(&self) -> Option<(Transfer, Arc<Control>)> {
+        let _looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         while !self.is_stopped() {
             match self.take() {
-                Some((transfer, control)) => self.execute(transfer, &control, &mut buffer),
                 None => std::thread::sleep(LOOK),
+                found => return found,
             }
         }
+        None
     }
 
     /// Looks whether transfers should stop that threads are at work on. To be called often.
     pub fn heed_wishes(&self) {
         self.pace.account_for_process();
         for (path, control) in &self.lock().running {
-            let wish = Transfer::read(path).ok().flatten().is_some_and(|transfer| transfer.is_to_stop());
-            if wish {
+            if is_to_stop(path) {
                 control.cancel();
             }
         }

@@ -141,7 +141,7 @@ impl Transfer {
 
     /// Whether somebody wishes it to stop.
     pub(crate) fn is_to_stop(&self) -> bool {
-        self.stop_path().exists()
+        is_to_stop(&self.path)
     }
 
     /// How it ends if it is stopped.
@@ -227,6 +227,11 @@ impl Transfer {
             outcome,
         })
     }
+}
+
+/// Whether somebody wishes the transfer of this path to stop.
+pub(crate) fn is_to_stop(path: &Path) -> bool {
+    beside(path, ".exit").exists()
 }
 
 /// All transfer files of a control directory, in the order of their names; those that cannot be read are left out.
