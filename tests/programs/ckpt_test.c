@@ -6,7 +6,7 @@
  *   REFUSED name                    a restart failed, on this or another rank
  *   START name code                 SCR_Start_output failed
  *   COMPLETE name code              how a dataset ended (0 is success)
- *   RANK rank COMPLETE name code    the same on each rank, where --codes asks for it
+ *   CODES name code ...             the same of each rank, where --codes asks for it
  *   BAD rank name what              a file is not what was written
  *   EXIT                            SCR_Should_exit said so
  *   DONE                            all went to its end
@@ -44,7 +44,7 @@ struct options {
     const char *kill_at; /* ... at: start, route, write, complete, after; or so many microseconds into complete */
     int no_finalize;     /* forget SCR_Finalize */
     int read_only;       /* restart, and no more */
-    int codes;           /* tell on every rank how a dataset ended */
+    int codes;           /* tell of every rank how a dataset ended */
 };
 
 /* What rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all ranks reach. */
@@ -197,6 +197,20 @@ static int write_file(const char *dataset, int number, int file)
     return fclose(out) == 0 && good;
 }
 
+static void tell_codes(const char *name, int code)
+{
+    int *codes = calloc((size_t)ranks, sizeof *codes);
+
+    MPI_Gather(&code, 1, MPI_INT, codes, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    if (rank == 0) {
+        printf("CODES %s", name);
+        for (int r = 0; r < ranks; r++)
+            printf(" %d", codes[r]);
+        printf("\n");
+    }
+    free(codes);
+}
+
 static void write_dataset(int number)
 {
     const int flags = SCR_FLAG_CHECKPOINT | (o.output ? SCR_FLAG_OUTPUT : SCR_FLAG_NONE);
@@ -223,7 +237,7 @@ static void write_dataset(int number)
     if (rank == 0)
         printf("COMPLETE %s %d\n", name, code);
     if (o.codes)
-        printf("RANK %d COMPLETE %s %d\n", rank, name, code);
+        tell_codes(name, code);
     die_at("after", number);
 }
 

@@ -83,8 +83,8 @@ fn without_a_spare_node_the_job_is_saved_for_the_next_allocation() {
 fn flushing(mpi: Mpi, options: &[&str]) -> Command {
     let mut command = Command::new("salloc");
     command.args(["--quiet", "--no-kill", "--time=30", "--nodes=2"]).arg(stage(mpi).join("bin/scr_run"));
-    command.args(["--pause=1", "srun", "--mpi=pmi2", "--nodes=2", "--ntasks=4"]);
-    command.arg(Program::CkptTest.path(mpi)).args(["--files", "4", "--size", "500000"]).args(options);
+    command.args(["--pause=1", "srun", "--mpi=pmi2", "--nodes=2", "--ntasks=2"]);
+    command.arg(Program::CkptTest.path(mpi)).args(["--files", "8", "--size", "500000"]).args(options);
     command.envs([
         ("SCR_CACHE_BYPASS", "0"),
         ("SCR_COPY_TYPE", "SINGLE"),
