@@ -11,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// Permission bits of a private folder.
 const PRIVATE: u32 = 0o700;
+/// So often a folder may be removed by others while it is made with its parents.
+const MOST_REMOVED: usize = 100;
 /// Permission bits that others than the owner have.
 const OTHERS: u32 = 0o077;
 
@@ -22,6 +24,9 @@ impl dyn Files + '_ {
     /// [`FsError::Io`], or [`FsError::NotAFolder`] for what is in the way.
     pub fn make_dirs(&self, path: &Path, mode: u32, wait: Durability) -> Result<(), FsError> {
         let mut missing = vec![path];
+        // A parent that we have seen may have been removed again. But in a place like /proc nobody can make anything, and the
+        // system says that the parent is missing.
+        let mut tries = path.components().count() + MOST_REMOVED;
         while let Some(&next) = missing.last() {
             match self.make_dir(next, mode) {
                 Ok(()) => {
@@ -31,7 +36,8 @@ impl dyn Files + '_ {
                     }
                     missing.pop();
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound && has_parent(next) => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && has_parent(next) && tries > 0 => {
+                    tries -= 1;
                     missing.push(folder_of(next));
                 }
                 Err(error) => {
@@ -192,6 +198,12 @@ mod tests {
             assert_eq!(mode(&path), 0o700);
         }
         REAL.make_dirs(Path::new("/"), 0o700, Durability::Unsynced).unwrap();
+    }
+
+    #[test]
+    fn where_nobody_can_make_a_folder_it_is_an_error_and_no_endless_search_for_its_parent() {
+        let error = REAL.make_dirs(Path::new("/proc/nothing/here"), 0o700, Durability::Unsynced).unwrap_err();
+        assert!(error.to_string().starts_with("cannot make the folder /proc/nothing"), "{error}");
     }
 
     #[test]
