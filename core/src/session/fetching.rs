@@ -126,9 +126,9 @@ impl Session {
         record.dataset.id = candidate.id;
         (record.members, record.nodes) = self.ctx.members(&descriptor);
         self.clear_kept(&record)?;
-        record.dataset.id = self.free_id(&record)?;
         record.id_in_prefix = candidate.id;
-        let (part, journal) = match self.begin_together(&record)? {
+        // Its own id, unless a dataset of another prefix directory has it in cache.
+        let (part, journal) = match self.begin_together(&mut record, |record, id| record.dataset.id = id)? {
             Ok(begun) => begun,
             Err(why) => return Ok(Err(why.to_string())),
         };
@@ -147,18 +147,6 @@ impl Session {
             self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
             loaded
         }))
-    }
-
-    /// The id under which a dataset comes to cache: its own, unless a dataset of another prefix directory has it there.
-    fn free_id(&mut self, record: &RankRecord) -> Result<u64, Error> {
-        let filemap = self.part_of(record).filemap();
-        let mut taken = [u64::from(self.ctx.files().status(&filemap).is_ok())];
-        all_reduce(&*self.ctx.comm, &mut taken, Op::Max)?;
-        if taken == [0] {
-            return Ok(record.dataset.id);
-        }
-        self.next_id += 1;
-        Ok(self.next_id - 1)
     }
 
     /// Copies a checkpoint's files into this rank's part and protects them.

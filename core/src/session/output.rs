@@ -14,11 +14,12 @@ use crate::cache::record::{base_name, FileRecord, Protection, RankRecord};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Disagreement, Rank, Traffic};
 use crate::flush::ledger::Ledger;
-use crate::fs::{Durability, Kind};
+use crate::fs::{Durability, FsError, Kind};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
 use scr_plugin_api::Scheme;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,18 +67,27 @@ impl Session {
             protection.map_err(|why| Error::Config { why: format!("no dataset can be started: {why}") })?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
         (record.members, record.nodes) = self.ctx.members(&descriptor);
-        let label = label(&record);
         if start.crowded {
             self.make_room(&record.protection.store)?;
         }
+        // An id is never used twice, not even where a start has failed halfway.
+        self.next_id += 1;
+        let begun = self.begin_together(&mut record, |record, id| {
+            (record.dataset.id, record.id_in_prefix) = (id, id);
+            if name.is_none() {
+                record.dataset.name = default_name(id);
+            }
+        })?;
+        let label = label(&record);
+        let (part, journal) = begun.doing(|| format!("starting {label}"))?;
         self.ctx.report.info(&format!("Starting {label}"));
         self.log_output_start(&record, started);
         self.leave_files_to(&record);
-        self.take_name(&record)?.doing(|| format!("using the name of {label} again"))?;
-        let begun = self.begin_together(&record)?;
-        // An id is never used twice, not even where a start has failed halfway.
-        self.next_id += 1;
-        let (part, journal) = begun.doing(|| format!("starting {label}"))?;
+        let taken = self.take_name(&record)?;
+        if taken.is_err() {
+            self.drop_part(&record);
+        }
+        taken.doing(|| format!("using the name of {label} again"))?;
         if let Some(checkpoint) = checkpoint {
             self.last_checkpoint = checkpoint;
         }
@@ -128,7 +138,7 @@ impl Session {
         protection: Protection,
     ) -> RankRecord {
         let id = self.next_id;
-        let name = name.map_or_else(|| format!("scr.dataset.{id}").into_bytes(), <[u8]>::to_vec);
+        let name = name.map_or_else(|| default_name(id), <[u8]>::to_vec);
         let ctx = &self.ctx;
         let dataset = DatasetDescriptor {
             id,
@@ -184,14 +194,41 @@ impl Session {
         }
     }
 
-    /// Makes the folders and begins the filemap, on all ranks or on none. Collective.
+    /// Makes the folders and begins the filemap, on all ranks or on none. Another job of this allocation may have the id on
+    /// one of the nodes: then the next one is taken, which `renumber` puts in. Collective.
     pub(super) fn begin_together(
+        &mut self,
+        record: &mut RankRecord,
+        renumber: impl Fn(&mut RankRecord, u64),
+    ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
+        let mut tries = 1;
+        loop {
+            let begun = self.begin(record);
+            let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
+            let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
+            let begun = self.settle_begun(record, begun)?;
+            if begun.is_ok() {
+                return Ok(begun);
+            }
+            let mut words = [u64::from(is_final)];
+            all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
+            if words != [0] {
+                return Ok(begun);
+            }
+            renumber(record, self.next_id);
+            self.next_id += 1;
+            tries += 1;
+        }
+    }
+
+    /// One outcome on all ranks; where it is bad, what this rank has made is removed.
+    fn settle_begun(
         &self,
         record: &RankRecord,
+        begun: Result<(PartDir, Journal), FsError>,
     ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
-        let begun = self.begin(record);
         let own = begun.is_ok();
-        let begun = self.ctx.agree(begun)?;
+        let begun = self.ctx.agree(begun.map_err(|error| crate::describe(&error)))?;
         // What this rank has not made may belong to somebody else.
         if begun.is_err() && own {
             self.drop_part(record);
@@ -199,7 +236,7 @@ impl Session {
         Ok(begun)
     }
 
-    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), String> {
+    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
         let part = self.part_of(record);
         let files = self.ctx.files();
         match Journal::begin_part(files, &part, &Entry::Open(record)) {
@@ -207,7 +244,7 @@ impl Session {
             Err(error) => {
                 // The first error is the one to tell.
                 let _ = part.remove_empty_folders(files);
-                Err(crate::describe(&error))
+                Err(error)
             }
         }
     }
@@ -406,6 +443,14 @@ impl Session {
         let line = speed(what, to.saturating_sub(from), files, bytes, self.ctx.comm.size());
         self.ctx.report.info(&line);
     }
+}
+
+/// So many ids are tried for a dataset where other jobs have them.
+const MOST_IDS: u32 = 100;
+
+/// The name of a dataset that the application gives none.
+fn default_name(id: u64) -> Vec<u8> {
+    format!("scr.dataset.{id}").into_bytes()
 }
 
 /// A dataset as messages name it.

@@ -301,26 +301,6 @@ fn a_fetched_dataset_does_not_take_the_place_of_another_prefix_directorys() {
 }
 
 #[test]
-fn a_start_that_fails_takes_nothing_away_from_others() {
-    let world = job();
-    world.run(|application| application.checkpoint(1, some).unwrap());
-    let outcome = world.run(|application| {
-        // Somebody else, in the same allocation, has just begun a dataset of the same id.
-        let theirs = world.node("n2/user1/scr.defjobid/scr.dataset.2/.scr/filemap_2");
-        if application.rank == Rank(2) {
-            std::fs::create_dir_all(theirs.parent().unwrap()).unwrap();
-            std::fs::write(&theirs, b"theirs").unwrap();
-        }
-        let error = application.write(2, some).unwrap_err().to_string();
-        assert!(error.contains("rank 2") && error.contains("filemap_2"), "{error}");
-        assert!(application.rank != Rank(2) || theirs.exists());
-        application.checkpoint(3, some)
-    });
-    assert!(outcome.ranks.iter().all(Result::is_ok), "the next one has the next id");
-    world.run(|application| application.restart(some)).all_gave(&Some(3));
-}
-
-#[test]
 fn nothing_in_cache_is_looked_at_where_that_is_switched_off() {
     for setting in [("SCR_DISTRIBUTE", "0"), ("SCR_CACHE_PURGE", "1")] {
         let mut world = job().set("SCR_FLUSH", "2");
@@ -436,4 +416,32 @@ fn a_link_in_the_place_of_a_folder_is_removed_and_not_followed() {
         assert!(!has(&world, application.rank, 1));
     });
     assert!(elsewhere.join("mine").exists());
+}
+
+/// Two jobs of one allocation that began at the same time count from the same number.
+#[test]
+fn where_another_job_has_the_id_on_a_node_a_later_one_is_taken() {
+    let world = job();
+    let theirs =
+        [2, 3].map(|id| world.node(&format!("n2/user1/scr.defjobid/scr.dataset.{id}/.scr/filemap_2")));
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if application.rank == Rank(2) {
+            for filemap in &theirs {
+                std::fs::create_dir_all(filemap.parent().unwrap()).unwrap();
+                std::fs::write(filemap, b"theirs").unwrap();
+            }
+        }
+        application.session().start_output(None, OutputFlags { checkpoint: true, output: false }).unwrap();
+        application.session().complete_output(true).unwrap();
+        assert!(has(&world, application.rank, 4));
+        application.checkpoint(5, some).unwrap();
+        assert!(has(&world, application.rank, 5));
+    });
+    assert!(outcome.has_line_with("Starting dataset 4 `scr.dataset.4'"), "{:?}", outcome.lines);
+    assert!(
+        theirs.iter().all(|filemap| std::fs::read(filemap).unwrap() == b"theirs"),
+        "nothing is taken away from others"
+    );
+    world.run(|application| application.restart(some)).all_gave(&Some(5));
 }
