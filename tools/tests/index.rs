@@ -68,7 +68,11 @@ fn a_damaged_index_is_an_error_that_names_the_file() {
     std::fs::write(&path, b"no index at all").expect("it can be damaged");
     let asked = scr(prefix.path(), &["--json"]);
     assert_eq!(asked.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&asked.stderr).contains("index.scr"));
+    let told = String::from_utf8_lossy(&asked.stderr);
+    assert!(
+        told.contains("index.scr is damaged") && told.contains("move it away, and `scr index --build'"),
+        "{told}"
+    );
 }
 
 #[test]

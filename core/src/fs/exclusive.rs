@@ -227,7 +227,7 @@ fn named(path: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::faulty::FaultyFiles;
+    use super::super::faulty::{FaultyFiles, What};
     use super::super::RealFiles;
     use super::*;
     use std::fs;
@@ -298,42 +298,12 @@ mod tests {
 
     #[test]
     fn without_second_names_a_lock_of_the_system_does() {
-        struct NoLinks;
-        impl Files for NoLinks {
-            fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-                RealFiles.open(path, how)
-            }
-            fn status(&self, path: &Path) -> io::Result<Status> {
-                RealFiles.status(path)
-            }
-            fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-                RealFiles.make_dir(path, mode)
-            }
-            fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-                RealFiles.list(path)
-            }
-            fn remove_file(&self, path: &Path) -> io::Result<()> {
-                RealFiles.remove_file(path)
-            }
-            fn remove_dir(&self, path: &Path) -> io::Result<()> {
-                RealFiles.remove_dir(path)
-            }
-            fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-                RealFiles.rename(from, to)
-            }
-            fn link(&self, _: &Path, _: &Path) -> io::Result<()> {
-                Err(rustix::io::Errno::PERM.into())
-            }
-            fn sync_dir(&self, path: &Path) -> io::Result<()> {
-                RealFiles.sync_dir(path)
-            }
-            fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-                RealFiles.free_bytes(path)
-            }
-        }
         let dir = tempfile::tempdir().unwrap();
-        let files: &dyn Files = &NoLinks;
-        let outcome = files.exclusively(&dir.path().join("lock"), || 7).unwrap();
-        assert_eq!((outcome.value, outcome.locked), (7, true));
+        let files = FaultyFiles::new(RealFiles);
+        let outcome = || (&files as &dyn Files).exclusively(&dir.path().join("lock"), || 7).unwrap();
+        files.lack(What::Link);
+        assert_eq!(outcome(), Updated { value: 7, locked: true, everywhere: false });
+        files.lack(What::Lock);
+        assert_eq!(outcome(), Updated { value: 7, locked: false, everywhere: false });
     }
 }

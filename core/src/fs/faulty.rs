@@ -79,6 +79,7 @@ struct State {
     stopped: bool,
     hurries: bool,
     room: Option<u64>,
+    lacks: Vec<What>,
 }
 
 #[derive(Clone, Copy)]
@@ -142,6 +143,11 @@ impl FaultyFiles {
         self.state().hurries = true;
     }
 
+    /// Operations of this kind are not permitted, as on a file system that does not know them.
+    pub fn lack(&self, what: What) {
+        self.state().lacks.push(what);
+    }
+
     /// All is well again, and counting and recording start anew.
     pub fn heal(&self) {
         let mut state = self.state();
@@ -199,6 +205,9 @@ impl State {
     fn judge(&mut self, what: What) -> Verdict {
         if self.stopped {
             return Verdict::Fail(stopped());
+        }
+        if self.lacks.contains(&what) {
+            return Verdict::Fail(rustix::io::Errno::PERM.into());
         }
         if !self.counts_all && !what.mutates() {
             return Verdict::Go;

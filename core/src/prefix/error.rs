@@ -12,6 +12,14 @@ pub enum PrefixError {
     /// The file itself.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// It is damaged, and there is a way out.
+    #[error("{}; {advice}", crate::describe(fault))]
+    Damaged {
+        /// What is wrong with it.
+        fault: FsError,
+        /// What to do.
+        advice: &'static str,
+    },
     /// It is a tree, but a field is missing or malformed.
     #[error("{} cannot be used", path.display())]
     Field {
@@ -145,6 +153,14 @@ pub enum Rank2FileFault {
 }
 
 impl PrefixError {
+    /// The same with what to do where the file is damaged.
+    pub(super) fn of_file(fault: FsError, advice: &'static str) -> Self {
+        match fault {
+            FsError::Tree { .. } => PrefixError::Damaged { fault, advice },
+            other => PrefixError::Fs(other),
+        }
+    }
+
     /// Whether what is stored is itself wrong, so that trying again is of no use.
     pub fn is_damage(&self) -> bool {
         match self {

@@ -11,6 +11,9 @@ use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::time::Duration;
 
+/// What to do about a damaged file.
+const OF_DAMAGE: &str = "`scr halt --remove' takes the file away, and every condition with it";
+
 /// The conditions on which the job should stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Halt {
@@ -102,8 +105,8 @@ impl Halt {
     /// Where the file is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.halt_file();
-        let Some(tree) = files.read_locked(&path)? else { return Ok(None) };
-        Self::from_tree(&tree).in_file(&path).map(Some)
+        let read = files.read_locked(&path).map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
+        read.map(|tree| Self::from_tree(&tree).in_file(&path)).transpose()
     }
 
     /// The conditions that hold for a job: those of the file, or where no command and no job has written one, the time that
@@ -135,7 +138,8 @@ impl Halt {
             let value = change(&mut halt);
             halt.write_into(tree);
             Ok(value)
-        })?;
+        });
+        let updated = updated.map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
         let value = updated.value.in_file(&path)?;
         Ok(Updated { value, locked: updated.locked, everywhere: updated.everywhere })
     }

@@ -21,6 +21,8 @@ use std::path::Path;
 const VERSION: u64 = 2;
 /// Who has it changes the index.
 const LOCK: &str = "index.lock";
+/// What to do about a damaged one.
+const OF_DAMAGE: &str = "move it away, and `scr index --build' makes it anew";
 
 /// The list of datasets, as it is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +85,7 @@ impl Index {
     /// Where the file is damaged, of another version, or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
         let path = prefix.index_file();
-        match files.read_tree(&path)? {
+        match files.read_tree(&path).map_err(|error| PrefixError::of_file(error, OF_DAMAGE))? {
             Some(tree) => Self::from_tree(tree, &path),
             None => Ok(Self::new()),
         }
@@ -129,6 +131,14 @@ impl Index {
             Ok(value)
         })?;
         updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
+    }
+
+    /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written to, or others keep the index to themselves.
+    pub(crate) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
+        Ok(files.exclusively(&prefix.scr_file(LOCK), || ())?)
     }
 
     /// From a tree; `path` is for the error.

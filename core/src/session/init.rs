@@ -75,6 +75,11 @@ impl Session {
         let (conf, path) = (app.to_text(), ctx.prefix.app_conf_file());
         ctx.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
         tidy(ctx.files(), &ctx.prefix.scr_dir(), &path);
+        if let Some(caution) =
+            Index::exclusion(ctx.files(), &ctx.prefix).ok().and_then(|update| update.caution())
+        {
+            ctx.report.warn(&format!("the index of {}: {caution}", ctx.prefix.dir().display()));
+        }
         Ok(())
     }
 

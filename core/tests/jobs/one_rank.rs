@@ -7,7 +7,7 @@
 use super::crash::{comes_back, sizes};
 use super::world::{Application, World};
 use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::session::Error;
 use std::io::ErrorKind;
@@ -213,4 +213,24 @@ fn while_a_checkpoint_is_fetched() {
         world.lose("");
     };
     Trouble { settings: &[("SCR_FLUSH", "1")], stride: 9, ..RESTART }.run(before, restart);
+}
+
+#[test]
+fn a_file_system_that_keeps_nobody_out_is_told_and_the_job_goes_on() {
+    let files = FaultyFiles::new(RealFiles);
+    let mut world = World::new(2, 2).set("SCR_FLUSH", "1");
+    world.files = Arc::new(files.clone());
+    let told = |words| {
+        world
+            .run(|application| application.checkpoint(1, sizes).unwrap())
+            .lines
+            .iter()
+            .filter(|line| line.contains(words))
+            .count()
+    };
+    assert_eq!(told("the file system has"), 0);
+    files.lack(What::Link);
+    assert_eq!(told("/prefix: the file system has no hard links, and a lock had to do"), 1);
+    files.lack(What::Lock);
+    assert_eq!(told("/prefix: the file system has neither hard links nor locks"), 1);
 }
