@@ -27,7 +27,7 @@ const NAMES: &[Case] = &[
 /// Values that are none.
 const VALUES: &[Case] = &[
     ("a word for a number", b"SCR_FLUSH=ten", 1, "not a whole number"),
-    ("a negative number", b"SCR_CACHE_SIZE=-1", 1, "not within 0 to"),
+    ("a negative number", b"SCR_CACHE_SIZE=-1", 1, "not 0 or more"),
     ("a fraction", b"SCR_FLUSH=1.5", 1, "not a whole number"),
     ("more than 64 bits", b"SCR_FLUSH=18446744073709551616", 1, "not within 0 to"),
     ("more than 128 bits", b"SCR_FLUSH=999999999999999999999999999999999999999999", 1, "not a whole number"),

@@ -328,7 +328,7 @@ mod tests {
             ("SCR_FLSUH=1", "did you mean SCR_FLUSH?"),
             ("SCR_FLSUH", "did you mean SCR_FLUSH?"),
             ("SCR_FLUSH=ten", "not a whole number"),
-            ("SCR_FLUSH=-1", "not within 0 to"),
+            ("SCR_FLUSH=-1", "not 0 or more"),
             ("SCR_FLUSH=1 SCR_DEBUG=1", "SCR_DEBUG=1"),
             ("SCR_FLUSH 1", "has no `='"),
             ("SCR_CONF_FILE=/x", "only in the environment"),

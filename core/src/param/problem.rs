@@ -3,6 +3,8 @@
 //! A [`Problem`] is told and the run goes on with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
 
+use super::table::{find, TABLE};
+use super::value::Kind;
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -129,7 +131,7 @@ pub enum Cause {
         expected: String,
     },
     /// The value is too small or too large.
-    #[error("{name} holds {}, which is not within {least} to {most}; it is passed over", show(found))]
+    #[error("{name} holds {}, which is not {}; it is passed over", show(found), range(found, least, most))]
     OutOfRange {
         /// The parameter or key.
         name: String,
@@ -148,7 +150,8 @@ pub enum Cause {
     },
     /// The value names a variable that is not set.
     #[error(
-        "{name} uses ${variable}, which is not set and counts as empty; set it or write \\$ for a plain $"
+        "{name} uses {}, which is not set and counts as empty; set it or write \\$ for a plain $",
+        of_value(name, variable)
     )]
     Undefined {
         /// The parameter or key.
@@ -418,10 +421,13 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What a user wrote, on one short line whatever it was.
+/// What a user wrote, on one short line whatever it was, and without what is secret in it.
 fn show(text: &str) -> String {
     const LONGEST: usize = 120;
     let mut shown = String::new();
+    if let Some(before) = before_secret(text) {
+        return show(before) + " ...";
+    }
     for c in text.chars().take(LONGEST) {
         if c.is_control() {
             shown.extend(c.escape_default());
@@ -433,6 +439,44 @@ fn show(text: &str) -> String {
         shown.push_str("...");
     }
     shown
+}
+
+/// What is allowed; the largest number that a computer holds is told to those alone who have gone beyond.
+fn range(found: &str, least: &str, most: &str) -> String {
+    if found.starts_with('-') && most == u64::MAX.to_string() {
+        format!("{least} or more")
+    } else {
+        format!("within {least} to {most}")
+    }
+}
+
+/// What comes before a secret: up to the name of a parameter that holds one, or a name that may stand for it.
+fn before_secret(text: &str) -> Option<&str> {
+    let is_end = |c: char| c.is_whitespace() || "=:".contains(c);
+    let mut start = 0;
+    while let Some(length) = text.get(start..)?.find(is_end) {
+        let end = start + length;
+        if is_secret(text.get(start..end)?) {
+            return text.get(..end);
+        }
+        start = end + text.get(end..)?.chars().next()?.len_utf8();
+    }
+    None
+}
+
+/// Whether a name stands for a parameter whose value is not to be shown, be it mistyped.
+fn is_secret(name: &str) -> bool {
+    let likely = nearest(name, TABLE.iter().map(|info| info.name));
+    likely.and_then(|name| find(&name)).is_some_and(|info| info.kind == Kind::Secret)
+}
+
+/// A variable in the value of a parameter; in what is secret a `$` may just be a part of it.
+fn of_value(name: &str, variable: &str) -> String {
+    if is_secret(name) {
+        "a variable".to_owned()
+    } else {
+        format!("${variable}")
+    }
 }
 
 fn suggest(nearest: &Option<String>) -> String {
@@ -470,6 +514,30 @@ mod tests {
     fn what_a_user_wrote_is_shown_short_and_on_one_line() {
         assert_eq!(show("a\nb\u{7}'\""), "a\\nb\\u{7}'\"");
         assert_eq!(show(&"x".repeat(10_000)).len(), 123);
+    }
+
+    #[test]
+    fn what_is_secret_is_not_shown_wherever_it_stands() {
+        let text = |text: &str| Cause::NoEquals { text: text.into() }.to_string();
+        for line in ["SCR_LOG_DB_PASS hunter2", "scr_log_db_pass: hunter2", "export SCR_LOG_DB_PAS=hunter2"] {
+            assert!(!text(line).contains("hunter2"), "{}", text(line));
+        }
+        assert_eq!(
+            text("SCR_LOG_DB_PASS"),
+            "`SCR_LOG_DB_PASS' has no `=', write KEY=value; it is passed over"
+        );
+        assert_eq!(
+            text("SCR_LOG_DB_USER me"),
+            "`SCR_LOG_DB_USER me' has no `=', write KEY=value; it is passed over"
+        );
+        let rest = "SCR_FLUSH=1 SCR_LOG_DB_PASS=hunter2".into();
+        let after = Cause::AfterValue { name: "SCR_DEBUG".into(), rest }.to_string();
+        assert!(after.starts_with("`SCR_FLUSH=1 SCR_LOG_DB_PASS ...' after"), "{after}");
+        let undefined = Cause::Undefined { name: "SCR_LOG_DB_PASS".into(), variable: "hunter2".into() };
+        assert!(
+            undefined.to_string().starts_with("SCR_LOG_DB_PASS uses a variable, which is not set"),
+            "{undefined}"
+        );
     }
 
     #[test]
