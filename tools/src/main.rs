@@ -16,6 +16,7 @@ mod output;
 mod pages;
 mod plugin;
 mod poststage;
+mod progress;
 mod run;
 mod scrub;
 mod world;

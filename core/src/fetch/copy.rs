@@ -12,6 +12,8 @@ pub(crate) struct Copy<'a> {
     pub(crate) block_bytes: u64,
     /// Whether the copy gets times and permissions of the file.
     pub(crate) metadata: bool,
+    /// Is told how many bytes more are copied.
+    pub(crate) progress: &'a dyn Fn(u64),
 }
 
 impl Copy<'_> {
@@ -35,6 +37,7 @@ impl Copy<'_> {
                 written = offset + count as u64;
             }
             offset += count as u64;
+            (self.progress)(count as u64);
         }
         if offset != file.bytes {
             // It was changed while it was read.

@@ -238,7 +238,7 @@ impl Fetch<'_> {
                 let expected = file.crc.filter(|_| sums(&file.name));
                 if !self.options.bypass {
                     fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
-                    let copy = Copy { files: self.files, block_bytes, metadata };
+                    let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
                     let crc = copy.run(&*open, &source, &fetched)?;
                     compare(&source, expected, Some(crc))?;
                     fetched.crc = Some(crc);

@@ -16,7 +16,9 @@ use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::redundancy::place::PartPlace;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Copies from the caches of one node.
 pub struct Copier<'a> {
@@ -28,6 +30,10 @@ pub struct Copier<'a> {
     pub node: &'a str,
     /// Bytes per block: `SCR_FILE_BUF_SIZE`.
     pub block_bytes: u64,
+    /// So many parts are copied at a time.
+    pub width: u32,
+    /// Is told, again and again, how many bytes more are copied, and how many there are in all.
+    pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
 /// What a node had of a dataset.
@@ -84,10 +90,12 @@ impl Copier<'_> {
         let names =
             parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| file.name.as_slice()));
         let apart = Apart::find(self.files, self.prefix, id, names)?;
-        for (part, map) in parts {
+        let total = parts.iter().map(|(_, map)| bytes_of(map)).fold(0, u64::saturating_add);
+        let all = at_a_time(self.width, &parts, |(part, map)| {
             let to = ScavengedPart { prefix: self.prefix, apart: &apart, id, rank: map.record.rank };
-            copied.parts.push(self.part(&part, map, &to)?);
-        }
+            self.part(part, map.clone(), &to, &|bytes| (self.progress)(bytes, total))
+        });
+        copied.parts = all.into_iter().collect::<Result<_, _>>()?;
         Ok(copied)
     }
 
@@ -133,6 +141,7 @@ impl Copier<'_> {
         from: &PartDir,
         mut map: ScavengedMap,
         to: &ScavengedPart<'_>,
+        progress: &dyn Fn(u64),
     ) -> Result<CopiedPart, PrefixError> {
         let mut copied = CopiedPart { rank: map.record.rank.0, files: 0, bytes: 0, wrong: Vec::new() };
         let mut folders = BTreeSet::from([self.prefix.dataset_dir(to.id)]);
@@ -143,13 +152,15 @@ impl Copier<'_> {
             folders.extend(target.parent().map(Path::to_owned));
             let wanted =
                 Wanted { bytes: file.bytes, crc: file.crc, mode: file.mode & 0o777, mtime: file.mtime };
-            if let Some(crc) = copied.note(file.bytes, self.file(&source, &target, &wanted, to.id)) {
+            if let Some(crc) = copied.note(file.bytes, self.file(&source, &target, &wanted, to.id, progress))
+            {
                 file.crc = Some(crc);
             }
         }
         if let Some(kept) = record.redundancy {
             let wanted = Wanted { bytes: kept.bytes, crc: Some(kept.crc), mode: 0o600, mtime: (0, 0) };
-            copied.note(kept.bytes, self.file(&from.redundancy(), &to.redundancy(), &wanted, to.id));
+            let (source, target) = (from.redundancy(), to.redundancy());
+            copied.note(kept.bytes, self.file(&source, &target, &wanted, to.id, progress));
         }
         for folder in folders.iter().filter(|folder| self.files.status(folder).is_ok()) {
             if let Err(error) = self.files.sync_dir(folder) {
@@ -161,7 +172,14 @@ impl Copier<'_> {
     }
 
     /// Copies a file, and gives its checksum. In bypass mode it is in place, and only read.
-    fn file(&self, source: &Path, target: &Path, wanted: &Wanted, id: u64) -> Result<u32, MoveError> {
+    fn file(
+        &self,
+        source: &Path,
+        target: &Path,
+        wanted: &Wanted,
+        id: u64,
+        progress: &dyn Fn(u64),
+    ) -> Result<u32, MoveError> {
         let (open, status) = open_whole(self.files, source, Some(wanted.bytes))?;
         if source == target {
             // Nobody took a checksum when it was written: one that was written to since counts as lost, as at a restart.
@@ -172,6 +190,7 @@ impl Copier<'_> {
                 )));
             }
             let crc = checksum(&*open, source, self.block_bytes)?;
+            progress(wanted.bytes);
             return compare(source, wanted.crc, Some(crc)).map(|()| crc);
         }
         if let Some(folder) = target.parent() {
@@ -187,7 +206,7 @@ impl Copier<'_> {
             mtime: if wanted.mtime == (0, 0) { status.mtime } else { wanted.mtime },
             atime: status.atime,
         };
-        let copy = Copy { files: self.files, block_bytes: self.block_bytes, metadata: true };
+        let copy = Copy { files: self.files, block_bytes: self.block_bytes, metadata: true, progress };
         let copied = copy.run(&*open, source, &fetched).and_then(|crc| {
             compare(source, wanted.crc, Some(crc))?;
             let file = self.files.open(&path, How::Read).map_err(MoveError::io("open", &path))?;
@@ -197,6 +216,35 @@ impl Copier<'_> {
         });
         copied.inspect_err(|_| _ = self.files.remove_file(&path))
     }
+}
+
+/// Bytes that are read to copy a part.
+fn bytes_of(map: &ScavengedMap) -> u64 {
+    let kept = map.record.redundancy.as_ref().map_or(0, |kept| kept.bytes);
+    map.record.files.iter().fold(kept, |sum, file| sum.saturating_add(file.bytes))
+}
+
+/// Does the work for each item, for so many at a time. What comes of them is in their order.
+fn at_a_time<T: Sync, R: Send>(width: u32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut done = Vec::new();
+        while let Some((at, item)) = items.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+            done.push((at, work(item)));
+        }
+        done
+    };
+    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..width).zip(items.iter().skip(1)).map(|_| scope.spawn(worker)).collect();
+        let mut all = worker();
+        // A panic of a thread goes on in the caller.
+        let theirs =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        all.extend(theirs.flatten());
+        all
+    });
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, done)| done).collect()
 }
 
 /// What a copy has to be.

@@ -14,6 +14,7 @@ use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
 use scr_plugin_api::KvTree;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 /// A job that has written a checkpoint and is dead.
@@ -73,8 +74,19 @@ impl Dead {
     fn copy_from(&self, files: &dyn Files, node: &str) -> Result<Copied, String> {
         let cache = self.world.node(node).join("user1/scr.defjobid");
         let prefix = self.prefix();
-        let copier = Copier { files, prefix: &prefix, node, block_bytes: 4096 };
-        copier.dataset(&[cache], self.step).map_err(|error| error.to_string())
+        let (copied, total) = (AtomicU64::new(0), AtomicU64::new(0));
+        let progress = |bytes, all| {
+            copied.fetch_add(bytes, Ordering::Relaxed);
+            total.store(all, Ordering::Relaxed);
+        };
+        let copier =
+            Copier { files, prefix: &prefix, node, block_bytes: 4096, width: 2, progress: &progress };
+        let found = copier.dataset(&[cache], self.step).map_err(|error| error.to_string())?;
+        if found.is_whole() && !found.already {
+            let sum = found.parts.iter().map(|part| part.bytes).sum::<u64>();
+            assert_eq!((copied.into_inner(), total.into_inner()), (sum, sum), "progress is told");
+        }
+        Ok(found)
     }
 
     fn env(&self, files: Arc<dyn Files>) -> TestEnv {

@@ -8,6 +8,7 @@
 mod report;
 
 use crate::output::{complain, print, print_json, Answer};
+use crate::progress;
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -38,6 +39,9 @@ pub(crate) struct CopyArgs {
     /// Bytes that are copied at a time. Without it: SCR_FILE_BUF_SIZE
     #[arg(long, value_name = "BYTES")]
     buf: Option<u64>,
+    /// The parts of so many ranks are copied at a time. Without it: as many as the node has processors, and at most 8
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
     /// Accepted for scripts: checksums are always taken
     #[arg(long)]
     crc: bool,
@@ -53,13 +57,21 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let params = world::params_of(&env, &prefix);
     let caches = caches(&env, &params, &args.cache)?;
     let node = params.get(&param::NODE_NAME);
+    let bar = progress::bar(0);
+    bar.set_message(format!("dataset {}", args.id));
     let copier = Copier {
         files: &*env.files,
         prefix: &prefix,
         node: &node,
         block_bytes: args.buf.unwrap_or_else(|| params.get(&param::FILE_BUF_SIZE)),
+        width: args.threads.unwrap_or_else(|| env.processors.min(MOST_THREADS)),
+        progress: &|bytes, total| {
+            bar.set_length(total);
+            bar.inc(bytes);
+        },
     };
     let copied = copier.dataset(&caches, args.id);
+    bar.finish_and_clear();
     let copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
     let report = CopyReport::new(args.id, &node, &caches, &copied);
     for line in report.complaints() {
@@ -72,6 +84,9 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     }
     Ok(Answer::from(copied.is_whole()))
 }
+
+/// More at a time from each of many nodes make a file system no faster.
+const MOST_THREADS: u32 = 8;
 
 /// The cache directories of this allocation on this node, where none are given.
 fn caches(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Vec<PathBuf>> {

@@ -9,10 +9,10 @@ mod places;
 mod report;
 
 use crate::output::{print, print_json, Answer};
+use crate::progress;
 use crate::world;
 use anyhow::{bail, Context, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use places::Place;
 use report::{ErrorReport, ScrubReport};
 use scr_core::env::Env;
@@ -67,7 +67,7 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
             bail!("there is no dataset `{name}' in {}", places.join(", "));
         }
     }
-    let bar = bar(plans.iter().map(|(_, plan)| plan.bytes()).sum());
+    let bar = progress::bar(plans.iter().map(|(_, plan)| plan.bytes()).sum());
     let mut report = ScrubReport::new();
     for (place, plan) in plans {
         bar.set_message(place.to_string());
@@ -83,14 +83,4 @@ fn plan(files: &dyn Files, place: &Place, wanted: &Wanted) -> Result<Plan> {
         Place::Prefix(dir) => Plan::of_prefix(files, dir, wanted),
     };
     plan.with_context(|| format!("cannot look at {place}"))
-}
-
-/// A bar on standard error, and only if that is a terminal.
-fn bar(bytes: u64) -> ProgressBar {
-    let bar = ProgressBar::new(bytes);
-    let look = "{bar:30} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left: {wide_msg}";
-    if let Ok(style) = ProgressStyle::with_template(look) {
-        bar.set_style(style);
-    }
-    bar
 }
