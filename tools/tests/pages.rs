@@ -40,6 +40,7 @@ fn every_subcommand_has_a_page_and_a_completion_in_every_shell() {
         assert!(page.contains(&format!(".TH scr-{subcommand} 1")), "{page}");
         assert!(completions.iter().all(|script| script.contains(subcommand)), "{subcommand}");
     }
+    assert!(completions.iter().all(|script| !script.contains("pages")), "what is hidden is not offered");
     assert!(text(&scr, "man/man1/scr.1").contains(".TH scr 1"));
     assert!(
         text(&scr, "man/man1/scr-plugin-check.1").contains("SYNOPSIS"),
@@ -70,7 +71,13 @@ fn the_pages_are_well_formed() {
     let pages = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("pages").flatten());
     let pages: Vec<_> = pages.map(|entry| entry.path()).collect();
     for page in pages.iter().map(|page| fs::read_to_string(page).expect("text")) {
-        let is_whole = [".TH ", ".SH NAME\n", ".SH \"SEE ALSO\"\n"].iter().all(|part| page.contains(part));
+        let is_whole =
+            [".TH ", " \"scr 1.", ".SH NAME\n", ".SH \"SEE ALSO\"\n"].iter().all(|part| page.contains(part));
+        let title = page.lines().find(|line| line.starts_with(".TH ")).unwrap_or_default();
+        assert!(
+            title.is_empty() || title.split(' ').nth(3).is_some_and(|date| date.starts_with("20")),
+            "{title}"
+        );
         assert!(is_whole || page.starts_with(".so "), "{page}");
     }
     let mut groff = Command::new("groff");

@@ -15,6 +15,7 @@ use clap_mangen::roff::{roman, Roff};
 use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Where to.
 #[derive(Args)]
@@ -32,7 +33,7 @@ pub(crate) fn run(args: &PagesArgs, command: Command) -> Result<Answer> {
     write_commands(&command, &commands)?;
     write_classic(&args.dir.join("bin"), &commands)?;
     write(&formats, "scr.conf.5", &settings::page().into_bytes())?;
-    write_completions(&mut command, &args.dir.join("share"))?;
+    write_completions(&mut visible(&command), &args.dir.join("share"))?;
     Ok(Answer::Yes)
 }
 
@@ -44,11 +45,18 @@ fn write_commands(command: &Command, folder: &Path) -> Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
         write_commands(below, folder)?;
     }
-    let man = Man::new(command.clone()).source(SOURCE).manual("scr");
+    let man = Man::new(command.clone()).date(today()).source(SOURCE).manual("scr");
     let mut page = Vec::new();
     man.render(&mut page)?;
-    page.extend(see_also("scr(1), scr.conf(5)").to_roff().into_bytes());
-    write(folder, &man.get_filename(), &page)
+    // What stands under a help text has no name of its own.
+    let page = String::from_utf8(page)?.replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
+    write(folder, &man.get_filename(), (page + &see_also("scr(1), scr.conf(5)").to_roff()).as_bytes())
+}
+
+/// When the pages are written; formatters take the next field for the date where it is missing.
+fn today() -> String {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    now.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// The classic names are links in the installation; each has its subcommand's page.
@@ -63,6 +71,17 @@ fn write_classic(bin: &Path, folder: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Without what is hidden, which the completions would offer all the same.
+fn visible(command: &Command) -> Command {
+    let shown = command.get_subcommands().filter(|below| !below.is_hide_set()).cloned();
+    let about = command.get_about().cloned().unwrap_or_default();
+    Command::new("scr")
+        .about(about)
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true)
+        .subcommands(shown)
 }
 
 /// Under the names that the shells look for.

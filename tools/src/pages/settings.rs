@@ -1,13 +1,13 @@
 //! scr.conf(5): files with settings, and every parameter of the table.
 
-use super::{see_also, SOURCE};
+use super::{see_also, today, SOURCE};
 use clap_mangen::roff::{bold, line_break, roman, Roff};
 use scr_core::param::{Info, TABLE};
 
 /// The page.
 pub(super) fn page() -> String {
     let mut roff = Roff::new();
-    roff.control("TH", ["scr.conf", "5", "", SOURCE, "scr"]);
+    roff.control("TH", ["scr.conf", "5", &today(), SOURCE, "scr"]);
     for (heading, paragraphs) in SECTIONS {
         roff.control("SH", [*heading]);
         for (position, paragraph) in paragraphs.iter().enumerate() {
