@@ -11,6 +11,7 @@ use crate::log::Log;
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, RawSettings};
 use crate::placement::Placement;
+use crate::plugin::check_named;
 use crate::plugin::schemes::{Plugins, TransportInUse};
 use crate::plugin::PluginHost;
 use crate::prefix::{DatasetDescriptor, Prefix};
@@ -91,6 +92,12 @@ impl Context {
         let processors = (env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1);
         let prefix = Prefix::new(params.get(&param::PREFIX));
         let plugins = Plugins::new(&env, &params);
+        if comm.rank() == Rank(0) {
+            // By their manifests alone. What is mistyped would else be told at the first flush, in some hours.
+            for problem in check_named(plugins.host(), &params, &descriptors) {
+                report.warn(&problem.to_string());
+            }
+        }
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
         log.add_database(comm.rank(), &params, plugins.host());
         let mut context = Self {
@@ -224,11 +231,15 @@ impl Context {
     fn make_folders(&mut self) -> Result<(), Error> {
         let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
         let made = made.map_err(|error| crate::describe(&error));
-        self.agree(made)?.map_err(|why| Error::Phase { doing: "making the folder .scr".to_owned(), why })?;
+        self.agree(made)?.map_err(|why| Error::Phase {
+            doing: "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned(),
+            why,
+        })?;
         let base = &self.descriptors.control.path;
         let made = self.files().make_private_dirs(base, &self.job_folder(), self.env.uid);
         self.control = self.agree(made.map_err(|error| crate::describe(&error)))?.map_err(|why| {
-            let doing = format!("making the control folder on {}", self.descriptors.control.name);
+            let doing =
+                format!("making the control folder on {} (SCR_CNTL_BASE)", self.descriptors.control.name);
             Error::Phase { doing, why }
         })?;
         let stores: Vec<_> = self.descriptors.stores.iter().filter(|store| store.enabled).cloned().collect();
@@ -245,7 +256,7 @@ impl Context {
                 dir.map(|dir| (dir, group)).map_err(|error| crate::describe(&error))
             });
             let (cache, group) = self.agree(made)?.map_err(|why| Error::Phase {
-                doing: format!("making the cache folder on {}", store.name),
+                doing: format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name),
                 why,
             })?;
             let placement = Placement::gather(&*self.comm, &group)?;

@@ -56,8 +56,13 @@ impl Reporter {
     /// Going on with less than was asked for; rank 0 says it for all.
     pub fn warn(&self, text: &str) {
         if self.rank == Rank(0) {
-            self.output.error(&self.line(" WARNING", text));
+            self.warn_here(text);
         }
+    }
+
+    /// Going on with less than was asked for on this very rank.
+    pub fn warn_here(&self, text: &str) {
+        self.output.error(&self.line(" WARNING", text));
     }
 
     /// Something failed for the whole run; rank 0 says it for all.

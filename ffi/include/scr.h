@@ -3,7 +3,7 @@
  * Call SCR_Init after MPI_Init and SCR_Finalize before MPI_Finalize. Between the two, every call is collective
  * over MPI_COMM_WORLD, apart from SCR_Route_file and SCR_Get_version. No call ends the application, unless the
  * user asked for it (SCR_HALT_EXIT=1): a failed one prints one line on standard error and returns one of the
- * codes below. A flag that it was to set is 0 then.
+ * codes below; after an SCR_Init that has failed they return only. A flag that a call was to set is 0 then.
  */
 #ifndef SCR_H
 #define SCR_H

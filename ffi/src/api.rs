@@ -22,9 +22,10 @@ const FLAG_OUTPUT: c_int = 2;
 /// Starts the library.
 #[no_mangle]
 pub extern "C" fn SCR_Init() -> c_int {
-    entry("SCR_Init", |state| {
+    let mut refused = false;
+    let code = entry("SCR_Init", |state| {
         let config = match state {
-            State::NotStarted(config) => config.clone(),
+            State::NotStarted(config) | State::Refused(config) => config.clone(),
             State::Running(..) => return Err(Failure::StartedTwice),
             State::Disabled => return Err(Failure::StartedTwice),
             State::Ended => return Err(Failure::Ended),
@@ -36,13 +37,22 @@ pub extern "C" fn SCR_Init() -> c_int {
         message::speak_as(comm.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
         let session = match Session::init(Box::new(comm), env, &config) {
             Err(SessionError::Disabled) => return disable(state),
-            outcome => outcome?,
+            Err(error) => {
+                *state = State::Refused(config);
+                refused = true;
+                return Err(error.into());
+            }
+            Ok(session) => session,
         };
         *state = State::Running(Box::new(session), config);
         mpi_library::at_finalize(leave::mpi_ends)?;
         leave::exit_if_wanted(state);
         Ok(())
-    })
+    });
+    if refused && message::is_first_rank() {
+        message::note("SCR_Init has failed: until it is called again and succeeds, every call fails and nothing is saved");
+    }
+    code
 }
 
 fn disable(state: &mut State) -> Result<(), Failure> {

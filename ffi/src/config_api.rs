@@ -30,8 +30,10 @@ pub unsafe extern "C" fn SCR_Config(config: *const c_char) -> *const c_char {
 fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
     let asks = Request::parse(line)?.is_query();
     match state {
-        State::NotStarted(config) if asks => Ok(config.query(None, &environment()?, line)?),
-        State::NotStarted(config) => Ok(config.apply(line)?),
+        State::NotStarted(config) | State::Refused(config) if asks => {
+            Ok(config.query(None, &environment()?, line)?)
+        }
+        State::NotStarted(config) | State::Refused(config) => Ok(config.apply(line)?),
         State::Running(session, config) if asks => {
             Ok(config.query(Some(session.params()), &environment()?, line)?)
         }

@@ -36,6 +36,8 @@ pub(crate) enum Code {
 pub(crate) enum Failure {
     #[error("SCR_Init has not been called, or has failed; call it first, after MPI_Init")]
     NotStarted,
+    #[error("SCR_Init has failed")]
+    Refused,
     #[error("the library is running already; call this once")]
     StartedTwice,
     #[error("SCR is shut down; nothing can be called after SCR_Finalize")]
@@ -66,7 +68,8 @@ pub(crate) enum Failure {
     Environment(#[source] std::io::Error),
     #[error("there is no memory for the answer")]
     NoMemory,
-    #[error(transparent)]
+    /// Without where it was set: that is the call, which every line names.
+    #[error("{}", .0.problem().cause)]
     Config(Box<ConfigError>),
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -89,9 +92,11 @@ impl Failure {
     /// The number that the caller gets.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Failure::NotStarted | Failure::StartedTwice | Failure::Ended | Failure::SetAfterInit { .. } => {
-                Code::State
-            }
+            Failure::NotStarted
+            | Failure::Refused
+            | Failure::StartedTwice
+            | Failure::Ended
+            | Failure::SetAfterInit { .. } => Code::State,
             Failure::Null { .. }
             | Failure::TooLong { .. }
             | Failure::AnswerTooLong { .. }

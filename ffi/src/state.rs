@@ -16,6 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 pub(crate) enum State {
     /// Before SCR_Init: what SCR_Config has set so far.
     NotStarted(AppConfig),
+    /// After SCR_Init has failed, which may be called again: other calls fail, and no more is said about it.
+    Refused(AppConfig),
     /// Between SCR_Init and SCR_Finalize. The settings stay for queries.
     Running(Box<Session>, AppConfig),
     /// After SCR_Init with `SCR_ENABLE=0`: every call fails, and no more is said about it.
@@ -32,6 +34,7 @@ impl State {
         match self {
             State::Running(session, _) => Ok(session),
             State::NotStarted(_) => Err(Failure::NotStarted),
+            State::Refused(_) => Err(Failure::Refused),
             State::Disabled => Err(Failure::Disabled),
             State::Ended => Err(Failure::Ended),
             State::Broken => Err(Failure::Broken),
@@ -81,9 +84,9 @@ pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) ->
 }
 
 fn tell(call: &str, failure: &Failure) {
-    // What is disabled was told once, by SCR_Init.
+    // What is disabled or has failed was told once, by SCR_Init: an application that goes on without may call at every step.
     let told_elsewhere = failure.is_shared() && !message::is_first_rank();
-    if !told_elsewhere && !matches!(failure, Failure::Disabled) {
+    if !told_elsewhere && !matches!(failure, Failure::Disabled | Failure::Refused) {
         message::failed(call, failure);
     }
 }

@@ -125,6 +125,15 @@ static void config(void)
     expect(SCR_Config("") == NULL, "Config of nothing");
 }
 
+/* What nobody can run with is refused, and once it is mended the library starts. */
+static void wrong_settings(void)
+{
+    SCR_Config("SCR_GROUP=NO_SUCH_GROUP");
+    refused(SCR_Init(), SCR_ERR_CONFIG, "Init with a group that is not described");
+    before_init();
+    SCR_Config("SCR_GROUP=");
+}
+
 /* What counted at the start counts from then on. */
 static void config_after_init(void)
 {
@@ -207,6 +216,18 @@ static void write_to(const char *path)
     }
 }
 
+/* A relative name leads nowhere in a folder that is gone. */
+static void without_a_folder(char *file)
+{
+    char here[SCR_MAX_FILENAME], gone[] = "gone.XXXXXX", path[SCR_MAX_FILENAME + sizeof gone];
+
+    expect(getcwd(here, sizeof here) != NULL && mkdtemp(gone) != NULL && chdir(gone) == 0, "a folder to be in");
+    snprintf(path, sizeof path, "%s/%s", here, gone);
+    expect(rmdir(path) == 0, "it goes");
+    refused(SCR_Route_file("state", file), SCR_ERR_IO, "Route_file in a folder that is gone");
+    expect(chdir(here) == 0, "back again");
+}
+
 static void in_output(void)
 {
     char file[SCR_MAX_FILENAME], again[SCR_MAX_FILENAME], name[64];
@@ -228,6 +249,7 @@ static void in_output(void)
     refused(SCR_Route_file("/etc/passwd", file), SCR_ERR_ARGUMENT, "Route_file outside of the prefix");
     refused(SCR_Route_file("../../outside", file), SCR_ERR_ARGUMENT, "Route_file that climbs out of the prefix");
     refused(SCR_Route_file("", file), SCR_ERR_ARGUMENT, "Route_file of the empty name");
+    without_a_folder(file);
     expect(untouched(file), "refused paths left the buffer alone");
     snprintf(name, sizeof name, "misuse/rank_%d", rank);
     expect(SCR_Route_file(name, file) == SCR_SUCCESS, "Route_file");
@@ -260,6 +282,7 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     config();
     before_init();
+    wrong_settings();
     expect(SCR_Init() == SCR_SUCCESS, "Init");
     config_after_init();
     idle();

@@ -55,6 +55,7 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Lines of columns, each as wide as its widest entry; the last one as wide as it likes.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| on_one_line(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..N).map(width).collect();
     let line = |row: &[String; N]| {
@@ -64,14 +65,20 @@ pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     rows.iter().map(line).collect()
 }
 
+/// The same without what would break a line or move the cursor: names of datasets may hold anything.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn columns_stand_under_each_other_and_lines_end_without_blanks() {
-        let rows = [["a", "bb", "c"], ["dddd", "", "e f"]].map(|row| row.map(str::to_owned));
-        assert_eq!(columns(&rows), "a     bb  c\ndddd      e f\n");
+        let rows = [["a", "bb", "c"], ["dddd", "", "e\nf"]].map(|row| row.map(str::to_owned));
+        assert_eq!(columns(&rows), "a     bb  c\ndddd      e\\nf\n");
     }
 
     #[test]

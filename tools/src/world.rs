@@ -81,7 +81,10 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
     let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
     if !dir.is_dir() {
-        bail!("there is no prefix directory {}; say which one with --prefix or SCR_PREFIX", dir.display());
+        bail!(
+            "there is no prefix directory {}; correct the name that was given, or SCR_PREFIX",
+            dir.display()
+        );
     }
     Ok(Prefix::new(dir))
 }

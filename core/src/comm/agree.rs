@@ -168,8 +168,13 @@ impl Disagreement {
 impl Display for Disagreement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for complaint in &self.first {
-            write!(f, "{between}{complaint}")?;
+        for (at, Complaint { text, .. }) in self.first.iter().enumerate() {
+            let same = |other: &&Complaint| other.text == *text;
+            if self.first.iter().position(|other| same(&other)) != Some(at) {
+                continue;
+            }
+            let who: Vec<_> = self.first.iter().filter(same).map(Complaint::who).collect();
+            write!(f, "{between}{}: {text}", who.join(", "))?;
             between = "; ";
         }
         if let Some(error) = &self.broken {
@@ -183,12 +188,16 @@ impl Display for Disagreement {
     }
 }
 
+impl Complaint {
+    fn who(&self) -> String {
+        let on = self.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
+        format!("rank {}{on}", self.rank)
+    }
+}
+
 impl Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.node {
-            Some(node) => write!(f, "rank {} on {node}: {}", self.rank, self.text),
-            None => write!(f, "rank {}: {}", self.rank, self.text),
-        }
+        write!(f, "{}: {}", self.who(), self.text)
     }
 }
 
@@ -222,11 +231,12 @@ mod tests {
             first: vec![complaint(3, None), complaint(5, Some("n2"))],
             broken: None,
         };
-        assert_eq!(all.to_string(), "rank 3: disk full; rank 5 on n2: disk full (and 1 more rank)");
+        assert_eq!(all.to_string(), "rank 3, rank 5 on n2: disk full (and 1 more rank)");
         all.failed = 4;
         assert!(all.to_string().ends_with(" (and 2 more ranks)"));
         all.failed = 2;
-        assert_eq!(all.to_string(), "rank 3: disk full; rank 5 on n2: disk full");
+        all.first[1].text = "no room".to_owned();
+        assert_eq!(all.to_string(), "rank 3: disk full; rank 5 on n2: no room");
         all.broken = Some(CommError::NoSuchTag { tag: 40000 });
         assert!(all.to_string().ends_with("could not agree: tag 40000 is above 32767, the largest allowed"));
     }

@@ -79,7 +79,10 @@ impl Set for HostSet<'_> {
 
     fn log(&self, level: Level, text: &str) {
         match level {
-            Level::Error | Level::Warn => self.report.error_here(text),
+            Level::Error => self.report.error_here(text),
+            // Which files nothing protects was told at the start of the run, once for all ranks.
+            Level::Warn if self.size() == 1 => self.report.debug(text),
+            Level::Warn => self.report.warn_here(text),
             Level::Info => self.report.info(text),
             Level::Debug => self.report.debug(text),
         }

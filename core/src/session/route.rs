@@ -5,6 +5,7 @@
 
 use super::Error;
 use crate::context::Context;
+use crate::flush::names;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -18,14 +19,17 @@ pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error>
     let path = lexical(&ctx.env.current_dir.join(OsStr::from_bytes(name)));
     let prefix = ctx.prefix.dir();
     let below = strip(&path, prefix).or_else(|| strip(&real(ctx, &path), &real(ctx, prefix)));
-    below.filter(|below| !below.is_empty()).ok_or_else(|| Error::Argument {
+    let below = below.filter(|below| !below.is_empty()).ok_or_else(|| Error::Argument {
         what: format!(
             "{} lies outside the prefix directory {}; \
              give a path under it, or set SCR_PREFIX to a folder that holds all files",
             path.display(),
             prefix.display()
         ),
-    })
+    })?;
+    // What can never get there is told now, and not at a flush in an hour.
+    names::target(prefix, &below).map_err(|error| Error::Argument { what: error.to_string() })?;
+    Ok(below)
 }
 
 fn strip(path: &Path, prefix: &Path) -> Option<Vec<u8>> {

@@ -65,7 +65,7 @@ fn a_bad_library_is_the_same_error_on_all_ranks() {
         let name = library.file_name().unwrap().to_str().unwrap().to_owned();
         let text = refusal(&library, &manifest("TRY", "scheme", &name));
         assert!(
-            text.contains("the scheme TRY cannot be used: rank 0 on n0: ") && text.contains(reason),
+            text.contains("the scheme TRY cannot be used: rank 0 on n0") && text.contains(reason),
             "{text}"
         );
     }

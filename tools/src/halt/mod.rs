@@ -41,6 +41,9 @@ pub(crate) struct HaltArgs {
     /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// The same, as the other commands have it
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    prefix: Option<PathBuf>,
     /// Lists in JSON
     #[arg(long, requires = "list")]
     json: bool,
@@ -90,8 +93,9 @@ struct Unset {
 
 /// Does what is asked.
 pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
-    let env = world::env_at(args.dir.as_deref())?;
-    let prefix = world::prefix(&env, args.dir.as_deref())?;
+    let dir = args.dir.as_deref().or(args.prefix.as_deref());
+    let env = world::env_at(dir)?;
+    let prefix = world::prefix(&env, dir)?;
     if args.list {
         return list(&env, &prefix, args.json);
     }

@@ -1,6 +1,6 @@
 //! The datasets of an index, newest first: as the table of the user guide, and as JSON.
 
-use crate::output::JSON_VERSION;
+use crate::output::{on_one_line, JSON_VERSION};
 use scr_core::prefix::Index;
 use serde::Serialize;
 
@@ -39,7 +39,8 @@ impl Listing {
             let valid = if row.valid { "YES" } else { "NO" };
             let current = if row.current { "*" } else { "" };
             let flushed = row.flushed.as_deref().unwrap_or("");
-            text + &format!("{:4} {valid:5} {flushed:19} {current:>3} {}\n", row.id, row.name)
+            let name = on_one_line(&row.name);
+            text + &format!("{:4} {valid:5} {flushed:19} {current:>3} {name}\n", row.id)
         })
     }
 }
