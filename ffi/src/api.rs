@@ -86,6 +86,9 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         if file.is_null() {
             return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
         }
+        if !session.is_idle() && !name.starts_with(b"/") {
+            session.work_in(std::env::current_dir().map_err(Failure::Environment)?);
+        }
         let path = session.route_file(&name)?;
         // SAFETY: the caller's promise.
         unsafe { text::write_name(file, &path, "file") }

@@ -1,6 +1,8 @@
 /* api_misuse: calls the library wrongly in every way that its header leaves open. Each wrong call must return an
  * error and leave the job as it was; prints "FAIL what" where one does not, and "DONE" at the end.
  */
+#define _XOPEN_SOURCE 700 /* mkdtemp */
+
 #include "scr.h"
 
 #include <mpi.h>
@@ -216,15 +218,19 @@ static void write_to(const char *path)
     }
 }
 
-/* A relative name leads nowhere in a folder that is gone. */
-static void without_a_folder(char *file)
+/* A relative name starts at the folder that the process is in now, and leads nowhere once that folder is gone. */
+static void in_another_folder(const char *name, const char *file)
 {
-    char here[SCR_MAX_FILENAME], gone[] = "gone.XXXXXX", path[SCR_MAX_FILENAME + sizeof gone];
+    char here[SCR_MAX_FILENAME], folder[] = "elsewhere.XXXXXX", up[SCR_MAX_FILENAME], again[SCR_MAX_FILENAME];
 
-    expect(getcwd(here, sizeof here) != NULL && mkdtemp(gone) != NULL && chdir(gone) == 0, "a folder to be in");
-    snprintf(path, sizeof path, "%s/%s", here, gone);
-    expect(rmdir(path) == 0, "it goes");
-    refused(SCR_Route_file("state", file), SCR_ERR_IO, "Route_file in a folder that is gone");
+    expect(getcwd(here, sizeof here) != NULL && mkdtemp(folder) != NULL && chdir(folder) == 0, "another folder");
+    snprintf(up, sizeof up, "../%s", name);
+    expect(SCR_Route_file(up, again) == SCR_SUCCESS && strcmp(file, again) == 0, "the same file from another folder");
+    snprintf(up, sizeof up, "../%s", folder);
+    expect(rmdir(up) == 0, "the folder goes");
+    memset(again, '#', sizeof again);
+    refused(SCR_Route_file(name, again), SCR_ERR_IO, "Route_file in a folder that is gone");
+    expect(untouched(again), "a refused Route_file left the buffer alone");
     expect(chdir(here) == 0, "back again");
 }
 
@@ -249,11 +255,11 @@ static void in_output(void)
     refused(SCR_Route_file("/etc/passwd", file), SCR_ERR_ARGUMENT, "Route_file outside of the prefix");
     refused(SCR_Route_file("../../outside", file), SCR_ERR_ARGUMENT, "Route_file that climbs out of the prefix");
     refused(SCR_Route_file("", file), SCR_ERR_ARGUMENT, "Route_file of the empty name");
-    without_a_folder(file);
     expect(untouched(file), "refused paths left the buffer alone");
     snprintf(name, sizeof name, "misuse/rank_%d", rank);
     expect(SCR_Route_file(name, file) == SCR_SUCCESS, "Route_file");
     expect(SCR_Route_file(name, again) == SCR_SUCCESS && strcmp(file, again) == 0, "the same file again");
+    in_another_folder(name, file);
     snprintf(name, sizeof name, "misuse/other/rank_%d", rank);
     refused(SCR_Route_file(name, again), SCR_ERR_ARGUMENT, "the same base name in another folder");
     write_to(file);

@@ -28,7 +28,7 @@ use datasets::Cached;
 use output::Output;
 use restart::Loaded;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A run under the runtime.
@@ -84,6 +84,16 @@ impl Session {
             Phase::Output(_) => self.route_output(name),
             Phase::Restart => self.route_restart(name),
         }
+    }
+
+    /// From now on relative names of files start at this folder: the application may change where it is.
+    pub fn work_in(&mut self, current_dir: PathBuf) {
+        self.ctx.env.current_dir = current_dir;
+    }
+
+    /// Whether neither output nor a restart is under way.
+    pub fn is_idle(&self) -> bool {
+        matches!(self.phase, Phase::Idle)
     }
 
     /// Why the application should be ended now, where the user has asked for that with `SCR_HALT_EXIT=1`.
