@@ -280,6 +280,6 @@ impl Courier {
 /// Between two looks for a sign: from here, twice as long each time, to there. Thousands of ranks may be looking.
 const LEAST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// Of the thread: a tenth of what the application's own get where they want the same processor. With less, an application that computes without
-/// end would keep its flush from going on.
-const NICE: i32 = 10;
+/// Of the thread: a third of the weight of the application's own where both want a processor. With much less, an application that computes without
+/// end, or waits for messages in a loop, would keep its flush from going on.
+const NICE: i32 = 5;
