@@ -17,7 +17,9 @@ pub(crate) fn speak_as(rank: u32, node: &str) {
 pub(crate) fn failed(call: &str, error: &dyn std::error::Error) {
     // One line per failure, whatever a file name or a text of the system holds.
     let text = scr_core::describe(error).replace('\n', " ");
-    line("ERROR", &format!("{call}: {text}"));
+    // Some begin with the name of the call themselves.
+    let text = if text.starts_with(call) { text } else { format!("{call}: {text}") };
+    line("ERROR", &text);
 }
 
 /// Tells what will go on, but should not be so.
