@@ -21,9 +21,30 @@ pub trait Bytes: Send + Sync {
     /// The host's text names the file, the offset and the reason.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError>;
 
+    /// The `len` bytes at `offset`, without a copy of them. `None` where the host cannot lend them: then they are to be read.
+    /// Nothing that was lent is ever written meanwhile. Since 1.1.
+    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let _ = (offset, len);
+        None
+    }
+
+    /// The `len` bytes at `offset`, to be written in place. `None` where the host cannot lend them: then they are to be
+    /// written. Until the loan is dropped they can neither be lent again nor read nor written otherwise. All of them count as
+    /// written then. Since 1.1.
+    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
+        let _ = (offset, len);
+        None
+    }
+
     /// Writes `buffer` at `offset`. What would lie past the end must be zeros, which are dropped.
     ///
     /// # Errors
     /// The host's text names the file, the offset and the reason; bytes past the end that are not zero are an error.
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError>;
+}
+
+/// Bytes of a file that are lent to be written. Dropping it gives them back.
+pub trait Loan: Send {
+    /// The bytes. What they hold at first is nothing to rely on.
+    fn bytes(&mut self) -> &mut [u8];
 }

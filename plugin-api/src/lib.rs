@@ -14,7 +14,7 @@ mod log;
 mod scheme;
 mod transport;
 
-pub use bytes::Bytes;
+pub use bytes::{Bytes, Loan};
 pub use error::{PluginError, PluginErrorKind};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};

@@ -100,7 +100,7 @@ pub trait Set {
 }
 
 /// Bytes of a message at most where nobody says otherwise.
-pub const MESSAGE_BYTES: u64 = 256 << 10;
+pub const MESSAGE_BYTES: u64 = 512 << 10;
 
 /// One message of a batch to send.
 #[derive(Debug, Clone, Copy)]

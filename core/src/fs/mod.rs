@@ -5,6 +5,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Files`], [`File`] | the seam itself: single operations of the system |
+//! | `mapped` | the memory of a file, lent instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
 //! | `lock` | the lock of the system on an open file, as the build has it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
@@ -19,12 +20,14 @@ mod exclusive;
 pub mod faulty;
 mod folders;
 mod lock;
+mod mapped;
 mod real;
 mod trees;
 mod whole;
 
 pub(crate) use error::At;
 pub use error::FsError;
+pub use mapped::{LentToWrite, Mapped};
 pub use real::RealFiles;
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
@@ -145,6 +148,12 @@ pub trait File: Send + Sync {
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
+    }
+    /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
+    /// update what is there. `None` where that is not possible, or not safe.
+    fn map(&self, len: u64) -> Option<Mapped> {
+        let _ = len;
+        None
     }
     /// The descriptor, where there is one: what the dynamic linker is to load must be a file of the system.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

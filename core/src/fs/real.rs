@@ -4,6 +4,7 @@
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
+use super::mapped::{LeaseKind, Mapped};
 use super::{lock, File, Files, How, Kind, Status};
 use rustix::fs::{futimens, statvfs, OFlags, Timespec, Timestamps};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
@@ -20,7 +21,7 @@ pub struct RealFiles;
 impl Files for RealFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let file = options(how).open(path)?;
-        Ok(Box::new(RealFile { file, appends: matches!(how, How::Append(_)) }))
+        Ok(Box::new(RealFile { file, how }))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
@@ -83,7 +84,13 @@ impl Files for RealFiles {
 
 struct RealFile {
     file: fs::File,
-    appends: bool,
+    how: How,
+}
+
+impl RealFile {
+    fn appends(&self) -> bool {
+        matches!(self.how, How::Append(_))
+    }
 }
 
 impl File for RealFile {
@@ -102,7 +109,7 @@ impl File for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        if self.appends {
+        if self.appends() {
             // Linux would append, wherever we ask it to write.
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -110,7 +117,7 @@ impl File for RealFile {
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        if self.appends {
+        if self.appends() {
             (&self.file).write_all(bytes)
         } else {
             self.file.write_all_at(bytes, self.file.metadata()?.len())
@@ -145,6 +152,15 @@ impl File for RealFile {
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
+    }
+
+    fn map(&self, len: u64) -> Option<Mapped> {
+        let kind = match self.how {
+            How::Read => LeaseKind::Read,
+            How::Update => LeaseKind::Write,
+            _ => return None,
+        };
+        Mapped::new(&self.file, len, kind)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

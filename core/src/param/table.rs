@@ -260,7 +260,7 @@ parameters! {
         "Whether permissions, owner and times of files are kept when they are copied.";
     AXL_MKDIR: bool = "SCR_AXL_MKDIR", Kind::Bool, text("0"), Anywhere,
         "Whether each process makes the folders its files are flushed to, and not one process for all.";
-    MPI_BUF_SIZE: u64 = "SCR_MPI_BUF_SIZE", BUFFER, text("262144"), Anywhere,
+    MPI_BUF_SIZE: u64 = "SCR_MPI_BUF_SIZE", BUFFER, text("524288"), Anywhere,
         "Bytes in a message at most when redundancy is computed, or files are rebuilt or moved between nodes.";
     FILE_BUF_SIZE: u64 = "SCR_FILE_BUF_SIZE", BUFFER, text("1048576"), Anywhere,
         "Bytes read or written at once when files are copied.";

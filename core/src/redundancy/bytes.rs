@@ -4,10 +4,11 @@
 //! are in the processor's cache when they are summed, and no file is read twice.
 
 use super::checksum::Checksum;
-use crate::fs::File;
-use scr_plugin_api::{Bytes, PluginError, PluginErrorKind};
+use crate::fs::{File, LentToWrite, Mapped};
+use scr_plugin_api::{Bytes, Loan, PluginError, PluginErrorKind};
+use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Files that are one run of bytes.
 pub(crate) struct LogicalFile {
@@ -23,6 +24,8 @@ struct Part {
     start: u64,
     len: u64,
     sum: Mutex<Checksum>,
+    /// Its memory, where it can be had, from the first time that it is asked for.
+    mapped: OnceLock<Option<Mapped>>,
 }
 
 impl LogicalFile {
@@ -35,7 +38,7 @@ impl LogicalFile {
             .map(|(path, file, bytes)| {
                 let start = len;
                 len += bytes;
-                Part { path, file, start, len: bytes, sum: Mutex::default() }
+                Part { path, file, start, len: bytes, sum: Mutex::default(), mapped: OnceLock::new() }
             })
             .collect();
         Self { parts, len, summed }
@@ -65,6 +68,13 @@ impl LogicalFile {
             },
         )
     }
+
+    /// The part that all of these bytes lie in, and where in it.
+    fn around(&self, offset: u64, len: usize) -> Option<(&Part, Range<usize>)> {
+        let (part, at, range) = self.overlapping(offset, len).next()?;
+        let at = usize::try_from(at).ok()?;
+        (range.len() == len).then_some((part, at..at + len))
+    }
 }
 
 impl Bytes for LogicalFile {
@@ -84,6 +94,21 @@ impl Bytes for LogicalFile {
         Ok(())
     }
 
+    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let (part, range) = self.around(offset, len)?;
+        let bytes = part.mapped()?.lend(range.clone())?;
+        if self.summed {
+            part.sum().take_in(range.start as u64, bytes);
+        }
+        Some(bytes)
+    }
+
+    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
+        let (part, range) = self.around(offset, len)?;
+        let lent = part.mapped()?.lend_to_write(range.clone())?;
+        Some(Box::new(PartLent { lent, part, at: range.start as u64, summed: self.summed }))
+    }
+
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
         let inside = self.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
         if buffer[inside..].iter().any(|&byte| byte != 0) {
@@ -92,6 +117,7 @@ impl Bytes for LogicalFile {
             return Err(PluginError::new(PluginErrorKind::Fault, text));
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
+            part.check_not_lent(at, range.len())?;
             part.file
                 .write_at(at, &buffer[range.clone()])
                 .map_err(|error| part.error("write", at, &error))?;
@@ -103,12 +129,52 @@ impl Bytes for LogicalFile {
     }
 }
 
+/// Bytes of a part, lent to be written; they are summed when they come back.
+struct PartLent<'a> {
+    lent: LentToWrite<'a>,
+    part: &'a Part,
+    at: u64,
+    summed: bool,
+}
+
+impl Loan for PartLent<'_> {
+    fn bytes(&mut self) -> &mut [u8] {
+        self.lent.bytes()
+    }
+}
+
+impl Drop for PartLent<'_> {
+    fn drop(&mut self) {
+        if self.summed {
+            self.part.sum().take_in(self.at, self.lent.bytes());
+        }
+    }
+}
+
 impl Part {
+    fn mapped(&self) -> Option<&Mapped> {
+        let map = || (self.len >= WORTH_MAPPING).then(|| self.file.map(self.len)).flatten();
+        self.mapped.get_or_init(map).as_ref()
+    }
+
+    /// What is lent to be written is nobody else's business until it is given back.
+    fn check_not_lent(&self, at: u64, len: usize) -> Result<(), PluginError> {
+        let range = at as usize..at as usize + len;
+        match self.mapped.get() {
+            Some(Some(mapped)) if mapped.is_lent(&range) => {
+                let text = format!("byte {at} of {} is lent to be written", self.path.display());
+                Err(PluginError::new(PluginErrorKind::Fault, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn sum(&self) -> MutexGuard<'_, Checksum> {
         self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
+        self.check_not_lent(offset, buffer.len())?;
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;
@@ -146,6 +212,9 @@ impl Part {
         PluginError::new(PluginErrorKind::Io, text)
     }
 }
+
+/// To map a file costs more than to copy a shorter one.
+const WORTH_MAPPING: u64 = 1 << 20;
 
 /// Small enough to stay in the cache between reading and summing.
 const BLOCK: usize = 256 * 1024;

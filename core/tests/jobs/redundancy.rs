@@ -6,6 +6,9 @@
 
 use super::world::{Kept, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::RealFiles;
+use std::sync::Arc;
 
 /// Small, uneven, and not without an empty file and a rank that writes nothing.
 pub(super) fn small(rank: Rank) -> Vec<usize> {
@@ -141,6 +144,53 @@ fn what_was_protected_with_short_messages_is_rebuilt_with_long_ones_and_the_othe
         world.run(|application| application.restart(uneven)).all_gave(&Some(1));
         assert_eq!(world.changes_since(&kept), Vec::<String>::new(), "{scheme}");
     }
+}
+
+/// Long enough to be lent rather than read.
+fn long(rank: Rank) -> Vec<usize> {
+    vec![(1 << 20) + 4097 * rank.index(), 3, 2_100_001]
+}
+
+#[test]
+fn what_is_lent_and_what_is_read_come_to_the_same_files() {
+    for scheme in ["XOR", "RS", "PARTNER"] {
+        // The memory of the first redundancy file is written over by the third.
+        let redundancy = |world: World| {
+            let world = world.set("SCR_COPY_TYPE", scheme);
+            world.run(|application| {
+                (1..=3).for_each(|step| application.checkpoint(step, long).expect("it is complete"));
+            });
+            let files = world
+                .cached_files()
+                .into_iter()
+                .filter(|path| path.display().to_string().contains("redundancy"));
+            let files: Vec<_> = files.map(|path| std::fs::read(path).expect("it is there")).collect();
+            world.lose("n1");
+            world.run(|application| application.restart(long)).all_gave(&Some(3));
+            files
+        };
+        let lent = redundancy(World::new(4, 4));
+        let mut copied = World::new(4, 4);
+        // This layer lends nothing.
+        copied.files = Arc::new(FaultyFiles::new(RealFiles));
+        assert!(!lent.is_empty() && lent == redundancy(copied), "{scheme}");
+    }
+}
+
+#[test]
+fn a_file_that_the_application_still_has_open_to_write_is_protected_like_any_other() {
+    let world = World::new(2, 2);
+    world.run(|application| {
+        application.write(1, long).expect("it is written");
+        let here = format!("/rank_{}.", application.rank);
+        let own = world.cached_files().into_iter().filter(|path| path.display().to_string().contains(&here));
+        let open = |path| std::fs::OpenOptions::new().append(true).open(path).expect("it is there");
+        let still_open: Vec<_> = own.map(open).collect();
+        assert_eq!(still_open.len(), 3);
+        application.session().complete_output(true).expect("it is complete");
+    });
+    world.lose("n0");
+    world.run(|application| application.restart(long)).all_gave(&Some(1));
 }
 
 #[test]

@@ -5,15 +5,17 @@
 //! ([`Exported`]), the host holds it as a plain one again ([`Hosted`]).
 
 use super::boundary::{
-    level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiReceive, AbiScheme, AbiScheme_TO, AbiSend,
-    AbiSet, AbiSet_TO, BytesRef, ConstructedScheme, SchemeBox, SetRef,
+    level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiLoan, AbiLoan_TO, AbiReceive, AbiScheme,
+    AbiScheme_TO, AbiSend, AbiSet, AbiSet_TO, BytesRef, ConstructedScheme, LoanBox, SchemeBox, SetRef,
 };
 use super::guard::guard;
 use super::module::PluginModuleRef;
 use super::unpacked;
-use crate::{Bytes, KvTree, Level, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+use crate::{
+    Bytes, KvTree, Level, Loan, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape,
+};
 use abi_stable::sabi_trait::TD_Opaque;
-use abi_stable::std_types::{RResult, RSlice, RSliceMut, RStr, RVec};
+use abi_stable::std_types::{ROption, RResult, RSlice, RSliceMut, RStr, RVec};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// The scheme of a plugin, with these options.
@@ -212,6 +214,29 @@ impl AbiBytes for HostBytes<'_> {
     fn write_at(&self, offset: u64, bytes: RSlice<'_, u8>) -> RResult<(), AbiError> {
         guard("the host's write_at", || self.0.write_at(offset, bytes.as_slice()))
     }
+
+    fn lend(&self, offset: u64, len: u64) -> RResult<ROption<RSlice<'_, u8>>, AbiError> {
+        guard("the host's lend", || {
+            let lent = usize::try_from(len).ok().and_then(|len| self.0.lend(offset, len));
+            Ok(lent.map(RSlice::from_slice).into())
+        })
+    }
+
+    fn lend_to_write(&self, offset: u64, len: u64) -> RResult<ROption<LoanBox<'_>>, AbiError> {
+        guard("the host's lend_to_write", || {
+            let lent = usize::try_from(len).ok().and_then(|len| self.0.lend_to_write(offset, len));
+            Ok(lent.map(|loan| AbiLoan_TO::from_value(HostLoan(loan), TD_Opaque)).into())
+        })
+    }
+}
+
+/// The host's loan on its way to the plugin.
+struct HostLoan<'a>(Box<dyn Loan + 'a>);
+
+impl AbiLoan for HostLoan<'_> {
+    fn bytes(&mut self) -> RResult<RSliceMut<'_, u8>, AbiError> {
+        guard("the host's loan", || Ok(RSliceMut::from_mut_slice(self.0.bytes())))
+    }
 }
 
 /// The host's set, as the plugin uses it.
@@ -328,5 +353,24 @@ impl Bytes for GuestBytes<'_> {
 
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
         Ok(self.bytes.write_at(offset, RSlice::from_slice(buffer)).into_result()?)
+    }
+
+    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let lent = self.bytes.lend(offset, len as u64).into_result().ok()?.into_option()?;
+        Some(lent.as_slice()).filter(|lent| lent.len() == len)
+    }
+
+    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
+        let lent = self.bytes.lend_to_write(offset, len as u64).into_result().ok()?.into_option()?;
+        Some(Box::new(GuestLoan(lent)))
+    }
+}
+
+/// The host's loan, as the plugin uses it.
+struct GuestLoan<'a>(LoanBox<'a>);
+
+impl Loan for GuestLoan<'_> {
+    fn bytes(&mut self) -> &mut [u8] {
+        plain(self.0.bytes()).into_mut_slice()
     }
 }

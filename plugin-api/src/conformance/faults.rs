@@ -36,7 +36,7 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
             kit.skip("the scheme promises to survive no loss");
             continue;
         };
-        let clean_run = kit.rebuild(&lost);
+        let clean_run = kit.call(&lost, call);
         each_death(kit, &lost, call, &clean_run.calls);
         if kit.hung() {
             return;

@@ -130,17 +130,21 @@ impl Kit<'_> {
         outcome
     }
 
-    /// Rebuilds with other messages than the redundancy was made with: what is stored does not depend on them.
+    /// Rebuilds with other messages than the redundancy was made with, and with files that lend their bytes where they did
+    /// not, or the other way round: what is stored does not depend on that.
     pub(super) fn rebuild(&mut self, set: &SetUp) -> Outcome {
         let format = self.limits.format;
-        self.call(&SetUp { message_bytes: set.message_bytes / 3, ..set.clone() }, Call::Rebuild(format))
+        let (message_bytes, lends) = (set.message_bytes / 3, !set.lends);
+        self.call(&SetUp { message_bytes, lends, ..set.clone() }, Call::Rebuild(format))
     }
 
     /// A set that has not been protected yet.
     pub(super) fn set(&mut self, data: Vec<Vec<u8>>) -> Result<SetUp, String> {
         let limit = self.limits.call;
         let set = self.ask(move |scheme| SetUp::new(scheme, data))?;
-        set.map(|set| SetUp { limit, ..set }).map_err(|error| error.to_string())
+        // Sets of both kinds are tried.
+        set.map(|set| SetUp { limit, lends: set.members.len() % 2 == 0, ..set })
+            .map_err(|error| error.to_string())
     }
 
     /// A set that has been protected. Where that fails, it is noted.

@@ -65,6 +65,8 @@ pub struct SetUp {
     pub lost: Vec<bool>,
     /// Bytes of a message at most, as the members are told.
     pub message_bytes: u64,
+    /// Whether files lend their bytes, and not only have them read and written.
+    pub lends: bool,
     /// What goes wrong on purpose.
     pub injected: Option<Injected>,
     /// How long the call may take.
@@ -162,6 +164,7 @@ impl SetUp {
             lost: vec![false; members.len()],
             members,
             message_bytes: MESSAGE_BYTES,
+            lends: false,
             injected: None,
             limit: Duration::from_secs(20),
         })
@@ -185,7 +188,7 @@ impl SetUp {
 
     /// The same, each member with its own instance of the scheme, as in a real job.
     pub fn call_each(&self, schemes: impl IntoIterator<Item = Arc<dyn Scheme>>, call: Call) -> Outcome {
-        let shared = Arc::new(Shared::new(self));
+        let shared = Arc::new(Shared::new(self, call));
         let (report, reports) = mpsc::channel();
         for (rank, scheme) in (0..shared.size).zip(schemes) {
             let (shared, report) = (Arc::clone(&shared), report.clone());

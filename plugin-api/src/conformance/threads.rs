@@ -1,8 +1,8 @@
 //! The threads of a [`SetUp`](super::SetUp): mailboxes, the watch for deadlocks, and each member's `Set`.
 
-use super::memory::MemoryFile;
+use super::memory::{Lends, MemoryFile};
 use super::set::{Call, Ended, Injected, Outcome, SetUp, Stored};
-use crate::{Bytes, Level, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set};
+use crate::{Bytes, Level, Loan, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -85,10 +85,18 @@ enum Waiting {
 }
 
 impl Shared {
-    pub(super) fn new(set_up: &SetUp) -> Self {
+    pub(super) fn new(set_up: &SetUp, call: Call) -> Self {
         let count = set_up.members.len();
-        let files = set_up.members.iter().map(|stored| {
-            [MemoryFile::new("data", &stored.data), MemoryFile::new("redundancy", &stored.redundancy)]
+        let lends = |is_written: bool| match (set_up.lends, is_written) {
+            (false, _) => Lends::Nothing,
+            (true, false) => Lends::ToRead,
+            (true, true) => Lends::ToWrite,
+        };
+        let files = set_up.members.iter().zip(&set_up.lost).map(|(stored, &lost)| {
+            [
+                MemoryFile::new("data", &stored.data, lends(lost)),
+                MemoryFile::new("redundancy", &stored.redundancy, lends(lost || call == Call::Protect)),
+            ]
         });
         let state = State {
             waiting: vec![None; count],
@@ -394,6 +402,14 @@ impl Bytes for MemberFile {
         self.shared.count(self.rank)?;
         self.file().read_at(offset, buffer);
         Ok(())
+    }
+
+    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.file().lend(offset, len)
+    }
+
+    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
+        self.file().lend_to_write(offset, len)
     }
 
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {

@@ -16,6 +16,7 @@ mod header;
 mod kernel;
 mod layout;
 mod matrix;
+mod memory;
 mod pipeline;
 mod plan;
 mod step;

@@ -1,0 +1,284 @@
+//! The memory of a file, lent instead of copied.
+//!
+//! Who touches a mapping dies of `SIGBUS` where the file has become shorter meanwhile, where its device fails, and where a
+//! hole cannot be filled. So a file is mapped only where none of that can happen, and else it is read and written as ever:
+//!
+//! - It lies on tmpfs: its bytes are memory already, and no device can fail.
+//! - A lease on it is held (`F_SETLEASE`), which is had only while nobody else has it open to write (or, if it is to be
+//!   written, at all), by whatever mapping or descriptor. From then on who opens or truncates it waits in the system until
+//!   the lease is given back, or `/proc/sys/fs/lease-break-time` (45 seconds) is over. Once somebody waits, no more is
+//!   lent; what is lent is wanted for one block. The signal that tells of it is one that is ignored unless
+//!   asked for, and is sent to nobody.
+//! - It has no holes, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are lent. That
+//!   reports an error where touching them would be the end; so does a Linux before 5.14, which does not know it.
+
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{fstat, fstatfs, seek, FileType, SeekFrom};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The bytes of an open file as memory.
+pub struct Mapped {
+    map: MmapRaw,
+    lease: Lease,
+    /// What is lent to be written; nothing of a file that is lent to be read.
+    lent: Mutex<Vec<Range<usize>>>,
+}
+
+/// Bytes of a file, lent to be written, by one at a time. What was there is still there.
+pub struct LentToWrite<'a> {
+    mapped: &'a Mapped,
+    range: Range<usize>,
+}
+
+impl Mapped {
+    /// A file of `len` bytes that is open to be read only, or one that is open to be written as well. `None` where it would
+    /// not be safe.
+    pub(super) fn new(file: &File, len: u64, kind: LeaseKind) -> Option<Self> {
+        let length = usize::try_from(len).ok()?;
+        let is_in_memory = fstatfs(file).is_ok_and(|system| system.f_type == libc::TMPFS_MAGIC);
+        if !is_in_memory || length == 0 {
+            return None;
+        }
+        let lease = Lease::take(file, kind).ok()?;
+        // Only now can the length and the holes not change any more.
+        let status = fstat(file).ok()?;
+        let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
+        let has_no_hole = seek(file, SeekFrom::Hole(0)).is_ok_and(|hole| hole == len);
+        if !is_file || u64::try_from(status.st_size) != Ok(len) || !has_no_hole {
+            return None;
+        }
+        let mut options = MmapOptions::new();
+        let map = match kind {
+            LeaseKind::Read => options.len(length).map_raw_read_only(file),
+            LeaseKind::Write => options.len(length).map_raw(file),
+        };
+        Some(Self { map: map.ok()?, lease, lent: Mutex::default() })
+    }
+
+    /// A part of a file that is open to be read only.
+    pub fn lend(&self, range: Range<usize>) -> Option<&[u8]> {
+        if self.lease.kind != LeaseKind::Read || !self.is_there(&range) {
+            return None;
+        }
+        // SAFETY: `is_there` has seen that the range lies within the mapping, which lives as long as `self`, and that its
+        // bytes are there. The lease keeps everybody from changing or shortening the file, and nothing here writes.
+        Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(range.start), range.len()) })
+    }
+
+    /// A part of a file that is open to be written, unless some of it is lent already.
+    pub fn lend_to_write(&self, range: Range<usize>) -> Option<LentToWrite<'_>> {
+        let mut lent = self.lent();
+        if self.lease.kind != LeaseKind::Write || overlaps(&lent, &range) || !self.is_there(&range) {
+            return None;
+        }
+        lent.push(range.clone());
+        Some(LentToWrite { mapped: self, range })
+    }
+
+    /// Whether some of this part is lent to be written.
+    pub fn is_lent(&self, range: &Range<usize>) -> bool {
+        overlaps(&self.lent(), range)
+    }
+
+    fn is_there(&self, range: &Range<usize>) -> bool {
+        range.start <= range.end
+            && range.end <= self.map.len()
+            && self.lease.is_held()
+            && self.map.advise_range(Advice::PopulateRead, range.start, range.len()).is_ok()
+    }
+
+    fn lent(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn overlaps(lent: &[Range<usize>], range: &Range<usize>) -> bool {
+    lent.iter().any(|other| other.start < range.end && range.start < other.end)
+}
+
+impl LentToWrite<'_> {
+    /// The bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the range lies within the mapping, which outlives `self` and whose pages were there when it was lent.
+        // The lease keeps all other openers of the file away, and no other loan overlaps this one.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.mapped.map.as_mut_ptr().add(self.range.start),
+                self.range.len(),
+            )
+        }
+    }
+}
+
+impl Drop for LentToWrite<'_> {
+    fn drop(&mut self) {
+        let mut lent = self.mapped.lent();
+        if let Some(at) = lent.iter().position(|range| *range == self.range) {
+            lent.swap_remove(at);
+        }
+    }
+}
+
+/// What a lease keeps away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseKind {
+    /// Who opens the file to write.
+    Read,
+    /// Who opens the file.
+    Write,
+}
+
+/// A lease on an open file, given back when it is dropped.
+struct Lease {
+    file: OwnedFd,
+    kind: LeaseKind,
+}
+
+impl Lease {
+    fn take(file: &File, kind: LeaseKind) -> io::Result<Self> {
+        let lease = Self { file: file.try_clone()?.into(), kind };
+        // Before the lease is there the signal has to be one that does no harm, and after that it is sent to nobody.
+        lease.control(F_SETSIG, libc::SIGURG)?;
+        lease.control(libc::F_SETLEASE, lease.number())?;
+        lease.control(libc::F_SETOWN, 0)?;
+        Ok(lease)
+    }
+
+    /// Whether nobody waits for it to be given back.
+    fn is_held(&self) -> bool {
+        self.control(libc::F_GETLEASE, 0).is_ok_and(|kind| kind == self.number())
+    }
+
+    fn number(&self) -> i32 {
+        match self.kind {
+            LeaseKind::Read => libc::F_RDLCK,
+            LeaseKind::Write => libc::F_WRLCK,
+        }
+    }
+
+    fn control(&self, command: i32, argument: i32) -> io::Result<i32> {
+        // SAFETY: the descriptor is open, and all commands used here take a number.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), command, argument) } {
+            -1 => Err(io::Error::last_os_error()),
+            value => Ok(value),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // A lease that is not held any more needs not be given back.
+        let _ = self.control(libc::F_SETLEASE, libc::F_UNLCK);
+    }
+}
+
+/// Chooses the signal that tells of one who waits; the same number on all processors that Linux now runs on, but missing
+/// in the bindings.
+const F_SETSIG: i32 = 10;
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make and look at real files")]
+mod tests {
+    use super::*;
+    use std::fs::{self, OpenOptions};
+    use std::os::unix::fs::FileExt;
+    use std::path::{Path, PathBuf};
+    use tempfile::TempDir;
+
+    const LEN: usize = 3 * 4096 + 5;
+
+    /// A file in memory, where there is a place for it.
+    fn in_memory() -> Option<(TempDir, PathBuf)> {
+        let dir = TempDir::new_in("/dev/shm").ok()?;
+        let path = dir.path().join("file");
+        fs::write(&path, content()).unwrap();
+        Some((dir, path))
+    }
+
+    fn content() -> Vec<u8> {
+        (0..LEN).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    fn to_read(path: &Path) -> Option<Mapped> {
+        Mapped::new(&File::open(path).unwrap(), LEN as u64, LeaseKind::Read)
+    }
+
+    fn open_to_update(path: &Path) -> File {
+        OpenOptions::new().read(true).write(true).open(path).unwrap()
+    }
+
+    #[test]
+    fn what_is_lent_is_what_the_file_holds_and_no_more() {
+        let Some((_dir, path)) = in_memory() else { return };
+        let mapped = to_read(&path).unwrap();
+        assert_eq!(mapped.lend(4000..LEN).unwrap(), &content()[4000..]);
+        assert!(mapped.lend(1..LEN + 1).is_none(), "there is no such byte");
+        assert!(mapped.lend_to_write(0..1).is_none(), "it was opened to be read");
+    }
+
+    #[test]
+    fn what_is_written_to_a_loan_is_in_the_file_and_no_two_loans_overlap() {
+        let Some((_dir, path)) = in_memory() else { return };
+        let mapped = Mapped::new(&open_to_update(&path), LEN as u64, LeaseKind::Write).unwrap();
+        let mut loan = mapped.lend_to_write(100..200).unwrap();
+        assert!(mapped.lend_to_write(199..201).is_none() && mapped.is_lent(&(0..101)));
+        loan.bytes().fill(9);
+        drop(mapped.lend_to_write(200..300).unwrap());
+        drop(loan);
+        assert!(!mapped.is_lent(&(0..LEN)) && mapped.lend_to_write(150..250).is_some());
+        drop(mapped);
+        let mut expected = content();
+        expected[100..200].fill(9);
+        assert!(fs::read(&path).unwrap() == expected);
+    }
+
+    #[test]
+    fn a_file_that_is_open_elsewhere_to_be_written_is_not_mapped() {
+        let Some((_dir, path)) = in_memory() else { return };
+        let writer = open_to_update(&path);
+        assert!(to_read(&path).is_none());
+        drop(writer);
+        assert!(to_read(&path).is_some());
+        let reader = File::open(&path).unwrap();
+        let writer = open_to_update(&path);
+        assert!(Mapped::new(&reader, LEN as u64, LeaseKind::Write).is_none());
+        drop(reader);
+        assert!(Mapped::new(&writer, LEN as u64, LeaseKind::Write).is_some());
+    }
+
+    #[test]
+    fn a_file_of_another_length_or_with_a_hole_is_not_mapped() {
+        let Some((_dir, path)) = in_memory() else { return };
+        assert!(Mapped::new(&File::open(&path).unwrap(), LEN as u64 + 1, LeaseKind::Read).is_none());
+        fs::write(&path, "").unwrap();
+        open_to_update(&path).write_all_at(b"x", LEN as u64 - 1).unwrap();
+        assert!(to_read(&path).is_none());
+    }
+
+    #[test]
+    fn what_is_no_memory_to_begin_with_is_not_mapped() {
+        let binary = File::open("/proc/self/status").unwrap();
+        assert!(Mapped::new(&binary, 100, LeaseKind::Read).is_none());
+    }
+
+    #[test]
+    fn who_truncates_a_file_waits_until_it_is_given_back_and_nothing_more_is_lent() {
+        let Some((_dir, path)) = in_memory() else { return };
+        std::thread::scope(|scope| {
+            let mapped = to_read(&path).unwrap();
+            let before = mapped.lend(0..LEN).unwrap();
+            let truncating = scope.spawn(|| File::create(&path).unwrap());
+            while mapped.lend(0..1).is_some() {
+                std::thread::yield_now();
+            }
+            // Whoever waits has done nothing yet, and the signal that tells of it has not ended the process.
+            assert!(before == content() && !truncating.is_finished());
+            drop(mapped);
+            assert_eq!(truncating.join().unwrap().metadata().unwrap().len(), 0);
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! The memory that a block is worked on in: that of the files themselves where the host lends it, and buffers.
+
+use crate::step::{Buffer, Place, StepPlan};
+use scr_plugin_api::{Bytes, Loan, PluginError};
+use std::ops::Range;
+
+/// Buffers, used again for one block after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    own: Vec<u8>,
+    incoming: Vec<u8>,
+    kept: Vec<u8>,
+    passed: Vec<u8>,
+}
+
+/// The memory of one block.
+pub(crate) struct Memory<'a> {
+    buffers: Buffers,
+    /// What is lent of what this member reads, by place in the buffer.
+    lent: Vec<(Range<usize>, &'a [u8])>,
+    /// For each piece that this member writes its place in the buffer, and its loan if it is lent.
+    loans: Vec<(Range<usize>, Option<Lent<'a>>)>,
+}
+
+/// A piece of a file that is lent to be written.
+type Lent<'a> = Box<dyn Loan + 'a>;
+
+/// All of it at once, to work with.
+pub(crate) struct Parts<'m> {
+    pub(crate) own: Own<'m>,
+    pub(crate) incoming: &'m mut [u8],
+    pub(crate) kept: Pieces<'m>,
+    pub(crate) passed: &'m mut [u8],
+}
+
+/// What this member has read.
+#[derive(Clone, Copy)]
+pub(crate) struct Own<'m> {
+    buffer: &'m [u8],
+    lent: &'m [(Range<usize>, &'m [u8])],
+}
+
+/// A buffer in pieces that are not all in one place: where each begins, in order.
+pub(crate) type Pieces<'m> = Vec<(usize, &'m mut [u8])>;
+
+impl<'a> Memory<'a> {
+    /// Memory for a block. `lend` is asked for each piece that is to be written.
+    pub(crate) fn new(
+        plan: &StepPlan,
+        mut buffers: Buffers,
+        lend: impl Fn(Place, usize) -> Option<Lent<'a>>,
+    ) -> Self {
+        let len = |buffer: Buffer| plan.lens[buffer as usize];
+        let writes = plan.writes.iter();
+        let loans: Vec<_> = writes.map(|(place, range)| (range.clone(), lend(*place, range.len()))).collect();
+        buffers.incoming.resize(len(Buffer::Incoming), 0);
+        buffers.passed.resize(len(Buffer::Passed), 0);
+        let is_needed = loans.iter().any(|(_, loan)| loan.is_none());
+        buffers.kept.resize(if is_needed { len(Buffer::Kept) } else { 0 }, 0);
+        Self { buffers, lent: Vec::new(), loans }
+    }
+
+    /// Fills in what nobody computes or sends: zeros, and the header.
+    pub(crate) fn begin(&mut self, plan: &StepPlan, header: &[u8]) {
+        let header_at = 0..if plan.has_header { header.len() } else { 0 };
+        let ranges: Vec<&Range<usize>> = plan.zeros.iter().chain([&header_at]).collect();
+        let mut parts = carve(self.parts().kept, &ranges);
+        if let Some(part) = parts.pop() {
+            part.copy_from_slice(&header[..header_at.len()]);
+        }
+        parts.into_iter().for_each(|part| part.fill(0));
+    }
+
+    /// Takes in a piece of a file, lent if it can be.
+    pub(crate) fn read(
+        &mut self,
+        file: &'a dyn Bytes,
+        offset: u64,
+        range: &Range<usize>,
+    ) -> Result<(), PluginError> {
+        if let Some(bytes) = file.lend(offset, range.len()) {
+            self.lent.push((range.clone(), bytes));
+            return Ok(());
+        }
+        let own = &mut self.buffers.own;
+        if own.len() < range.end {
+            own.resize(range.end, 0);
+        }
+        file.read_at(offset, &mut own[range.clone()])
+    }
+
+    pub(crate) fn parts(&mut self) -> Parts<'_> {
+        let Buffers { own, incoming, kept, passed } = &mut self.buffers;
+        let mut rest: &mut [u8] = kept;
+        let mut at = 0;
+        let mut pieces = Vec::with_capacity(self.loans.len());
+        for (range, loan) in &mut self.loans {
+            let piece = match loan {
+                Some(loan) => loan.bytes(),
+                None => {
+                    let (piece, after) = rest.split_at_mut(range.start - at).1.split_at_mut(range.len());
+                    (rest, at) = (after, range.end);
+                    piece
+                }
+            };
+            pieces.push((range.start, piece));
+        }
+        Parts { own: Own { buffer: own, lent: &self.lent }, incoming, kept: pieces, passed }
+    }
+
+    /// What is not lent, and so has to be written, with its place.
+    pub(crate) fn to_write<'m>(&'m self, plan: &'m StepPlan) -> impl Iterator<Item = (Place, &'m [u8])> {
+        let pieces = plan.writes.iter().zip(&self.loans).filter(|(_, (_, loan))| loan.is_none());
+        pieces.map(|((place, range), _)| (*place, &self.buffers.kept[range.clone()]))
+    }
+
+    /// Gives back what was lent, and the buffers for the next block.
+    pub(crate) fn done(self) -> Buffers {
+        self.buffers
+    }
+}
+
+impl<'m> Own<'m> {
+    /// A part, which lies within one piece that was read.
+    pub(crate) fn part(&self, range: &Range<usize>) -> &'m [u8] {
+        let inside = |lent: &Range<usize>| lent.start <= range.start && range.end <= lent.end;
+        match self.lent.iter().find(|(lent, _)| inside(lent)) {
+            Some((lent, bytes)) => &bytes[range.start - lent.start..range.end - lent.start],
+            None => &self.buffer[range.clone()],
+        }
+    }
+}
+
+/// The parts of two buffers in the order they are asked for: of `kept` where that is asked for, and else of the other.
+pub(crate) fn carve_two<'m, 'r>(
+    kept: Pieces<'m>,
+    other: &'m mut [u8],
+    wanted: impl Iterator<Item = (Buffer, &'r Range<usize>)> + Clone,
+) -> Vec<&'m mut [u8]> {
+    let of = |of_kept: bool| {
+        let chosen = wanted.clone().filter(move |(buffer, _)| (*buffer == Buffer::Kept) == of_kept);
+        chosen.map(|(_, range)| range).collect::<Vec<_>>()
+    };
+    let mut of_kept = carve(kept, &of(true)).into_iter();
+    let mut of_other = carve(vec![(0, other)], &of(false)).into_iter();
+    let next = |(buffer, _)| if buffer == Buffer::Kept { of_kept.next() } else { of_other.next() };
+    wanted.filter_map(next).collect()
+}
+
+/// The parts of a buffer in the order they are asked for. They must not overlap, and each must lie within one piece.
+fn carve<'m>(pieces: Pieces<'m>, ranges: &[&Range<usize>]) -> Vec<&'m mut [u8]> {
+    let mut order: Vec<usize> = (0..ranges.len()).filter(|&index| !ranges[index].is_empty()).collect();
+    order.sort_by_key(|&index| ranges[index].start);
+    let mut parts: Vec<&mut [u8]> = ranges.iter().map(|_| Default::default()).collect();
+    let mut pieces = pieces.into_iter();
+    let (mut at, mut rest): (usize, &mut [u8]) = (0, &mut []);
+    for index in order {
+        let range = ranges[index];
+        while range.start >= at + rest.len() {
+            let Some(piece) = pieces.next() else { break };
+            (at, rest) = piece;
+        }
+        let (part, after) = rest.split_at_mut(range.start - at).1.split_at_mut(range.len());
+        (parts[index], at, rest) = (part, range.end, after);
+    }
+    parts
+}
