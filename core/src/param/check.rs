@@ -2,8 +2,8 @@
 //!
 //! Only what somebody has set is looked at: the defaults go together.
 
+use super::params::Params;
 use super::problem::{Cause, Problem};
-use super::resolve::Params;
 use super::table::{self, Param};
 
 /// Every pair of parameters that do not go together. What concerns descriptors is told when they are built.

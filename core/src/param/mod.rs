@@ -4,7 +4,9 @@
 //! - `line`, `file`: a line as `key=value` pairs; a configuration file as settings with their file and line.
 //! - `expand`, `value`: variables inside values; text as typed values.
 //! - `raw`: what rank 0 reads and sends to all ranks, with variables not yet expanded.
-//! - `resolve`, `check`: the effective values on one rank with their origins; settings that contradict each other.
+//! - `pick`, `resolve`: which setting of a parameter counts, and why the others do not; the effective values on one rank.
+//! - `params`: those values with their origins, to be asked.
+//! - `check`: settings that contradict each other.
 //! - `app`: `SCR_Config`.
 //! - `problem`: what is wrong, where, and what to do about it.
 //!
@@ -15,6 +17,8 @@ mod check;
 mod expand;
 mod file;
 mod line;
+mod params;
+mod pick;
 mod problem;
 mod raw;
 mod resolve;
@@ -27,11 +31,12 @@ pub use app::{AppConfig, Request, APP_CONF};
 pub(crate) use expand::expanded;
 pub use expand::normalise;
 pub use file::unknown;
+pub use params::{Effective, Params};
 pub use problem::{Cause, ConfigError, Origin, Place, Problem};
 pub use raw::{FileOf, RawSettings};
-pub use resolve::{Effective, Params};
 pub use table::*;
 pub use value::{Datum, Kind, Value};
 
+pub(crate) use params::Line;
+pub(crate) use pick::scheme_name;
 pub(crate) use problem::nearest;
-pub(crate) use resolve::{scheme_name, Line};

@@ -7,65 +7,15 @@ use super::check::contradictions;
 use super::expand::Variables;
 use super::file::{Setting, CKPT, DESCRIPTORS};
 use super::line::Pair;
-use super::problem::{Cause, Origin, Place, Problem};
+use super::params::{Item, Line, Params, Resolved};
+use super::pick::{pick, undefined, Locks};
+use super::problem::{Origin, Problem};
 use super::raw::RawSettings;
-use super::table::{self, Info, Param, Preset, Scope, TABLE};
-use super::value::{Datum, Kind, Rejected, Value};
+use super::table::{Info, Preset, Scope, TABLE};
+use super::value::Datum;
 use crate::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::mem::discriminant;
-use std::path::PathBuf;
-
-/// The effective parameters of one rank.
-#[derive(Debug, Clone)]
-pub struct Params {
-    /// One per row of the table.
-    values: Vec<Resolved>,
-    lines: Vec<Line>,
-    locks: Locks,
-}
-
-/// A parameter with its effective value.
-#[derive(Debug, Clone, Copy)]
-pub struct Effective<'a> {
-    /// The parameter.
-    pub info: &'static Info,
-    /// Its value.
-    pub value: &'a Datum,
-    /// Its value as it was set, with variables replaced; `None` where it has none.
-    pub text: Option<&'a str>,
-    /// Where it comes from.
-    pub origin: &'a Origin,
-}
-
-/// A descriptor line with its variables replaced.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Line {
-    pub(crate) name: String,
-    pub(crate) value: String,
-    /// The value before variables were replaced, which is the same on all ranks.
-    pub(crate) shared: String,
-    pub(crate) items: Vec<Item>,
-    pub(crate) origin: Origin,
-}
-
-/// A pair of a descriptor line.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Item {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    pub(crate) shared: String,
-}
-
-#[derive(Debug, Clone)]
-struct Resolved {
-    datum: Datum,
-    text: Option<String>,
-    /// Before variables were replaced, and without this rank's own environment.
-    shared: Option<String>,
-    origin: Origin,
-}
 
 impl Params {
     /// The parameters of this rank, and what is wrong with the settings. On the rank that read them, that includes
@@ -89,209 +39,6 @@ impl Params {
         problems.extend(contradictions(&params));
         (params, problems)
     }
-
-    /// The value of a parameter.
-    pub fn get<T: Value>(&self, param: &Param<T>) -> T {
-        // The tests of the table show that whatever is accepted is of the constant's type.
-        self.values.get(param.index()).and_then(|value| T::from_datum(&value.datum)).unwrap_or_default()
-    }
-
-    /// Where the value of a parameter comes from.
-    pub fn origin<T>(&self, param: &Param<T>) -> &Origin {
-        self.values.get(param.index()).map_or(&Origin::Default, |value| &value.origin)
-    }
-
-    /// Every parameter in the order of the table.
-    pub fn iter(&self) -> impl Iterator<Item = Effective<'_>> {
-        TABLE.iter().zip(&self.values).map(|(info, resolved)| Effective {
-            info,
-            value: &resolved.datum,
-            text: resolved.text.as_deref(),
-            origin: &resolved.origin,
-        })
-    }
-
-    /// The parameter of this name.
-    pub fn named(&self, name: &str) -> Option<Effective<'_>> {
-        self.iter().find(|effective| effective.info.name == name)
-    }
-
-    /// The line of the system file that keeps users from setting this parameter.
-    pub fn locked(&self, name: &str) -> Option<&Place> {
-        self.locks.0.get(name)
-    }
-
-    /// A parameter's text before variables were replaced, the same on all ranks.
-    pub(crate) fn shared(&self, param: &Param<PathBuf>) -> String {
-        self.values.get(param.index()).and_then(|value| value.shared.clone()).unwrap_or_default()
-    }
-
-    /// The descriptor lines that start with `name`.
-    pub(crate) fn lines<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Line> {
-        self.lines.iter().filter(move |line| line.name == name)
-    }
-}
-
-impl Effective<'_> {
-    /// Whether it has a value, set or by default.
-    pub fn has_value(&self) -> bool {
-        *self.value != Datum::Unset
-    }
-
-    /// Whether somebody has set it.
-    pub fn is_set(&self) -> bool {
-        self.origin.is_set()
-    }
-}
-
-/// The value for people: a switch as 0 or 1, a size in bytes, a secret as stars.
-impl fmt::Display for Effective<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.value {
-            Datum::Unset => f.write_str("(unset)"),
-            _ if self.info.kind == Kind::Secret => f.write_str("***"),
-            Datum::Bool(value) => u8::from(*value).fmt(f),
-            Datum::Count(value) => value.fmt(f),
-            Datum::Whole(value) => value.fmt(f),
-            Datum::Seconds(value) => value.as_secs().fmt(f),
-            Datum::Number(value) => write!(f, "{value:.6}"),
-            Datum::Text(value) => f.write_str(value),
-            Datum::Path(value) => value.display().fmt(f),
-            Datum::Paths(values) => {
-                let values: Vec<_> = values.iter().map(|value| value.display().to_string()).collect();
-                f.write_str(&values.join(":"))
-            }
-        }
-    }
-}
-
-impl Line {
-    /// The value of a key.
-    pub(crate) fn item(&self, key: &str) -> Option<&Item> {
-        self.items.iter().find(|item| item.key == key)
-    }
-
-    /// The line and one of its keys, for messages.
-    pub(crate) fn title(&self, key: &str) -> String {
-        format!("{}={} {key}", self.name, self.value)
-    }
-}
-
-/// What the site does not let users set.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Locks(BTreeMap<String, Place>);
-
-impl Locks {
-    /// From the lines `SCR_LOCKED=...` of the system file.
-    pub(crate) fn of<'a>(settings: impl Iterator<Item = &'a Setting>, problems: &mut Vec<Problem>) -> Self {
-        let mut locks = BTreeMap::new();
-        for setting in settings.filter(|setting| setting.name == table::LOCKED.info().name) {
-            let Origin::SystemFile(place) = &setting.origin else { continue };
-            let names =
-                setting.value.split(|c: char| c == ',' || c.is_whitespace()).filter(|name| !name.is_empty());
-            for name in names {
-                problems.extend(super::file::unknown(name).map(|cause| Problem::new(&setting.origin, cause)));
-                locks.insert(name.to_string(), place.clone());
-            }
-        }
-        Self(locks)
-    }
-
-    /// Whether a setting counts; one that does not is told.
-    fn allow(&self, setting: &Setting, problems: &mut Vec<Problem>) -> bool {
-        let Some(by) = self.0.get(&setting.name) else { return true };
-        if matches!(setting.origin, Origin::SystemFile(_) | Origin::Build | Origin::Default) {
-            return true;
-        }
-        let cause = Cause::Locked { name: setting.name.clone(), by: by.clone() };
-        problems.push(Problem::new(&setting.origin, cause));
-        false
-    }
-}
-
-/// A usable value.
-pub(crate) struct Picked {
-    pub(crate) datum: Datum,
-    pub(crate) text: String,
-    pub(crate) origin: Origin,
-}
-
-/// The first usable one of the settings of a parameter. All of them are looked at, so that every mistake is told.
-pub(crate) fn pick<'a>(
-    info: &Info,
-    settings: impl Iterator<Item = &'a Setting>,
-    locks: &Locks,
-    env: &Env,
-    problems: &mut Vec<Problem>,
-) -> Option<Picked> {
-    let mut picked = None;
-    for setting in settings {
-        if !locks.allow(setting, problems) {
-            continue;
-        }
-        let (text, missing) = match setting.origin {
-            Origin::Default => (setting.value.clone(), Vec::new()),
-            _ => Variables::of(env).expand(&setting.value),
-        };
-        problems.extend(undefined(info.name, missing, &setting.origin));
-        match info.kind.read(&text, &env.current_dir) {
-            Ok(datum) if text.is_empty() && datum != Datum::Unset => {
-                let cause = Cause::Empty { name: info.name.to_string() };
-                problems.push(Problem::new(&setting.origin, cause));
-            }
-            Ok(datum) => {
-                let (datum, renamed) = renamed(info.name, datum);
-                problems.extend(renamed.map(|cause| Problem::new(&setting.origin, cause)));
-                picked.get_or_insert(Picked { datum, text, origin: setting.origin.clone() });
-            }
-            Err(rejected) => {
-                problems.push(Problem::new(&setting.origin, rejected.cause(info.name.to_string(), text)));
-            }
-        }
-    }
-    picked
-}
-
-impl Rejected {
-    /// As a problem of the parameter or key of this name.
-    pub(crate) fn cause(self, name: String, found: String) -> Cause {
-        match self {
-            Rejected::Malformed(expected) => Cause::Malformed { name, found, expected },
-            Rejected::OutOfRange { least, most } => Cause::OutOfRange { name, found, least, most },
-        }
-    }
-}
-
-fn undefined<'a>(
-    name: &'a str,
-    missing: Vec<String>,
-    origin: &'a Origin,
-) -> impl Iterator<Item = Problem> + 'a {
-    let missing: BTreeSet<_> = missing.into_iter().collect();
-    missing
-        .into_iter()
-        .map(move |variable| Problem::new(origin, Cause::Undefined { name: name.to_string(), variable }))
-}
-
-/// What version 1 called LOCAL is SINGLE today.
-fn renamed(name: &str, datum: Datum) -> (Datum, Option<Cause>) {
-    match datum {
-        Datum::Text(text) if name == table::COPY_TYPE.info().name => {
-            let (text, cause) = scheme_name(name, text);
-            (Datum::Text(text), cause)
-        }
-        other => (other, None),
-    }
-}
-
-/// The name of a scheme, where that of a former version is replaced and told.
-pub(crate) fn scheme_name(name: &str, text: String) -> (String, Option<Cause>) {
-    if !text.eq_ignore_ascii_case("LOCAL") {
-        return (text, None);
-    }
-    let now = "SINGLE".to_string();
-    let cause = Cause::Renamed { name: name.to_string(), former: text, now: now.clone() };
-    (now, Some(cause))
 }
 
 fn resolve_one(
@@ -405,8 +152,10 @@ fn line(setting: &Setting, env: &Env, problems: &mut Vec<Problem>) -> Line {
 
 #[cfg(test)]
 mod tests {
+    use super::super::problem::Cause;
     use super::super::testing::{world, world_of};
-    use super::super::AppConfig;
+    use super::super::value::Kind;
+    use super::super::{table, AppConfig};
     use super::*;
     use crate::env::TestEnv;
     use std::path::Path;

@@ -3,6 +3,7 @@
 //! Sizes count in steps of 1024 with or without an `i`, as C SCR has it: `10MB` and `10MiB` are the same.
 
 use super::expand::normalise;
+use super::problem::Cause;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -80,6 +81,16 @@ pub(crate) enum Rejected {
     Malformed(String),
     /// It is too small or too large.
     OutOfRange { least: String, most: String },
+}
+
+impl Rejected {
+    /// As a problem of the parameter or key of this name.
+    pub(crate) fn cause(self, name: String, found: String) -> Cause {
+        match self {
+            Rejected::Malformed(expected) => Cause::Malformed { name, found, expected },
+            Rejected::OutOfRange { least, most } => Cause::OutOfRange { name, found, least, most },
+        }
+    }
 }
 
 impl Kind {
