@@ -2,8 +2,8 @@
 //! what is a rank's own.
 
 use crate::cache::record::Protection;
-use crate::comm::collective::broadcast_tree;
-use crate::comm::{Comm, CommError, Disagreement, Rank};
+use crate::comm::collective::{broadcast_tree, same_everywhere};
+use crate::comm::{Comm, CommError, Differs, Disagreement, Rank};
 use crate::descriptor::{Descriptors, Evict, FlushBy, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
@@ -85,6 +85,7 @@ impl Context {
         for problem in problems {
             report.warn(&problem.to_string());
         }
+        same_descriptors(&*comm, &descriptors)?;
         let nodes = Placement::gather(&*comm, &node)?;
         // Nodes by name may share a machine, as containers do, and then they share its processors.
         let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -346,6 +347,19 @@ pub(crate) fn together<T, E: Display>(
         Err(Disagreement { broken: Some(error), .. }) => Err(error),
         outcome => Ok(outcome),
     }
+}
+
+/// Ranks of which each knew another interval or store would not take the same steps. Collective.
+fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
+    same_everywhere(comm, &descriptors.common().pack()).map_err(|differs| match differs {
+        Differs::Broken(error) => error.into(),
+        differs => Error::Config {
+            why: format!(
+                "{differs} in a STORE or CKPT line; use variables that are not the same on all ranks only in the folder of \
+                 a STORE and for GROUPS"
+            ),
+        },
+    })
 }
 
 /// Rank 0 reads files and environment for all.

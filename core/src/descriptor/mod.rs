@@ -14,6 +14,7 @@ pub use store::{Evict, FlushBy, Store, View};
 
 use crate::param::{self, ConfigError, Params, Problem};
 use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// All descriptors of a run, as one rank sees them.
@@ -64,6 +65,22 @@ impl Descriptors {
         let mut tree = KvTree::new();
         tree.put("GROUPS", self.groups.to_tree());
         for store in &self.stores {
+            tree.child("STORE").put(&store.name, store.to_tree());
+        }
+        for redundancy in self.redundancy.all() {
+            tree.child("CKPT").put(redundancy.index.to_string(), redundancy.to_tree());
+        }
+        tree
+    }
+}
+
+impl Descriptors {
+    /// What has to be the same on all ranks, or they would not take the same steps. Where a store lies, what a group is called
+    /// and what a transport is told may differ from node to node.
+    pub(crate) fn common(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        for store in &self.stores {
+            let store = Store { options: BTreeMap::new(), ..store.clone() };
             tree.child("STORE").put(&store.name, store.to_tree());
         }
         for redundancy in self.redundancy.all() {

@@ -86,6 +86,10 @@ impl Settings {
         self.0.values()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Setting> {
+        self.0.values_mut()
+    }
+
     pub(crate) fn get(&self, name: &str, value: &str) -> Option<&Setting> {
         self.0.get(&key(name, value))
     }

@@ -3,7 +3,7 @@
 //! - `table`: every parameter with its type, default, place and help; one typed constant each.
 //! - `line`, `file`: a line as `key=value` pairs; a configuration file as settings with their file and line.
 //! - `expand`, `value`: variables inside values; text as typed values.
-//! - `raw`: what rank 0 reads and sends to all ranks, with variables not yet expanded.
+//! - `raw`: what rank 0 reads and sends to all ranks.
 //! - `pick`, `resolve`: which setting of a parameter counts, and why the others do not; the effective values on one rank.
 //! - `params`: those values with their origins, to be asked.
 //! - `check`: settings that contradict each other.

@@ -67,6 +67,8 @@ pub(crate) fn pick<'a>(
             continue;
         }
         let (text, missing) = match setting.origin {
+            // What is the same for all was expanded where it was read.
+            _ if info.scope.is_shared() => (setting.value.clone(), Vec::new()),
             Origin::Default => (setting.value.clone(), Vec::new()),
             _ => Variables::of(env).expand(&setting.value),
         };

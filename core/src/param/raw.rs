@@ -1,13 +1,14 @@
-//! What rank 0 reads for all ranks: its environment, the files and `SCR_Config`, variables not yet expanded.
+//! What rank 0 reads for all ranks: its environment, the files and `SCR_Config`.
 //!
-//! Rank 0 alone asks the file system; the others get the same settings as a tree. The prefix directory is one for
-//! the whole run, so it is settled here already, with the variables and the current folder of rank 0.
+//! Rank 0 alone asks the file system; the others get the same settings as a tree. What is one for the whole run, as the
+//! prefix directory and most parameters are, is settled here already, with the variables of rank 0: ranks of which each
+//! knew another number would not take the same steps. What may differ from node to node still has its variables.
 
 use super::app::AppConfig;
 use super::expand::{normalise, Variables};
 use super::file::{is_text, load, unknown, Setting, Settings};
 use super::line::Pair;
-use super::pick::{pick, Locks};
+use super::pick::{pick, undefined, Locks};
 use super::problem::{Cause, Origin, Place, Problem};
 use super::table::{self, find, Preset, Scope, FOREIGN, TABLE};
 use super::value::Datum;
@@ -19,7 +20,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// The settings of a run before any variable is expanded.
+/// The settings of a run, the same on all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RawSettings {
     prefix: PathBuf,
@@ -77,10 +78,12 @@ impl RawSettings {
         let environment = environment(env, &mut problems);
         let is_named = named.is_some();
         let mut sources = vec![environment, named.unwrap_or_default(), app.settings().clone(), system];
+        sources.iter_mut().for_each(|source| expand_shared(source, env, &mut problems));
         let (prefix, prefix_text, prefix_origin) = prefix(env, &sources, &mut problems);
         if !is_named {
             let file = prefix.join(".scrconf");
-            let user = load(&*env.files, &file, Origin::UserFile, &mut problems).unwrap_or_default();
+            let mut user = load(&*env.files, &file, Origin::UserFile, &mut problems).unwrap_or_default();
+            expand_shared(&mut user, env, &mut problems);
             check_prefix(env, &user, &prefix, &mut problems);
             sources[1] = user;
         }
@@ -230,6 +233,16 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Settings {
     settings
 }
 
+/// Replaces the variables in what is the same on all ranks.
+fn expand_shared(source: &mut Settings, env: &Env, problems: &mut Vec<Problem>) {
+    let is_shared = |setting: &&mut Setting| find(&setting.name).is_some_and(|info| info.scope.is_shared());
+    for setting in source.iter_mut().filter(is_shared) {
+        let (text, missing) = Variables::of(env).expand(&setting.value);
+        problems.extend(undefined(&setting.name, missing, &setting.origin));
+        setting.value = text;
+    }
+}
+
 /// What rank 0 has instead of what nobody sets.
 fn presets(env: &Env) -> impl Iterator<Item = Setting> + '_ {
     let first = |names: &[&str]| names.iter().find_map(|name| env.variable(name));
@@ -261,8 +274,7 @@ fn prefix(env: &Env, sources: &[Settings], problems: &mut Vec<Problem>) -> (Path
 /// The file that was found in the prefix directory cannot name another one.
 fn check_prefix(env: &Env, user: &Settings, prefix: &Path, problems: &mut Vec<Problem>) {
     let Some(setting) = user.get(table::PREFIX.info().name, "") else { return };
-    let (text, _) = Variables::of(env).expand(&setting.value);
-    let found = normalise(&env.current_dir.join(text));
+    let found = normalise(&env.current_dir.join(&setting.value));
     if found != prefix {
         let cause = Cause::PrefixMoved { found, prefix: prefix.to_path_buf() };
         problems.push(Problem::new(&setting.origin, cause));

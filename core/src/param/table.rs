@@ -97,6 +97,11 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Whether all ranks have the same value, that of rank 0.
+    pub(crate) fn is_shared(self) -> bool {
+        !matches!(self, Scope::Node | Scope::Rank)
+    }
+
     /// The places in a word or two, for reference tables.
     pub fn label(self) -> &'static str {
         match self {

@@ -240,3 +240,32 @@ fn no_more_is_put_into_a_store_than_the_capacity_that_it_is_said_to_have() {
         assert_eq!(outcome.has_line_with("as it has no room for both"), given_up, "SIZE={size}");
     }
 }
+
+/// Each rank expanded the variable for itself. Some flushed and others did not, and all waited for each other.
+#[test]
+fn a_variable_that_differs_from_rank_to_rank_gives_all_the_number_of_rank_0() {
+    let mut world = World::new(3, 3).set("SCR_FLUSH", "$SCR_NODE_NAME");
+    world.nodes = ["2", "1", "5"].map(str::to_owned).to_vec();
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, uneven).unwrap()));
+    assert!(!world.prefix().join("ckpt.1").exists() && world.prefix().join("ckpt.2").exists());
+}
+
+#[test]
+fn descriptors_that_differ_from_rank_to_rank_are_refused() {
+    for line in [
+        "STORE=SHM COUNT=$SCR_NODE_NAME",
+        "CKPT=0 STORE=SHM TYPE=XOR\nCKPT=1 INTERVAL=$SCR_NODE_NAME STORE=SHM",
+    ] {
+        let mut world = World::new(3, 3).set("SCR_COPY_TYPE", "FILE");
+        world.nodes = ["2", "3", "2"].map(str::to_owned).to_vec();
+        configure(&world, &format!("STORE=SHM GROUP=NODE\n{line}\nCKPT=0 STORE=SHM TYPE=XOR\n"));
+        let run = world.try_run(|started| started.err().map(|error| error.to_string()).unwrap_or_default());
+        assert!(
+            run.ranks
+                .iter()
+                .all(|error| error.contains("rank 1 differs from rank 0 in a STORE or CKPT line")),
+            "{:?}",
+            run.ranks
+        );
+    }
+}
