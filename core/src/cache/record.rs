@@ -4,7 +4,7 @@
 //! of as many neighbours as the scheme survives losses.
 
 use crate::comm::Rank;
-use crate::prefix::DatasetDescriptor;
+use crate::prefix::{crc, set_crc, DatasetDescriptor};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -138,7 +138,7 @@ impl RankRecord {
         if let Some(redundancy) = self.redundancy {
             let entry = tree.child("REDUNDANCY");
             entry.set("SIZE", redundancy.bytes);
-            entry.set("CRC", format_crc(redundancy.crc));
+            set_crc(entry, redundancy.crc);
         }
         tree
     }
@@ -235,7 +235,7 @@ impl FileRecord {
         tree.set("MTIME_SECS", self.mtime.0);
         tree.set("MTIME_NSECS", self.mtime.1);
         if let Some(crc) = self.crc {
-            tree.set("CRC", format_crc(crc));
+            set_crc(&mut tree, crc);
         }
         tree
     }
@@ -276,21 +276,6 @@ fn redundancy(tree: &KvTree) -> Result<Option<RedundancyRecord>, FieldError> {
     let Some(entry) = tree.get("REDUNDANCY") else { return Ok(None) };
     let crc = crc(entry)?.ok_or_else(|| FieldError::Missing { key: "REDUNDANCY/CRC".to_owned() })?;
     Ok(Some(RedundancyRecord { bytes: entry.require("SIZE")?, crc }))
-}
-
-/// A checksum as C SCR writes it.
-pub(crate) fn format_crc(crc: u32) -> String {
-    format!("{crc:#x}")
-}
-
-fn crc(tree: &KvTree) -> Result<Option<u32>, FieldError> {
-    let Some(text) = tree.parse::<String>("CRC")? else { return Ok(None) };
-    let digits = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    digits.map(Some).ok_or(FieldError::Malformed {
-        key: "CRC".to_owned(),
-        found: text,
-        expected: "a checksum",
-    })
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ mod tidy;
 
 pub use descriptor::DatasetDescriptor;
 pub use error::{PrefixError, Rank2FileFault};
-pub(crate) use fields::local_time;
+pub(crate) use fields::{crc, local_time, set_crc};
 pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
 pub use index::{Index, IndexEntry};

@@ -15,11 +15,11 @@
 //! may be moved. What is gone by are the records, which are those of the cache.
 
 use crate::cache::filemap::{Filemap, State};
-use crate::cache::record::{format_crc, RankRecord};
+use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::flush::names;
 use crate::fs::{Durability, Files, FsError};
-use crate::prefix::{Prefix, FILE_MODE};
+use crate::prefix::{set_crc, Prefix, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -70,7 +70,7 @@ impl ScavengedMap {
             meta.set("TYPE", kind);
             meta.set_bytes("FILE", name);
             if let Some(crc) = crc {
-                meta.set("CRC", format_crc(crc));
+                set_crc(meta, crc);
             }
         };
         for file in &record.files {

@@ -63,9 +63,7 @@ pub(super) fn write(
     let top = prefix.rank2file(id);
     let ranks = u32::try_from(by_rank.len()).unwrap_or(u32::MAX);
     let mut names = Names::default();
-    for (rank, file) in
-        (0..).map(Rank).zip(by_rank).flat_map(|(rank, list)| list.iter().map(move |file| (rank, file)))
-    {
+    for (rank, file) in with_ranks(0, by_rank) {
         names.add(rank, file).map_err(|reason| fault(&top, reason))?;
     }
     for (first, lists) in (0..ranks).step_by(fan_out as usize).zip(by_rank.chunks(fan_out as usize)) {
