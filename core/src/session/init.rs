@@ -4,7 +4,7 @@
 
 use super::datasets::{Cached, ROOT};
 use super::error::Doing;
-use super::flushing::FlushState;
+use super::moving::FlushState;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
 use crate::cache::part::MAX_ID;
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::env::Env;
 use crate::fs::Durability;
 use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, FlushFile, Index, Location, Nodes, PrefixError, Restarted};
+use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted};
 use crate::restart;
 use scr_plugin_api::KvTree;
 
@@ -236,27 +236,6 @@ impl Session {
                 id_in_prefix: cached.record.id_in_prefix,
                 name: cached.record.dataset.name.clone(),
             })
-    }
-
-    /// Makes the flush file say what is in cache now.
-    fn rebuild_flush_file(&self) {
-        if self.ctx.rank() != ROOT {
-            return;
-        }
-        let updated = FlushFile::renew(self.ctx.files(), &self.ctx.prefix, |flush| {
-            for entry in flush.entries() {
-                if self.position(entry.id).is_none() {
-                    flush.remove_location(entry.id, Location::Cache);
-                }
-                Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
-            }
-            for cached in &self.cached {
-                flush.record(&cached.record.dataset, Location::Cache);
-            }
-        });
-        if let Err(error) = updated {
-            self.ctx.report.error(&crate::describe(&error));
-        }
     }
 }
 

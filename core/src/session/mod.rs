@@ -7,12 +7,15 @@ mod advice;
 mod datasets;
 mod error;
 mod fetching;
+mod flush_file;
 mod flushed;
+mod flusher;
 mod flushing;
 mod init;
 mod listing;
 mod logging;
 mod manage;
+mod moving;
 mod output;
 mod restart;
 mod route;
@@ -45,7 +48,7 @@ pub struct Session {
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
     advice: advice::Advice,
-    flushes: flushing::FlushState,
+    flushes: moving::FlushState,
     exit_wanted: Option<String>,
     /// When the application began to compute.
     computing_since: Duration,

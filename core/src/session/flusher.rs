@@ -1,0 +1,117 @@
+//! What a flush of a dataset is made with: its files, the settings, the transport of its store.
+
+use super::datasets::Cached;
+use super::output::label;
+use super::{Error, Session};
+use crate::cache::record::FileRecord;
+use crate::descriptor::{FlushBy, Store};
+use crate::flush::{Behind, Flush, FlushFile, Options};
+use crate::param;
+use crate::plugin::schemes::TransportInUse;
+use scr_plugin_api::Transport;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl Session {
+    pub(super) fn files_to_flush(&self, at: usize) -> Vec<FlushFile> {
+        let cached = &self.cached[at];
+        cached.record.files.iter().map(|file| to_flush(cached, file)).collect()
+    }
+
+    pub(super) fn flusher<'a>(&'a self, at: usize, transport: &'a dyn Transport) -> Flush<'a> {
+        let (ctx, cached) = (&self.ctx, &self.cached[at]);
+        Flush {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            transport,
+            node: ctx.nodes.name(ctx.rank()),
+            prefix: &ctx.prefix,
+            now: ctx.local_time(),
+            options: Options {
+                width: ctx.params.get(&param::FLUSH_WIDTH),
+                block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
+                checksums: ctx.params.get(&param::CRC_ON_FLUSH),
+                in_place: cached.record.protection.bypass,
+                make_current: cached.record.dataset.checkpoint,
+                metadata: ctx.params.get(&param::COPY_METADATA),
+                owner: ctx.params.get(&param::COPY_METADATA) && ctx.env.uid == ROOT_USER,
+                own_folders: ctx.params.get(&param::AXL_MKDIR),
+                may_replace: cached.may_replace,
+            },
+            behind: None,
+        }
+    }
+
+    /// For a flush during which the application goes on; where the transport can, it also goes on without it.
+    pub(super) fn flusher_behind<'a>(&'a self, at: usize, transport: &'a TransportInUse) -> Flush<'a> {
+        let ctx = &self.ctx;
+        let (nodes, me) = (&ctx.nodes, ctx.rank());
+        let behind = transport.survives_job.then(|| Behind {
+            control: &ctx.control,
+            transport: &transport.name,
+            transport_options: &transport.options,
+            shared: &transport.transport,
+            node: nodes.numbers()[me.index()],
+            nodes: u32::try_from(nodes.count()).unwrap_or(u32::MAX),
+            mates: nodes.mates(me),
+            pause: Duration::from_micros(ctx.params.get(&param::FLUSH_ASYNC_USLEEP)),
+        });
+        Flush { behind, ..self.flusher(at, &*transport.transport) }
+    }
+
+    /// Whether a dataset can be flushed while the application goes on, and the user wants that.
+    pub(super) fn goes_on_behind(&mut self, at: usize) -> Result<bool, Error> {
+        if !self.ctx.params.get(&param::FLUSH_ASYNC) || self.cached[at].record.protection.bypass {
+            return Ok(false);
+        }
+        let wanted = self.flush_by(self.cached[at].store);
+        let asynchronous = self.ctx.transport(&wanted)?.is_ok_and(|transport| transport.asynchronous);
+        if !asynchronous && !std::mem::replace(&mut self.flushes.told_synchronous, true) {
+            self.ctx.report.warn(&format!(
+                "SCR_FLUSH_ASYNC=1 has no effect with the transport {}, which copies only while the application \
+                 waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD",
+                wanted.transport
+            ));
+        }
+        Ok(asynchronous)
+    }
+
+    pub(super) fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
+        let cached = &self.cached[at];
+        let why = match self.ctx.transport(&self.flush_by(cached.store))? {
+            Ok(transport) => return Ok(transport),
+            Err(why) => why,
+        };
+        let label = label(&cached.record);
+        self.flushes.owed |= cached.record.dataset.checkpoint;
+        Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
+    }
+
+    /// The transport of a store, which may be one that is no longer described.
+    fn flush_by(&self, store: usize) -> FlushBy {
+        let name = &self.ctx.stores[store].name;
+        let described = self.ctx.descriptors.stores.iter().find(|known| known.name == *name);
+        described.map_or_else(
+            || FlushBy {
+                transport: self.ctx.params.get(&param::FLUSH_TYPE),
+                options: BTreeMap::new(),
+                origin: self.ctx.params.origin(&param::FLUSH_TYPE).clone(),
+            },
+            Store::flush_by,
+        )
+    }
+}
+
+fn to_flush(cached: &Cached, file: &FileRecord) -> FlushFile {
+    FlushFile {
+        source: cached.part.file(&file.name),
+        name: file.name.clone(),
+        bytes: file.bytes,
+        crc: file.crc,
+        mode: file.mode,
+        mtime: file.mtime,
+    }
+}
+
+/// Who may give files to other users.
+const ROOT_USER: u32 = 0;

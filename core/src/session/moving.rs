@@ -1,0 +1,243 @@
+//! A dataset on its way to the prefix directory: begun, looked at and ended. At most one is on its way while the application goes
+//! on, and all ranks look at it in the same calls, so that its end is agreed upon like everything else.
+
+use super::datasets::ROOT;
+use super::output::{label, speed};
+use super::{Error, Session};
+use crate::comm::collective::broadcast;
+use crate::flush::{self, FlushError, FlushReport, Hands, NoTransport, Started};
+use crate::fs::Kind;
+use crate::log::{Event, Record};
+use crate::param;
+use crate::plugin::schemes::TransportInUse;
+use crate::prefix::Location;
+use scr_plugin_api::Transport;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A flush under way while the application computes.
+pub(super) struct Moving {
+    pub(super) id: u64,
+    started: Started,
+    transport: TransportInUse,
+    began: Duration,
+}
+
+/// How flushes have gone so far.
+#[derive(Default)]
+pub(super) struct FlushState {
+    /// The one under way; at most one, and the same on all ranks.
+    pub(super) moving: Option<Moving>,
+    /// Whether a checkpoint that was due could not be flushed, so that the next one is due.
+    pub(super) owed: bool,
+    /// Whether the user knows that a transport cannot copy in the background.
+    pub(super) told_synchronous: bool,
+}
+
+impl Session {
+    /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache.
+    pub(super) fn flush(&mut self, id: u64) -> Result<(), Error> {
+        self.finish_flush()?;
+        let at = self.position(id).expect("the caller has it from the list");
+        self.expect_prefix(at)?;
+        let began = self.tell_begin(at);
+        let transport: Arc<dyn Transport> = if self.cached[at].record.protection.bypass {
+            Arc::new(NoTransport)
+        } else {
+            self.transport_for(at)?.transport
+        };
+        let token = self.agreed_token(id)?;
+        let flush = self.flusher(at, &*transport);
+        // A watchdog allows more time for this.
+        self.note(id, |flush, id| _ = flush.add_location(id, Location::SyncFlushing));
+        let outcome = flush.sync(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
+        self.settle_flush(id, began, outcome, SYNC)
+    }
+
+    /// Begins to copy a dataset to the prefix directory while the application goes on. Not a byte moves before
+    /// [`set_off_flush`](Self::set_off_flush).
+    pub(super) fn begin_flush(&mut self, id: u64) -> Result<(), Error> {
+        self.finish_flush()?;
+        let at = self.position(id).expect("the caller has it from the list");
+        self.expect_prefix(at)?;
+        let began = self.tell_begin(at);
+        let transport = self.transport_for(at)?;
+        let token = self.agreed_token(id)?;
+        let flush = self.flusher_behind(at, &transport);
+        let (dataset, mine) = (&self.cached[at].record.dataset, self.files_to_flush(at));
+        let started = if flush.behind.is_some() {
+            // It must be on record when the application ends right after.
+            flush.announce(&token, dataset, &mine)
+        } else {
+            let files = Arc::clone(&self.ctx.env.files);
+            flush.begin(Hands { files, transport: Arc::clone(&transport.transport) }, &token, dataset, &mine)
+        };
+        match started {
+            Ok(started) => {
+                self.note(id, |flush, id| _ = flush.add_location(id, Location::Flushing));
+                self.flushes.moving = Some(Moving { id, started, transport, began });
+                Ok(())
+            }
+            Err(error) => self.settle_flush(id, began, Err(error), ASYNC),
+        }
+    }
+
+    /// Lets the bytes move of a flush that has begun: the last thing that is done for a dataset, so that the copying takes
+    /// nothing from what the application waits for. Local.
+    pub(super) fn set_off_flush(&mut self) {
+        let Some(mut moving) = self.flushes.moving.take() else { return };
+        if let Some(at) = self.position(moving.id) {
+            self.flusher_behind(at, &moving.transport).set_off(&mut moving.started);
+        }
+        self.flushes.moving = Some(moving);
+    }
+
+    /// The prefix directory must be that of the start: where its file system has gone, a folder of the same name would be
+    /// made on another one. Collective.
+    fn expect_prefix(&mut self, at: usize) -> Result<(), Error> {
+        let ctx = &self.ctx;
+        let folder = ctx.prefix.scr_dir();
+        let here = match ctx.files().status(&folder) {
+            _ if ctx.rank() != ROOT => Ok(()),
+            Ok(status) if status.kind == Kind::Dir => Ok(()),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(format!("cannot look at {}: {error}", folder.display()))
+            }
+            _ => Err(format!("{} has gone since this run began", folder.display())),
+        };
+        ctx.agree(here)?.map_err(|why| {
+            let label = label(&self.cached[at].record);
+            self.flushes.owed |= self.cached[at].record.dataset.checkpoint;
+            Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache"))
+        })
+    }
+
+    /// Returns when a flush that was begun changes nothing any more below the prefix directory but its own files, so that its
+    /// announcement does not come after what the caller does there. Local.
+    pub(super) fn wait_until_announced(&self) {
+        if let Some(moving) = &self.flushes.moving {
+            moving.started.wait_until_announced(self.ctx.files());
+        }
+    }
+
+    /// Ends the flush under way if all its bytes have arrived. Collective.
+    pub(super) fn look_at_flush(&mut self) -> Result<(), Error> {
+        let Some(moving) = &self.flushes.moving else { return Ok(()) };
+        let Some(at) = self.position(moving.id) else { return Ok(()) };
+        let running = self.flusher_behind(at, &moving.transport).is_running(&moving.started);
+        if running.map_err(flush_error)? {
+            return Ok(());
+        }
+        self.finish_flush()?;
+        self.release_flushed_output();
+        Ok(())
+    }
+
+    /// Lets go of a flush under way that goes on without this process, where the user wants that; gives its dataset.
+    pub(super) fn leave_to_poststage(&mut self) -> Option<u64> {
+        let wanted = self.ctx.params.get(&param::FLUSH_POSTSTAGE);
+        let id = self.flushes.moving.take_if(|moving| wanted && moving.transport.survives_job)?.id;
+        let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
+        let label = label(&self.cached[at].record);
+        self.ctx.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
+        Some(id)
+    }
+
+    /// Waits for the flush under way and ends it; how it went is told. Collective.
+    pub(super) fn finish_flush(&mut self) -> Result<(), Error> {
+        let Some(moving) = self.flushes.moving.take() else { return Ok(()) };
+        let Moving { id, started, transport, began } = moving;
+        let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
+        let outcome = self.flusher_behind(at, &transport).finish(started);
+        let settled = self.settle_flush(id, began, outcome, ASYNC);
+        self.told_unless(false, settled)
+    }
+
+    /// The same for one dataset, which is about to leave.
+    pub(super) fn finish_flush_of(&mut self, id: u64) -> Result<(), Error> {
+        if self.flushes.moving.as_ref().is_some_and(|moving| moving.id == id) {
+            return self.finish_flush();
+        }
+        Ok(())
+    }
+
+    /// Notes and tells how a flush has ended.
+    fn settle_flush(
+        &mut self,
+        id: u64,
+        began: Duration,
+        outcome: Result<FlushReport, FlushError>,
+        what: &str,
+    ) -> Result<(), Error> {
+        let at = self.position(id).expect("it does not leave the list during a flush");
+        let label = label(&self.cached[at].record);
+        let is_checkpoint = self.cached[at].record.dataset.checkpoint;
+        let took = self.ctx.elapsed() - began;
+        self.log_flush_end(at, took, &outcome, what);
+        match outcome.map_err(flush_error) {
+            Ok(report) => {
+                let ranks = self.ctx.comm.size();
+                self.ctx.report.info(&speed(what, took, report.files, report.bytes, ranks));
+                self.ctx.report.info(&format!("{what}: Flush succeeded for {label}"));
+                self.cached[at].flushed = true;
+                self.flushes.owed &= !is_checkpoint;
+                self.note(id, |flush, id| {
+                    flush.add_location(id, Location::Prefix);
+                    Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
+                });
+                if is_checkpoint {
+                    self.slide_window(id)?;
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.ctx.report.info(&format!("{what}: Flush failed for {label}"));
+                self.flushes.owed |= is_checkpoint;
+                self.note(id, |flush, id| {
+                    Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
+                });
+                Err(error)
+            }
+        }
+    }
+
+    fn log_flush_end(
+        &self,
+        at: usize,
+        took: Duration,
+        outcome: &Result<FlushReport, FlushError>,
+        what: &str,
+    ) {
+        let why = outcome.as_ref().err().map(|error| crate::describe(error));
+        let logged = match (outcome, &why) {
+            (Ok(report), _) => Ok((report.files, report.bytes)),
+            (Err(_), why) => Err(why.as_deref().unwrap_or_default()),
+        };
+        self.log_flush(&self.cached[at].record, took, logged, what == ASYNC);
+    }
+
+    fn tell_begin(&self, at: usize) -> Duration {
+        let label = label(&self.cached[at].record);
+        self.ctx.report.info(&format!("Initiating flush of {label}"));
+        self.ctx.log.add_entry(Record::event(Event::FlushStart).dataset(&self.cached[at].record.dataset));
+        self.ctx.elapsed()
+    }
+
+    /// A token for a flush, the same on all ranks.
+    fn agreed_token(&self, id: u64) -> Result<String, Error> {
+        let token = flush::new_token(id, &self.ctx.env).into_bytes();
+        Ok(String::from_utf8_lossy(&broadcast(&*self.ctx.comm, ROOT, token)?).into_owned())
+    }
+}
+
+fn flush_error(error: FlushError) -> Error {
+    match error {
+        FlushError::Comm(error) => error.into(),
+        failed @ FlushError::Failed { .. } => Error::Refused(failed.to_string()),
+    }
+}
+
+/// What the two kinds of flushes are called in messages.
+const SYNC: &str = "scr_flush_sync";
+const ASYNC: &str = "scr_flush_async";
