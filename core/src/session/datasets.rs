@@ -234,7 +234,7 @@ impl Session {
         if self.loaded.as_ref().is_some_and(|loaded| loaded.id == cached.id()) {
             self.loaded = None;
         }
-        self.ctx.report.info(&format!("Deleting {} from cache", super::output::label(&cached.record)));
+        self.ctx.report.info(&format!("Deleting {} from cache", super::words::label(&cached.record)));
         self.verify_before_delete(&cached);
         let files = self.ctx.files();
         let keeps = cached.record.redundancy.is_some() && !self.ctx.stores[cached.store].told_crowded;
@@ -252,7 +252,7 @@ impl Session {
         if let Ok(Trust::Corrupt(what)) | Err(what) = verify(self.ctx.files(), &cached.part, record) {
             self.ctx.report.error_here(&format!(
                 "{}: {what}. It is deleted from cache all the same; check what stores {}, newer datasets may be damaged too",
-                super::output::label(record),
+                super::words::label(record),
                 cached.part.dataset().display()
             ));
         }

@@ -3,8 +3,8 @@
 //! See the guide's "Fetch, flush, and scavenge".
 
 use super::datasets::{Cached, ROOT};
-use super::output::speed;
 use super::restart::Loaded;
+use super::words::speed;
 use super::{Error, OutputFlags, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;

@@ -2,7 +2,7 @@
 //! there, as their bytes say.
 
 use super::datasets::ROOT;
-use super::output::label;
+use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
 use crate::comm::collective::broadcast_tree;

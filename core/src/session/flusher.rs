@@ -1,7 +1,7 @@
 //! What a flush of a dataset is made with: its files, the settings, the transport of its store.
 
 use super::datasets::Cached;
-use super::output::label;
+use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::FileRecord;
 use crate::descriptor::{FlushBy, Store};

@@ -20,6 +20,7 @@ mod output;
 mod restart;
 mod route;
 mod settling;
+mod words;
 
 pub use error::Error;
 

@@ -2,7 +2,7 @@
 //! on, and all ranks look at it in the same calls, so that its end is agreed upon like everything else.
 
 use super::datasets::ROOT;
-use super::output::{label, speed};
+use super::words::{label, speed};
 use super::{Error, Session};
 use crate::comm::collective::broadcast;
 use crate::flush::{self, FlushError, FlushReport, Hands, NoTransport, Started};

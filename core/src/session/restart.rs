@@ -83,7 +83,7 @@ impl Session {
             what: format!(
                 "`{given}' is not a file that rank {} wrote in {}",
                 self.ctx.rank(),
-                super::output::label(record)
+                super::words::label(record)
             ),
         })
     }
