@@ -6,7 +6,7 @@ use crate::comm::Comm;
 use crate::flush::tests::stage::{Cached, Stage, Through, NOW};
 use crate::fs::faulty::FaultyFiles;
 use crate::fs::{Files, RealFiles};
-use crate::prefix::fixtures::scratch_copy;
+use crate::prefix::fixtures::{damage, scratch_copy};
 use crate::prefix::{Index, Prefix};
 use std::fs;
 use std::io::ErrorKind;
@@ -208,6 +208,17 @@ fn a_run_with_another_number_of_ranks_marks_nothing() {
         assert!(stage.index().entry(1).unwrap().is_candidate());
     }
     assert!(fetch(&stage, &cached).is_ok());
+}
+
+/// One run with an older release took it away from all others.
+#[test]
+fn what_a_later_release_has_written_is_told_and_marks_nothing() {
+    let (stage, cached) = flushed(3, 1, "a");
+    damage(stage.prefix.summary_file(1), |tree| tree.set("VERSION", 7));
+    let error = fetch(&stage, &cached).unwrap_err();
+    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(error.to_string().contains("this release reads version 6"), "{error}");
+    assert!(stage.index().entry(1).unwrap().is_candidate());
 }
 
 #[test]
