@@ -205,6 +205,11 @@ impl Fetch<'_> {
         if !summary.complete {
             return Err(Refusal::Damage(format!("{} says that it is not complete", path.display())));
         }
+        if summary.dataset.name != candidate.name {
+            // Index and summary contradict each other, and nobody can tell which of them is wrong.
+            let name = String::from_utf8_lossy(&summary.dataset.name);
+            return Err(Refusal::Passing(format!("{} is that of the dataset `{name}'", path.display())));
+        }
         let lists = Rank2File::read(self.files, self.prefix, id)?;
         let found = u32::try_from(lists.ranks()).unwrap_or(u32::MAX);
         if found != self.comm.size() {

@@ -222,6 +222,15 @@ fn what_a_later_release_has_written_is_told_and_marks_nothing() {
 }
 
 #[test]
+fn a_dataset_that_has_another_name_in_its_summary_is_not_fetched_for_the_one_that_is_wanted() {
+    let (stage, cached) = flushed(3, 1, "a");
+    damage(stage.prefix.summary_file(1), |tree| tree.child("DSET").set("NAME", "b"));
+    let error = fetch(&stage, &cached).unwrap_err();
+    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(error.to_string().contains("is that of the dataset `b'"), "{error}");
+}
+
+#[test]
 fn a_full_cache_marks_nothing() {
     let (stage, cached) = flushed(3, 1, "a");
     let to = stage.dir.path().join("to");
