@@ -60,7 +60,7 @@ impl Session {
         self.look_at_flush()?;
         let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
         let start = self.agree_on_start(name, flags, crowded)?;
-        let checkpoint = flags.checkpoint.then(|| self.last_checkpoint + 1);
+        let checkpoint = flags.checkpoint.then(|| self.last_checkpoint.saturating_add(1));
         let descriptor =
             self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
         let protection = self.ctx.protection_of(&descriptor)?;
@@ -429,7 +429,7 @@ impl Session {
 
     /// The descriptor's store for a dataset with these flags, unless it bypasses cache.
     fn store_of(&self, flags: OutputFlags) -> Option<usize> {
-        let checkpoint = if flags.checkpoint { self.last_checkpoint + 1 } else { 0 };
+        let checkpoint = if flags.checkpoint { self.last_checkpoint.saturating_add(1) } else { 0 };
         let descriptor = self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
         (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
     }

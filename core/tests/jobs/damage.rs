@@ -5,6 +5,7 @@
 
 use super::world::{Kept, Outcome, World};
 use scr_core::comm::Rank;
+use scr_plugin_api::KvTree;
 use std::path::{Path, PathBuf};
 
 fn some(rank: Rank) -> Vec<usize> {
@@ -313,4 +314,20 @@ fn a_flipped_bit_in_the_prefix_directory_is_repaired_from_cache_where_files_are_
     let restarted = world.run(|application| application.restart(some));
     restarted.all_gave(&Some(1));
     restarted.line_with(&["ckpt.1/rank_2.0"]);
+}
+
+/// It was counted on from, and there is no number above it.
+#[test]
+fn a_checkpoint_with_the_largest_number_there_is_can_be_gone_on_from() {
+    let world = World::new(2, 2).set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.lose("");
+    let summary = world.prefix().join(".scr/scr.dataset.1/summary.scr");
+    let mut tree = KvTree::from_file_bytes(&std::fs::read(&summary).unwrap()).unwrap();
+    tree.child("DSET").set("CKPT", u64::MAX);
+    std::fs::write(&summary, tree.to_file_bytes()).unwrap();
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(2, some).unwrap();
+    });
 }
