@@ -28,8 +28,13 @@ impl PartPlace for PartDir {
         }
     }
 
-    fn file_being_rebuilt(&self, _: &RankRecord, number: usize) -> PathBuf {
-        self.data().join(format!(".scr-rebuild-{number}"))
+    fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf {
+        let mut name = format!(".scr-rebuild-{number}");
+        // The application may have thought of that name too.
+        while record.files.iter().any(|file| file.base() == name.as_bytes()) {
+            name.push('~');
+        }
+        self.data().join(name)
     }
 
     fn redundancy(&self) -> PathBuf {

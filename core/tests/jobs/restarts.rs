@@ -326,7 +326,9 @@ fn an_argument_that_cannot_be_used_is_an_error_and_changes_nothing() {
         assert!(error.to_string().contains("different names or flags"), "{error}");
         application.session().start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
         let long = vec![b'x'; 2000];
-        for outside in [&b""[..], b"folder/", b"../outside", b"/etc/passwd", b"a/../../b", b".", &long] {
+        let ours = b".scr/index.scr";
+        for outside in [&b""[..], b"folder/", b"../outside", b"/etc/passwd", b"a/../../b", b".", ours, &long]
+        {
             let error = application.session().route_file(outside).unwrap_err();
             assert!(matches!(error, Error::Argument { .. }), "{error}");
         }
@@ -375,4 +377,33 @@ fn going_back_drops_the_newer_checkpoints_whatever_number_the_older_one_has_in_c
     let index = scr_core::prefix::Index::read(&RealFiles, &scr_core::prefix::Prefix::new(world.prefix()));
     let listed: Vec<u64> = index.unwrap().entries().iter().map(|entry| entry.id).collect();
     assert_eq!(listed, [1]);
+}
+
+/// A file that was being rebuilt had the name that the application had given to another one, and took its place.
+#[test]
+fn files_that_have_the_names_of_files_being_rebuilt_are_rebuilt() {
+    let world = job();
+    let names = [".scr-rebuild-1", ".scr-rebuild-0", "state", ".scr-rebuild-2~"];
+    let bytes = |rank: Rank, name: &str| format!("{name} of {rank}").into_bytes();
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+        for name in names {
+            let path = session.route_file(name.as_bytes()).unwrap();
+            std::fs::write(path_of(&path), bytes(rank, name)).unwrap();
+        }
+        session.complete_output(true).unwrap();
+    });
+    world.lose("n1");
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_restart().unwrap();
+        for name in names {
+            let path = session.route_file(name.as_bytes()).unwrap();
+            assert!(std::fs::read(path_of(&path)).unwrap() == bytes(rank, name), "{name} of {rank}");
+        }
+        session.complete_restart(true).unwrap();
+    });
 }
