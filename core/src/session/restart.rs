@@ -58,8 +58,11 @@ impl Session {
         let below = super::route::below_prefix(&self.ctx, name);
         let exact =
             below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
-        // Deprecated, and still used: a bare name stands for the file of that name, wherever it lies.
-        let bare = || record.files.iter().find(|file| !name.contains(&b'/') && file.base() == name);
+        // Deprecated, and still used: a bare name stands for the one file of that name, wherever it lies.
+        let bare = || {
+            let mut named = record.files.iter().filter(|file| !name.contains(&b'/') && file.base() == name);
+            named.next().filter(|_| named.next().is_none())
+        };
         if let Some(file) = exact.or_else(bare) {
             let path = if self.is_read_in_prefix(cached) {
                 record.prefix_path(file)

@@ -407,3 +407,29 @@ fn files_that_have_the_names_of_files_being_rebuilt_are_rebuilt() {
         session.complete_restart(true).unwrap();
     });
 }
+
+/// The first of them was given, whichever the application meant.
+#[test]
+fn a_bare_name_that_two_files_of_a_rank_have_stands_for_none() {
+    let world = bypass();
+    let name = |folder: &str, rank: Rank| format!("{folder}/state.{rank}").into_bytes();
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+        for folder in ["a", "b"] {
+            std::fs::write(path_of(&session.route_file(&name(folder, rank)).unwrap()), folder).unwrap();
+        }
+        session.complete_output(true).unwrap();
+    });
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_restart().unwrap();
+        let error = session.route_file(format!("state.{rank}").as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("is not a file that rank"), "{error}");
+        let path = session.route_file(&name("b", rank)).unwrap();
+        assert_eq!(std::fs::read(path_of(&path)).unwrap(), b"b");
+        session.complete_restart(true).unwrap();
+    });
+}
