@@ -125,9 +125,12 @@ impl Session {
 
     /// Remembers that the application could not restart from a checkpoint, in cache and in the index.
     fn refuse(&mut self, loaded: &Loaded) {
-        self.mark_failed(loaded);
         let Some(at) = self.position(loaded.id) else { return };
         self.cached[at].refused = true;
+        // Its number, or its name, may stand for another one there.
+        if !self.cached[at].superseded {
+            self.mark_failed(loaded);
+        }
         let path = self.cached[at].part.filemap();
         let noted = Journal::reopen(self.ctx.files(), &path)
             .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));

@@ -397,7 +397,15 @@ fn a_dataset_whose_number_another_one_has_in_the_index_is_not_taken_for_it() {
     world.run(|application| application.restart(some)).all_gave(&Some(2));
     // Nor does the one leave for the other.
     let world = world.set("SCR_GLOBAL_RESTART", "0").set("SCR_FETCH", "0").set("SCR_CURRENT", "ckpt.1");
-    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.session().start_restart().unwrap();
+        application.session().complete_restart(false).unwrap_err();
+    });
+    // Nor was the other one refused.
+    world.lose("");
+    let world = world.set("SCR_FETCH", "1").unset("SCR_CURRENT");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
 /// Somebody has moved the files of a part to a larger disk, and left a link; what was there besides went with the dataset.
