@@ -119,23 +119,24 @@ fn equal_base_names_in_one_rank_are_refused_and_in_two_ranks_do_not_meet() {
     });
 }
 
-/// The files of a part lie end to end for the scheme, in the order in which they were routed, whatever their names.
-#[test]
-fn files_routed_in_any_order_are_rebuilt() {
+fn bytes_of(rank: Rank, name: &str) -> Vec<u8> {
+    format!("{name} of {rank}").repeat(40 + name.len()).into_bytes()
+}
+
+/// Writes a checkpoint whose files have these names, and compares every byte after the loss of each of these nodes.
+fn comes_back_by_name(names: &[&str], lost: &[&str]) {
     let world = job();
-    let names = ["z", "a", "m/y", "b"];
-    let bytes = |rank: Rank, name: &str| format!("{name} of {rank}").repeat(40 + name.len()).into_bytes();
     world.run(|application| {
         let rank = application.rank;
         let session = application.session();
         session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
         for name in names {
             let path = session.route_file(name.as_bytes()).unwrap();
-            std::fs::write(path_of(&path), bytes(rank, name)).unwrap();
+            std::fs::write(path_of(&path), bytes_of(rank, name)).unwrap();
         }
         session.complete_output(true).unwrap();
     });
-    for node in ["n1", "n2", "n1"] {
+    for node in lost {
         world.lose(node);
         world.run(|application| {
             let rank = application.rank;
@@ -143,11 +144,23 @@ fn files_routed_in_any_order_are_rebuilt() {
             session.start_restart().unwrap();
             for name in names {
                 let path = session.route_file(name.as_bytes()).unwrap();
-                assert!(std::fs::read(path_of(&path)).unwrap() == bytes(rank, name), "{name} of {rank}");
+                assert!(std::fs::read(path_of(&path)).unwrap() == bytes_of(rank, name), "{name} of {rank}");
             }
             session.complete_restart(true).unwrap();
         });
     }
+}
+
+/// The files of a part lie end to end for the scheme, in the order in which they were routed, whatever their names.
+#[test]
+fn files_routed_in_any_order_are_rebuilt() {
+    comes_back_by_name(&["z", "a", "m/y", "b"], &["n1", "n2", "n1"]);
+}
+
+/// A file that was being rebuilt had the name that the application had given to another one, and took its place.
+#[test]
+fn files_that_have_the_names_of_files_being_rebuilt_are_rebuilt() {
+    comes_back_by_name(&[".scr-rebuild-1", ".scr-rebuild-0", "state", ".scr-rebuild-2~"], &["n1"]);
 }
 
 #[test]
@@ -377,35 +390,6 @@ fn going_back_drops_the_newer_checkpoints_whatever_number_the_older_one_has_in_c
     let index = scr_core::prefix::Index::read(&RealFiles, &scr_core::prefix::Prefix::new(world.prefix()));
     let listed: Vec<u64> = index.unwrap().entries().iter().map(|entry| entry.id).collect();
     assert_eq!(listed, [1]);
-}
-
-/// A file that was being rebuilt had the name that the application had given to another one, and took its place.
-#[test]
-fn files_that_have_the_names_of_files_being_rebuilt_are_rebuilt() {
-    let world = job();
-    let names = [".scr-rebuild-1", ".scr-rebuild-0", "state", ".scr-rebuild-2~"];
-    let bytes = |rank: Rank, name: &str| format!("{name} of {rank}").into_bytes();
-    world.run(|application| {
-        let rank = application.rank;
-        let session = application.session();
-        session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
-        for name in names {
-            let path = session.route_file(name.as_bytes()).unwrap();
-            std::fs::write(path_of(&path), bytes(rank, name)).unwrap();
-        }
-        session.complete_output(true).unwrap();
-    });
-    world.lose("n1");
-    world.run(|application| {
-        let rank = application.rank;
-        let session = application.session();
-        session.start_restart().unwrap();
-        for name in names {
-            let path = session.route_file(name.as_bytes()).unwrap();
-            assert!(std::fs::read(path_of(&path)).unwrap() == bytes(rank, name), "{name} of {rank}");
-        }
-        session.complete_restart(true).unwrap();
-    });
 }
 
 /// The first of them was given, whichever the application meant.
