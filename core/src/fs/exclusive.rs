@@ -54,11 +54,11 @@ impl dyn Files + '_ {
         Err(FsError::KeepsChanging { path: lock.to_owned(), tries: MOST_LOOKS })
     }
 
-    /// As [`exclusively`](Self::exclusively), for work that may take longer than what makes a holder look dead: meanwhile
+    /// As `exclusively`, for work that may take longer than what makes a holder look dead: meanwhile
     /// the lock is kept young.
     ///
     /// # Errors
-    /// As for [`exclusively`](Self::exclusively).
+    /// As for `exclusively`.
     pub fn exclusively_for_long<R>(
         &self,
         lock: &Path,

@@ -72,7 +72,7 @@ impl dyn Files + '_ {
         self.make_private_dirs_in(base, below, uid)
     }
 
-    /// As [`make_private_dirs`](Self::make_private_dirs), in a base folder that must be there already.
+    /// As `make_private_dirs`, in a base folder that must be there already.
     ///
     /// # Errors
     /// As there, and [`FsError::NoBase`].

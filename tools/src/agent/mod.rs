@@ -2,7 +2,7 @@
 //! has ended. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
 //!
 //! There is one for each node and allocation. It is started as its own job step, or detached: by the first process of the
-//! application that finds none, or by a script. It ends by itself; see [`run`] for the rule. Exit codes: 0 done, 1 no (an
+//! application that finds none, or by a script. It ends by itself; see [`mod@run`] for the rule. Exit codes: 0 done, 1 no (an
 //! agent is there already, or none is), 2 an error.
 //!
 //! - `run`: what the process does
