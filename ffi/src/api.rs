@@ -11,6 +11,7 @@ use crate::mpi_library;
 use crate::place::environment;
 use crate::state::{entry, State};
 use crate::text::{self, Text};
+use scr_core::comm::collective::agree;
 use scr_core::comm::mpi::MpiComm;
 use scr_core::comm::Comm as _;
 use scr_core::session::{Error as SessionError, OutputFlags, Session};
@@ -33,7 +34,9 @@ pub extern "C" fn SCR_Init() -> c_int {
         };
         mpi_library::require_running()?;
         let comm = MpiComm::of_world()?;
-        let env = environment()?;
+        // One rank alone must not turn back: the others would wait for it.
+        let env = environment().map_err(|failure| scr_core::describe(&failure));
+        let env = agree(&comm, env).map_err(Failure::Environments)?;
         message::speak_as(comm.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
         let session = match Session::init(Box::new(comm), env, &config) {
             Err(SessionError::Disabled) => return disable(state),

@@ -1,6 +1,6 @@
 //! What can go wrong in a call from C, and the fixed number that stands for it in `scr.h`.
 
-use scr_core::comm::CommError;
+use scr_core::comm::{CommError, Disagreement};
 use scr_core::param::ConfigError;
 use scr_core::session::Error as SessionError;
 use std::ffi::c_int;
@@ -66,6 +66,8 @@ pub(crate) enum Failure {
     SetAfterInit { name: String },
     #[error("the current folder of the process cannot be found out, and a relative name starts there")]
     Environment(#[source] std::io::Error),
+    #[error("the library cannot be started: {0}")]
+    Environments(Disagreement),
     #[error("there is no memory for the answer")]
     NoMemory,
     /// Without where it was set: that is the call, which every line names.
@@ -84,7 +86,7 @@ impl Failure {
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Failure::Session(error) => is_shared(error),
-            Failure::Disabled => true,
+            Failure::Disabled | Failure::Environments(_) => true,
             _ => false,
         }
     }
@@ -106,7 +108,7 @@ impl Failure {
                 Code::Mpi
             }
             Failure::Config(_) => Code::Config,
-            Failure::Environment(_) => Code::Io,
+            Failure::Environment(_) | Failure::Environments(_) => Code::Io,
             Failure::Session(error) => session_code(error),
             Failure::Broken | Failure::Panic { .. } => Code::Internal,
             Failure::Disabled | Failure::NoMemory => Code::Failure,

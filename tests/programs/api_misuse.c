@@ -54,6 +54,18 @@ static void before_init(void)
     expect(flag == 0, "a refused call says no");
 }
 
+/* One rank alone cannot start: all are told so, and may try again. */
+static void init_without_folder(void)
+{
+    char home[SCR_MAX_FILENAME], gone[] = "/tmp/scr-gone-XXXXXX";
+
+    expect(getcwd(home, sizeof home) != NULL, "a current folder");
+    if (rank == 1)
+        expect(mkdtemp(gone) != NULL && chdir(gone) == 0 && rmdir(gone) == 0, "a current folder that has gone");
+    refused(SCR_Init(), SCR_ERR_IO, "Init in a folder that has gone on one rank");
+    expect(chdir(home) == 0, "back to the folder");
+}
+
 /* Asks for a value: NULL means that there is none. What is given belongs to the caller, who may write into it. */
 static void answers(const char *question, const char *value)
 {
@@ -289,6 +301,7 @@ int main(int argc, char **argv)
     config();
     before_init();
     wrong_settings();
+    init_without_folder();
     expect(SCR_Init() == SCR_SUCCESS, "Init");
     config_after_init();
     idle();
