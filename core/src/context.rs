@@ -4,7 +4,7 @@
 use crate::cache::record::Protection;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Comm, CommError, Differs, Disagreement, Rank};
-use crate::descriptor::{Descriptors, Evict, FlushBy, Redundancy};
+use crate::descriptor::{Descriptors, FlushBy, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
 use crate::log::Log;
@@ -17,6 +17,7 @@ use crate::plugin::PluginHost;
 use crate::prefix::{DatasetDescriptor, Prefix};
 use crate::redundancy::sets::Sets;
 use crate::session::Error;
+use crate::store::{self, StoreInUse};
 use scr_plugin_api::Scheme;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -43,27 +44,6 @@ pub(crate) struct Context {
     plugins: Plugins,
     /// The sets for each way to choose them: failure group and minimum size.
     sets: Vec<((String, u32), Sets)>,
-}
-
-/// A store, as this rank reaches it.
-pub(crate) struct StoreInUse {
-    /// Its name: the base as it was configured, the same on all ranks.
-    pub(crate) name: String,
-    /// The cache directory of this job on it.
-    pub(crate) cache: PathBuf,
-    /// Which ranks share it.
-    pub(crate) placement: Placement,
-    /// How many datasets it keeps.
-    pub(crate) count: u64,
-    pub(crate) evict: Evict,
-    /// Bytes that it is expected to hold, where that was said.
-    pub(crate) size: Option<u64>,
-    /// Bytes that the last dataset took, on the first rank of those that share it.
-    pub(crate) last_bytes: u64,
-    /// Whether a dataset has failed there for want of room.
-    pub(crate) was_full: bool,
-    /// Whether the user has been told that old datasets leave early.
-    pub(crate) told_crowded: bool,
 }
 
 impl Context {
@@ -144,7 +124,7 @@ impl Context {
         together(&*self.comm, self.nodes.name(self.rank()), result)
     }
 
-    /// The cache directory of this job on a store, which may be one that is no longer configured.
+    /// Where this rank's new datasets go on a store, which may be one that is no longer configured.
     pub(crate) fn cache_of(&self, store: &str) -> PathBuf {
         self.stores.iter().find(|known| known.name == store).map_or_else(
             || self.job_dir(Path::new(&param::expanded(store, &self.env))),
@@ -224,7 +204,7 @@ impl Context {
     }
 
     /// `<user>/scr.<allocation>`
-    fn job_folder(&self) -> PathBuf {
+    pub(crate) fn job_folder(&self) -> PathBuf {
         job_folder(&self.params)
     }
 
@@ -243,40 +223,12 @@ impl Context {
                 format!("making the control folder on {} (SCR_CNTL_BASE)", self.descriptors.control.name);
             Error::Phase { doing, why }
         })?;
-        let stores: Vec<_> = self.descriptors.stores.iter().filter(|store| store.enabled).cloned().collect();
-        for store in stores {
-            let below = self.job_folder();
-            let group = self.group_value(&store.group);
-            let made = group.and_then(|group| {
-                let make = if store.mkdir {
-                    <dyn Files>::make_private_dirs
-                } else {
-                    <dyn Files>::make_private_dirs_in
-                };
-                let dir = make(self.files(), &store.path, &below, self.env.uid);
-                dir.map(|dir| (dir, group)).map_err(|error| crate::describe(&error))
-            });
-            let (cache, group) = self.agree(made)?.map_err(|why| Error::Phase {
-                doing: format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name),
-                why,
-            })?;
-            let placement = Placement::gather(&*self.comm, &group)?;
-            self.stores.push(StoreInUse {
-                name: store.name,
-                cache,
-                placement,
-                count: store.count,
-                evict: store.evict,
-                size: store.size,
-                last_bytes: 0,
-                was_full: false,
-                told_crowded: false,
-            });
-        }
+        self.stores = store::open_all(self)?;
         Ok(())
     }
 
-    fn group_value(&self, group: &str) -> Result<String, String> {
+    /// What this rank is grouped by in a group.
+    pub(crate) fn group_value(&self, group: &str) -> Result<String, String> {
         let node = self.params.get(&param::NODE_NAME);
         self.descriptors.groups.value(group, &node, self.rank()).map_err(|error| error.to_string())
     }
@@ -301,12 +253,18 @@ impl Context {
         Ok(())
     }
 
+    /// Whether all nodes see a store, so that the loss of one takes nothing from it.
+    fn outlives_nodes(&self, store: &str) -> bool {
+        self.stores.iter().any(|known| known.name == store && known.is_global)
+    }
+
     /// Says where redundancy cannot protect, at every level of messages.
     fn warn_unprotected(&self, group: &str, placement: &Placement, sets: &Sets) {
         let alone = sets.unprotected();
         let used = self.descriptors.redundancy.all().iter().any(|descriptor| {
             descriptor.group == group
                 && !descriptor.bypass
+                && !self.outlives_nodes(&descriptor.store)
                 && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
         });
         if alone == 0 || !used {

@@ -30,6 +30,7 @@ mod restart;
 pub mod scavenge;
 pub mod scrub;
 pub mod session;
+mod store;
 
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));

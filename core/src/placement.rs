@@ -22,7 +22,8 @@ impl Placement {
         Ok(Self::of_names(all.iter().map(|name| String::from_utf8_lossy(name).into_owned())))
     }
 
-    fn of_names(all: impl Iterator<Item = String>) -> Self {
+    /// The groups of all ranks from the names that they give, in the order of ranks.
+    pub(crate) fn of_names(all: impl Iterator<Item = String>) -> Self {
         let mut names = Vec::new();
         let mut numbers = HashMap::new();
         let of = all
@@ -46,6 +47,11 @@ impl Placement {
         self.names.len()
     }
 
+    /// Whether there is a group of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known == name)
+    }
+
     /// The name of a rank's group.
     pub(crate) fn name(&self, rank: Rank) -> &str {
         &self.names[self.of[rank.index()] as usize]
@@ -54,6 +60,15 @@ impl Placement {
     /// Whether two ranks are in one group.
     pub(crate) fn together(&self, one: Rank, other: Rank) -> bool {
         self.of[one.index()] == self.of[other.index()]
+    }
+
+    /// Two ranks that are in one group here and in different ones of `other`.
+    pub(crate) fn first_apart_in(&self, other: &Self) -> Option<(Rank, Rank)> {
+        let mut leaders = HashMap::new();
+        (0..self.of.len() as u32).map(Rank).find_map(|rank| {
+            let leader = *leaders.entry(self.of[rank.index()]).or_insert(rank);
+            (!other.together(leader, rank)).then_some((leader, rank))
+        })
     }
 
     /// The ranks of a rank's group, in order; the first of them leads it.
@@ -82,5 +97,8 @@ mod tests {
         assert_eq!(nodes.mates(Rank(2)), [Rank(0), Rank(2)]);
         assert_eq!((nodes.leader(Rank(2)), nodes.leader(Rank(1))), (Rank(0), Rank(1)));
         assert_eq!(nodes.name(Rank(3)), "n2");
+        let racks = Placement::of_names(["r0", "r1", "r0", "r1"].map(str::to_owned).into_iter());
+        assert_eq!(nodes.first_apart_in(&racks), None);
+        assert_eq!(racks.first_apart_in(&nodes), Some((Rank(1), Rank(3))));
     }
 }

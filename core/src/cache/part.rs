@@ -8,6 +8,8 @@
 //! <base>/<user>/scr.<allocation>/.spare_<rank>
 //! ```
 //!
+//! Where several nodes see the same base, each has a folder of its own for all that: see [`node_dir`](super::node_dir).
+//!
 //! The last one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
 //! already has costs less to write than fresh memory. Nothing ever reads it.
 
@@ -283,7 +285,7 @@ fn remove_dir_if_empty(files: &dyn Files, path: &Path) -> Result<(), FsError> {
 }
 
 /// The names in a folder; none where there is no such folder.
-fn list(files: &dyn Files, path: &Path) -> Result<Vec<PathBuf>, FsError> {
+pub(super) fn list(files: &dyn Files, path: &Path) -> Result<Vec<PathBuf>, FsError> {
     match files.list(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         other => other.at("list", path),

@@ -52,9 +52,9 @@ pub struct FlushBy {
 /// Who sees the files in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
-    /// The processes of one group: each node has its own.
+    /// The processes of one group.
     Private,
-    /// All processes.
+    /// All processes: each node keeps its data in a folder of its own there.
     Global,
 }
 
@@ -98,6 +98,11 @@ impl Store {
         FlushBy { transport: self.flush.clone(), options: self.options.clone(), origin: self.origin.clone() }
     }
 
+    /// Its view as it is written.
+    pub(crate) fn view_name(&self) -> &'static str {
+        word(VIEWS, self.view)
+    }
+
     /// The store as a tree, as the debug lines show it.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
@@ -106,7 +111,7 @@ impl Store {
         tree.set("ENABLED", u8::from(self.enabled));
         tree.set("MKDIR", u8::from(self.mkdir));
         tree.set("FLUSH", &self.flush);
-        tree.set("VIEW", word(VIEWS, self.view));
+        tree.set("VIEW", self.view_name());
         tree.set("EVICT", word(EVICTS, self.evict));
         if let Some(size) = self.size {
             tree.set("SIZE", size);

@@ -8,6 +8,7 @@ mod moves;
 pub(crate) mod recover;
 mod scan;
 
+use crate::cache::node_dir;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::collective::{all_reduce, barrier, Op};
@@ -122,12 +123,18 @@ fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
 }
 
 /// The parts that belong to this prefix directory, and those of which nobody can tell. Parts of another prefix
-/// directory are neither restarted from nor removed.
+/// directory are neither restarted from nor removed; nor is what nobody can tell of in the folder of a node that does not
+/// take part, where another job may just be beginning it.
 fn ours(ctx: &Context, held: Vec<Held>) -> (Vec<Held>, Vec<Held>) {
-    let (known, unknown): (Vec<_>, Vec<_>) = held.into_iter().partition(|part| part.map.record.is_some());
+    let (known, mut unknown): (Vec<_>, Vec<_>) = held.into_iter().partition(|part| part.map.record.is_some());
     let ours = known
         .into_iter()
         .filter(|part| part.map.record.as_ref().is_some_and(|record| record.prefix == ctx.prefix_bytes()));
+    unknown.retain(|part| {
+        let folder = part.part.dataset().parent();
+        let node = folder.and_then(|folder| node_dir::node_of(ctx.files(), folder));
+        node.is_none_or(|node| ctx.nodes.has(&node))
+    });
     (ours.collect(), unknown)
 }
 

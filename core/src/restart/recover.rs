@@ -182,7 +182,7 @@ impl<'a> Recovery<'a> {
             Ok(record) => record,
             Err(why) => return Ok(Err(why)),
         };
-        let part = PartDir::new(&ctx.cache_of(&record.protection.store), record.dataset.id, ctx.rank());
+        let part = self.place(record);
         let moved = match self.bring_home(record, &part)? {
             Ok(moved) => moved,
             Err(why) => return Ok(Err(why)),
@@ -332,8 +332,18 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
+    /// What lies here of this rank's own part; of two copies the better one.
     fn own_map(&self) -> Option<&Held> {
-        self.held.iter().find(|held| held.owner == self.ctx.rank()).copied()
+        let own = self.held.iter().filter(|held| held.owner == self.ctx.rank());
+        own.max_by_key(|held| (!held.map.damaged, held.map.state)).copied()
+    }
+
+    /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path
+    /// that all see, or else in this node's.
+    fn place(&self, record: &RankRecord) -> PartDir {
+        let home =
+            || PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, self.ctx.rank());
+        self.own_map().map_or_else(home, |held| held.part.clone())
     }
 
     fn append(&mut self, part: &PartDir, entry: &Entry<'_>) -> Result<(), String> {
@@ -358,7 +368,8 @@ impl<'a> Recovery<'a> {
                 && held.map.state >= State::Prepared
         });
         if self.begun || intact && self.whole.is_none_or(|claim| claim.holder == record.rank) {
-            return Ok(());
+            // Its folder may be what is lost.
+            return part.make_data(files).map_err(|error| crate::describe(&error));
         }
         self.begun = true;
         let journal =
@@ -380,8 +391,7 @@ impl<'a> Recovery<'a> {
     fn give_up(&mut self) {
         let Some(record) = self.record.filter(|_| self.begun) else { return };
         self.journal = None;
-        let part =
-            PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, self.ctx.rank());
+        let part = self.place(record);
         if let Err(error) = part.remove(self.ctx.files()) {
             self.ctx.report.error_here(&crate::describe(&error));
         }

@@ -8,6 +8,7 @@
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, Apart, ScavengedPart};
 use crate::cache::filemap::Filemap;
+use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::fetch::{Copy, FetchedFile};
 use crate::flush::movers::{checksum, compare, open_whole, MoveError};
@@ -45,6 +46,8 @@ pub struct Copied {
     pub already: bool,
     /// What was copied.
     pub parts: Vec<CopiedPart>,
+    /// Ranks whose parts other nodes, which see them too, have copied meanwhile.
+    pub elsewhere: Vec<u32>,
     /// Parts that are of no use, and why.
     pub passed_over: Vec<String>,
 }
@@ -65,7 +68,8 @@ pub struct CopiedPart {
 impl Copied {
     /// Whether the node had something of the dataset, and all of it is in the prefix directory now.
     pub fn is_whole(&self) -> bool {
-        self.already || !self.parts.is_empty() && self.parts.iter().all(|part| part.wrong.is_empty())
+        let found = !self.parts.is_empty() || !self.elsewhere.is_empty();
+        self.already || found && self.parts.iter().all(|part| part.wrong.is_empty())
     }
 }
 
@@ -90,12 +94,24 @@ impl Copier<'_> {
         let names =
             parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| file.name.as_slice()));
         let apart = Apart::find(self.files, self.prefix, id, names)?;
+        let saved = |map: &ScavengedMap| map.saved(self.files, self.prefix);
         let total = parts.iter().map(|(_, map)| bytes_of(map)).fold(0, u64::saturating_add);
-        let all = at_a_time(self.width, &parts, |(part, map)| {
-            let to = ScavengedPart { prefix: self.prefix, apart: &apart, id, rank: map.record.rank };
-            self.part(part, map.clone(), &to, &|bytes| (self.progress)(bytes, total))
+        let parts: Vec<_> = parts.into_iter().map(|(part, map)| (saved(&map), part, map)).collect();
+        let all = at_a_time(self.width, &parts, |(before, part, map)| {
+            let rank = map.record.rank;
+            if saved(map) != *before {
+                return Ok(Err(rank.0));
+            }
+            let to = ScavengedPart { prefix: self.prefix, apart: &apart, id, rank };
+            self.part(part, map.clone(), &to, &|bytes| (self.progress)(bytes, total)).map(Ok)
         });
-        copied.parts = all.into_iter().collect::<Result<_, _>>()?;
+        for part in all.into_iter().collect::<Result<Vec<_>, _>>()? {
+            match part {
+                Ok(part) => copied.parts.push(part),
+                Err(rank) => copied.elsewhere.push(rank),
+            }
+        }
+        copied.parts.sort_by_key(|part| part.rank);
         Ok(copied)
     }
 
@@ -107,11 +123,11 @@ impl Copier<'_> {
         passed_over: &mut Vec<String>,
     ) -> Vec<(PartDir, ScavengedMap)> {
         let mut parts: Vec<(PartDir, ScavengedMap)> = Vec::new();
-        for cache in caches {
-            let found = look_through(self.files, cache);
+        for cache in caches.iter().flat_map(|cache| self.places(cache)) {
+            let found = look_through(self.files, &cache);
             passed_over.extend(found.errors.iter().map(|error| crate::describe(error)));
             for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {
-                let part = PartDir::new(cache, id, rank);
+                let part = PartDir::new(&cache, id, rank);
                 match self.read(&part) {
                     Ok(map) => parts.push((part, map)),
                     Err(why) => passed_over.push(format!("{}: {why}", part.filemap().display())),
@@ -122,6 +138,15 @@ impl Copier<'_> {
         let newest = parts.iter().map(|(_, map)| map.record.begun).max();
         parts.retain(|(_, map)| Some(map.record.begun) == newest);
         parts
+    }
+
+    /// Where parts may lie in a cache directory. On a path that several nodes see, each begins with its own folder and goes
+    /// on with the next one, so that what a lost node has left is saved by one that has done its own, and seldom by two.
+    fn places(&self, cache: &Path) -> Vec<PathBuf> {
+        let mut nodes = node_dir::all(self.files, cache).unwrap_or_default();
+        let own = nodes.iter().position(|dir| dir.node.as_deref() == Some(self.node));
+        nodes.rotate_left(own.unwrap_or(0));
+        std::iter::once(cache.to_owned()).chain(nodes.into_iter().map(|dir| dir.path)).collect()
     }
 
     fn read(&self, part: &PartDir) -> Result<ScavengedMap, String> {

@@ -49,9 +49,16 @@ impl ScavengedMap {
 
     /// Writes it into the folder of its dataset, durably.
     pub(super) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        let folder = prefix.dataset_dir(self.record.id_in_prefix);
-        let path = folder.join(format!("{}{ENDING}", self.record.rank));
-        files.write_tree(&path, &self.to_tree(), FILE_MODE, Durability::Synced)
+        files.write_tree(&self.path(prefix), &self.to_tree(), FILE_MODE, Durability::Synced)
+    }
+
+    /// Which file there has the place of this one, where one has.
+    pub(super) fn saved(&self, files: &dyn Files, prefix: &Prefix) -> Option<Saved> {
+        files.status(&self.path(prefix)).ok().map(|status| Saved(status.identity, status.mtime))
+    }
+
+    fn path(&self, prefix: &Prefix) -> PathBuf {
+        prefix.dataset_dir(self.record.id_in_prefix).join(format!("{}{ENDING}", self.record.rank))
     }
 
     fn to_tree(&self) -> KvTree {
@@ -105,6 +112,10 @@ impl ScavengedMap {
         })
     }
 }
+
+/// A filemap as it was written at some moment: each time it is another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Saved((u64, u64), (i64, u32));
 
 /// What the filemaps of a scavenged dataset say.
 #[derive(Debug, Default)]

@@ -2,6 +2,7 @@
 
 use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
 use crate::cache::filemap::{Filemap, State};
+use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
@@ -9,7 +10,7 @@ use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
 use std::path::{Path, PathBuf};
 
 /// The cache directories at or below a folder: those with datasets in them. `<base>/<user>/scr.<allocation>` is what
-/// a job makes, so it is enough to look two folders deep.
+/// a job makes, so it is enough to look two folders deep, and at the folders of nodes in what is found.
 ///
 /// # Errors
 /// Where the folder itself cannot be listed.
@@ -23,7 +24,11 @@ pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsErro
     let nested = children.iter().flat_map(|child| inside(child));
     let all = std::iter::once(dir.to_owned()).chain(children.iter().cloned()).chain(nested);
     let holds = |path: &PathBuf| !look_through(files, path).ids.is_empty();
-    Ok(all.filter(holds).collect())
+    let places = all.flat_map(|path| node_dir::places(files, &path).unwrap_or_else(|_| vec![path]));
+    let mut found: Vec<PathBuf> = places.filter(holds).collect();
+    found.sort();
+    found.dedup();
+    Ok(found)
 }
 
 pub(super) fn plan(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Plan, FsError> {

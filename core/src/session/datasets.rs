@@ -179,8 +179,14 @@ impl Session {
         Ok(())
     }
 
-    /// The bytes that the last dataset took on each node, counted by the first rank of the node.
+    /// The bytes that the last dataset took in each store, counted by the first rank of those that share it.
     fn note_node_bytes(&mut self, store: usize, own: u64) -> Result<(), Error> {
+        if self.ctx.stores[store].placement.count() == 1 {
+            let mut sum = [own];
+            all_reduce(&*self.ctx.comm, &mut sum, Op::Sum)?;
+            [self.ctx.stores[store].last_bytes] = sum;
+            return Ok(());
+        }
         let mates = self.ctx.stores[store].placement.mates(self.ctx.rank());
         let own_bytes = own.to_be_bytes();
         let leads = mates[0] == self.ctx.rank();
@@ -237,7 +243,9 @@ impl Session {
         self.ctx.report.info(&format!("Deleting {} from cache", super::words::label(&cached.record)));
         self.verify_before_delete(&cached);
         let files = self.ctx.files();
-        let keeps = cached.record.redundancy.is_some() && !self.ctx.stores[cached.store].told_crowded;
+        let store = &self.ctx.stores[cached.store];
+        let is_ours = cached.part.dataset().parent() == Some(&store.cache);
+        let keeps = cached.record.redundancy.is_some() && !store.told_crowded && is_ours;
         self.tell(if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
         self.forget_in_cache(&cached);
     }

@@ -15,6 +15,7 @@
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
 //! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
+//! | `shared_path` | stores on a path that several nodes see |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `transports` | a store's line reaches its transport |
@@ -41,6 +42,7 @@ mod redundancy;
 mod restarts;
 mod scavenged;
 mod scrubbed;
+mod shared_path;
 mod syslog;
 mod transports;
 mod vendor;

@@ -20,6 +20,8 @@ pub(super) struct CopyReport {
     /// Whether the prefix directory has all that this node had.
     whole: bool,
     parts: Vec<Part>,
+    /// Ranks whose parts other nodes have copied meanwhile.
+    elsewhere: Vec<u32>,
     passed_over: Vec<String>,
     caches: Vec<PathBuf>,
 }
@@ -49,6 +51,7 @@ impl CopyReport {
             already: copied.already,
             whole: copied.is_whole(),
             parts: copied.parts.iter().map(part).collect(),
+            elsewhere: copied.elsewhere.clone(),
             passed_over: copied.passed_over.clone(),
             caches: caches.to_vec(),
         }
@@ -76,13 +79,19 @@ impl CopyReport {
                 self.node
             );
         }
-        let ranks: Vec<_> = self.parts.iter().map(|part| part.rank.to_string()).collect();
+        let listed = |ranks: &mut dyn Iterator<Item = u32>| {
+            ranks.map(|rank| rank.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let elsewhere = match self.elsewhere.as_slice() {
+            [] => String::new(),
+            ranks => format!("; other nodes have copied the ranks {}", listed(&mut ranks.iter().copied())),
+        };
         let files: u64 = self.parts.iter().map(|part| part.files).sum();
         let bytes: u64 = self.parts.iter().map(|part| part.bytes).sum();
         format!(
-            "{}: {label}: copied {files} files ({bytes} bytes) of the ranks {}\n",
+            "{}: {label}: copied {files} files ({bytes} bytes) of the ranks {}{elsewhere}\n",
             self.node,
-            ranks.join(", ")
+            listed(&mut self.parts.iter().map(|part| part.rank))
         )
     }
 }

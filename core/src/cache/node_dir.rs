@@ -1,0 +1,176 @@
+//! The folders of nodes in a cache directory that several nodes see: `node.<n>`, each with the name of its node in it.
+//!
+//! A number belongs to one node name for as long as the cache directory is there, and no two names have the same: who is
+//! first to make the folder has it. What lies in a folder tells by itself what it is, so the name is never what decides
+//! whose data they are; it only leads a node back to its folder.
+
+use super::part::list;
+use crate::fs::{At, Durability, Files, FsError};
+use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// One node's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeDir {
+    number: u64,
+    pub(crate) path: PathBuf,
+    /// The node's name; `None` where that was never written, or cannot be read.
+    pub(crate) node: Option<String>,
+}
+
+/// The folders of nodes in a cache directory, by number. None where there is no such directory.
+///
+/// # Errors
+/// It cannot be listed.
+pub(crate) fn all(files: &dyn Files, cache: &Path) -> Result<Vec<NodeDir>, FsError> {
+    let names = list(files, cache)?;
+    let mut found: Vec<NodeDir> = names
+        .iter()
+        .filter_map(|name| number(name))
+        .map(|number| {
+            let path = cache.join(name_of(number));
+            NodeDir { number, node: read_name(files, &path), path }
+        })
+        .collect();
+    found.sort_unstable_by_key(|dir| dir.number);
+    Ok(found)
+}
+
+/// A cache directory, and the folders of nodes in it: wherever parts of datasets may lie.
+///
+/// # Errors
+/// It cannot be listed.
+pub(crate) fn places(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
+    let nodes = all(files, cache)?.into_iter().map(|dir| dir.path);
+    Ok(std::iter::once(cache.to_owned()).chain(nodes).collect())
+}
+
+/// The node whose folder this is, where it is one and its name is known.
+pub(crate) fn node_of(files: &dyn Files, folder: &Path) -> Option<String> {
+    number(Path::new(folder.file_name()?))?;
+    read_name(files, folder)
+}
+
+/// A folder for each of these nodes: the one that it has, or a new one with a number that nobody has had. Whoever else does
+/// the same at this moment gets others. The paths come with what could not be written, which costs a node no more than to
+/// get another folder next time.
+///
+/// # Errors
+/// A folder cannot be made, or is not the user's own.
+pub(crate) fn assign<'n>(
+    files: &dyn Files,
+    cache: &Path,
+    uid: u32,
+    nodes: impl Iterator<Item = &'n str>,
+) -> Result<(BTreeMap<&'n str, PathBuf>, Vec<FsError>), FsError> {
+    let known = all(files, cache)?;
+    let mut next = known.last().map_or(0, |last| last.number.saturating_add(1));
+    let (mut assigned, mut unnamed) = (BTreeMap::new(), Vec::new());
+    for node in nodes {
+        let own = known.iter().find(|dir| dir.node.as_deref() == Some(node));
+        let path = match own {
+            Some(dir) => files.make_private_dirs_in(cache, Path::new(&name_of(dir.number)), uid)?,
+            None => {
+                let path = make_new(files, cache, &mut next)?;
+                unnamed.extend(write_name(files, &path, node).err());
+                path
+            }
+        };
+        assigned.insert(node, path);
+    }
+    Ok((assigned, unnamed))
+}
+
+/// Makes the folder of the first number that is free, from `next` on.
+fn make_new(files: &dyn Files, cache: &Path, next: &mut u64) -> Result<PathBuf, FsError> {
+    loop {
+        let path = cache.join(name_of(*next));
+        *next = next.saturating_add(1);
+        match files.make_dir(&path, 0o700) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => (),
+            made => return made.at("make the folder", &path).map(|()| path),
+        }
+    }
+}
+
+fn read_name(files: &dyn Files, dir: &Path) -> Option<String> {
+    let tree = files.read_tree(&dir.join(NAME)).ok()??;
+    tree.text("NODE").map(str::to_owned)
+}
+
+fn write_name(files: &dyn Files, dir: &Path, node: &str) -> Result<(), FsError> {
+    let mut tree = KvTree::new();
+    tree.set("NODE", node);
+    files.write_tree(&dir.join(NAME), &tree, 0o600, Durability::Unsynced)
+}
+
+fn name_of(number: u64) -> String {
+    format!("{NODE}{number}")
+}
+
+/// A name that is not exactly what we would give is none of ours.
+fn number(name: &Path) -> Option<u64> {
+    let number = name.to_str()?.strip_prefix(NODE)?.parse().ok()?;
+    (Path::new(&name_of(number)) == name).then_some(number)
+}
+
+const NODE: &str = "node.";
+const NAME: &str = ".node";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use tempfile::TempDir;
+
+    fn assign_in(dir: &TempDir, nodes: &[&str]) -> Vec<String> {
+        let uid = rustix::process::getuid().as_raw();
+        let (assigned, unnamed) = assign(&RealFiles, dir.path(), uid, nodes.iter().copied()).unwrap();
+        assert!(unnamed.is_empty(), "{unnamed:?}");
+        let last = |node: &&str| assigned[node].file_name().unwrap().to_str().unwrap().to_owned();
+        nodes.iter().map(last).collect()
+    }
+
+    #[test]
+    fn a_node_finds_its_folder_again_and_a_new_one_never_gets_that_of_another() {
+        let dir = TempDir::new().unwrap();
+        assert_eq!(assign_in(&dir, &["a", "b"]), ["node.0", "node.1"]);
+        assert_eq!(assign_in(&dir, &["spare", "b"]), ["node.2", "node.1"]);
+        // One was taken away, with the highest number; one was never named; one is nothing of ours.
+        std::fs::remove_dir_all(dir.path().join("node.2")).unwrap();
+        std::fs::create_dir(dir.path().join("node.5")).unwrap();
+        std::fs::create_dir(dir.path().join("node.007")).unwrap();
+        assert_eq!(assign_in(&dir, &["a", "other"]), ["node.0", "node.6"]);
+        let places = places(&RealFiles, dir.path()).unwrap();
+        let expected = ["", "node.0", "node.1", "node.5", "node.6"].map(|name| dir.path().join(name));
+        assert_eq!(places, expected);
+    }
+
+    #[test]
+    fn nodes_that_come_at_the_same_time_get_different_folders() {
+        let dir = TempDir::new().unwrap();
+        let names: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
+        let taken: Vec<String> = std::thread::scope(|scope| {
+            let running: Vec<_> =
+                names.iter().map(|name| scope.spawn(|| assign_in(&dir, &[name.as_str()]))).collect();
+            running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        let different: std::collections::BTreeSet<_> = taken.iter().collect();
+        assert_eq!(different.len(), 8, "{taken:?}");
+        let again: Vec<String> = names.iter().flat_map(|name| assign_in(&dir, &[name.as_str()])).collect();
+        assert_eq!(again, taken);
+    }
+
+    #[test]
+    fn what_lies_in_the_way_of_a_folder_is_refused() {
+        let dir = TempDir::new().unwrap();
+        assign_in(&dir, &["a"]);
+        std::fs::rename(dir.path().join("node.0"), dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", dir.path().join("node.0")).unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        let error = assign(&RealFiles, dir.path(), uid, ["a"].into_iter()).unwrap_err().to_string();
+        assert!(error.contains("symbolic link"), "{error}");
+    }
+}

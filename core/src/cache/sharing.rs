@@ -1,0 +1,159 @@
+//! Which nodes see the same folder: this is found out, whatever the configuration says.
+//!
+//! The first rank of every node makes a file of the same name, which in one folder only one of them can. It stays
+//! empty, so that a full device is in no way.
+
+use crate::comm::collective::{all_gather, barrier, broadcast};
+use crate::comm::{Comm, CommError, Rank};
+use crate::fs::{Files, How};
+use crate::placement::Placement;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Finds out who sees the same folder.
+pub(crate) struct Sharing<'a> {
+    pub(crate) comm: &'a dyn Comm,
+    pub(crate) files: &'a dyn Files,
+    /// Which ranks share a node.
+    pub(crate) nodes: &'a Placement,
+    /// What no other run has in its marks.
+    token: String,
+}
+
+/// Who sees the same folder.
+pub(crate) struct Seen {
+    pub(crate) placement: Placement,
+    /// Why this rank could not look; its node then counts as alone.
+    pub(crate) error: Option<io::Error>,
+}
+
+impl<'a> Sharing<'a> {
+    /// Collective.
+    pub(crate) fn new(
+        comm: &'a dyn Comm,
+        files: &'a dyn Files,
+        nodes: &'a Placement,
+    ) -> Result<Self, CommError> {
+        let token = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let token = broadcast(comm, Rank(0), token.into_bytes())?;
+        Ok(Self { comm, files, nodes, token: String::from_utf8_lossy(&token).into_owned() })
+    }
+
+    /// Who sees the folder that this rank knows as `folder`. `number` is another one for each folder. Collective.
+    pub(crate) fn of(&self, folder: &Path, number: usize) -> Result<Seen, CommError> {
+        let me = self.comm.rank();
+        let mark = folder.join(format!(".shared.{}.{number}", self.token));
+        let leads = self.nodes.leader(me) == me;
+        let made = if leads { self.make(&mark) } else { Ok(false) };
+        let made_one = matches!(made, Ok(true));
+        let missed = leads && matches!(made, Ok(false));
+        let words = all_gather(self.comm, vec![u8::from(made_one) | u8::from(missed) << 1])?;
+        let mut seen_by = me;
+        if words.iter().any(|word| word == &[2]) {
+            let makers: Vec<Rank> =
+                (0..).map(Rank).zip(&words).filter(|(_, word)| *word == &[1]).map(|(rank, _)| rank).collect();
+            seen_by = self.whose(&mark, &makers, made_one, missed)?;
+        }
+        let placement = self.by_folder(seen_by)?;
+        if made_one {
+            // What is left by a failure is in nobody's way.
+            let _ = self.files.remove_file(&mark);
+        }
+        Ok(Seen { placement, error: made.err() })
+    }
+
+    /// Whether this rank is the one that makes a mark.
+    fn make(&self, mark: &Path) -> io::Result<bool> {
+        match self.files.open(mark, How::Create(0o600)) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The rank that has made the mark which this one has found.
+    fn whose(&self, mark: &Path, makers: &[Rank], made_one: bool, missed: bool) -> Result<Rank, CommError> {
+        let me = self.comm.rank();
+        if let [only] = makers {
+            return Ok(if missed { *only } else { me });
+        }
+        let signed = |maker: Rank| {
+            let mut name = mark.as_os_str().to_owned();
+            name.push(format!(".{maker}"));
+            PathBuf::from(name)
+        };
+        if made_one {
+            let _ = self.make(&signed(me));
+        }
+        barrier(self.comm)?;
+        let there = |maker: &&Rank| self.files.status(&signed(**maker)).is_ok();
+        let found = if missed { makers.iter().find(there).copied() } else { None };
+        barrier(self.comm)?;
+        if made_one {
+            let _ = self.files.remove_file(&signed(me));
+        }
+        Ok(found.unwrap_or(me))
+    }
+
+    /// All ranks of a node see what its first one does.
+    fn by_folder(&self, seen_by: Rank) -> Result<Placement, CommError> {
+        let all = all_gather(self.comm, seen_by.0.to_be_bytes().to_vec())?;
+        let of = |rank: u32| all[self.nodes.leader(Rank(rank)).index()].clone();
+        let ranks = 0..self.comm.size();
+        Ok(Placement::of_names(ranks.map(|rank| of(rank).iter().map(|byte| format!("{byte:02x}")).collect())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::thread::run;
+    use crate::fs::RealFiles;
+    use tempfile::TempDir;
+
+    /// What each of six ranks on six nodes finds, with a folder for each letter; `-` is a folder that is not there.
+    fn groups(letters: &str) -> Vec<u32> {
+        let dir = TempDir::new().unwrap();
+        for letter in letters.chars().filter(|letter| *letter != '-') {
+            std::fs::create_dir_all(dir.path().join(letter.to_string())).unwrap();
+        }
+        let ranks = u32::try_from(letters.len()).unwrap();
+        let all = run(ranks, |comm| {
+            let nodes = Placement::gather(&comm, &comm.rank().to_string()).unwrap();
+            let sharing = Sharing::new(&comm, &RealFiles, &nodes).unwrap();
+            let letter = &letters[comm.rank().index()..=comm.rank().index()];
+            let seen = sharing.of(&dir.path().join(letter), 0).unwrap();
+            assert_eq!(seen.error.is_some(), letter == "-");
+            seen.placement.numbers().to_vec()
+        });
+        let all = all.unwrap();
+        assert!(all.iter().all(|found| *found == all[0]), "{all:?}");
+        let left =
+            letters.chars().filter_map(|letter| std::fs::read_dir(dir.path().join(letter.to_string())).ok());
+        assert_eq!(left.map(Iterator::count).sum::<usize>(), 0, "a mark is left");
+        all[0].clone()
+    }
+
+    #[test]
+    fn nodes_are_together_where_they_see_the_same_folder() {
+        assert_eq!(groups("abcdef"), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(groups("aaaaaa"), [0, 0, 0, 0, 0, 0]);
+        assert_eq!(groups("abbabc"), [0, 1, 1, 0, 1, 2]);
+        assert_eq!(groups("aa-abb"), [0, 0, 1, 0, 2, 2]);
+    }
+
+    #[test]
+    fn ranks_of_a_node_are_together_and_one_rank_alone_is_so() {
+        let dir = TempDir::new().unwrap();
+        let all = run(4, |comm| {
+            let node = comm.rank().0 / 2;
+            let nodes = Placement::gather(&comm, &node.to_string()).unwrap();
+            let own = dir.path().join(node.to_string());
+            let _ = std::fs::create_dir(&own);
+            Sharing::new(&comm, &RealFiles, &nodes).unwrap().of(&own, 0).unwrap().placement.numbers().to_vec()
+        });
+        assert_eq!(all.unwrap()[3], [0, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,156 @@
+//! The stores of a run, as its ranks reach them. See the guide's section "Group, store, and checkpoint descriptors".
+//!
+//! Which nodes see the same folder is found out when a run begins. Where several do, each keeps its data in a folder of
+//! its own there, and all of them look after what any node, also one that is lost, has left.
+
+use crate::cache::node_dir;
+use crate::cache::sharing::{Seen, Sharing};
+use crate::comm::collective::route_trees;
+use crate::comm::{CommError, Disagreement, Rank};
+use crate::context::Context;
+use crate::descriptor::{Evict, Store, View};
+use crate::fs::Files;
+use crate::placement::Placement;
+use crate::session::Error;
+use scr_plugin_api::KvTree;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A store, as this rank reaches it.
+pub(crate) struct StoreInUse {
+    /// Its name: the base as it was configured, the same on all ranks.
+    pub(crate) name: String,
+    /// The cache directory of this job on it.
+    pub(crate) job: PathBuf,
+    /// Where this rank's new datasets go: the job's cache directory, or this node's folder in it.
+    pub(crate) cache: PathBuf,
+    /// Which ranks see the same folder.
+    pub(crate) placement: Placement,
+    /// Whether all nodes do by their configuration.
+    pub(crate) is_global: bool,
+    /// How many datasets it keeps.
+    pub(crate) count: u64,
+    pub(crate) evict: Evict,
+    /// Bytes that it is expected to hold, where that was said.
+    pub(crate) size: Option<u64>,
+    /// Bytes that the last dataset took, on the first rank of those that share it.
+    pub(crate) last_bytes: u64,
+    /// Whether a dataset has failed there for want of room.
+    pub(crate) was_full: bool,
+    /// Whether the user has been told that old datasets leave early.
+    pub(crate) told_crowded: bool,
+}
+
+/// Makes the job's folders in every store that is enabled. Collective.
+///
+/// # Errors
+/// A folder cannot be made, or nodes that are said to share a store do not.
+pub(crate) fn open_all(ctx: &Context) -> Result<Vec<StoreInUse>, Error> {
+    let sharing = Sharing::new(&*ctx.comm, ctx.files(), &ctx.nodes)?;
+    let stores = ctx.descriptors.stores.iter().filter(|store| store.enabled);
+    stores.enumerate().map(|(number, store)| open(ctx, store, number, &sharing)).collect()
+}
+
+fn open(ctx: &Context, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
+    let doing = || format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name);
+    let failed = |why| Error::Phase { doing: doing(), why };
+    let make = if store.mkdir { <dyn Files>::make_private_dirs } else { <dyn Files>::make_private_dirs_in };
+    let made = ctx.group_value(&store.group).and_then(|group| {
+        let job = make(ctx.files(), &store.path, &ctx.job_folder(), ctx.env.uid);
+        job.map(|job| (job, group)).map_err(|error| crate::describe(&error))
+    });
+    let (job, group) = ctx.agree(made)?.map_err(failed)?;
+    let is_global = store.view == View::Global;
+    let said = Placement::gather(&*ctx.comm, if is_global { "" } else { &group })?;
+    let seen = sharing.of(&job, number)?;
+    check(ctx, store, &said, &seen)?;
+    let placement = seen.placement;
+    let cache = if is_global || placement.count() < ctx.nodes.count() {
+        own_folder(ctx, &placement, &job)?.map_err(failed)?
+    } else {
+        job.clone()
+    };
+    Ok(StoreInUse {
+        name: store.name.clone(),
+        job,
+        cache,
+        placement,
+        is_global,
+        count: store.count,
+        evict: store.evict,
+        size: store.size,
+        last_bytes: 0,
+        was_full: false,
+        told_crowded: false,
+    })
+}
+
+/// What was said of a store against what was found.
+fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<(), Error> {
+    let node = |rank: Rank| format!("{} (rank {rank})", ctx.nodes.name(rank));
+    let (name, origin) = (&store.name, &store.origin);
+    if let Some((one, other)) = said.first_apart_in(&seen.placement) {
+        let looked =
+            seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
+        ctx.agree(looked)?
+            .map_err(|why| Error::Phase { doing: format!("looking at the store {name}"), why })?;
+        return Err(Error::Config {
+            why: format!(
+                "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
+                 they share, or else set GROUP=NODE VIEW=PRIVATE",
+                store.group,
+                store.view_name(),
+                node(other),
+                node(one),
+            ),
+        });
+    }
+    let is_used = ctx.descriptors.redundancy.all().iter().any(|descriptor| descriptor.store == *name);
+    if let Some((one, other)) = seen.placement.first_apart_in(said).filter(|_| is_used) {
+        ctx.report.warn(&format!(
+            "{origin}: {} and {} see the same files in the store {name}, which has GROUP={} VIEW={}: each node gets a folder of \
+             its own there. Say VIEW=GLOBAL if that is meant, or else name a folder on the nodes themselves",
+            node(one),
+            node(other),
+            store.group,
+            store.view_name(),
+        ));
+    }
+    Ok(())
+}
+
+/// This node's own folder in a cache directory that others see as well. The first rank of those that do finds one for
+/// each node. Collective.
+fn own_folder(
+    ctx: &Context,
+    placement: &Placement,
+    job: &Path,
+) -> Result<Result<PathBuf, Disagreement>, CommError> {
+    let leads = placement.leader(ctx.rank()) == ctx.rank();
+    let mates = if leads { placement.mates(ctx.rank()) } else { Vec::new() };
+    let nodes: BTreeSet<&str> = mates.iter().map(|&mate| ctx.nodes.name(mate)).collect();
+    let assigned = match node_dir::assign(ctx.files(), job, ctx.env.uid, nodes.into_iter()) {
+        Ok((assigned, unnamed)) => {
+            unnamed.iter().for_each(|error| ctx.report.error_here(&crate::describe(error)));
+            Ok(assigned)
+        }
+        Err(error) => Err(crate::describe(&error)),
+    };
+    let assigned = match ctx.agree(assigned)? {
+        Ok(assigned) => assigned,
+        Err(why) => return Ok(Err(why)),
+    };
+    let tell = |mate: Rank| {
+        let mut tree = KvTree::new();
+        let path = assigned.get(ctx.nodes.name(mate)).and_then(|path| path.file_name());
+        tree.set_bytes("FOLDER", path.unwrap_or_default().as_bytes());
+        (mate, tree)
+    };
+    let told = route_trees(&*ctx.comm, mates.iter().copied().map(tell).collect())?;
+    let folder = told.first().and_then(|(_, tree)| tree.value("FOLDER"));
+    let folder = folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?;
+    // Base folders may have different names on different nodes.
+    Ok(Ok(job.join(OsStr::from_bytes(folder))))
+}
