@@ -83,7 +83,7 @@ impl Session {
         let (part, journal) = begun.doing(|| format!("starting {label}"))?;
         self.ctx.report.info(&format!("Starting {label}"));
         self.log_output_start(&record, started);
-        self.leave_files_to(&record);
+        self.leave_files_to(&record)?;
         let taken = self.take_name(&record)?;
         if taken.is_err() {
             self.drop_part(&record);
@@ -180,19 +180,24 @@ impl Session {
         Ok(self.ctx.agree(taken.map_err(|error| crate::describe(&error)))?)
     }
 
-    /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them.
-    fn leave_files_to(&mut self, record: &RankRecord) {
+    /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them. What is on its way
+    /// there arrives before: later it would take the place of what the application writes.
+    fn leave_files_to(&mut self, record: &RankRecord) -> Result<(), Error> {
         if !record.protection.bypass {
-            return;
+            return Ok(());
         }
-        let shares = |cached: &Cached| {
-            cached.record.protection.bypass && cached.record.dataset.name == record.dataset.name
-        };
+        let named_so = |cached: &Cached| cached.record.dataset.name == record.dataset.name;
+        let moving = self.flushes.moving.as_ref().and_then(|moving| self.position(moving.id));
+        if moving.is_some_and(|at| !self.cached[at].record.protection.bypass || named_so(&self.cached[at])) {
+            self.finish_flush()?;
+        }
+        let shares = |cached: &Cached| cached.record.protection.bypass && named_so(cached);
         while let Some(at) = self.cached.iter().position(shares) {
             let id = self.cached[at].id();
             self.loaded.take_if(|loaded| loaded.id == id);
             self.evict(at);
         }
+        Ok(())
     }
 
     /// Makes the folders and begins the filemap, on all ranks or on none. Another job of this allocation may have the id on

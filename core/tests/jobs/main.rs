@@ -10,6 +10,7 @@
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
+//! | `managed` | datasets are made current, dropped and deleted, and what cannot be fetched is told |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
@@ -36,6 +37,7 @@ mod effects;
 mod halting;
 mod keeping;
 mod log;
+mod managed;
 mod node_loss;
 mod one_rank;
 mod redundancy;

@@ -1,0 +1,227 @@
+//! Managing datasets: `SCR_Current`, `SCR_Drop` and `SCR_Delete` in a job; what is told where nothing can be fetched; names at a
+//! restart; and a name that is used again while its older dataset is still on its way.
+
+use super::world::{contents, file_name, files_below, path_of, World};
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Index, Prefix};
+use scr_core::session::OutputFlags;
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![2000 + 13 * rank.index(), 9]
+}
+
+/// Every checkpoint is flushed, and two are kept in cache.
+fn job() -> World {
+    World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2")
+}
+
+fn checkpoints(world: &World, steps: std::ops::RangeInclusive<u64>) {
+    world.run(|application| steps.clone().for_each(|step| application.checkpoint(step, some).unwrap()));
+}
+
+fn index(world: &World) -> Index {
+    Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap()
+}
+
+/// The datasets that the index has, oldest first, and the current one.
+fn listed(world: &World) -> (Vec<u64>, Option<Vec<u8>>) {
+    let index = index(world);
+    let mut ids: Vec<u64> = index.entries().iter().map(|entry| entry.id).collect();
+    ids.sort_unstable();
+    (ids, index.current().map(<[u8]>::to_vec))
+}
+
+fn lose_all(world: &World) {
+    ["n0", "n1"].into_iter().for_each(|node| world.lose(node));
+}
+
+#[test]
+fn delete_takes_the_files_the_folders_that_this_empties_and_the_entry_and_nothing_else() {
+    for bypass in ["0", "1"] {
+        let world = job().set("SCR_CACHE_BYPASS", bypass);
+        let write = |name: &'static str, folder: &'static str| {
+            world.run(|application| {
+                let rank = application.rank;
+                let flags = OutputFlags { checkpoint: true, output: false };
+                let session = application.session();
+                session.start_output(Some(name.as_bytes()), flags).unwrap();
+                let path = session.route_file(format!("{folder}/rank_{rank}").as_bytes()).unwrap();
+                std::fs::write(path_of(&path), name).unwrap();
+                session.complete_output(true).unwrap();
+            });
+        };
+        write("first", "runs/a/first");
+        write("second", "runs/b");
+        let prefix = world.prefix();
+        std::fs::create_dir_all(prefix.join("runs/mine/empty")).unwrap();
+        std::fs::write(prefix.join("runs/b/notes"), "kept").unwrap();
+        world.run(|application| {
+            application.session().delete(b"first").unwrap();
+            let error = application.session().delete(b"first").unwrap_err().to_string();
+            assert!(error.contains("no dataset named `first'"), "{error}");
+            assert_eq!(application.session().have_restart().unwrap(), Some(b"second".to_vec()));
+            application.session().delete(b"second").unwrap();
+            assert_eq!(application.session().have_restart().unwrap(), None);
+        });
+        // The folders of both have gone, but for one that holds something else; so has not what was empty before.
+        assert!(!prefix.join("runs/a").exists() && prefix.join("runs/mine/empty").is_dir());
+        assert_eq!(files_below(&prefix.join("runs")), [prefix.join("runs/b/notes")]);
+        assert_eq!(listed(&world), (vec![], None));
+        let left =
+            world.cached_files().into_iter().filter(|path| path.display().to_string().contains("dataset"));
+        assert_eq!(left.count(), 0, "bypass {bypass}: nor is it in cache");
+        world.run(|application| application.restart(some)).all_gave(&None);
+    }
+}
+
+#[test]
+fn the_last_file_of_a_prefix_directory_takes_the_folder_along_but_not_the_prefix_directory() {
+    let world = job();
+    checkpoints(&world, 1..=1);
+    world.run(|application| application.session().delete(b"ckpt.1").unwrap());
+    let names: Vec<_> =
+        std::fs::read_dir(world.prefix()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, [".scr"]);
+}
+
+#[test]
+fn drop_takes_the_entry_alone() {
+    let world = job();
+    checkpoints(&world, 1..=3);
+    world.run(|application| {
+        application.session().drop_dataset(b"ckpt.3").unwrap();
+        assert!(application.session().drop_dataset(b"ckpt.3").is_err());
+    });
+    assert_eq!(listed(&world).0, [1, 2]);
+    for rank in (0..4).map(Rank) {
+        let bytes = std::fs::read(world.prefix().join(file_name(3, rank, 0))).unwrap();
+        assert_eq!(bytes, contents(3, rank, 0, some(rank)[0]));
+    }
+    // From the prefix directory it is not restarted from any more.
+    lose_all(&world);
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// An application that reads its files itself, with `SCR_FETCH=0`, and says which.
+#[test]
+fn current_sets_where_checkpoints_are_counted_on_from_and_what_is_fetched_next() {
+    let mut world = job().set("SCR_FETCH", "0");
+    checkpoints(&world, 1..=4);
+    lose_all(&world);
+    world.run(|application| {
+        assert_eq!(application.session().have_restart().unwrap(), None);
+        application.session().current(b"ckpt.2").unwrap();
+        let error = application.session().current(b"ckpt.9").unwrap_err().to_string();
+        assert!(error.contains("no dataset named `ckpt.9'"), "{error}");
+    });
+    assert_eq!(listed(&world), (vec![1, 2, 3, 4], Some(b"ckpt.2".to_vec())));
+    world.put("SCR_FETCH", "1");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    lose_all(&world);
+    world.put("SCR_FETCH", "0");
+    world.put("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| {
+        application.session().current(b"ckpt.3").unwrap();
+        application.checkpoint(7, some).unwrap();
+    });
+    assert_eq!(listed(&world), (vec![1, 2, 3, 5], Some(b"ckpt.7".to_vec())));
+    let dataset = index(&world).entry(5).unwrap().dataset.unwrap();
+    assert_eq!(dataset.checkpoint_id, Some(4), "it comes after the third");
+}
+
+#[test]
+fn what_was_tried_and_why_it_was_not_fetched_is_told_at_every_level() {
+    let world = job();
+    checkpoints(&world, 1..=3);
+    lose_all(&world);
+    std::fs::remove_file(world.prefix().join(file_name(3, Rank(2), 0))).unwrap();
+    let damaged = world.prefix().join(file_name(1, Rank(1), 0));
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    bytes[7] ^= 4;
+    std::fs::write(&damaged, bytes).unwrap();
+    let world = world.set("SCR_DEBUG", "0");
+    // Newest to oldest, over the damaged one.
+    let fetched = world.run(|application| application.restart(some));
+    fetched.all_gave(&Some(2));
+    fetched.line_with(&["ERROR: rank 0", "`ckpt.3' cannot be fetched", "rank 2", "rank_2.0"]);
+    lose_all(&world);
+    std::fs::write(world.prefix().join(".scr/scr.dataset.2/rank2file"), "x").unwrap();
+    let none = world.run(|application| application.restart(some));
+    none.all_gave(&None);
+    none.line_with(&["ERROR: rank 0", "`ckpt.2' cannot be fetched", "rank2file"]);
+    none.line_with(&["ERROR: rank 0", "`ckpt.1' cannot be fetched", "rank_1.0", "its checksum is"]);
+    none.line_with(&["ERROR: rank 0", "no checkpoint could be fetched from", "tried: ckpt.2, ckpt.1"]);
+    let failed = index(&world).entries().iter().filter(|entry| entry.failed.is_some()).count();
+    assert_eq!(failed, 3);
+}
+
+/// Deprecated, and still used.
+#[test]
+fn a_bare_name_finds_its_file_at_a_restart_wherever_the_dataset_lies() {
+    for setting in [
+        ("SCR_CACHE_BYPASS", "0"),
+        ("SCR_CACHE_BYPASS", "1"),
+        ("SCR_FETCH_BYPASS", "1"),
+        ("SCR_GLOBAL_RESTART", "1"),
+    ] {
+        let world = job().set(setting.0, setting.1);
+        checkpoints(&world, 1..=1);
+        for lost in [false, true] {
+            if lost {
+                lose_all(&world);
+            }
+            world.run(|application| {
+                let rank = application.rank;
+                let session = application.session();
+                session.start_restart().unwrap();
+                let path = session.route_file(format!("rank_{rank}.0").as_bytes()).unwrap();
+                let bytes = std::fs::read(path_of(&path)).unwrap();
+                assert_eq!(bytes, contents(1, rank, 0, some(rank)[0]), "{setting:?}, lost: {lost}");
+                let error = session.route_file(b"rank_77.0").unwrap_err().to_string();
+                assert!(error.contains("`rank_77.0' is not a file that rank"), "{error}");
+                session.complete_restart(true).unwrap();
+            });
+        }
+    }
+}
+
+/// The flush of the older dataset ended in the middle of the newer one, and its files took the place of those that the
+/// application had just written: the index had the newer dataset as complete, with the older one's bytes.
+#[test]
+fn a_name_used_again_in_bypass_mode_while_its_older_dataset_is_on_its_way_is_not_mixed_with_it() {
+    let world = World::new(2, 2).set("SCR_COPY_TYPE", "FILE").unset("SCR_CACHE_BYPASS");
+    let world = world.set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_TYPE", "PTHREAD");
+    // A limit, so that the first one is still on its way when the second one begins.
+    let world = world.set("SCR_FLUSH_ASYNC_BW", "1MB");
+    let base = world.node("$SCR_NODE_NAME").display().to_string();
+    let lines = format!("CKPT=0 INTERVAL=1 STORE={base} TYPE=XOR BYPASS=0\nCKPT=1 INTERVAL=2 STORE={base} TYPE=XOR BYPASS=1\n");
+    std::fs::write(world.prefix().join(".scrconf"), lines).unwrap();
+    let size = |_: Rank| 400_000;
+    let write = |application: &mut super::world::Application, step: u64| {
+        let rank = application.rank;
+        let flags = OutputFlags { checkpoint: true, output: false };
+        let session = application.session();
+        session.start_output(Some(b"same"), flags).unwrap();
+        let path = session.route_file(format!("same/rank_{rank}").as_bytes()).unwrap();
+        std::fs::write(path_of(&path), contents(step, rank, 0, size(rank))).unwrap();
+        session.complete_output(true).unwrap();
+    };
+    let check = |application: &mut super::world::Application| {
+        let rank = application.rank;
+        let session = application.session();
+        assert_eq!(session.start_restart().unwrap(), b"same");
+        let path = session.route_file(format!("same/rank_{rank}").as_bytes()).unwrap();
+        let bytes = std::fs::read(path_of(&path)).unwrap();
+        assert!(bytes == contents(2, rank, 0, size(rank)), "rank {rank} has not what was written last");
+        session.complete_restart(true).unwrap();
+    };
+    world.run(|application| {
+        write(application, 1);
+        write(application, 2);
+        application.finalize().unwrap();
+    });
+    world.run(check);
+    lose_all(&world);
+    world.run(check);
+}
