@@ -111,8 +111,10 @@ impl Background {
             }
         };
         let shared = Arc::clone(&self.shared);
-        let thread =
-            Builder::new().name("scr-flush".to_owned()).spawn(move || Courier { task: *task, shared }.run());
+        let thread = Builder::new().name("scr-flush".to_owned()).spawn(move || {
+            let _told = PanicIsFailure(&shared);
+            Courier { task: *task, shared: Arc::clone(&shared) }.run()
+        });
         self.state = match thread {
             Ok(thread) => State::Running(thread),
             Err(error) => State::Refused(format!("no thread could be started: {error}")),
@@ -186,6 +188,17 @@ impl std::fmt::Debug for Background {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Told> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Nobody waits for what a thread that panics would have done.
+struct PanicIsFailure<'a>(&'a Shared);
+
+impl Drop for PanicIsFailure<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().failed = true;
+        }
     }
 }
 

@@ -23,6 +23,7 @@ struct Gated {
     most: AtomicU32,
     begun: AtomicU32,
     jobs: Mutex<HashMap<Vec<u8>, CopyJob>>,
+    panics: bool,
 }
 
 impl Gated {
@@ -41,6 +42,7 @@ impl Gated {
 
 impl Transport for Gated {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        assert!(!self.panics, "a transport with a mistake");
         let ticket = job.token.clone().into_bytes();
         self.jobs.lock().unwrap().insert(ticket.clone(), job.clone());
         self.begun.fetch_add(1, Ordering::SeqCst);
@@ -167,6 +169,24 @@ fn an_announcement_that_fails_is_told_by_all_and_nobody_waits_for_it() {
     fs::remove_file(stage.prefix.file(b"b")).unwrap();
     stage.flush_in_background(&RealFiles, "3.x", &cached).unwrap();
     assert!(stage.is_listed(2) && stage.is_right(&cached));
+}
+
+#[test]
+fn nobody_waits_for_a_rank_whose_thread_panics() {
+    let stage = Stage::new(4);
+    let cached = stage.cache(1, "a");
+    let transport = Arc::new(Gated { panics: true, ..Gated::open() });
+    let options = Options { width: 1, ..OPTIONS };
+    stage.on_all(&RealFiles, &*transport, options, |flush, rank| {
+        let begun = flush.begin(hands(&transport), "1.x", &cached.dataset, &cached.by_rank[rank]);
+        let mut started = begun.unwrap();
+        flush.set_off(&mut started);
+        // The others wait for their turn, which never comes.
+        let failed = flush.finish(started).unwrap_err().to_string();
+        assert!(failed.contains("copying failed: rank 0") && failed.contains("panicked"), "{failed}");
+    });
+    assert!(!stage.is_listed(1));
+    assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
 }
 
 #[test]
