@@ -11,7 +11,7 @@ use crate::mpi_library;
 use crate::place::environment;
 use crate::state::{entry, State};
 use crate::text::{self, Text};
-use scr_core::comm::collective::agree;
+use scr_core::comm::collective::{agree, barrier};
 use scr_core::comm::mpi::MpiComm;
 use scr_core::comm::Comm as _;
 use scr_core::session::{Error as SessionError, OutputFlags, Session};
@@ -23,7 +23,7 @@ const FLAG_OUTPUT: c_int = 2;
 /// Starts the library.
 #[no_mangle]
 pub extern "C" fn SCR_Init() -> c_int {
-    let mut refused = false;
+    let (mut refused, mut by_all) = (false, false);
     let code = entry("SCR_Init", |state| {
         let config = match state {
             State::NotStarted(config) | State::Refused(config) => config.clone(),
@@ -42,8 +42,9 @@ pub extern "C" fn SCR_Init() -> c_int {
             Err(SessionError::Disabled) => return disable(state),
             Err(error) => {
                 *state = State::Refused(config);
-                refused = true;
-                return Err(error.into());
+                let failure = Failure::from(error);
+                (refused, by_all) = (true, failure.is_shared());
+                return Err(failure);
             }
             Ok(session) => session,
         };
@@ -55,7 +56,18 @@ pub extern "C" fn SCR_Init() -> c_int {
     if refused && message::is_first_rank() {
         message::note("SCR_Init has failed: until it is called again and succeeds, every call fails and nothing is saved");
     }
+    if by_all {
+        wait_for_the_first_rank();
+    }
     code
+}
+
+/// An application that gives up ends all ranks, and the first one has to tell why before.
+fn wait_for_the_first_rank() {
+    if let Ok(comm) = MpiComm::of_world() {
+        // Without it the message may be lost, and nothing else.
+        let _ = barrier(&comm);
+    }
 }
 
 fn disable(state: &mut State) -> Result<(), Failure> {
@@ -89,8 +101,9 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         if file.is_null() {
             return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
         }
-        if !session.is_idle() && !name.starts_with(b"/") {
-            session.work_in(std::env::current_dir().map_err(Failure::Environment)?);
+        // Where the folder has gone, as with a file system that was unmounted, names start where it was last.
+        if let Ok(here) = std::env::current_dir() {
+            session.work_in(here);
         }
         let path = session.route_file(&name)?;
         // SAFETY: the caller's promise.

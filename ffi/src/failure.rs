@@ -64,7 +64,7 @@ pub(crate) enum Failure {
     NotText { what: &'static str },
     #[error("{name} is set after SCR_Init; set and unset parameters before it")]
     SetAfterInit { name: String },
-    #[error("the current folder of the process cannot be found out, and a relative name starts there")]
+    #[error("cannot learn the current folder of the process")]
     Environment(#[source] std::io::Error),
     #[error("the library cannot be started: {0}")]
     Environments(Disagreement),

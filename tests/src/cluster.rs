@@ -1,6 +1,6 @@
 //! Pretend nodes: what they store, and how they are lost.
 
-use crate::job::{forget_settings, Job};
+use crate::job::{all_of, forget_settings, Job};
 use crate::mpi::{pretends_by_namespaces, Mpi};
 use crate::programs::{repository, stage, Program};
 use rustix::process::Signal;
@@ -16,7 +16,7 @@ pub struct Cluster {
     storage: TempDir,
     work: TempDir,
     /// One log per job.
-    pub(crate) logs: Vec<(String, PathBuf)>,
+    pub(crate) logs: Vec<(String, [PathBuf; 2])>,
 }
 
 impl Cluster {
@@ -173,9 +173,8 @@ impl Drop for Cluster {
             self.kill_processes_of(node);
         }
         if std::thread::panicking() {
-            for (what, path) in &self.logs {
-                let log = std::fs::read(path).unwrap_or_default();
-                eprintln!("---- {what}\n{}", String::from_utf8_lossy(&log));
+            for (what, logs) in &self.logs {
+                eprintln!("---- {what}\n{}", all_of(logs));
             }
         }
     }

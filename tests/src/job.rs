@@ -168,7 +168,7 @@ pub(crate) fn forget_settings(command: &mut Command) {
 /// A job that runs. It is ended if it is dropped.
 pub struct RunningJob {
     child: Child,
-    log: PathBuf,
+    logs: [PathBuf; 2],
     limit: Duration,
 }
 
@@ -177,10 +177,13 @@ impl RunningJob {
     pub(crate) fn start(mut command: Command, cluster: &mut Cluster, limit: Duration) -> Self {
         let log = cluster.scratch().join(format!("job{}.log", cluster.logs.len()));
         let file = File::create(&log).expect("a log can be made");
-        let copy = file.try_clone().expect("a log can be shared");
-        let child = command.stdout(file).stderr(copy).spawn().expect("the launcher can be started");
-        cluster.logs.push((format!("{command:?}"), log.clone()));
-        Self { child, log, limit }
+        // Launchers break the lines of the one in the middle with those of the other.
+        let errors = log.with_extension("err");
+        let other = File::create(&errors).expect("a log can be made");
+        let child = command.stdout(file).stderr(other).spawn().expect("the launcher can be started");
+        let logs = [log, errors];
+        cluster.logs.push((format!("{command:?}"), logs.clone()));
+        Self { child, logs, limit }
     }
 
     /// Waits until the job has said a line that holds this text. Panics if it ends or a minute passes before.
@@ -212,8 +215,14 @@ impl RunningJob {
     }
 
     fn text(&self) -> String {
-        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+        all_of(&self.logs)
     }
+}
+
+/// What a job has said: its output, then its errors.
+pub(crate) fn all_of(logs: &[PathBuf]) -> String {
+    let bytes: Vec<u8> = logs.iter().flat_map(|log| std::fs::read(log).unwrap_or_default()).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 impl Drop for RunningJob {

@@ -77,6 +77,30 @@ on_each_mpi! {
         assert_eq!(restarted.restarted_from(), Some("ckpt.2"));
     }
 
+    fn what_a_lost_node_has_left_on_a_path_that_all_see_is_restarted_from_and_saved(mpi: Mpi) {
+        let mut cluster = Cluster::new(4);
+        let bb = cluster.scratch().join("bb");
+        std::fs::create_dir(&bb).unwrap();
+        // Nothing that could be rebuilt.
+        let store = format!("STORE={} VIEW=GLOBAL\nCKPT=0 STORE={} TYPE=SINGLE\n", bb.display(), bb.display());
+        let killed = dies_in(job(&mut cluster, mpi, &store).on(&[0, 1]), 3);
+        assert_eq!(killed.last_complete(), Some("ckpt.2"));
+        cluster.lose_node(1);
+        let spare = dies_in(job(&mut cluster, mpi, &store).on(&[3, 0]), 5);
+        assert_eq!(spare.restarted_from(), Some("ckpt.2"));
+        assert_eq!(spare.last_complete(), Some("ckpt.4"));
+        // One node is left in the end, and saves what all have had. The number of the third, which was cut short, is not used again.
+        [0, 1, 3].iter().for_each(|&node| cluster.lose_node(node));
+        let copied = cluster.scr_on(2, mpi, &["copy", "--id", "5"]).env("SCR_USER_NAME", "ann").output().unwrap();
+        let said = String::from_utf8_lossy(&copied.stdout);
+        assert!(copied.status.success() && said.contains("of the ranks 0, 1, 2, 3"), "{copied:?}");
+        assert!(cluster.scr(mpi, &["index", "--build", "5"]).status.success());
+        std::fs::remove_dir_all(bb.join("ann")).unwrap();
+        let job = job(&mut cluster, mpi, &store).on(&[2]).options(&[("read-only", 1)]);
+        let restarted = job.run().expect_success();
+        assert_eq!(restarted.restarted_from(), Some("ckpt.4"));
+    }
+
     fn what_others_put_in_the_way_in_a_shared_place_is_refused_with_its_name(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let (shared, elsewhere) = (cluster.scratch().join("shared"), cluster.scratch().join("elsewhere"));

@@ -95,11 +95,6 @@ impl Session {
         self.ctx.env.current_dir = current_dir;
     }
 
-    /// Whether neither output nor a restart is under way.
-    pub fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Idle)
-    }
-
     /// Why the application should be ended now, where the user has asked for that with `SCR_HALT_EXIT=1`.
     pub fn exit_wanted(&self) -> Option<&str> {
         self.exit_wanted.as_deref()

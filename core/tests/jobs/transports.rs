@@ -2,8 +2,6 @@
 
 use super::world::{plugins, World};
 use scr_core::comm::Rank;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, Prefix};
 use scr_test_plugins::{built, manifest};
 use tempfile::TempDir;
 
@@ -65,35 +63,4 @@ fn a_store_with_options_flushes_and_another_run_fetches() {
     world.lose("n0");
     world.lose("n1");
     world.run(|application| application.restart(sizes)).all_gave(&Some(1));
-}
-
-/// What was newer than the flush under way stayed behind in cache with it, and was gone with the allocation.
-#[test]
-fn what_is_newer_than_a_flush_that_is_left_to_poststage_is_flushed_at_the_end() {
-    let folder = TempDir::new().unwrap();
-    let pthread = std::fs::read_to_string(plugins().join("pthread.toml")).unwrap();
-    let slow = pthread
-        .replace("\"PTHREAD\"", "\"SLOW\"")
-        .replace("asynchronous", "survives-job = true\nasynchronous");
-    std::fs::write(folder.path().join("slow.toml"), slow).unwrap();
-    std::fs::copy(plugins().join("libscr_pthread.so"), folder.path().join("libscr_pthread.so")).unwrap();
-    let world = world("", &folder)
-        .set("SCR_FLUSH", "2")
-        .set("SCR_FLUSH_ASYNC", "1")
-        .set("SCR_FLUSH_POSTSTAGE", "1")
-        .set("SCR_COPY_TYPE", "FILE");
-    let base = world.node("$SCR_NODE_NAME").display().to_string();
-    let conf = format!(
-        "STORE={base}/quick GROUP=NODE FLUSH=SYNC\nSTORE={base}/slow GROUP=NODE FLUSH=SLOW BW=1\n\
-         CKPT=0 INTERVAL=1 STORE={base}/quick TYPE=XOR\nCKPT=1 INTERVAL=2 STORE={base}/slow TYPE=XOR\n"
-    );
-    std::fs::write(world.prefix().join(".scrconf"), conf).unwrap();
-    let run = world.run(|application| {
-        (1..=3).for_each(|step| application.checkpoint(step, sizes).unwrap());
-        application.finalize().unwrap();
-    });
-    run.line_with(&["`ckpt.2' goes on", "scr_poststage finishes it"]);
-    let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
-    let complete = index.entries().iter().map(|entry| (entry.id, entry.complete)).collect::<Vec<_>>();
-    assert_eq!(complete, [(3, true), (2, false)]);
 }

@@ -7,7 +7,10 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// An agent that does not show itself for so long hangs, and whoever waits for it shall not.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Returns once an agent runs that does not end with this process. What it has to say goes to `agent.log` in the control
 /// directory.
@@ -27,6 +30,7 @@ pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
         .arg(threads.to_string());
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir("/");
     let mut child = command.spawn().context("cannot start the agent")?;
+    let started = Instant::now();
     loop {
         if AgentPresence::find(control).is_some() {
             return Ok(Answer::Yes);
@@ -37,6 +41,14 @@ pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
                 return Ok(Answer::Yes);
             }
             bail!("the agent has ended with {status}; {} may say why", path.display());
+        }
+        if started.elapsed() > START_LIMIT {
+            drop(child.kill());
+            bail!(
+                "the agent was not there after {} s; {} may say why",
+                START_LIMIT.as_secs(),
+                path.display()
+            );
         }
         std::thread::sleep(Duration::from_millis(2));
     }
