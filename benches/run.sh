@@ -6,13 +6,15 @@
 # SIZES="64 256"            MiB per rank
 # CHECKPOINTS=9 RESTARTS=5  how many of each; the table has medians
 # SMALL=100                 how many checkpoints of 4 KiB per rank; 0 for none
+# TRANSPORT=tcp|shared      what lies between the nodes: TCP over the loopback, or the shared memory of one host, where
+#                           one rank copies out of another one's memory if the system allows it
 # STAGE=FOLDER              another installed tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
 stage=${STAGE:-$here/target/openmpi/stage}
 schemes=${SCHEMES:-PARTNER XOR RS} sizes=${SIZES-64 256}
-checkpoints=${CHECKPOINTS:-9} restarts=${RESTARTS:-5} small=${SMALL:-100}
+transport=${TRANSPORT:-tcp} checkpoints=${CHECKPOINTS:-9} restarts=${RESTARTS:-5} small=${SMALL:-100}
 hosts=n0:1,n1:1,n2:1,n3:1
 
 # Nodes and prefix directory lie in memory. A node has a /dev/shm of its own, so all else must be elsewhere.
@@ -30,6 +32,11 @@ mount -t tmpfs scr-bench "$prefix" 2>/dev/null && mounted=yes || echo "the prefi
 mpicc.openmpi -O3 -o "$work/plain" benches/plain.c
 mpicc.openmpi -O2 -o "$work/checkpoint" benches/checkpoint.c -I"$stage/include" -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
 
+case $transport in
+tcp) ;;
+shared) export PRETEND_MODE=names PRETEND_SINGLE_COPY=cma ;;
+*) echo "TRANSPORT=$transport: it is tcp or shared" >&2 && exit 2 ;;
+esac
 export SCR_PREFIX=$prefix SCR_JOB_ID=bench SCR_DEBUG=1 SCR_CACHE_BYPASS=0 SCR_FLUSH=0 SCR_SET_FAILURES=2
 
 # on_nodes COMMAND...: one run; what it said is in $log.
