@@ -3,9 +3,9 @@
  *   AT_CALL  the call: rename, fsync, write or unlink (fdatasync counts as fsync)
  *   AT_PATH  a text in the path, or in either of two
  *   AT_NTH   the how manyeth of these calls of the rank; 1 by default
- *   AT_RANK  on which rank; all by default
- *   AT_DO    kill: the process dies before the call. hide: the prefix directory gets another name. A number: from here on
- *            these calls fail below the prefix directory, with that errno.
+ *   AT_RANK  on which rank; all by default. What a rank has started counts for itself
+ *   AT_DO    kill: the process dies before the call. hide: the prefix directory gets another name. wait:PATH: the call waits
+ *            until there is such a file. A number: from here on these calls fail below the prefix directory, with that errno.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_int met, failing;
@@ -36,6 +37,13 @@ static void hide(const char *prefix)
     real(prefix, hidden);
 }
 
+static void wait_for(const char *path)
+{
+    const struct timespec pause = {0, 10000000};
+    while (access(path, F_OK) != 0)
+        nanosleep(&pause, NULL);
+}
+
 /* Gives 0 where the call may go on, or else the errno that it fails with. */
 static int at(const char *call, const char *path, const char *other)
 {
@@ -50,6 +58,8 @@ static int at(const char *call, const char *path, const char *other)
             kill(getpid(), SIGKILL);
         else if (strcmp(act, "hide") == 0)
             hide(prefix);
+        else if (strncmp(act, "wait:", 5) == 0)
+            wait_for(act + 5);
         else
             atomic_store(&failing, atoi(act));
     }

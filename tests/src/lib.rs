@@ -13,6 +13,7 @@
 //!
 //! [`on_each_mpi`] makes one test for each MPI of a function that gets the MPI to use.
 
+mod at_call;
 mod cluster;
 mod job;
 mod mariadb;
@@ -21,6 +22,7 @@ mod parallel;
 mod programs;
 mod slurm;
 
+pub use at_call::{on_all, on_rank, Call};
 pub use cluster::Cluster;
 pub use job::{Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;

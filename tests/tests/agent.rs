@@ -1,12 +1,14 @@
 //! Jobs whose asynchronous flushes go on when the application has ended: an agent on each node ends them.
 
 use scr_agent::{list, AgentPresence, Transfer};
-use scr_tests::{on_each_mpi, stage, Cluster, Job, Mpi, Program};
-use std::path::Path;
+use scr_tests::{on_all, on_each_mpi, stage, Call, Cluster, Job, Mpi, Program};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const NODES: u32 = 2;
+/// The agent of each node is in the middle of its copies then. The limit lets it write pieces of 100 kB, some forty in all, of the files of two ranks
+/// at once: one file is complete by then, and recorded.
+const MIDDLE: Call = on_all("write", ".part", 20);
 
 /// 4 ranks with 4 files each, some 8 MB in all; with the limit a flush takes about two seconds.
 fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
@@ -48,15 +50,11 @@ fn all_agents_end(cluster: &Cluster) {
     until("the end of the agents", || (0..NODES).all(|node| agent_of(cluster, node).is_none()));
 }
 
-fn written(control: &Path) -> u64 {
-    let transfers = list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
-    transfers.map(|transfer| transfer.written()).sum()
-}
-
-fn kill(pid: u32) {
-    let pid =
-        rustix::process::Pid::from_raw(i32::try_from(pid).expect("a process id")).expect("a process id");
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("the agent can be killed");
+/// Bytes that the agent of a node has recorded as copied, and that it was to copy.
+fn progress(cluster: &Cluster, node: u32) -> (u64, u64) {
+    let control = cluster.control_of(node).expect("the job has made it");
+    let transfers: Vec<_> = list(&control).iter().filter_map(|path| Transfer::read(path).ok()?).collect();
+    (transfers.iter().map(Transfer::written).sum(), transfers.iter().map(Transfer::bytes).sum())
 }
 
 /// Another allocation on other nodes, which finds the checkpoint under the prefix directory alone, compares every byte.
@@ -107,12 +105,12 @@ on_each_mpi! {
     fn a_flush_is_finished_though_the_application_and_the_agent_were_killed(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         let dies = [("kill-rank", 1), ("kill-dataset", 1)];
-        short_job(&mut cluster, mpi).options(&dies).args(["--kill-at", "after"]).run().expect_death();
-        let control = cluster.control_of(0).expect("the job has made it");
-        until("the copy", || written(&control) > 0);
-        if let Some(pid) = agent_of(&cluster, 0) {
-            kill(pid);
-            until("its end", || agent_of(&cluster, 0).is_none());
+        let job = short_job(&mut cluster, mpi).options(&dies).args(["--kill-at", "after"]);
+        job.at(MIDDLE, "kill").run().expect_death();
+        all_agents_end(&cluster);
+        for node in 0..NODES {
+            let (written, of) = progress(&cluster, node);
+            assert!(0 < written && written < of, "{written} of {of} bytes on node {node}");
         }
         end_well(start_on_all(&cluster, mpi, &["agent", "--detach"]));
         until("the flush", || is_listed(&cluster, mpi, "ckpt.1"));
@@ -122,10 +120,13 @@ on_each_mpi! {
 
     fn a_run_that_starts_while_agents_copy_lets_them_finish(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
-        short_job(&mut cluster, mpi).run().expect_success();
-        assert!(!is_listed(&cluster, mpi, "ckpt.1"));
-        let next = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
-        assert!(next.mentions("waiting for flushes of an earlier run") && !next.mentions("taken back"));
+        let next_has_come = cluster.scratch().join("next");
+        short_job(&mut cluster, mpi).at(MIDDLE, &format!("wait:{}", next_has_come.display())).run().expect_success();
+        let mut next = job(&mut cluster, mpi).options(&[("read-only", 1)]).start();
+        next.wait_for("waiting for flushes of an earlier run");
+        std::fs::write(next_has_come, "").expect("a file can be made");
+        let next = next.finish().expect_success();
+        assert!(!next.mentions("taken back"));
         assert!(!next.mentions("Initiating flush"));
         assert!(is_listed(&cluster, mpi, "ckpt.1"));
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");

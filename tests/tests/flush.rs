@@ -1,43 +1,13 @@
 //! Flushes that are cut short, and prefix directories that cannot be written: under MPI, with the call of the system chosen
 //! at which it happens.
 
-use scr_tests::{compile, has_namespaces, on_each_mpi, repository, Cluster, Job, Mpi, ParallelFs, Program};
+use scr_tests::{has_namespaces, on_each_mpi, on_rank, Call, Cluster, Job, Mpi, ParallelFs, Program};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
 
 const RANKS: u32 = 4;
 /// What a parallel file system holds: all datasets, or the first and a part of the second.
 const ENOUGH: u64 = 64 << 20;
 const TOO_SMALL: u64 = 4 << 20;
-
-/// The library that makes something happen at a call: see `tests/programs/at_call.c`.
-fn at_call() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        let library = repository().join("target/at_call.so");
-        let fresh = library.with_extension("new");
-        let source = repository().join("tests/programs/at_call.c");
-        let mut command = Command::new("gcc");
-        command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
-        compile(command.arg(&fresh).arg(source).arg("-ldl"));
-        std::fs::rename(&fresh, &library).expect("a compiled library can be renamed");
-        library
-    })
-}
-
-/// A call of the system below the prefix directory.
-#[derive(Debug, Clone, Copy)]
-struct Call {
-    rank: u32,
-    call: &'static str,
-    path: &'static str,
-    nth: u32,
-}
-
-const fn call(rank: u32, call: &'static str, path: &'static str, nth: u32) -> Call {
-    Call { rank, call, path, nth }
-}
 
 fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
     cluster.job(mpi, RANKS, Program::CkptTest).options(&[("files", 2), ("size", 300_000)]).env("SCR_FLUSH", 1)
@@ -46,12 +16,6 @@ fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
 /// One whose nodes are names only.
 fn job_by_names(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
     job(cluster, mpi).env("PRETEND_MODE", "names")
-}
-
-/// This happens at a call of the job.
-fn with<'a>(job: Job<'a>, at: Call, act: &str) -> Job<'a> {
-    let job = job.env("LD_PRELOAD", at_call().display()).env("AT_RANK", at.rank).env("AT_NTH", at.nth);
-    job.env("AT_CALL", at.call).env("AT_PATH", at.path).env("AT_DO", act)
 }
 
 fn lose_all(cluster: &mut Cluster) {
@@ -77,14 +41,14 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
 
 /// The moments of the flush of `ckpt.2`: the transport, whether the application goes on meanwhile, and the call.
 const MOMENTS: [(&str, u32, Call); 8] = [
-    ("SYNC", 0, call(0, "rename", "/flush.2.", 1)),
-    ("SYNC", 0, call(1, "write", "/ckpt.2/", 1)),
-    ("PTHREAD", 1, call(2, "write", "/ckpt.2/", 2)),
-    ("PTHREAD", 0, call(1, "fsync", "/ckpt.2/", 1)),
-    ("PTHREAD", 1, call(0, "rename", "/done.2.", 1)),
-    ("SYNC", 0, call(1, "rename", "/ckpt.2/", 2)),
-    ("PTHREAD", 1, call(0, "rename", "dataset.2/summary.scr", 1)),
-    ("SYNC", 0, call(0, "unlink", "/done.2.", 1)),
+    ("SYNC", 0, on_rank(0, "rename", "/flush.2.", 1)),
+    ("SYNC", 0, on_rank(1, "write", "/ckpt.2/", 1)),
+    ("PTHREAD", 1, on_rank(2, "write", "/ckpt.2/", 2)),
+    ("PTHREAD", 0, on_rank(1, "fsync", "/ckpt.2/", 1)),
+    ("PTHREAD", 1, on_rank(0, "rename", "/done.2.", 1)),
+    ("SYNC", 0, on_rank(1, "rename", "/ckpt.2/", 2)),
+    ("PTHREAD", 1, on_rank(0, "rename", "dataset.2/summary.scr", 1)),
+    ("SYNC", 0, on_rank(0, "unlink", "/done.2.", 1)),
 ];
 
 on_each_mpi! {
@@ -92,7 +56,7 @@ on_each_mpi! {
         for (transport, behind, moment) in MOMENTS {
             let mut cluster = Cluster::new(RANKS);
             let job_to_die = job(&mut cluster, mpi).env("SCR_FLUSH_TYPE", transport).env("SCR_FLUSH_ASYNC", behind);
-            with(job_to_die, moment, "kill").run().expect_death();
+            job_to_die.at(moment, "kill").run().expect_death();
             let again = job(&mut cluster, mpi).options(&[("datasets", 1)]).run().expect_success();
             let from = again.restarted_from();
             assert!(matches!(from, Some("ckpt.2" | "ckpt.3")), "{moment:?}: restarted from {from:?}");
@@ -113,7 +77,7 @@ on_each_mpi! {
             let mut cluster = Cluster::new(RANKS);
             let options = [("datasets", 2), ("output", 1)];
             let failing = job(&mut cluster, mpi).options(&options).options(&[("no-finalize", 1)]);
-            let failed = with(failing, call(1, "write", "/ckpt.2/", 2), &act).run();
+            let failed = failing.at(on_rank(1, "write", "/ckpt.2/", 2), &act).run();
             assert!(failed.says("COMPLETE ckpt.1 0") && failed.says("COMPLETE ckpt.2 1"), "{text}");
             assert!(failed.mentions(text) && failed.mentions("it is kept in cache"), "{text}");
             let hidden = cluster.prefix().with_extension("hidden");
