@@ -107,7 +107,7 @@ pub fn copy_part(
         control,
         block_bytes: control.pace().block_bytes(how.block_bytes),
         checksum,
-        in_kernel: !how.take_crc,
+        in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
         flushed: part.from,
     };
     copier.run(part, buffer)?;
@@ -179,6 +179,14 @@ pub(crate) fn io_error<'a>(
     move |cause| CopyError::Io { action, path: path.to_path_buf(), offset, cause }
 }
 
+/// Copies so many bytes, or fewer, at a place of one file to the same place of another; gives how many.
+type InKernel = fn(&File, &File, u64, usize) -> rustix::io::Result<usize>;
+
+fn in_kernel(source: &File, destination: &File, offset: u64, len: usize) -> rustix::io::Result<usize> {
+    let (mut from, mut to) = (offset, offset);
+    copy_file_range(source, Some(&mut from), destination, Some(&mut to), len)
+}
+
 /// One copy under way.
 struct Copier<'a> {
     item: &'a CopyItem,
@@ -187,8 +195,8 @@ struct Copier<'a> {
     control: &'a Control,
     block_bytes: usize,
     checksum: Checksum,
-    /// Until the kernel refuses, or where a checksum is asked from the start.
-    in_kernel: bool,
+    /// None once the kernel has refused, and where a checksum is asked.
+    in_kernel: Option<InKernel>,
     /// Up to here the kernel was asked to write out.
     flushed: u64,
 }
@@ -244,14 +252,10 @@ impl Copier<'_> {
     /// Gives nothing where the kernel cannot, or reports any error: reading and writing then finds out on which
     /// side the error lies. (Some file systems also give 0 before the end.)
     fn copy_in_kernel(&mut self, offset: u64, len: usize) -> Option<u64> {
-        if !self.in_kernel {
-            return None;
-        }
-        let (mut from, mut to) = (offset, offset);
-        match copy_file_range(&self.source, Some(&mut from), &self.destination, Some(&mut to), len) {
+        match self.in_kernel?(&self.source, &self.destination, offset, len) {
             Ok(count) if count > 0 => u64::try_from(count).ok(),
             _ => {
-                self.in_kernel = false;
+                self.in_kernel = None;
                 None
             }
         }

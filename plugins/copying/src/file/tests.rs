@@ -1,6 +1,8 @@
 //! Tests of the copy of one file: what arrives, what is refused, what is said.
 
 use super::*;
+use rustix::io::Errno;
+use std::cell::Cell;
 use std::fs::{self, OpenOptions};
 use tempfile::TempDir;
 
@@ -107,24 +109,71 @@ fn a_source_of_another_size_is_refused_and_told() {
 fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
     for (len, found) in [(10_u64, 10), (90_000, 90_000)] {
         let folder = Folder::new();
-        let item = folder.with(&pattern(50_000));
-        let source = open_source(&item).unwrap();
-        OpenOptions::new().write(true).open(&item.source).unwrap().set_len(len).unwrap();
-        let destination = open_destination(&item, &source, 0).unwrap();
-        let control = Control::new();
-        let mut copier = Copier {
-            item: &item,
-            source,
-            destination,
-            control: &control,
-            block_bytes: 4096,
-            checksum: Checksum::new(true),
-            in_kernel: false,
-            flushed: 0,
-        };
-        let error = copier.run(WHOLE, &mut Buffer::new()).unwrap_err();
-        assert!(matches!(error, CopyError::WrongSize { found: f, .. } if f == found), "{error}");
+        let item = folder.item(50_000);
+        for way in [None, Some(in_kernel as InKernel)] {
+            fs::write(&item.source, pattern(50_000)).unwrap();
+            let control = Control::new();
+            let mut copier = copier(&item, &control, way);
+            OpenOptions::new().write(true).open(&item.source).unwrap().set_len(len).unwrap();
+            let error = copier.run(WHOLE, &mut Buffer::new()).unwrap_err();
+            assert!(matches!(error, CopyError::WrongSize { found: f, .. } if f == found), "{error}");
+        }
     }
+}
+
+/// A copy that has begun, and asks the kernel in this way.
+fn copier<'a>(item: &'a CopyItem, control: &'a Control, way: Option<InKernel>) -> Copier<'a> {
+    let source = open_source(item).unwrap();
+    let destination = open_destination(item, &source, 0).unwrap();
+    let checksum = Checksum::new(way.is_none());
+    Copier { item, source, destination, control, block_bytes: 4096, checksum, in_kernel: way, flushed: 0 }
+}
+
+/// File systems refuse in many ways, at once or in the middle, and some say that they have copied nothing.
+#[test]
+fn what_the_kernel_refuses_or_does_in_part_arrives_all_the_same() {
+    let ways: [InKernel; 7] = [
+        |_, _, _, _| Err(Errno::XDEV),
+        |_, _, _, _| Err(Errno::INVAL),
+        |_, _, _, _| Err(Errno::NOSYS),
+        |_, _, _, _| Err(Errno::OPNOTSUPP),
+        |_, _, _, _| Ok(0),
+        // As many as it likes.
+        |source, destination, offset, len| in_kernel(source, destination, offset, len.min(1000)),
+        |source, destination, offset, len| match offset {
+            0..20_000 => in_kernel(source, destination, offset, len),
+            _ => Err(Errno::IO),
+        },
+    ];
+    for (place, way) in ways.into_iter().enumerate() {
+        let folder = Folder::new();
+        let bytes = pattern(50_001);
+        let (item, control) = (folder.with(&bytes), Control::new());
+        copier(&item, &control, Some(way)).run(WHOLE, &mut Buffer::new()).unwrap();
+        assert!(fs::read(&item.destination).unwrap() == bytes, "way {place}");
+        assert_eq!(control.done(), 50_001, "way {place}");
+    }
+}
+
+/// Who has refused once is not asked again for each block.
+#[test]
+fn the_kernel_copies_where_no_checksum_is_asked_and_is_asked_once_where_it_refuses() {
+    thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });
+    let folder = Folder::new();
+    let item = folder.with(&pattern(50_000));
+    let refusing: InKernel = |_, _, _, _| {
+        ASKED.set(ASKED.get() + 1);
+        Err(Errno::XDEV)
+    };
+    copier(&item, &Control::new(), Some(refusing)).run(WHOLE, &mut Buffer::new()).unwrap();
+    assert_eq!(ASKED.get(), 1);
+    let used = |crc| {
+        let mut buffer = Buffer::new();
+        copy_file(&item, How::new(4096, crc), &Control::new(), &mut buffer).unwrap().sync().unwrap();
+        format!("{buffer:?}")
+    };
+    assert_eq!(used(false), format!("{:?}", Buffer::new()), "nothing was read into memory");
+    assert_ne!(used(true), format!("{:?}", Buffer::new()));
 }
 
 #[test]
