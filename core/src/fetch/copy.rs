@@ -3,7 +3,11 @@
 use super::FetchedFile;
 use crate::flush::movers::{block_size, MoveError};
 use crate::fs::{File, Files, How};
+use std::ops::Range;
 use std::path::Path;
+
+/// What is all zeros and as long as this becomes a hole: file systems keep track of no less.
+const PAGE: usize = 4096;
 
 /// Copies through the file layer.
 #[derive(Clone, Copy)]
@@ -17,7 +21,7 @@ pub(crate) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies an open source of `file.bytes` to `file.path`, and gives its checksum. Blocks of zeros become
+    /// Copies an open source of `file.bytes` to `file.path`, and gives its checksum. Pages of zeros become
     /// holes. Nothing waits for stable storage: what a lost node has in cache is lost anyway.
     pub(crate) fn run(self, source: &dyn File, from: &Path, file: &FetchedFile) -> Result<u32, MoveError> {
         let to = &file.path;
@@ -32,9 +36,10 @@ impl Copy<'_> {
                 break;
             }
             hasher.update(bytes);
-            if bytes.iter().any(|&byte| byte != 0) {
-                copy.write_at(offset, bytes).map_err(MoveError::io("write", to))?;
-                written = offset + count as u64;
+            for data in data_in(bytes) {
+                let at = offset + data.start as u64;
+                written = offset + data.end as u64;
+                copy.write_at(at, &bytes[data]).map_err(MoveError::io("write", to))?;
             }
             offset += count as u64;
             (self.progress)(count as u64);
@@ -52,5 +57,37 @@ impl Copy<'_> {
             times.map_err(MoveError::io("set the times of", to))?;
         }
         Ok(hasher.finalize())
+    }
+}
+
+/// Where in a block there is anything but pages of zeros, as few and as long pieces as can be.
+fn data_in(block: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let pages = block.chunks(PAGE).map(|page| page.iter().any(|&byte| byte != 0));
+    let mut pages = (0..).step_by(PAGE).zip(pages).peekable();
+    std::iter::from_fn(move || {
+        let (start, _) = pages.find(|(_, data)| *data)?;
+        while pages.next_if(|(_, data)| *data).is_some() {}
+        let end = pages.peek().map_or(block.len(), |(next, _)| *next);
+        Some(start..end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_zeros_are_left_out_and_all_else_is_in_one_piece_where_it_is_together() {
+        let mut block = vec![0; 10 * PAGE + 7];
+        assert_eq!(data_in(&block).count(), 0);
+        block[0] = 1;
+        block[3 * PAGE - 1] = 1;
+        block[3 * PAGE] = 1;
+        block[10 * PAGE + 6] = 1;
+        let found: Vec<_> = data_in(&block).collect();
+        assert_eq!(found, [0..PAGE, 2 * PAGE..4 * PAGE, 10 * PAGE..10 * PAGE + 7]);
+        let whole: Vec<_> = data_in(&vec![1; 5 * PAGE + 1]).map(|data| (data.start, data.end)).collect();
+        assert_eq!(whole, [(0, 5 * PAGE + 1)]);
+        assert_eq!(data_in(&[]).count(), 0);
     }
 }

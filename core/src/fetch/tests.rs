@@ -88,6 +88,27 @@ fn what_was_flushed_comes_back_byte_for_byte() {
 }
 
 #[test]
+fn copies_have_the_times_and_permissions_of_their_sources_unless_that_is_switched_off() {
+    let (stage, cached) = flushed(2, 1, "a");
+    let time = (1_234_567_890, 123_456_789);
+    for name in cached.bytes.keys() {
+        let file = RealFiles.open(&stage.prefix.file(name), crate::fs::How::Update).unwrap();
+        file.set_times(time, time).unwrap();
+    }
+    for metadata in [true, false] {
+        let (to, options) =
+            (stage.dir.path().join(format!("to.{metadata}")), Options { metadata, ..OPTIONS });
+        let fetched = fetch_with(&RealFiles, &stage.prefix, 2, &candidate_of(&cached), &to, options).unwrap();
+        for file in fetched.iter().flat_map(|of_rank| &of_rank.files) {
+            let found = fs::metadata(&file.path).unwrap();
+            let alike = (found.mtime(), found.mtime_nsec()) == (1_234_567_890, 123_456_789);
+            assert_eq!((alike, found.mode() & 0o777 == 0o600), (metadata, !metadata));
+            assert_eq!(file.mtime, time, "what is recorded of it");
+        }
+    }
+}
+
+#[test]
 fn one_rank_at_a_time_is_enough() {
     let (stage, cached) = flushed(5, 1, "a");
     let (to, options) = (stage.dir.path().join("to"), Options { width: 1, ..OPTIONS });
@@ -129,21 +150,26 @@ fn checksums_are_compared_in_cache_and_in_place_unless_they_are_switched_off() {
     }
 }
 
+/// Of a whole block nothing became a hole if there was a byte in it.
 #[test]
-fn a_hole_stays_a_hole() {
+fn a_hole_stays_a_hole_however_little_lies_between_it_and_the_next_one() {
     let stage = Stage::new(1);
     let mut cached = stage.cache(1, "a");
-    let len = 8 << 20;
+    let len = (8 << 20) + 3000;
     let file = &mut cached.by_rank[0][0];
     let source = fs::OpenOptions::new().write(true).truncate(true).open(&file.source).unwrap();
     source.set_len(len).unwrap();
-    source.write_all_at(b"data", len / 2).unwrap();
+    for place in (0..len - (1 << 20)).step_by(100_000) {
+        source.write_all_at(b"data", place).unwrap();
+    }
     let bytes = fs::read(&file.source).unwrap();
     cached.dataset.bytes = cached.dataset.bytes.map(|sum| sum - file.bytes + len);
     (file.bytes, file.crc) = (len, Some(crc32fast::hash(&bytes)));
     cached.bytes.insert(file.name.clone(), bytes);
     stage.flush_well("x", &cached);
-    let fetched = fetch(&stage, &cached).unwrap();
+    let to = stage.dir.path().join("to");
+    let options = Options { block_bytes: 1 << 20, ..OPTIONS };
+    let fetched = fetch_with(&RealFiles, &stage.prefix, 1, &candidate_of(&cached), &to, options).unwrap();
     assert_right(&stage, &cached, &fetched);
     let copy = fetched[0].files.iter().find(|file| file.bytes == len).unwrap();
     assert!(fs::metadata(&copy.path).unwrap().blocks() * 512 < len / 4);
