@@ -226,6 +226,7 @@ mod tests {
         let plain = DatasetDescriptor { id: 7, name: b"out".to_vec(), output: true, ..Default::default() };
         index.record(&plain, true);
         assert_eq!(surplus(&index, 2, 6), [3, 1]);
+        assert_eq!(surplus(&index, 2, 4), [1], "of those before it");
         assert_eq!(surplus(&index, 3, 6), [1]);
         assert_eq!(surplus(&index, 9, 6), []);
     }

@@ -6,7 +6,7 @@ use crate::flush::behind::{look_after_some, Looked, Which};
 use crate::flush::errand;
 use crate::flush::finalize::{finalize_arrived, finalize_pending, Ended};
 use crate::flush::{Behind, Flush, Options};
-use crate::fs::faulty::FaultyFiles;
+use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, RealFiles};
 use scr_plugin_api::{KvTree, Transport};
 use std::fs;
@@ -93,9 +93,8 @@ fn what_an_application_has_left_is_finished_when_all_nodes_have_done_their_part(
     assert_eq!(finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap(), []);
 }
 
-#[test]
-fn what_has_arrived_is_finished_by_poststage_and_only_once() {
-    // The agent of the other node marks, and dies before it can finish.
+/// All has arrived: the agent of the other node marks, and dies before it can finish.
+fn all_marked() -> (Nodes, Cached) {
     let (nodes, cached) = (1..)
         .map(|at| {
             let nodes = Nodes::new();
@@ -111,6 +110,12 @@ fn what_has_arrived_is_finished_by_poststage_and_only_once() {
         .find(|(nodes, _)| nodes.stage.prefix.scr_file(&format!("done.{TOKEN}.1")).exists())
         .unwrap();
     assert!(!nodes.stage.is_listed(1));
+    (nodes, cached)
+}
+
+#[test]
+fn what_has_arrived_is_finished_by_poststage_and_only_once() {
+    let (nodes, cached) = all_marked();
     let ended = std::thread::scope(|scope| {
         let one = || finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
         let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
@@ -119,6 +124,40 @@ fn what_has_arrived_is_finished_by_poststage_and_only_once() {
     let finalized = ended.iter().filter(|ended| matches!(ended, Ended::Finalized(_))).count();
     assert_eq!((finalized, ended.len()), (1, 1), "{ended:?}");
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+}
+
+/// Several may look at once, on several nodes.
+#[test]
+fn who_finishes_a_flush_has_the_lock_meanwhile() {
+    let (nodes, _) = all_marked();
+    let files = FaultyFiles::new(RealFiles);
+    finalize_arrived(&files, &nodes.stage.prefix, NOW).unwrap();
+    let lock = nodes.stage.prefix.scr_file("finalize.lock");
+    let done = files.operations();
+    let first = |what, path: &str| {
+        done.iter().position(|done| done.what == what && done.path.display().to_string().contains(path))
+    };
+    let taken = done.iter().position(|done| done.what == What::Link && done.to.as_ref() == Some(&lock));
+    assert!(taken.is_some() && taken < first(What::Rename, "/a/"), "{done:?}");
+}
+
+/// Whatever became of a file between its mark and the end: a dataset is listed whole or not at all.
+#[test]
+fn a_file_that_has_arrived_and_is_cut_short_or_gone_keeps_the_dataset_from_being_finished() {
+    type Harm = fn(&std::path::Path);
+    let harms: [Harm; 2] = [
+        |part| fs::remove_file(part).unwrap(),
+        |part| fs::File::options().write(true).open(part).unwrap().set_len(1).unwrap(),
+    ];
+    for harm in harms {
+        let (nodes, cached) = all_marked();
+        let file = cached.by_rank[2].iter().find(|file| file.bytes > 1).unwrap();
+        harm(&crate::flush::names::part(&nodes.stage.prefix.file(&file.name), TOKEN));
+        let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+        assert!(matches!(ended.as_slice(), [Ended::Revoked { .. }]), "{ended:?}");
+        assert!(!nodes.stage.is_listed(1) && !nodes.stage.prefix.file(&file.name).exists());
+        nodes.stage.assert_cache_is_whole(&cached);
+    }
 }
 
 #[test]

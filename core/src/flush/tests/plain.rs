@@ -3,10 +3,11 @@
 use super::stage::{Stage, Through, OPTIONS};
 use crate::flush::finalize::{finalize_pending, Ended};
 use crate::flush::{FlushError, Options};
-use crate::fs::RealFiles;
+use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{Rank2File, Summary};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
 use std::fs;
+use std::os::unix::fs::{chown, MetadataExt};
 
 #[test]
 fn every_byte_arrives_and_the_dataset_is_listed() {
@@ -94,6 +95,82 @@ fn a_cached_file_that_was_damaged_is_not_flushed() {
         assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
         assert!(!stage.prefix.file(b"a/rank_0").exists());
     }
+}
+
+/// Root may give files away; set-user-id bits are nobody's to copy.
+#[test]
+fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_unless_that_is_switched_off()
+{
+    let is_root = rustix::process::geteuid().is_root();
+    for metadata in [true, false] {
+        let stage = Stage::new(2);
+        let mut cached = stage.cache(1, "a");
+        let (mtime, seen) = ((1_234_567_890, 123_456_789), 1_111_111_111);
+        for (file, mode) in
+            cached.by_rank.iter_mut().flatten().zip([0o104_755, 0o100_400, 0o102_640, 0o100_600])
+        {
+            (file.mode, file.mtime) = (mode, mtime);
+            if is_root {
+                chown(&file.source, Some(1234), Some(567)).unwrap();
+            }
+            let source = RealFiles.open(&file.source, How::Update).unwrap();
+            source.set_times((seen, 0), mtime).unwrap();
+        }
+        let options = Options { metadata, owner: metadata && is_root, ..OPTIONS };
+        stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
+        for file in cached.by_rank.iter().flatten() {
+            let found = fs::metadata(stage.prefix.file(&file.name)).unwrap();
+            let alike = (found.mtime(), found.mtime_nsec()) == (1_234_567_890, 123_456_789);
+            assert_eq!((alike, found.atime() == seen), (metadata, metadata));
+            assert_eq!(found.mode() & 0o7000, 0);
+            if metadata {
+                assert_eq!(found.mode() & 0o777, file.mode & 0o777);
+            }
+            assert_eq!(found.uid() == 1234 && found.gid() == 567, metadata && is_root);
+        }
+    }
+}
+
+/// A transport is not trusted: one that says it is done while bytes are missing.
+#[test]
+fn what_came_in_part_is_told_and_not_listed() {
+    struct Short(Through<RealFiles>);
+    impl Transport for Short {
+        fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+            let ticket = self.0.start(job)?;
+            for item in
+                job.items.iter().filter(|item| item.destination.display().to_string().contains("rank_1"))
+            {
+                fs::File::options()
+                    .write(true)
+                    .open(&item.destination)
+                    .unwrap()
+                    .set_len(item.bytes - 1)
+                    .unwrap();
+            }
+            Ok(ticket)
+        }
+        fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+            self.0.poll(ticket)
+        }
+        fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+            self.0.wait(ticket)
+        }
+        fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+            self.0.cancel(ticket)
+        }
+        fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+            self.0.crc(ticket, item)
+        }
+    }
+    let stage = Stage::new(3);
+    let cached = stage.cache(1, "a");
+    let text = failure(stage.flush(&RealFiles, &Short(Through::new(RealFiles)), "1", &cached));
+    assert!(
+        text.contains("rank 1 on node0") && text.contains("1999 bytes where 2000 were recorded"),
+        "{text}"
+    );
+    assert!(!stage.is_listed(1) && stage.leftovers().is_empty());
 }
 
 /// A transport that, as all must, refuses a source of another size.
