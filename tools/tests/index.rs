@@ -51,6 +51,36 @@ fn another_checkpoint_becomes_the_current_one_and_a_dropped_one_is_gone() {
     assert!(!listed(prefix.path()).contains("ckpt.4"));
 }
 
+/// It was made the current one without a word, and the job restarted from another.
+#[test]
+fn that_a_job_passes_over_what_is_made_current_is_told() {
+    let prefix = sample();
+    let folder = Prefix::new(prefix.path());
+    Index::update(&RealFiles, &folder, |index| index.mark_failed(2, "2026-11-22T00:00:00")).expect("it can");
+    let (code, text) = told(prefix.path(), &["--current", "ckpt.2"]);
+    assert_eq!((code, text.contains("a job passes over `ckpt.2'")), (Some(0), true), "{text}");
+    assert!(listed(prefix.path()).contains("   2 NO    2026-11-21T03:28:24   * ckpt.2"));
+    assert_eq!(told(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
+}
+
+/// Both were shown with a star.
+#[test]
+fn of_two_datasets_that_had_a_name_the_newer_one_alone_is_listed_as_current() {
+    let prefix = sample();
+    let folder = Prefix::new(prefix.path());
+    let again = DatasetDescriptor { id: 7, name: b"ckpt.4".to_vec(), checkpoint: true, ..Default::default() };
+    Index::update(&RealFiles, &folder, |index| index.record(&again, true)).expect("it can");
+    let table = "\
+DSET VALID FLUSHED             CUR NAME
+   7 YES                         * ckpt.4
+   4 NO    2026-11-21T03:28:24     ckpt.4
+   2 YES   2026-11-21T03:28:24     ckpt.2
+";
+    assert_eq!(listed(prefix.path()), table);
+    let (_, json) = told(prefix.path(), &["--json"]);
+    assert_eq!(json.matches("\"current\": true").count(), 1, "{json}");
+}
+
 #[test]
 fn a_name_that_is_not_there_is_told_and_changes_nothing() {
     let prefix = sample();

@@ -34,6 +34,8 @@ pub(crate) struct Candidates {
     pub(crate) list: Vec<Candidate>,
     /// Why what the user asked for is not among them.
     pub(crate) note: Option<String>,
+    /// Why there is none, though the index lists checkpoints.
+    pub(crate) none: Option<String>,
 }
 
 impl IntoIterator for Candidates {
@@ -89,19 +91,47 @@ pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
         (Some(name), None) => Some(why_not(index, name)),
         _ => None,
     };
-    Candidates { list, note }
+    let none = list.is_empty().then(|| why_none(index)).flatten();
+    Candidates { list, note, none }
 }
 
 fn why_not(index: &Index, name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(name);
     let entry = index.id_of(name).and_then(|id| index.entry(id));
-    let why = match entry {
-        None => "the index has no dataset of that name".to_owned(),
-        Some(entry) if !entry.complete => "it is not complete".to_owned(),
-        Some(IndexEntry { failed: Some(time), .. }) => format!("it was found damaged at {time}"),
-        Some(_) => "it is not a checkpoint".to_owned(),
-    };
+    let why = entry.map(|entry| what_is_wrong(&entry));
+    let why = why.unwrap_or_else(|| "the index has no dataset of that name".to_owned());
     format!("SCR_CURRENT names {shown}, which cannot be fetched: {why}; trying others")
+}
+
+/// What a run that begins anew has to say of the checkpoints that are there: the newest ones, each with its reason.
+fn why_none(index: &Index) -> Option<String> {
+    let mut left = index.entries();
+    left.retain(|entry| !entry.superseded && entry.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint));
+    let reason =
+        |entry: &IndexEntry| format!("`{}': {}", String::from_utf8_lossy(&entry.name), what_is_wrong(entry));
+    let mut reasons: Vec<_> = left.iter().take(MOST_REASONS).map(reason).collect();
+    if left.len() > MOST_REASONS {
+        reasons.push(format!("and {} more", left.len() - MOST_REASONS));
+    }
+    (!left.is_empty()).then(|| {
+        format!(
+            "no checkpoint in the index can be fetched, and the run begins without one: {}",
+            reasons.join("; ")
+        )
+    })
+}
+
+const MOST_REASONS: usize = 3;
+
+/// Why a job does not restart from a dataset that is no candidate.
+fn what_is_wrong(entry: &IndexEntry) -> String {
+    match entry {
+        IndexEntry { failed: Some(time), .. } => {
+            format!("it was marked as failed on {time}, being damaged or refused by the application")
+        }
+        entry if !entry.complete => "it is not complete".to_owned(),
+        _ => "it is not a checkpoint".to_owned(),
+    }
 }
 
 fn pack(candidates: &Candidates, tree: &mut KvTree) {
@@ -111,8 +141,8 @@ fn pack(candidates: &Candidates, tree: &mut KvTree) {
         entry.set_bytes("NAME", &candidate.name);
         entry.set("SUSPECT", u8::from(candidate.suspect));
     }
-    if let Some(note) = &candidates.note {
-        tree.set("NOTE", note);
+    for (key, text) in [("NOTE", &candidates.note), ("NONE", &candidates.none)] {
+        text.iter().for_each(|text| tree.set(key, text));
     }
 }
 
@@ -126,7 +156,8 @@ fn unpack(tree: &KvTree) -> Option<Candidates> {
         })
     };
     let list = list.map(|(_, entry)| candidate(entry)).collect::<Option<_>>()?;
-    Some(Candidates { list, note: tree.text("NOTE").map(str::to_owned) })
+    let text = |key| tree.text(key).map(str::to_owned);
+    Some(Candidates { list, note: text("NOTE"), none: text("NONE") })
 }
 
 #[cfg(test)]
@@ -168,7 +199,10 @@ mod tests {
         assert_eq!(names(&index, None), ["c"]);
         for (name, why) in [
             ("a", "it is not complete"),
-            ("b", "it was found damaged at 2026-11-21T03:28:24"),
+            (
+                "b",
+                "it was marked as failed on 2026-11-21T03:28:24, being damaged or refused by the application",
+            ),
             ("d", "it is not a checkpoint"),
             ("e", "the index has no dataset of that name"),
         ] {
@@ -180,11 +214,32 @@ mod tests {
         }
     }
 
+    /// The run that found them damaged told so; those after it began anew without a word.
+    #[test]
+    fn that_none_of_those_there_can_be_fetched_is_told_with_reasons() {
+        let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]);
+        let none = |index: &Index| in_order(index, None).none;
+        (2..=5).for_each(|id| _ = index.set_complete(id, false));
+        assert_eq!(none(&index), None);
+        index.mark_failed(1, "2026-11-21T03:28:24");
+        let told = "no checkpoint in the index can be fetched, and the run begins without one: `e': it is not complete; \
+                    `d': it is not complete; `c': it is not complete; and 2 more";
+        assert_eq!(none(&index).as_deref(), Some(told));
+        (2..=5).for_each(|id| _ = index.drop_id(id));
+        assert!(none(&index).unwrap().contains("`a': it was marked as failed on 2026-11-21T03:28:24"));
+        index.drop_id(1);
+        let output = DatasetDescriptor { id: 9, name: b"o".to_vec(), output: true, ..Default::default() };
+        index.record(&output, true);
+        assert_eq!(none(&index), None);
+    }
+
     #[test]
     fn candidates_travel_to_other_ranks_as_they_are() {
+        let mut failed = index(&[(3, "d")]);
+        failed.mark_failed(3, "now");
         let index = index(&[(7, "a b"), (1, "c")]);
-        for wanted in [None, Some(&b"nothing"[..])] {
-            let candidates = in_order(&index, wanted);
+        for (index, wanted) in [(&index, None), (&index, Some(&b"nothing"[..])), (&failed, None)] {
+            let candidates = in_order(index, wanted);
             let mut tree = KvTree::new();
             pack(&candidates, &mut tree);
             assert_eq!(unpack(&tree), Some(candidates));

@@ -168,6 +168,7 @@ impl Index {
         let tree = self.tree.find("DSET", id)?;
         let dataset = tree.get("DSET").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
         let name = self.name_of(id)?;
+        let superseded = self.id_of(&name).is_some_and(|owner| owner != id);
         let text = |key| tree.value(key).map(|time| String::from_utf8_lossy(time).into_owned());
         let times = tree.get("FETCHED").into_iter().flat_map(KvTree::keys);
         Some(IndexEntry {
@@ -177,8 +178,8 @@ impl Index {
             failed: text("FAILED"),
             flushed: text("FLUSHED"),
             fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
-            current: self.current() == Some(&name),
-            superseded: self.id_of(&name).is_some_and(|owner| owner != id),
+            current: self.current() == Some(&name) && !superseded,
+            superseded,
             name,
             dataset,
         })

@@ -61,6 +61,9 @@ impl Session {
         if let Some(note) = &candidates.note {
             self.ctx.report.warn(note);
         }
+        if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
+            self.ctx.report.warn(why);
+        }
         let mut loaded = None;
         let mut tried = Vec::new();
         for candidate in candidates.list.iter().filter(|candidate| eligible(candidate)) {

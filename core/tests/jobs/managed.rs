@@ -130,6 +130,95 @@ fn current_sets_where_checkpoints_are_counted_on_from_and_what_is_fetched_next()
     assert_eq!(dataset.checkpoint_id, Some(4), "it comes after the third");
 }
 
+/// Also where it has to be fetched; and a job that fails again and again does not begin anew each time.
+#[test]
+fn what_the_user_names_goes_before_a_newer_one_in_cache_once_in_an_allocation() {
+    for kept in ["1", "2"] {
+        let mut world = job().set("SCR_CACHE_SIZE", kept);
+        checkpoints(&world, 1..=2);
+        world.put("SCR_CURRENT", "ckpt.1");
+        for _ in 0..2 {
+            world.run(|application| application.restart(some)).all_gave(&Some(1));
+            assert_eq!(listed(&world).1.as_deref(), Some(&b"ckpt.1"[..]), "kept: {kept}");
+        }
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(1));
+            application.checkpoint(7, some).unwrap();
+        });
+        let again = world.run(|application| application.restart(some));
+        again.all_gave(&Some(7));
+        again.line_with(&["SCR_CURRENT=ckpt.1 was restarted from before", "going on from `ckpt.7'"]);
+        let dataset = index(&world).entry(3).unwrap().dataset.unwrap();
+        assert_eq!(dataset.checkpoint_id, Some(2), "it comes after the first");
+        world.put("SCR_JOB_ID", "next");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+#[test]
+fn what_the_user_names_and_is_not_to_be_had_is_told_and_the_newest_is_taken() {
+    let mut world = job();
+    checkpoints(&world, 1..=4);
+    std::fs::remove_file(world.prefix().join(file_name(1, Rank(2), 0))).unwrap();
+    let mut told = |name: &str, why| {
+        world.put("SCR_CURRENT", name);
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&Some(4));
+        run.line_with(&["rank 0", name, "cannot be fetched", why]);
+    };
+    // With a newer one in cache.
+    told("ckpt.9", "the index has no dataset of that name");
+    told("ckpt.1", "rank_2.0 is missing");
+    lose_all(&world);
+    let run = world.run(|application| application.restart(some));
+    run.all_gave(&Some(4));
+    run.line_with(&["SCR_CURRENT names ckpt.1", "it was marked as failed on"]);
+}
+
+/// The runs after the one that had found the damage began anew without a word.
+#[test]
+fn that_all_checkpoints_there_have_failed_is_told_by_every_run_that_begins_anew() {
+    let world = job().set("SCR_DEBUG", "0");
+    checkpoints(&world, 1..=2);
+    lose_all(&world);
+    for step in 1..=2 {
+        std::fs::remove_file(world.prefix().join(file_name(step, Rank(1), 0))).unwrap();
+    }
+    let told = |word| {
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&None);
+        run.line_with(&["rank 0", word, "ckpt.2", "ckpt.1"]);
+    };
+    told("no checkpoint could be fetched from");
+    (0..2).for_each(|_| told("no checkpoint in the index can be fetched, and the run begins without one"));
+}
+
+/// An older one makes way only for one that has arrived.
+#[test]
+fn the_window_in_the_prefix_directory_keeps_the_last_good_one_while_a_newer_one_cannot_be_flushed() {
+    for behind in ["0", "1"] {
+        let world =
+            job().set("SCR_PREFIX_SIZE", "1").set("SCR_FLUSH_TYPE", "PTHREAD").set("SCR_FLUSH_ASYNC", behind);
+        let in_the_way = world.prefix().join("ckpt.2");
+        checkpoints(&world, 1..=1);
+        std::fs::write(&in_the_way, "in the way").unwrap();
+        world.run(|application| application.checkpoint(2, some).unwrap());
+        assert!(world.prefix().join(file_name(1, Rank(3), 0)).exists());
+        lose_all(&world);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        std::fs::remove_file(&in_the_way).unwrap();
+        world.run(|application| {
+            application.checkpoint(3, some).unwrap();
+            application.output(4, some).unwrap();
+            application.checkpoint(5, some).unwrap();
+            application.finalize().unwrap();
+        });
+        let left: Vec<_> = index(&world).entries().iter().map(|entry| entry.name.clone()).collect();
+        assert_eq!(left, [&b"ckpt.5"[..], b"ckpt.4"], "output stays, behind: {behind}");
+        assert!(!world.prefix().join("ckpt.1").exists() && !world.prefix().join("ckpt.3").exists());
+    }
+}
+
 #[test]
 fn what_was_tried_and_why_it_was_not_fetched_is_told_at_every_level() {
     let world = job();

@@ -69,7 +69,9 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = world::prefix(&env, args.prefix.as_deref())?;
     match &args.wish {
         Wish { current: Some(name), .. } => {
-            change(&env, &prefix, name, args.json, |index, name| index.set_current(name))
+            let answer = change(&env, &prefix, name, args.json, |index, name| index.set_current(name))?;
+            tell_if_passed_over(&env, &prefix, name)?;
+            Ok(answer)
         }
         Wish { drop: Some(name), .. } => {
             change(&env, &prefix, name, args.json, |index, name| !index.drop_name(name).is_empty())
@@ -130,6 +132,19 @@ fn change(
         print_json(&Changed { version: JSON_VERSION, name: &name, found: changed.value })?;
     }
     Ok(Answer::from(changed.value))
+}
+
+/// Says where a job does not restart from the dataset that is the current one now.
+fn tell_if_passed_over(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<()> {
+    let index = Index::read(&*env.files, prefix)?;
+    let entry = index.id_of(name.as_bytes()).and_then(|id| index.entry(id));
+    if entry.is_some_and(|entry| !entry.is_candidate()) {
+        let name = name.to_string_lossy();
+        complain(&format!(
+            "scr: a job passes over `{name}', as it is not complete, has failed, or is no checkpoint, and restarts from another"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Builds, and tells what came of each dataset.

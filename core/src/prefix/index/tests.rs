@@ -143,6 +143,16 @@ fn a_name_that_is_used_again_belongs_to_the_newer_dataset() {
     assert_eq!(index.id_of("a"), Some(7));
 }
 
+/// Both were listed as the current one, and the damage of the older one took that from the newer one.
+#[test]
+fn of_two_datasets_that_had_a_name_the_one_that_has_it_is_current() {
+    let mut index = index(&[(1, "a"), (7, "a")]);
+    index.set_current("a");
+    assert_eq!([1, 7].map(|id| index.entry(id).unwrap().current), [false, true]);
+    index.mark_failed(1, TIME);
+    assert_eq!(index.current(), Some(&b"a"[..]));
+}
+
 #[test]
 fn a_name_that_is_dropped_takes_all_its_datasets_along() {
     let mut index = index(&[(1, "a"), (2, "b"), (7, "a")]);
