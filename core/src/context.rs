@@ -19,6 +19,7 @@ use crate::redundancy::sets::Sets;
 use crate::session::Error;
 use crate::store::{self, StoreInUse};
 use scr_plugin_api::Scheme;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,7 @@ impl Context {
         };
         context.make_folders()?;
         context.choose_sets()?;
+        context.note_needless_redundancy();
         Ok(context)
     }
 
@@ -256,6 +258,24 @@ impl Context {
     /// Whether all nodes see a store, so that the loss of one takes nothing from it.
     fn outlives_nodes(&self, store: &str) -> bool {
         self.stores.iter().any(|known| known.name == store && known.is_global)
+    }
+
+    /// Says where redundancy costs time and room for little.
+    fn note_needless_redundancy(&self) {
+        let all = self.descriptors.redundancy.all();
+        let needless = all.into_iter().filter(|descriptor| {
+            !descriptor.bypass
+                && self.outlives_nodes(&descriptor.store)
+                && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
+        });
+        let pairs: BTreeSet<_> =
+            needless.map(|descriptor| (&descriptor.store, descriptor.scheme.as_str())).collect();
+        for (store, scheme) in pairs {
+            self.report.notice(&format!(
+                "all nodes see the store {store}, and the loss of a node takes nothing from it: {scheme} repairs no more than \
+                 single files there, while SINGLE saves its time and room"
+            ));
+        }
     }
 
     /// Says where redundancy cannot protect, at every level of messages.

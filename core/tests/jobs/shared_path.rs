@@ -58,6 +58,23 @@ fn each_node_keeps_its_data_in_a_folder_of_its_own_on_the_path_that_all_see() {
     assert!(files_below(&bb(&world)).iter().all(|path| !path.display().to_string().contains(".shared.")));
 }
 
+#[test]
+fn that_redundancy_is_of_little_use_on_a_path_that_all_nodes_see_is_said_once() {
+    let notes = |store: &str, checkpoint: &str| {
+        let world = shared(4, 2, store, checkpoint);
+        let run = world.run(|application| {
+            application.checkpoint(1, uneven).unwrap();
+            application.checkpoint(2, uneven).unwrap();
+        });
+        let found = run.lines.iter().filter(|line| line.contains("repairs no more than single files"));
+        found.map(|line| line.contains("/bb") && line.contains("rank 0")).collect::<Vec<_>>()
+    };
+    assert_eq!(notes("GROUP=WORLD", "TYPE=XOR"), [true]);
+    assert_eq!(notes("VIEW=GLOBAL", "TYPE=PARTNER"), [true]);
+    assert_eq!(notes("GROUP=WORLD", "TYPE=SINGLE"), [false; 0]);
+    assert_eq!(notes("GROUP=WORLD", "TYPE=XOR BYPASS=1"), [false; 0]);
+}
+
 /// Nothing that can be rebuilt: with `SINGLE`, what comes back was there.
 #[test]
 fn what_a_lost_node_has_left_on_the_path_is_restarted_from_there_by_a_spare_one() {
