@@ -40,6 +40,9 @@ struct Question {
     /// Whether a dataset still has to be copied to the prefix directory: 0 if so, 1 if not or if it is not known
     #[arg(long, visible_alias = "need-flush", value_name = "ID")]
     needflush: Option<u64>,
+    /// Whether a dataset is in the prefix directory: 0 if so, 1 if not or if it is not known
+    #[arg(long, value_name = "ID")]
+    id: Option<u64>,
     /// Prints where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE
     #[arg(long, value_name = "ID")]
     location: Option<u64>,
@@ -98,6 +101,11 @@ impl Question {
             }
             Self { needflush: Some(id), .. } => {
                 Reply { yes: file.needs_flush(id), text: String::new(), datasets: one(id) }
+            }
+            Self { id: Some(id), .. } => {
+                let datasets = one(id);
+                let yes = datasets.iter().any(|entry| entry.is_at(Location::Prefix));
+                Reply { yes, text: String::new(), datasets }
             }
             Self { location: Some(id), .. } => Reply::of_each(one(id), places),
             Self { name: Some(id), .. } => Reply::of_each(one(id), name),
@@ -200,6 +208,7 @@ mod tests {
         Question {
             latest: false,
             needflush: None,
+            id: None,
             location: None,
             name: None,
             list_output: false,
@@ -226,6 +235,14 @@ mod tests {
     fn what_is_not_in_the_prefix_directory_needs_a_flush_and_what_is_unknown_does_not() {
         let needs = |id| asked(&Question { needflush: Some(id), ..question() }, None);
         assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
+    }
+
+    /// As the developer's manual has it, the answer is the other way round.
+    #[test]
+    fn asked_by_its_id_alone_a_dataset_is_in_the_prefix_directory_or_not() {
+        let arrived = |id| asked(&Question { id: Some(id), ..question() }, None);
+        assert_eq!([3, 6, 99].map(|id| arrived(id).0), [false, true, false]);
+        assert_eq!(arrived(6).1, "");
     }
 
     #[test]

@@ -187,6 +187,7 @@ fn must_be_there(
 }
 
 const NOT_THERE: &str = "there is no such file";
+const NO_HOME: &str = "HOME is not set, which `~' stands for";
 
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
@@ -199,9 +200,14 @@ fn system_file(env: &Env) -> Option<PathBuf> {
 /// What `SCR_CONF_FILE` names, if it is set. A file that is asked for must be there.
 fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Settings> {
     let (text, _) = Variables::of(env).expand(env.variable(table::CONF_FILE.info().name)?);
-    let path = match text.strip_prefix("~/").zip(env.variable("HOME")) {
-        Some((rest, home)) => Path::new(home).join(rest),
-        None => PathBuf::from(text),
+    let path = match (text.strip_prefix("~/"), env.variable("HOME")) {
+        (None, _) => PathBuf::from(text),
+        (Some(rest), Some(home)) => Path::new(home).join(rest),
+        (Some(_), None) => {
+            let cause = Cause::Unreadable { file: text.into(), reason: NO_HOME.to_string() };
+            problems.push(Problem::new(&Origin::Environment, cause));
+            return Some(Settings::default());
+        }
     };
     let file = normalise(&env.current_dir.join(path));
     let settings = load(&*env.files, &file, Origin::UserFile, problems);
@@ -410,6 +416,17 @@ mod tests {
             let text = raw.problems()[0].to_string();
             assert!(text.contains("/x.conf") && text.contains(reason), "{text}");
         }
+    }
+
+    /// It was looked for in a folder named `~`.
+    #[test]
+    fn a_named_user_file_in_a_home_that_is_not_known_is_told() {
+        let env = world_of(&[]).with_variable("SCR_CONF_FILE", "~/my.conf").env();
+        let raw = RawSettings::load(&env, &AppConfig::default());
+        let told: Vec<_> = raw.problems().iter().map(ToString::to_string).collect();
+        let expected = "environment: the file ~/my.conf cannot be read: HOME is not set, which `~' stands for; its settings \
+                        do not count";
+        assert_eq!(told, [expected]);
     }
 
     #[test]
