@@ -40,4 +40,11 @@ done
 if [ -e etc/modulefiles/scr ]; then
     put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles
 fi
+# What the pages lead to: a sample that stays as it is, the header, programs to begin with.
+put 644 etc/scr.conf share/doc/scr/etc
+install -d "$prefix/share/doc/scr/ffi/include"
+ln -sf ../../../../../include/scr.h "$prefix/share/doc/scr/ffi/include/scr.h"
 put 644 examples/heat2d.c share/doc/scr/examples
+for file in examples/vendor-scheme/*.* examples/vendor-scheme/src/*.rs; do
+    put 644 "$file" "share/doc/scr/$(dirname "$file")"
+done
