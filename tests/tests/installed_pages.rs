@@ -1,6 +1,6 @@
 //! The pages that are installed: every link in them leads to something that is installed as well.
 
-use scr_tests::{on_each_mpi, stage, Mpi};
+use scr_tests::{on_each_mpi, stage};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
