@@ -219,7 +219,9 @@ impl Session {
     }
 
     fn next_to_leave(&self, store: usize, keep_newest: bool) -> Option<u64> {
-        let newest = self.newest_cached(None).filter(|_| keep_newest).map(|loaded| loaded.id);
+        // Also where it would have to get to the prefix directory before a run can read it.
+        let restartable = self.cached.iter().filter(|cached| keep_newest && cached.is_restartable());
+        let newest = restartable.map(Cached::id).max();
         let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
         let may_go = |cached: &&Cached| {
             let stays = cached.must_stay() && Some(cached.id()) != moving;

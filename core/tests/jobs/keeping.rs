@@ -140,6 +140,15 @@ fn output_takes_no_checkpoints_place() {
 }
 
 /// Output that cannot be flushed is nowhere else.
+/// The application reads in the prefix directory, and the last flush was a checkpoint ago: the one that was flushed counted as the
+/// newest, and the new one left cache as soon as it was complete.
+#[test]
+fn the_newest_checkpoint_stays_where_it_is_to_be_read_in_the_prefix_directory_and_is_not_there_yet() {
+    let world = job().set("SCR_FLUSH", "2").set("SCR_GLOBAL_RESTART", "1");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
 #[test]
 fn output_stays_in_cache_until_it_is_flushed() {
     let world = job();
