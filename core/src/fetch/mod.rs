@@ -14,7 +14,7 @@ mod copy;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::{candidates, Candidate};
+pub(crate) use candidates::{candidates, in_order, Candidate};
 pub(crate) use copy::Copy;
 
 use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees, Op};

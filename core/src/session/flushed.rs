@@ -6,6 +6,7 @@ use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
 use crate::comm::collective::broadcast_tree;
+use crate::fetch;
 use crate::flush::movers::{expect_bytes, MoveError};
 use crate::param;
 use crate::prefix::{DatasetDescriptor, FlushFile, Index};
@@ -15,6 +16,8 @@ use scr_plugin_api::KvTree;
 pub(super) struct Known {
     /// The highest id that is in use there.
     pub(super) highest: u64,
+    /// The checkpoint that would be fetched first.
+    pub(super) first: Option<u64>,
     /// The datasets that are complete.
     complete: Vec<Complete>,
 }
@@ -44,6 +47,8 @@ impl Session {
             match Index::read(files, prefix) {
                 Ok(index) => {
                     highest = highest.max(index.highest_id().unwrap_or(0));
+                    let first = fetch::in_order(&index, None).into_iter().next();
+                    first.into_iter().for_each(|first| tree.set("FIRST", first.id));
                     for entry in index.entries().into_iter().filter(|entry| entry.complete) {
                         let known = tree.entry("PFS", entry.id);
                         known.set_bytes("NAME", &entry.name);
@@ -130,6 +135,7 @@ impl Known {
         };
         Self {
             highest: tree.parse("HIGHEST").ok().flatten().unwrap_or(0),
+            first: tree.parse("FIRST").ok().flatten(),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
         }
     }

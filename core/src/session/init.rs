@@ -44,10 +44,10 @@ impl Session {
         session.log_start();
         session.settle_prefix(app)?;
         session.look_at_halt()?;
-        session.find_datasets()?;
+        let first = session.find_datasets()?;
         session.rebuild_flush_file();
         session.flush_restored()?;
-        session.load_first()?;
+        session.load_first(first)?;
         session.advice = Advice::new(session.ctx.elapsed());
         session.log_compute_start();
         Ok(session)
@@ -83,8 +83,8 @@ impl Session {
         Ok(())
     }
 
-    /// Brings back what is in cache, and learns which ids are taken.
-    fn find_datasets(&mut self) -> Result<(), Error> {
+    /// Brings back what is in cache, and learns which ids are taken. Gives the id of what would be fetched first.
+    fn find_datasets(&mut self) -> Result<Option<u64>, Error> {
         let began = self.ctx.elapsed();
         let purge = self.ctx.params.get(&param::CACHE_PURGE) || !self.ctx.params.get(&param::DISTRIBUTE);
         if purge {
@@ -117,14 +117,18 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok(())
+        Ok(known.first)
     }
 
-    /// Finds the checkpoint to restart from: the one that the user names, or else the newest.
-    fn load_first(&mut self) -> Result<(), Error> {
+    /// Finds the checkpoint to restart from: the one that the user names, or else the newest. `first` is the id of what
+    /// would be fetched first.
+    fn load_first(&mut self, first: Option<u64>) -> Result<(), Error> {
         let wanted = self.ctx.params.get(&param::CURRENT).map(String::into_bytes);
         if let Some(name) = &wanted {
             self.load_wanted(name)?;
+        }
+        if self.loaded.is_none() {
+            self.load_newer(first)?;
         }
         if self.loaded.is_none() {
             self.load_next(None)?;
@@ -154,6 +158,22 @@ impl Session {
         if self.loaded.is_none() && newest.is_some() && self.ctx.params.get(&param::FETCH) {
             self.loaded = self.fetch_wanted()?;
         }
+        self.go_on_from_loaded();
+        Ok(())
+    }
+
+    /// Fetches what is newer in the prefix directory than all that is in cache: a run may have gone on where this cache was not
+    /// there, and these nodes know nothing of it. What the user has made current, though older, does not count as newer.
+    fn load_newer(&mut self, first: Option<u64>) -> Result<(), Error> {
+        let Some((cached, first)) = self.newest_cached(None).zip(first) else { return Ok(()) };
+        if first <= cached.id_in_prefix || !self.ctx.params.get(&param::FETCH) {
+            return Ok(());
+        }
+        self.ctx.report.notice(&format!(
+            "dataset {first} in the prefix directory is newer than `{}', the newest checkpoint in cache",
+            String::from_utf8_lossy(&cached.name)
+        ));
+        self.loaded = self.fetch_newest(None, Some(cached.id_in_prefix))?;
         self.go_on_from_loaded();
         Ok(())
     }
@@ -199,7 +219,8 @@ impl Session {
         let wanted = self.ctx.params.get(&param::FETCH);
         if wanted {
             // Once the application has refused a checkpoint, one in the prefix directory may be the newest left.
-            let above = if below.is_some() { cached.as_ref().map(|loaded| loaded.id) } else { None };
+            let above =
+                if below.is_some() { cached.as_ref().map(|loaded| loaded.id_in_prefix) } else { None };
             if cached.is_none() || above.is_some() {
                 let fetched = self.fetch_newest(below, above)?;
                 self.loaded = fetched.or(cached);

@@ -209,6 +209,27 @@ fn what_was_flushed_is_fetched_when_all_nodes_are_lost() {
     world.run(|application| application.restart(some)).all_gave(&Some(5));
 }
 
+/// A run had another cache and went on from what it fetched. The next one had the first cache again, and went back to what it
+/// found there.
+#[test]
+fn what_is_newer_in_the_prefix_directory_comes_before_what_an_older_run_has_left_in_cache() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let kept = world.keep();
+    world.lose("");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(2, other).unwrap();
+    });
+    world.put_back(&kept);
+    world.put("SCR_FETCH", "0");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.put("SCR_FETCH", "1");
+    let again = world.run(|application| application.restart(other));
+    again.all_gave(&Some(2));
+    again.line_with(&["dataset 2 in the prefix directory is newer than `ckpt.1'"]);
+}
+
 fn bypass() -> World {
     job().set("SCR_CACHE_BYPASS", "1").set("SCR_FLUSH", "10")
 }
