@@ -7,6 +7,7 @@
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
 //! | `effects` | each parameter has its effect, wherever it is set |
+//! | `fate` | lives of many runs that nobody has thought of: what comes back is right, and nothing promised is lost |
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
@@ -34,6 +35,7 @@ mod crash;
 mod damage;
 mod descriptors;
 mod effects;
+mod fate;
 mod halting;
 mod keeping;
 mod log;

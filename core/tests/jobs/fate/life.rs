@@ -1,0 +1,261 @@
+//! What happens in a life, and what an application does in one of its runs.
+
+use super::super::world::{contents, path_of, Application};
+use proptest::prelude::prop;
+use scr_core::comm::Rank;
+use scr_core::session::{Error, OutputFlags};
+
+/// What a run is set to.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) other_base: bool,
+    pub(super) other_prefix: bool,
+    pub(super) scheme: &'static str,
+    pub(super) keep: u8,
+    pub(super) flush: u8,
+    pub(super) behind: bool,
+    pub(super) bypass: bool,
+    pub(super) fetch_bypass: bool,
+    pub(super) sums: bool,
+    pub(super) global: bool,
+}
+
+/// One run of the job, and what happens to its nodes afterwards.
+#[derive(Debug, Clone)]
+pub(super) struct Run {
+    pub(super) settings: Settings,
+    /// The node of every rank.
+    pub(super) nodes: Vec<usize>,
+    pub(super) reaction: Reaction,
+    pub(super) steps: Vec<Step>,
+    pub(super) finalizes: bool,
+    /// The operation, of all that change anything, at which the world stops, if it does.
+    pub(super) dies: Option<u64>,
+    pub(super) torn: bool,
+    pub(super) after: Vec<Event>,
+}
+
+impl Run {
+    /// A run that only looks what is there.
+    pub(super) fn last(runs: &[Self]) -> Self {
+        let before = runs.last().expect("a life has runs");
+        let (steps, after) = (Vec::new(), Vec::new());
+        Self { reaction: Reaction::Take, steps, finalizes: false, dies: None, after, ..before.clone() }
+    }
+}
+
+/// What the application makes of a checkpoint that it can restart from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Reaction {
+    Take,
+    /// This rank calls the first one invalid.
+    Refuse(usize),
+    /// It never asks.
+    Ignore,
+}
+
+/// A thing that the application does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step {
+    /// A checkpoint, which may be output as well; it is called invalid by the rank that is `bad`.
+    Checkpoint {
+        name: u8,
+        output: bool,
+        bad: Option<usize>,
+    },
+    /// Output that is no checkpoint.
+    Output {
+        name: u8,
+    },
+    Delete {
+        name: u8,
+    },
+}
+
+/// A thing that happens between two runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event {
+    /// A node goes with all it stores.
+    Lose(usize),
+    /// A byte of a file in cache changes.
+    Flip(prop::sample::Index),
+    /// A file in cache loses its end.
+    Cut(prop::sample::Index),
+}
+
+/// What came of a step on a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Came {
+    /// It was not begun, or not all was written.
+    Short(String),
+    /// The last call failed.
+    Failed(String),
+    Good,
+}
+
+/// What a rank saw of a run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Seen {
+    pub(super) began: bool,
+    /// What was handed out, one after the other: the name, and what this rank read.
+    pub(super) handed: Vec<(String, Read)>,
+    pub(super) came: Vec<Came>,
+    pub(super) finalized: bool,
+}
+
+/// What a rank found of its own in a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Read {
+    /// No file.
+    Nothing,
+    /// All files of this version, and no other.
+    Version(u64),
+    Wrong(String),
+}
+
+pub(super) fn name_of(name: u8) -> String {
+    format!("ckpt.{name}")
+}
+
+fn file_name(name: &str, rank: Rank, number: usize) -> String {
+    format!("{name}/rank_{rank}.{number}")
+}
+
+/// The lengths of a rank's files in a version; their sum over all ranks tells the version.
+pub(super) fn sizes(version: u64, rank: Rank, ranks: u32) -> Vec<usize> {
+    let other = |rank: u32| -> Vec<usize> {
+        let mut state =
+            version.wrapping_mul(31).wrapping_add(u64::from(rank)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        state ^= state >> 29;
+        let count = if rank == 0 { state % 2 } else { state % 4 };
+        (0..count).map(|number| (state >> (8 + 12 * number)) as usize % 700 + 16).collect()
+    };
+    if rank.0 > 0 {
+        return other(rank.0);
+    }
+    let rest: usize = (0..ranks).flat_map(other).sum();
+    let mut own = vec![BASE_BYTES + version as usize - rest];
+    own.extend(other(0));
+    own
+}
+
+pub(super) const BASE_BYTES: usize = 16_384;
+
+/// Takes part in a run as one rank; versions count up from `first`, one for each step.
+pub(super) fn live(
+    application: Result<Application, Error>,
+    run: &Run,
+    known: &[(u64, String)],
+    first: u64,
+) -> Seen {
+    let mut seen = Seen::default();
+    let Ok(mut application) = application else { return seen };
+    seen.began = true;
+    if restart(&mut application, run, known, &mut seen).is_err() {
+        return seen;
+    }
+    for (number, step) in run.steps.iter().enumerate() {
+        let came = take(&mut application, run, step, first + number as u64);
+        let is_short = matches!(came, Came::Short(_));
+        seen.came.push(came);
+        if is_short {
+            return seen;
+        }
+    }
+    seen.finalized = run.finalizes && application.finalize().is_ok();
+    seen
+}
+
+fn restart(
+    application: &mut Application,
+    run: &Run,
+    known: &[(u64, String)],
+    seen: &mut Seen,
+) -> Result<(), Error> {
+    if matches!(run.reaction, Reaction::Ignore) {
+        return Ok(());
+    }
+    while let Some(name) = application.session().have_restart()? {
+        application.session().start_restart()?;
+        let name = String::from_utf8_lossy(&name).into_owned();
+        let read = read(application, &name, known, run.nodes.len() as u32);
+        let refused = matches!(run.reaction, Reaction::Refuse(who) if who == application.rank.index());
+        let is_first = seen.handed.is_empty();
+        seen.handed.push((name, read));
+        if application.session().complete_restart(!refused || !is_first).is_ok() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Finds out which version this rank's files are of.
+fn read(application: &mut Application, name: &str, known: &[(u64, String)], ranks: u32) -> Read {
+    let rank = application.rank;
+    let mut files = Vec::new();
+    for number in 0..4 {
+        match application.session().route_file(file_name(name, rank, number).as_bytes()) {
+            Ok(path) => match std::fs::read(path_of(&path)) {
+                Ok(bytes) => files.push((number, bytes)),
+                Err(error) => return Read::Wrong(format!("rank {rank}: {name}: file {number}: {error}")),
+            },
+            Err(error) if error.to_string().contains("the world has stopped") => return Read::Nothing,
+            Err(_) => (),
+        }
+    }
+    if files.is_empty() {
+        return Read::Nothing;
+    }
+    let is = |version: u64| {
+        let sizes = sizes(version, rank, ranks);
+        // Other files may lie beside them, where the application reads in the prefix directory.
+        let same = |number: usize| {
+            files
+                .iter()
+                .any(|(at, bytes)| *at == number && *bytes == contents(version, rank, number, sizes[number]))
+        };
+        !sizes.is_empty() && (0..sizes.len()).all(same)
+    };
+    let found = known.iter().find(|(version, named)| named == name && is(*version));
+    let told = || {
+        let told: Vec<_> = files.iter().map(|(number, bytes)| (number, bytes.len())).collect();
+        Read::Wrong(format!("rank {rank}: {name}: no version has the files {told:?}"))
+    };
+    found.map_or_else(told, |(version, _)| Read::Version(*version))
+}
+
+fn take(application: &mut Application, run: &Run, step: &Step, version: u64) -> Came {
+    let rank = application.rank;
+    let (name, flags, bad) = match *step {
+        Step::Checkpoint { name, output, bad } => (name, OutputFlags { checkpoint: true, output }, bad),
+        Step::Output { name } => (name, OutputFlags { checkpoint: false, output: true }, None),
+        Step::Delete { name } => {
+            let deleted = application.session().delete(name_of(name).as_bytes());
+            return deleted.map_or_else(|why| Came::Failed(why.to_string()), |()| Came::Good);
+        }
+    };
+    if let Err(why) = write(application, run, &name_of(name), flags, version) {
+        return Came::Short(why);
+    }
+    let completed = application.session().complete_output(bad != Some(rank.index()));
+    completed.map_or_else(|why| Came::Failed(why.to_string()), |()| Came::Good)
+}
+
+fn write(
+    application: &mut Application,
+    run: &Run,
+    name: &str,
+    flags: OutputFlags,
+    version: u64,
+) -> Result<(), String> {
+    let rank = application.rank;
+    let told = |why: Error| why.to_string();
+    application.session().start_output(Some(name.as_bytes()), flags).map_err(told)?;
+    for (number, size) in sizes(version, rank, run.nodes.len() as u32).into_iter().enumerate() {
+        let file = file_name(name, rank, number);
+        let path = application.session().route_file(file.as_bytes()).map_err(told)?;
+        let bytes = contents(version, rank, number, size);
+        std::fs::write(path_of(&path), bytes).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
