@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Some nodes and one prefix directory. All is removed in the end; a failed test shows what its jobs said.
@@ -104,11 +105,17 @@ impl Cluster {
     }
 
     /// Kills what runs on a node. Its processes carry the node's storage in their environment.
+    /// Returns when none is left, of those neither that were being started meanwhile nor that take their time to go.
     pub fn kill_processes_of(&self, node: u32) {
-        self.signal_processes_of(node, Signal::KILL, None);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.signal_processes_of(node, Signal::KILL, None) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
-    fn signal_processes_of(&self, node: u32, signal: Signal, program: Option<&Path>) {
+    /// Whether there were any.
+    fn signal_processes_of(&self, node: u32, signal: Signal, program: Option<&Path>) -> bool {
+        let mut any = false;
         let mark = format!("PRETEND_STORAGE={}", self.node_storage(node).display());
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -122,8 +129,10 @@ impl Cluster {
             if let (Some(pid), true) = (pid, runs_there && is_wanted) {
                 // It may have ended by itself meanwhile.
                 let _ = rustix::process::kill_process(pid, signal);
+                any = true;
             }
         }
+        any
     }
 
     /// The `scr` command with these arguments, to be run on a node as a job's processes are. It sees the prefix directory and

@@ -1,13 +1,28 @@
 //! Jobs that `scr run` starts on pretend nodes: they go on by themselves when a node is lost or a rank hangs, and come to
 //! the very same answer.
 
-use scr_tests::{needs_namespaces, on_each_mpi, Cluster, Job, Mpi, Program};
-use std::path::Path;
+use scr_tests::{needs_namespaces, on_each_mpi, on_rank, Cluster, Job, Mpi, Program};
+use std::path::{Path, PathBuf};
 
 /// Four ranks, one on each node; a fifth node is spare.
 fn heat<'a>(cluster: &'a mut Cluster, mpi: Mpi, result: &Path) -> Job<'a> {
     let options = ["--size", "200", "--steps", "60", "--every", "10", "--pause-ms", "30", "--result"];
     cluster.job(mpi, 4, Program::Heat2d).args(options).args([result.display()])
+}
+
+/// One that comes no further than to this checkpoint, until it is let go.
+fn heat_held_at<'a>(cluster: &'a mut Cluster, mpi: Mpi, result: &Path, checkpoint: u32) -> Job<'a> {
+    let go = format!("wait:{}", gate(cluster).display());
+    // The flush file is written when the job begins, and when a checkpoint is complete in cache.
+    heat(cluster, mpi, result).by_scr_run(1).at(on_rank(0, "rename", "/flush.scr", 1 + checkpoint), &go)
+}
+
+fn let_go(cluster: &Cluster) {
+    std::fs::write(gate(cluster), "").expect("a file can be made");
+}
+
+fn gate(cluster: &Cluster) -> PathBuf {
+    cluster.scratch().join("goes on")
 }
 
 /// The answer of a run without scr.
@@ -24,10 +39,11 @@ on_each_mpi! {
         needs_namespaces!();
         let mut cluster = Cluster::new(5);
         let result = cluster.scratch().join("result");
-        let job = heat(&mut cluster, mpi, &result).by_scr_run(1);
+        let job = heat_held_at(&mut cluster, mpi, &result, 4);
         let mut running = job.env("SCR_RUNS", 3).env("SCR_LOG_ENABLE", 1).env("SCR_LOG_SYSLOG_ENABLE", 0).start();
         running.wait_for("checkpoint heat.000030 is complete");
         cluster.lose_node(1);
+        let_go(&cluster);
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
         assert!(ended.mentions("scr run: node n1 is left out: ssh: no route to n1"));
@@ -45,9 +61,10 @@ on_each_mpi! {
         needs_namespaces!();
         let mut cluster = Cluster::new(4);
         let result = cluster.scratch().join("result");
-        let mut running = heat(&mut cluster, mpi, &result).by_scr_run(1).env("SCR_RUNS", 3).start();
+        let mut running = heat_held_at(&mut cluster, mpi, &result, 2).env("SCR_RUNS", 3).start();
         running.wait_for("checkpoint heat.000010 is complete");
         cluster.lose_node(2);
+        let_go(&cluster);
         let ended = running.finish();
         assert!(!ended.succeeded() && !ended.timed_out());
         assert!(ended.mentions("3 nodes can be used and 4 are needed: the last run had as many"));
@@ -64,12 +81,13 @@ on_each_mpi! {
         needs_namespaces!();
         let mut cluster = Cluster::new(4);
         let result = cluster.scratch().join("result");
-        let job = heat(&mut cluster, mpi, &result).by_scr_run(1).env("SCR_RUNS", 2);
+        let job = heat_held_at(&mut cluster, mpi, &result, 3).env("SCR_RUNS", 2);
         // Much longer than a checkpoint takes on a busy machine.
         let watched = [("SCR_WATCHDOG", 1), ("SCR_WATCHDOG_TIMEOUT", 8), ("SCR_WATCHDOG_TIMEOUT_PFS", 60)];
         let mut running = watched.into_iter().fold(job, |job, (name, value)| job.env(name, value)).start();
         running.wait_for("checkpoint heat.000020 is complete");
         cluster.freeze_ranks_of(3, &Program::Heat2d.path(mpi));
+        let_go(&cluster);
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
         assert!(ended.mentions("scr run: run 1 has written no checkpoint for"));

@@ -113,12 +113,12 @@ fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
 
 /// Tells the agent that runs, if one does, and waits until it has ended.
 fn wish(control: &Path, name: &str) -> Result<()> {
-    if AgentPresence::find(control).is_none() {
-        return Ok(());
-    }
     let path = control.join(name);
-    std::fs::write(&path, b"").with_context(|| format!("cannot write {}", path.display()))?;
     while AgentPresence::find(control).is_some() {
+        // One that has just begun takes away what it finds.
+        if !path.exists() {
+            std::fs::write(&path, b"").with_context(|| format!("cannot write {}", path.display()))?;
+        }
         std::thread::sleep(LOOK);
     }
     Ok(())
