@@ -91,6 +91,21 @@ fn a_name_that_is_not_there_is_told_and_changes_nothing() {
     assert_eq!(listed(prefix.path()), before);
 }
 
+/// The folder for the lock was missed, and not the dataset.
+#[test]
+fn a_name_is_told_to_be_unknown_also_where_no_job_has_been_yet() {
+    let folder = tempfile::TempDir::new().expect("a folder for the test");
+    for wish in ["--drop", "--current"] {
+        let asked = scr(folder.path(), &[wish, "ckpt.9"]);
+        let told = String::from_utf8_lossy(&asked.stderr);
+        assert!(
+            asked.status.code() == Some(1) && told.contains("no dataset named `ckpt.9'"),
+            "{wish}: {told}"
+        );
+    }
+    assert!(!folder.path().join(".scr").exists());
+}
+
 #[test]
 fn a_damaged_index_is_an_error_that_names_the_file() {
     let prefix = sample();

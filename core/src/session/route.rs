@@ -19,7 +19,7 @@ pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error>
     let path = lexical(&ctx.env.current_dir.join(OsStr::from_bytes(name)));
     let prefix = ctx.prefix.dir();
     let below = strip(&path, prefix).or_else(|| strip(&real(ctx, &path), &real(ctx, prefix)));
-    let below = below.filter(|below| !below.is_empty()).ok_or_else(|| Error::Argument {
+    let below = below.ok_or_else(|| Error::Argument {
         what: format!(
             "{} lies outside the prefix directory {}; \
              give a path under it, or set SCR_PREFIX to a folder that holds all files",
@@ -27,6 +27,11 @@ pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error>
             prefix.display()
         ),
     })?;
+    if below.is_empty() {
+        return Err(Error::Argument {
+            what: format!("`{given}' is the prefix directory itself and no file"),
+        });
+    }
     // What can never get there is told now, and not at a flush in an hour.
     names::target(prefix, &below).map_err(|error| Error::Argument { what: error.to_string() })?;
     Ok(below)

@@ -366,6 +366,8 @@ fn an_argument_that_cannot_be_used_is_an_error_and_changes_nothing() {
             let error = application.session().route_file(outside).unwrap_err();
             assert!(matches!(error, Error::Argument { .. }), "{error}");
         }
+        let itself = application.session().route_file(b".").unwrap_err();
+        assert!(itself.to_string().contains("the prefix directory itself"), "{itself}");
         application.fill(1, some).unwrap();
         application.session().complete_output(true).unwrap();
     });

@@ -116,22 +116,27 @@ fn change(
     json: bool,
     change: fn(&mut Index, &[u8]) -> bool,
 ) -> Result<Answer> {
-    let changed = Index::change(&*env.files, prefix, |index| change(index, name.as_bytes()));
-    let changed =
-        changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
-    if let Some(caution) = changed.caution() {
-        complain(&format!("scr: {caution}"))?;
+    let mut found = false;
+    // Where no job has been there is no index, nor a place for its lock.
+    if prefix.scr_dir().is_dir() {
+        let changed = Index::change(&*env.files, prefix, |index| change(index, name.as_bytes()));
+        let changed =
+            changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
+        if let Some(caution) = changed.caution() {
+            complain(&format!("scr: {caution}"))?;
+        }
+        found = changed.value;
     }
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
-    if !changed.value {
+    if !found {
         complain(&format!(
             "scr: the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
         ))?;
     }
     if json {
-        print_json(&Changed { version: JSON_VERSION, name: &name, found: changed.value })?;
+        print_json(&Changed { version: JSON_VERSION, name: &name, found })?;
     }
-    Ok(Answer::from(changed.value))
+    Ok(Answer::from(found))
 }
 
 /// Says where a job does not restart from the dataset that is the current one now.
