@@ -2,6 +2,8 @@
 
 use scr_agent::{list, AgentPresence, Transfer};
 use scr_tests::{on_all, on_each_mpi, stage, Call, Cluster, Job, Mpi, Program};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -57,6 +59,22 @@ fn progress(cluster: &Cluster, node: u32) -> (u64, u64) {
     (transfers.iter().map(Transfer::written).sum(), transfers.iter().map(Transfer::bytes).sum())
 }
 
+/// The transfers that an agent is at work on.
+fn running_on(cluster: &Cluster, node: u32) -> BTreeSet<PathBuf> {
+    let control = cluster.control_of(node).expect("the job has made it");
+    let is_running = |path: &PathBuf| matches!(Transfer::read(path), Ok(Some(transfer)) if transfer.running);
+    list(&control).into_iter().filter(is_running).collect()
+}
+
+/// More than one transfer is under way at the same moment: what is so before and after a look elsewhere is so meanwhile.
+fn copy_at_the_same_time(cluster: &Cluster) -> bool {
+    let before = running_on(cluster, 0);
+    let other = running_on(cluster, 1);
+    let after = running_on(cluster, 0);
+    let here = before.intersection(&after).count();
+    here > 1 || other.len() > 1 || here > 0 && !other.is_empty()
+}
+
 /// Another allocation on other nodes, which finds the checkpoint under the prefix directory alone, compares every byte.
 fn restarts_elsewhere(cluster: &mut Cluster, mpi: Mpi, name: &str) {
     (0..NODES).for_each(|node| cluster.lose_node(node));
@@ -96,9 +114,13 @@ fn end_well(children: Vec<Child>) {
 on_each_mpi! {
     fn a_flush_is_finished_though_the_application_has_ended(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
-        short_job(&mut cluster, mpi).run().expect_success();
-        until("the flush", || is_listed(&cluster, mpi, "ckpt.1"));
-        all_agents_end(&cluster);
+        // With more nodes than ranks that may flush at a time.
+        short_job(&mut cluster, mpi).env("SCR_FLUSH_WIDTH", 1).run().expect_success();
+        until("the end of the agents", || {
+            assert!(!copy_at_the_same_time(&cluster), "two ranks copy where one may");
+            (0..NODES).all(|node| agent_of(&cluster, node).is_none())
+        });
+        assert!(is_listed(&cluster, mpi, "ckpt.1"));
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }
 
@@ -115,6 +137,18 @@ on_each_mpi! {
         end_well(start_on_all(&cluster, mpi, &["agent", "--detach"]));
         until("the flush", || is_listed(&cluster, mpi, "ckpt.1"));
         all_agents_end(&cluster);
+        restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
+    }
+
+    fn where_agents_take_turns_a_dead_one_has_none(mpi: Mpi) {
+        let mut cluster = Cluster::new(NODES);
+        // The second one is killed as well: it has had its turn though the first died in its own.
+        let job = short_job(&mut cluster, mpi).env("SCR_FLUSH_WIDTH", 1);
+        job.at(on_all("write", ".part", 8), "kill").run().expect_success();
+        all_agents_end(&cluster);
+        assert!((0..NODES).all(|node| progress(&cluster, node).0 > 0), "an agent has not had its turn");
+        end_well(start_on_all(&cluster, mpi, &["agent", "--drain"]));
+        assert!(is_listed(&cluster, mpi, "ckpt.1"));
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }
 

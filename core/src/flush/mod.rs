@@ -41,6 +41,7 @@ pub(crate) mod turns;
 
 pub use behind::{look_after, Looked, OpenTransport, Transports};
 pub use finalize::{finalize_arrived, Ended};
+pub use turns::Places;
 
 use crate::comm::collective::{agree_at, all_reduce, barrier, gather, Op};
 use crate::comm::{Comm, CommError, Rank};

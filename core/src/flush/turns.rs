@@ -1,13 +1,16 @@
 //! So many ranks at a time, and no more: `SCR_FLUSH_WIDTH` and `SCR_FETCH_WIDTH`.
 //!
 //! Each rank waits for the one `width` before it. Ranks that are in the same call tell each other; the threads of an asynchronous flush, which may
-//! not, leave signs below the prefix directory.
+//! not, leave signs below the prefix directory. Processes that outlive the application, and of which any may die unseen, wait for nobody in particular:
+//! they take one of `width` places.
 
 use crate::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
 use crate::fs::{Files, FsError, How};
 use crate::prefix::{Prefix, DIR_MODE, FILE_MODE};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Does the work when it is this rank's turn: at most `width` ranks are at it at any moment. Each rank waits for the
 /// one `width` before it, so a slow rank holds up only those behind it. All ranks call it.
@@ -97,11 +100,122 @@ fn leave(files: &dyn Files, path: PathBuf) -> Result<(), FsError> {
 /// The sign of rank 0; those of the others are their numbers.
 const BEGUN: &str = "begun";
 
+/// The places in a folder that all nodes see, each of which one process has at a time: a lock file with its number. A process that dies gives its place
+/// back without a word; see [`if_free`](dyn Files::if_free).
+#[derive(Clone, Copy)]
+pub struct Places<'a> {
+    /// Sees the folder.
+    pub files: &'a dyn Files,
+    /// It is there only while anybody has, or had, a place.
+    pub folder: &'a Path,
+    /// How many.
+    pub count: u32,
+}
+
+impl Places<'_> {
+    /// The folder for what is copied to a prefix directory.
+    pub(crate) fn folder(prefix: &Prefix) -> PathBuf {
+        prefix.scr_file("turns")
+    }
+
+    /// Does `work` if a place is free, and gives whether it was done. Where the folder cannot be used nobody is held up.
+    pub fn take(&self, work: &mut dyn FnMut()) -> bool {
+        let done = match self.files.make_dir(self.folder, DIR_MODE) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => None,
+            _ => self.try_take(work),
+        };
+        let done = done.unwrap_or_else(|| {
+            work();
+            true
+        });
+        if done {
+            // As long as others have a place it is not empty, and stays.
+            let _ = self.files.remove_dir(self.folder);
+        }
+        done
+    }
+
+    /// Nothing where the folder cannot be used.
+    fn try_take(&self, work: &mut dyn FnMut()) -> Option<bool> {
+        let names = match self.files.list(self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Some(false),
+            other => other.ok()?,
+        };
+        let taken: HashSet<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
+        // Those who look at the same moment begin at different places.
+        let count = self.count.max(1);
+        let first = u32::try_from(RandomState::new().hash_one(()) % u64::from(count)).unwrap_or(0);
+        let places = (first..count).chain(0..first);
+        // Of those that are taken one is looked at, whether its owner is dead.
+        let worth = places.filter(|place| *place == first || !taken.contains(place));
+        for place in worth {
+            match self.files.if_free(&self.folder.join(place.to_string()), work) {
+                Ok(false) => (),
+                Ok(true) => return Some(true),
+                // Somebody has just removed the folder, as nobody had a place in it.
+                Err(FsError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                    return Some(false)
+                }
+                Err(_) => return None,
+            }
+        }
+        Some(false)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::comm::thread::run;
+    use crate::fs::RealFiles;
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[test]
+    fn never_are_more_at_work_than_there_are_places_and_the_dead_have_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("turns");
+        for count in [1, 3] {
+            let (now, most, done) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
+            std::fs::create_dir(&folder).unwrap();
+            // Its owner was killed.
+            std::fs::write(folder.join("0"), RealFiles.machine()).unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let places = Places { files: &RealFiles, folder: &folder, count };
+                        let mut work = || {
+                            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                            std::thread::yield_now();
+                            now.fetch_sub(1, Ordering::SeqCst);
+                            done.fetch_add(1, Ordering::SeqCst);
+                        };
+                        for _ in 0..10 {
+                            while !places.take(&mut work) {
+                                std::thread::yield_now();
+                            }
+                        }
+                    });
+                }
+            });
+            let most = most.load(Ordering::SeqCst);
+            assert!(most <= count, "{most} at a time where {count} may");
+            assert_eq!(done.load(Ordering::SeqCst), 80);
+            let left = std::fs::read_dir(&folder).map(Iterator::count);
+            assert!(left.is_err() || count > 1 && folder.join("0").exists(), "{left:?}");
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
+
+    #[test]
+    fn nobody_is_held_up_where_the_places_cannot_be_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut times = 0;
+        for folder in [dir.path().join("gone/turns"), dir.path().join("file")] {
+            std::fs::write(dir.path().join("file"), "").unwrap();
+            assert!(Places { files: &RealFiles, folder: &folder, count: 1 }.take(&mut || times += 1));
+        }
+        assert_eq!(times, 2);
+    }
 
     #[test]
     fn never_are_more_at_work_than_allowed_and_everybody_gets_a_turn() {

@@ -64,21 +64,40 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce() -> R,
     ) -> Result<Updated<R>, FsError> {
-        self.exclusively(lock, || {
-            let (done, end) = mpsc::channel::<()>();
-            std::thread::scope(|scope| {
-                scope.spawn(move || {
-                    while end.recv_timeout(REFRESHED) == Err(RecvTimeoutError::Timeout) {
-                        if let Ok(file) = self.open(lock, How::Update) {
-                            let _ = file.write_at(0, &self.machine());
-                        }
-                    }
-                });
-                let value = work();
-                drop(done);
-                value
-            })
-        })
+        let refresh = || {
+            if let Ok(file) = self.open(lock, How::Update) {
+                let _ = file.write_at(0, &self.machine());
+            }
+        };
+        self.exclusively(lock, || refreshed(refresh, work))
+    }
+
+    /// Does `work`, which may take long, if nobody does anything under the same lock file at this moment; gives whether it was done. Of a holder that is
+    /// dead the lock is taken away, so that it is free the next time.
+    ///
+    /// # Errors
+    /// The lock file could not be made or looked at; then nothing was done.
+    pub fn if_free(&self, lock: &Path, work: &mut dyn FnMut()) -> Result<bool, FsError> {
+        let mine = Mine::create(self, lock)?;
+        let taken = mine.try_take()?;
+        if matches!(taken, Taken::No) {
+            let looked = mine.break_if_dead();
+            mine.forget_own_name();
+            return looked.map(|()| false);
+        }
+        mine.forget_own_name();
+        if matches!(taken, Taken::NoSecondNames) {
+            let path = named(lock, "flock");
+            let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
+            let free = file.try_lock().unwrap_or(true);
+            if free {
+                work();
+            }
+            return Ok(free);
+        }
+        refreshed(|| _ = mine.file.write_at(0, &self.machine()), work);
+        mine.give_back();
+        Ok(true)
     }
 
     fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
@@ -93,6 +112,21 @@ impl dyn Files + '_ {
             }),
         }
     }
+}
+
+/// Does `work`, and meanwhile calls `refresh` again and again.
+fn refreshed<R>(refresh: impl Fn() + Send, work: impl FnOnce() -> R) -> R {
+    let (done, end) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while end.recv_timeout(REFRESHED) == Err(RecvTimeoutError::Timeout) {
+                refresh();
+            }
+        });
+        let value = work();
+        drop(done);
+        value
+    })
 }
 
 /// A file of our own, which becomes the lock by its second name.
@@ -294,6 +328,30 @@ mod tests {
             assert_eq!(REAL.exclusively(&lock, || at).unwrap().value, at);
             assert!(!lock.exists());
         }
+    }
+
+    #[test]
+    fn what_is_done_only_where_the_lock_is_free_waits_for_nobody_and_passes_over_the_dead() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let times = AtomicU32::new(0);
+        let if_free = || REAL.if_free(&lock, &mut || _ = times.fetch_add(1, Ordering::SeqCst)).unwrap();
+        assert!(if_free());
+        assert!(!REAL.exclusively(&lock, if_free).unwrap().value);
+        assert!(REAL.if_free(&lock, &mut || assert!(!if_free())).unwrap());
+        fs::write(&lock, RealFiles.machine()).unwrap();
+        assert!(!if_free() && if_free());
+        fs::write(&lock, "another machine").unwrap();
+        assert!(!if_free() && !if_free());
+        REAL.open(&lock, How::Update).unwrap().set_times((1000, 0), (1000, 0)).unwrap();
+        assert!(!if_free() && if_free());
+        assert_eq!((times.load(Ordering::SeqCst), left_in(dir.path())), (3, vec![]));
+        let files = FaultyFiles::new(RealFiles);
+        files.lack(What::Link);
+        let free = (&files as &dyn Files).if_free(&lock, &mut || {
+            assert!(!(&files as &dyn Files).if_free(&lock, &mut || ()).unwrap());
+        });
+        assert!(free.unwrap());
     }
 
     #[test]

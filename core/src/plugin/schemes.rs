@@ -7,6 +7,7 @@ use crate::comm::CommError;
 use crate::context::Context;
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
+use crate::flush::Places;
 use crate::param::{self, Origin, Params};
 use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
@@ -186,14 +187,21 @@ fn options_of_host(
         known.push(("PROGRAM", install.join("bin/scr").display().to_string()));
     }
     let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
-    // A node that may copy nothing would never be done.
-    known.push(("WIDTH", (ctx.params.get(&param::FLUSH_WIDTH) / nodes.max(1)).max(1).to_string()));
+    let width = ctx.params.get(&param::FLUSH_WIDTH).max(1);
+    known.push(("WIDTH", (width / nodes.max(1)).max(1).to_string()));
+    let is_given = |name: &str| given.keys().any(|given| given.eq_ignore_ascii_case(name));
+    if nodes > width && !is_given("WIDTH") {
+        // One for each node would be too many.
+        known.push(("TURNS", Places::folder(&ctx.prefix).display().to_string()));
+        known.push(("PLACES", width.to_string()));
+    }
     if ctx.params.get(&param::FLUSH_ASYNC) {
         let limit = ctx.params.get(&param::FLUSH_ASYNC_BW);
-        let shares = if manifest.capabilities.survives_job {
-            u64::try_from(ctx.nodes.count()).unwrap_or(u64::MAX)
-        } else {
-            u64::from(ctx.comm.size())
+        let shares = match manifest.capabilities.survives_job {
+            true if is_given("WIDTH") => u64::from(nodes),
+            // No more of them copy at a time.
+            true => u64::from(nodes.min(width)),
+            false => u64::from(ctx.comm.size().min(width)),
         };
         // A share of nothing would be no limit at all.
         let share = if limit == 0 { 0 } else { (limit / shares).max(1) };
@@ -202,8 +210,7 @@ fn options_of_host(
     }
     let mut options = given.clone();
     for (name, value) in known {
-        let is_given = given.keys().any(|given| given.eq_ignore_ascii_case(name));
-        if manifest.option(name).is_some() && !is_given {
+        if manifest.option(name).is_some() && !is_given(name) {
             options.insert(name.to_owned(), value);
         }
     }

@@ -3,7 +3,7 @@
 //! What counts as written is synced and then recorded, with its checksum so far, so that an agent that was killed at any
 //! moment is followed by one that goes on from there. A wish to stop is seen within a fraction of a second.
 
-use crate::transfer::{is_to_stop, list, Outcome, Transfer};
+use crate::transfer::{is_to_stop, list, Outcome, Transfer, Turns};
 use scr_copying::{copy_part, Buffer, Control, CopyError, How, Pace, Part, Written};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
@@ -12,10 +12,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How nodes take turns.
+pub trait TakeTurn: std::fmt::Debug + Send + Sync {
+    /// Does `work` if one of the places is free, and gives whether it was done. Returns at once where it is not.
+    fn take(&self, turns: &Turns, work: &mut dyn FnMut()) -> bool;
+}
+
 /// Executes the transfer files of a control directory. Any number of threads may [`work`](Self::work).
 #[derive(Debug)]
 pub struct Executor {
     control: PathBuf,
+    take_turn: Box<dyn TakeTurn>,
     pace: Arc<Pace>,
     stopped: AtomicBool,
     /// Held by the one thread that looks for something to do: the others rest.
@@ -36,9 +43,10 @@ type Identity = (u64, i64, i64);
 
 impl Executor {
     /// One that has done nothing yet. Whatever its process does from now on counts as work.
-    pub fn new(control: PathBuf) -> Self {
+    pub fn new(control: PathBuf, take_turn: Box<dyn TakeTurn>) -> Self {
         Self {
             control,
+            take_turn,
             pace: Arc::new(Pace::of_process()),
             stopped: AtomicBool::default(),
             looks: Mutex::default(),
@@ -50,7 +58,37 @@ impl Executor {
     pub fn work(&self) {
         let mut buffer = Buffer::new();
         while let Some((transfer, control)) = self.wait_for_work() {
-            self.execute(transfer, &control, &mut buffer);
+            match transfer.turns.clone() {
+                None => self.execute(transfer, &control, &mut buffer),
+                Some(turns) => self.execute_in_turn(&turns, transfer, &control, &mut buffer),
+            }
+        }
+    }
+
+    /// Executes a transfer once there is a place for it. What should stop needs none: it ends before a byte is copied.
+    fn execute_in_turn(&self, turns: &Turns, transfer: Transfer, control: &Control, buffer: &mut Buffer) {
+        let mut transfer = Some(transfer);
+        let mut execute = || {
+            if let Some(transfer) = transfer.take() {
+                self.execute(transfer, control, buffer);
+            }
+        };
+        let mut pause = LOOK;
+        loop {
+            if self.is_stopped() {
+                control.cancel();
+            }
+            if control.is_cancelled() {
+                return execute();
+            }
+            if self.take_turn.take(turns, &mut execute) {
+                return;
+            }
+            let waits = Instant::now();
+            while waits.elapsed() < pause && !control.is_cancelled() && !self.is_stopped() {
+                std::thread::sleep(LOOK);
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
@@ -299,6 +337,8 @@ fn identity(path: &Path) -> Option<Identity> {
 
 /// Between two looks for something to do.
 const LOOK: Duration = Duration::from_millis(20);
+/// Between two looks for a place: from the above, twice as long each time, to this. Thousands of nodes may be looking.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A large file is synced, and recorded, whenever so much of it is copied.
 const PIECE: u64 = 64 << 20;
 /// So many files are open before they are synced.
@@ -314,8 +354,26 @@ mod tests {
     use scr_copying::Limits;
     use scr_plugin_api::{CopyItem, CopyJob};
     use std::fs;
+    use std::sync::atomic::AtomicUsize;
 
     struct Stage(tempfile::TempDir);
+
+    /// Places that are free once they have been asked for so often.
+    #[derive(Debug, Default)]
+    struct Free {
+        after: usize,
+        asked: AtomicUsize,
+    }
+
+    impl TakeTurn for Free {
+        fn take(&self, _turns: &Turns, work: &mut dyn FnMut()) -> bool {
+            let free = self.asked.fetch_add(1, Ordering::SeqCst) >= self.after;
+            if free {
+                work();
+            }
+            free
+        }
+    }
 
     impl Stage {
         fn transfer(&self, sizes: &[usize]) -> Transfer {
@@ -346,7 +404,7 @@ mod tests {
 
     /// As an agent does that ends as soon as there is nothing left.
     fn work_through(control: &Path) {
-        let executor = Executor::new(control.to_owned());
+        let executor = Executor::new(control.to_owned(), Box::new(Free::default()));
         std::thread::scope(|scope| {
             scope.spawn(|| executor.work());
             while executor.has_work() {
@@ -374,12 +432,43 @@ mod tests {
             transfer.write().unwrap();
         }
         std::fs::remove_file(stage.0.path().join("transfer.t.scr")).unwrap();
-        let executor = Executor::new(stage.0.path().to_owned());
+        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
         let begun: Vec<_> = (0..3).map(|_| executor.take()).collect();
         assert_eq!(begun.iter().flatten().count(), 2);
         let (first, control) = begun.into_iter().flatten().next().unwrap();
         executor.execute(first, &control, &mut Buffer::new());
         assert!(executor.take().is_some() && executor.take().is_none());
+    }
+
+    #[test]
+    fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
+        let stage = Stage(tempfile::tempdir().unwrap());
+        let mut transfer = stage.transfer(&[1000]);
+        transfer.turns = Some(Turns { folder: stage.0.path().join("turns"), places: 1 });
+        transfer.write().unwrap();
+        let run = |after| {
+            let executor =
+                Executor::new(stage.0.path().to_owned(), Box::new(Free { after, ..Free::default() }));
+            std::thread::scope(|scope| {
+                scope.spawn(|| executor.work());
+                if after == usize::MAX {
+                    while executor.lock().running.is_empty() {
+                        std::thread::yield_now();
+                    }
+                    Transfer::read(&transfer.path).unwrap().unwrap().stop().unwrap();
+                }
+                while executor.has_work() {
+                    executor.heed_wishes();
+                    std::thread::yield_now();
+                }
+                executor.stop();
+            });
+            Transfer::read(&transfer.path).unwrap().unwrap()
+        };
+        let stopped = run(usize::MAX);
+        assert!(matches!(stopped.outcome, Some(Outcome::Failed(_))) && stopped.written() == 0, "{stopped:?}");
+        transfer.begin().unwrap();
+        stage.assert_copied(&run(2));
     }
 
     #[test]
@@ -436,7 +525,7 @@ mod tests {
         let mut transfer = stage.transfer(&[10_000_000]);
         transfer.limits.bytes_per_second = 1_000_000;
         transfer.write().unwrap();
-        let executor = Executor::new(stage.0.path().to_owned());
+        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
         std::thread::scope(|scope| {
             scope.spawn(|| executor.work());
             let is_running = || Transfer::read(&transfer.path).unwrap().unwrap().running;
@@ -457,7 +546,7 @@ mod tests {
     fn what_has_ended_is_cleared_away_and_nothing_else() {
         let stage = Stage(tempfile::tempdir().unwrap());
         let transfer = stage.transfer(&[10]);
-        let executor = Executor::new(stage.0.path().to_owned());
+        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
         executor.clear_away();
         assert!(transfer.path.exists());
         work_through(stage.0.path());

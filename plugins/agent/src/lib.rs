@@ -16,9 +16,9 @@ mod launch;
 mod presence;
 mod transfer;
 
-pub use execute::Executor;
+pub use execute::{Executor, TakeTurn};
 pub use presence::{Agent as AgentPresence, Application};
-pub use transfer::{list, FileProgress, Outcome, Transfer};
+pub use transfer::{list, FileProgress, Outcome, Transfer, Turns};
 
 use launch::Launcher;
 use scr_copying::Limits;
@@ -37,6 +37,8 @@ pub struct Agent {
     limits: Limits,
     /// So many transfers of the node at a time; 0 for no limit.
     width: usize,
+    /// Where the nodes take turns.
+    turns: Option<Turns>,
     pause: Duration,
     /// Says to the agent that the application is there, from the first copy on.
     application: Mutex<Option<Application>>,
@@ -51,6 +53,7 @@ impl Agent {
             control,
             limits: Limits::default(),
             width: 0,
+            turns: None,
             pause: Duration::from_millis(1),
             application: Mutex::default(),
         }
@@ -114,6 +117,7 @@ pub fn from_options(options: &KvTree) -> Result<Agent, PluginError> {
     Ok(Agent {
         limits: Limits::from_options(options).map_err(wrong)?,
         width: options.parse("WIDTH").map_err(wrong)?.unwrap_or(0),
+        turns: Turns::from_options(options).map_err(wrong)?,
         pause: Duration::from_micros(micros.unwrap_or(1000)),
         ..Agent::new(control, path("PROGRAM"))
     })
@@ -127,7 +131,7 @@ impl Transport for Agent {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         self.be_present()?;
         let mut new = Transfer::new(&self.control, job, self.limits).map_err(|error| refused(&error))?;
-        new.width = self.width;
+        (new.width, new.turns) = (self.width, self.turns.clone());
         let known = Transfer::read(&new.path).map_err(|error| refused(&error))?;
         match known {
             Some(known) if !matches!(self.state(&known), CopyState::Failed(_)) => {

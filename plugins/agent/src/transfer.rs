@@ -6,6 +6,7 @@
 //! TOKEN, BLOCK, CHECKSUMS
 //! BW, PERCENT                      the limits of the node
 //! WIDTH                            so many transfers the agent works on at a time, 0 for no limit
+//! TURNS, PLACES                    a folder that all nodes see, and how many places all of them share there; absent where they need none
 //! COMMAND/RUN
 //! STATE/<STOPPED or RUNNING>
 //! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
@@ -41,10 +42,21 @@ pub struct Transfer {
     pub limits: Limits,
     /// The agent begins it only while it is at work on fewer transfers than this; 0 for no limit.
     pub width: usize,
+    /// Where it needs a place first, as all nodes share so many.
+    pub turns: Option<Turns>,
     /// Whether the agent is at work on it.
     pub running: bool,
     /// How it has ended, if it has.
     pub outcome: Option<Outcome>,
+}
+
+/// Places that the agents of all nodes share: each that copies has one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turns {
+    /// A folder that all nodes see.
+    pub folder: PathBuf,
+    /// How many.
+    pub places: u32,
 }
 
 /// One file of it, and how far it is.
@@ -89,6 +101,7 @@ impl Transfer {
             take_crc: job.take_crc,
             limits,
             width: 0,
+            turns: None,
             running: false,
             outcome: None,
         })
@@ -190,6 +203,10 @@ impl Transfer {
         tree.set("BW", self.limits.bytes_per_second);
         tree.set("PERCENT", self.limits.percent);
         tree.set("WIDTH", self.width);
+        if let Some(turns) = &self.turns {
+            tree.set_bytes("TURNS", turns.folder.as_os_str().as_bytes());
+            tree.set("PLACES", turns.places);
+        }
         tree.set("COMMAND", "RUN");
         tree.set("STATE", if self.running { "RUNNING" } else { "STOPPED" });
         match &self.outcome {
@@ -223,9 +240,20 @@ impl Transfer {
             take_crc: tree.require::<u8>("CHECKSUMS")? != 0,
             limits: Limits::from_options(tree)?,
             width: tree.parse("WIDTH")?.unwrap_or(0),
+            turns: Turns::from_options(tree)?,
             running: tree.text("STATE") == Some("RUNNING"),
             outcome,
         })
+    }
+}
+
+impl Turns {
+    /// What the options `TURNS` and `PLACES` say; none where one of them says nothing.
+    pub(crate) fn from_options(options: &KvTree) -> Result<Option<Self>, FieldError> {
+        let folder = options.value("TURNS").filter(|folder| !folder.is_empty());
+        let places = options.parse("PLACES")?.filter(|places| *places > 0);
+        let turns = folder.zip(places);
+        Ok(turns.map(|(folder, places)| Self { folder: PathBuf::from(OsStr::from_bytes(folder)), places }))
     }
 }
 

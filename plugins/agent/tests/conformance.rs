@@ -1,16 +1,27 @@
 //! The transport `agent` put through the conformance suite for transports, with an agent in the same process.
 
-use scr_agent::{Agent, AgentPresence, Executor};
+use scr_agent::{Agent, AgentPresence, Executor, TakeTurn, Turns};
 use scr_plugin_api::conformance_transport::run_in_a_folder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+/// There is one node only.
+#[derive(Debug)]
+struct Alone;
+
+impl TakeTurn for Alone {
+    fn take(&self, _turns: &Turns, work: &mut dyn FnMut()) -> bool {
+        work();
+        true
+    }
+}
 
 #[test]
 fn the_transport_keeps_every_rule() {
     let folder = tempfile::TempDir::new().unwrap();
     let control = folder.path();
     let _there = AgentPresence::become_one(control).unwrap().unwrap();
-    let (executor, over) = (Executor::new(control.to_owned()), AtomicBool::new(false));
+    let (executor, over) = (Executor::new(control.to_owned(), Box::new(Alone)), AtomicBool::new(false));
     let failures = std::thread::scope(|scope| {
         (0..2).for_each(|_| drop(scope.spawn(|| executor.work())));
         scope.spawn(|| {

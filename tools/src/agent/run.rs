@@ -7,10 +7,12 @@
 use super::{tell, LOOK};
 use crate::world;
 use anyhow::{Context, Result};
-use scr_agent::{AgentPresence, Application, Executor};
+use scr_agent::{AgentPresence, Application, Executor, TakeTurn, Turns};
 use scr_core::env::Env;
-use scr_core::flush::{look_after, Looked, Transports};
+use scr_core::flush::{look_after, Looked, Places, Transports};
+use scr_core::fs::Files;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A file of this name in the control directory ends the agent at once.
@@ -40,7 +42,7 @@ pub(super) fn until(env: &Env, control: &Path, threads: usize, until: Until) -> 
         // Whoever has started it waits for this line.
         tell(&format!("there is one now for {}", control.display()));
     }
-    let executor = Executor::new(control.to_owned());
+    let executor = Executor::new(control.to_owned(), Box::new(Nodes(Arc::clone(&env.files))));
     let nobody_comes = std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| executor.work());
@@ -106,6 +108,21 @@ impl Watch<'_> {
             self.executor.clear_away();
         }
         Ok(Over::Yes(nobody))
+    }
+}
+
+/// How the agents of all nodes take turns.
+struct Nodes(Arc<dyn Files>);
+
+impl TakeTurn for Nodes {
+    fn take(&self, turns: &Turns, work: &mut dyn FnMut()) -> bool {
+        Places { files: &*self.0, folder: &turns.folder, count: turns.places }.take(work)
+    }
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Nodes")
     }
 }
 
