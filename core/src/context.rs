@@ -2,8 +2,10 @@
 //! what is a rank's own.
 
 use crate::cache::record::Protection;
+use crate::cache::sharing::Sharing;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Comm, CommError, Differs, Disagreement, Rank};
+use crate::control;
 use crate::descriptor::{Descriptors, FlushBy, Redundancy};
 use crate::env::Env;
 use crate::fs::Files;
@@ -210,7 +212,7 @@ impl Context {
         job_folder(&self.params)
     }
 
-    /// Makes the hidden folder under the prefix directory, and the job's folders in every store.
+    /// Makes the hidden folder under the prefix directory, the control directory, and the job's folders in every store.
     fn make_folders(&mut self) -> Result<(), Error> {
         let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
         let made = made.map_err(|error| crate::describe(&error));
@@ -218,14 +220,10 @@ impl Context {
             doing: "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned(),
             why,
         })?;
-        let base = &self.descriptors.control.path;
-        let made = self.files().make_private_dirs(base, &self.job_folder(), self.env.uid);
-        self.control = self.agree(made.map_err(|error| crate::describe(&error)))?.map_err(|why| {
-            let doing =
-                format!("making the control folder on {} (SCR_CNTL_BASE)", self.descriptors.control.name);
-            Error::Phase { doing, why }
-        })?;
-        self.stores = store::open_all(self)?;
+        let sharing = Sharing::new(&*self.comm, self.files(), &self.nodes)?;
+        let control = control::open(self, &sharing)?;
+        let stores = store::open_all(self, &sharing)?;
+        (self.control, self.stores) = (control, stores);
         Ok(())
     }
 
@@ -303,14 +301,8 @@ impl Context {
     }
 }
 
-/// The control directory of the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`. See the
-/// guide's section "Control, cache, and prefix directories".
-pub fn control_dir(params: &Params) -> PathBuf {
-    params.get(&param::CNTL_BASE).join(job_folder(params))
-}
-
 /// `<user>/scr.<allocation>`
-fn job_folder(params: &Params) -> PathBuf {
+pub(crate) fn job_folder(params: &Params) -> PathBuf {
     let user = params.get(&param::USER_NAME);
     Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }

@@ -13,6 +13,7 @@ mod build;
 mod cache;
 pub mod comm;
 mod context;
+mod control;
 mod delete;
 pub mod descriptor;
 pub mod env;
@@ -35,7 +36,7 @@ mod store;
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-pub use context::control_dir;
+pub use control::control_dir;
 
 /// An error with its causes, on one line.
 pub fn describe(error: &dyn std::error::Error) -> String {

@@ -47,10 +47,9 @@ pub(crate) struct StoreInUse {
 ///
 /// # Errors
 /// A folder cannot be made, or nodes that are said to share a store do not.
-pub(crate) fn open_all(ctx: &Context) -> Result<Vec<StoreInUse>, Error> {
-    let sharing = Sharing::new(&*ctx.comm, ctx.files(), &ctx.nodes)?;
+pub(crate) fn open_all(ctx: &Context, sharing: &Sharing<'_>) -> Result<Vec<StoreInUse>, Error> {
     let stores = ctx.descriptors.stores.iter().filter(|store| store.enabled);
-    stores.enumerate().map(|(number, store)| open(ctx, store, number, &sharing)).collect()
+    stores.enumerate().map(|(number, store)| open(ctx, store, number, sharing)).collect()
 }
 
 fn open(ctx: &Context, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
@@ -121,9 +120,9 @@ fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<
     Ok(())
 }
 
-/// This node's own folder in a cache directory that others see as well. The first rank of those that do finds one for
+/// This node's own folder in a directory that others see as well. The first rank of those that do finds one for
 /// each node. Collective.
-fn own_folder(
+pub(crate) fn own_folder(
     ctx: &Context,
     placement: &Placement,
     job: &Path,

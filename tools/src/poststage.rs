@@ -67,7 +67,7 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<Ending> {
     // What has arrived on this very node, where a transport has been at work without an agent.
     let host = world::plugin_host(env, None);
     let transports = Transports::new(&host);
-    let control = control_dir(&world::params(env));
+    let control = control_dir(&*env.files, &world::params(env));
     let looked = look_after(env, &control, &|name, options| transports.open(name, options));
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
         .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;

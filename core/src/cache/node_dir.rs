@@ -38,6 +38,12 @@ pub(crate) fn all(files: &dyn Files, cache: &Path) -> Result<Vec<NodeDir>, FsErr
     Ok(found)
 }
 
+/// The folder that a node has there.
+pub(crate) fn find(files: &dyn Files, cache: &Path, node: &str) -> Option<PathBuf> {
+    let known = all(files, cache).unwrap_or_default();
+    known.into_iter().find(|dir| dir.node.as_deref() == Some(node)).map(|dir| dir.path)
+}
+
 /// A cache directory, and the folders of nodes in it: wherever parts of datasets may lie.
 ///
 /// # Errors

@@ -166,6 +166,28 @@ fn a_path_that_nodes_share_though_nobody_has_said_so_is_told_and_loses_nothing()
 }
 
 #[test]
+fn nodes_that_see_the_same_control_folder_are_told_and_have_each_their_own_in_it() {
+    let mut world = World::new(4, 2);
+    let control = world.dir().join("control");
+    std::fs::create_dir(&control).unwrap();
+    world.put("SCR_CNTL_BASE", &control.display().to_string());
+    let run = world.run(|application| application.checkpoint(1, uneven).unwrap());
+    run.line_with(&["WARNING", "n0 (rank 0) and n1 (rank 2) see the same control folder", "SCR_CNTL_BASE"]);
+    let nodes = control.join("user1/scr.defjobid/nodes");
+    let folders = || -> BTreeSet<_> {
+        std::fs::read_dir(&nodes).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert_eq!(folders(), ["node.0", "node.1"].map(Into::into).into());
+    // Each comes back to its own, also where nobody shares it any more, and a command finds it by the node's name.
+    for nodes in [["n1", "n1", "n0", "n0"], ["n1"; 4]] {
+        world.nodes = nodes.map(str::to_owned).to_vec();
+        let run = world.run(|application| application.restart(uneven));
+        assert_eq!(run.has_line_with("the same control folder"), nodes[3] == "n0");
+        assert_eq!(folders().len(), 2);
+    }
+}
+
+#[test]
 fn what_is_said_to_be_shared_and_is_not_ends_the_start() {
     for (store, said) in
         [("VIEW=GLOBAL", "GROUP=NODE VIEW=GLOBAL"), ("GROUP=WORLD", "GROUP=WORLD VIEW=GLOBAL")]

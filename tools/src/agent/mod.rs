@@ -105,7 +105,7 @@ fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
     }
     let params = world::params(env);
     let base = params.get(&param::CNTL_BASE);
-    let control = control_dir(&params);
+    let control = control_dir(&*env.files, &params);
     let below = control.strip_prefix(&base).unwrap_or(Path::new(""));
     let made = env.files.make_private_dirs(&base, below, env.uid);
     made.with_context(|| format!("the control directory {} cannot be used", control.display()))

@@ -1,0 +1,57 @@
+//! The control directory of a node: what the processes of a job, and those that outlive it, tell each other there. See the
+//! guide's section "Control, cache, and prefix directories".
+//!
+//! It should lie on the node itself. Where several nodes see the same one, which is found out when a run begins, each has a
+//! folder of its own in it, `nodes/node.<n>`. Processes on the node that are no ranks are led there by the node's name.
+
+use crate::cache::node_dir;
+use crate::cache::sharing::Sharing;
+use crate::context::{job_folder, Context};
+use crate::fs::Files;
+use crate::param::{self, Params};
+use crate::session::Error;
+use crate::store::own_folder;
+use std::path::{Path, PathBuf};
+
+/// The control directory of this node for the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`, or
+/// the node's folder in it.
+pub fn control_dir(files: &dyn Files, params: &Params) -> PathBuf {
+    let control = params.get(&param::CNTL_BASE).join(job_folder(params));
+    own(files, &control, params).unwrap_or(control)
+}
+
+/// Makes the control directory. Collective.
+///
+/// # Errors
+/// A folder cannot be made.
+pub(crate) fn open(ctx: &Context, sharing: &Sharing<'_>) -> Result<PathBuf, Error> {
+    let (files, base) = (ctx.files(), &ctx.descriptors.control);
+    let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
+    let failed = |why| Error::Phase { doing: doing(), why };
+    let made = files.make_private_dirs(&base.path, &ctx.job_folder(), ctx.env.uid);
+    let control = ctx.agree(made.map_err(|error| crate::describe(&error)))?.map_err(failed)?;
+    let seen = sharing.of(&control, NUMBER)?.placement;
+    let Some((one, other)) = seen.first_apart_in(&ctx.nodes) else {
+        return Ok(own(files, &control, &ctx.params).unwrap_or(control));
+    };
+    let node = |rank| format!("{} (rank {rank})", ctx.nodes.name(rank));
+    ctx.report.warn(&format!(
+        "{} and {} see the same control folder on {} (SCR_CNTL_BASE): each node gets a folder of its own there. Name a \
+         folder on the nodes themselves",
+        node(one),
+        node(other),
+        base.name,
+    ));
+    let nodes = files.make_private_dirs_in(&control, Path::new(NODES), ctx.env.uid);
+    let nodes = ctx.agree(nodes.map_err(|error| crate::describe(&error)))?.map_err(failed)?;
+    own_folder(ctx, &seen, &nodes)?.map_err(failed)
+}
+
+/// The folder that this node has got in a control directory.
+fn own(files: &dyn Files, control: &Path, params: &Params) -> Option<PathBuf> {
+    node_dir::find(files, &control.join(NODES), &params.get(&param::NODE_NAME))
+}
+
+const NODES: &str = "nodes";
+/// The stores have the numbers from 0 on.
+const NUMBER: usize = usize::MAX;
