@@ -64,6 +64,8 @@ impl<'a> Transports<'a> {
 pub struct Looked {
     /// Whether something of this node is still to be copied, or could not be ended.
     pub left: bool,
+    /// Whether files of this node cannot arrive any more.
+    pub failed: bool,
     /// So many bytes of what is still to be copied have arrived.
     pub moved: u64,
     /// What happened, one line each.
@@ -122,10 +124,11 @@ pub(crate) fn look_after_some(
         }
     }
     let locked = files.exclusively_for_long(&control.join(LOCK), || {
-        let mut by_token: BTreeMap<String, Vec<Errand>> = BTreeMap::new();
+        // Where nodes meet in one folder by mistake each has its mark all the same.
+        let mut by_token: BTreeMap<(String, u32), Vec<Errand>> = BTreeMap::new();
         let (errands, bad) = errand::list(files, control);
         for errand in errands.into_iter().filter(|errand| which.is(errand)) {
-            by_token.entry(errand.token.clone()).or_default().push(errand);
+            by_token.entry((errand.token.clone(), errand.node)).or_default().push(errand);
         }
         looked.wrong.extend(bad);
         for errands in by_token.into_values() {
@@ -161,6 +164,7 @@ impl Keeper<'_> {
         for errand in errands.iter_mut().filter(|errand| errand.state == State::Moving) {
             self.move_on(errand, looked);
         }
+        looked.failed |= errands.iter().any(|errand| matches!(errand.state, State::Failed(_)));
         let arrived = errands.iter().filter(|errand| errand.state == State::Arrived).count();
         if arrived == errands[0].mates.len() {
             self.arrive(&prefix, &record, &errands, looked);

@@ -294,14 +294,30 @@ impl Flush<'_> {
             let (running, failed) = self.ask_all(background)?;
             return Ok(running && !failed);
         }
-        let running = match &started.ticket {
-            None => true,
-            Some(Ok(_)) => self.is_moving_behind(started),
-            Some(Err(_)) => false,
+        let (running, failed) = self.ask_all_behind(started)?;
+        Ok(running && !failed)
+    }
+
+    /// Whether the part of any rank is on its way, or still to be set off, and whether any has failed.
+    fn ask_all_behind(&self, started: &Started) -> Result<(bool, bool), CommError> {
+        let (running, failed) = match &started.ticket {
+            None => (true, false),
+            Some(Ok(_)) => self.look_behind(started),
+            Some(Err(_)) => (false, true),
         };
-        let mut any = [u64::from(running)];
+        let mut any = [running, failed].map(u64::from);
         all_reduce(self.comm, &mut any, Op::Max)?;
-        Ok(any[0] != 0)
+        Ok((any[0] != 0, any[1] != 0))
+    }
+
+    /// Whether the transport of every rank was set to work. All ranks call it.
+    ///
+    /// # Errors
+    /// The ranks could not talk.
+    pub(crate) fn has_begun(&self, started: &Started) -> Result<bool, FlushError> {
+        let mut any = [u64::from(!matches!(started.ticket, Some(Ok(_))))];
+        all_reduce(self.comm, &mut any, Op::Max)?;
+        Ok(any == [0])
     }
 
     /// Waits for a flush that was begun, and ends it. All ranks call it.
@@ -317,17 +333,20 @@ impl Flush<'_> {
         self.finish_behind(&started)
     }
 
-    /// Waits until the files of all nodes have arrived, and has the flush ended by whoever is first: this, or what goes
-    /// on behind it.
+    /// Waits until the files of all nodes have arrived, or those of one cannot, and has the flush ended by whoever is first: this, or
+    /// what goes on behind it.
     fn finish_behind(&self, started: &Started) -> Result<FlushReport, FlushError> {
         let dataset = &started.record.dataset;
         let pause = self.behind.as_ref().map_or(Duration::ZERO, |behind| behind.pause);
-        while self.is_moving_behind(started) {
+        let failed = loop {
+            let (running, failed) = self.ask_all_behind(started)?;
+            if failed || !running {
+                break failed;
+            }
             self.files.pause(pause);
-        }
-        // The first rank of every node has come here only once nothing moves there.
-        barrier(self.comm)?;
-        let arrived = self.arrived_behind(started);
+        };
+        // What still moves where another rank has failed is of no use, and is stopped below.
+        let arrived = self.arrived_behind(started, failed);
         let concluded = self.agreed(dataset, Step::Copying.name(), arrived).and_then(|()| {
             let closed = self.on_rank_0(|| self.close_behind(&started.record));
             self.agreed(dataset, "listing the dataset as complete", closed)?;
@@ -339,19 +358,19 @@ impl Flush<'_> {
         concluded
     }
 
-    /// Looks after the parts of all ranks of a node, on the first of them, and says whether any is still on its way. What
-    /// cannot be looked after is not waited for.
-    fn is_moving_behind(&self, started: &Started) -> bool {
+    /// Looks after the parts of all ranks of a node, on the first of them, and says whether any is still on its way, and whether one
+    /// has failed. What cannot be looked after is not waited for.
+    fn look_behind(&self, started: &Started) -> (bool, bool) {
         let leads = |behind: &&Behind<'_>| behind.mates.first() == Some(&self.comm.rank());
-        let Some(behind) = self.behind.as_ref().filter(leads) else { return false };
+        let Some(behind) = self.behind.as_ref().filter(leads) else { return (false, false) };
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(behind.shared));
         let which = Which::Of(&started.record.token);
         let looked = behind::look_after_some(self.files, behind.control, &open, &self.now, which);
-        looked.left && looked.wrong.is_empty()
+        (looked.left && looked.wrong.is_empty(), looked.failed)
     }
 
-    /// How the part of this rank has ended.
-    fn arrived_behind(&self, started: &Started) -> Result<(), String> {
+    /// How the part of this rank has ended. It need not have ended where any has failed.
+    fn arrived_behind(&self, started: &Started, failed: bool) -> Result<(), String> {
         let Some(behind) = &self.behind else { return Ok(()) };
         let ticket = started.given_ticket()?;
         let token = &started.record.token;
@@ -359,6 +378,7 @@ impl Flush<'_> {
             // Where it is forgotten the flush is over, and what became of it stands under the prefix directory.
             None | Some(State::Arrived) => Ok(()),
             Some(State::Failed(why)) => Err(why),
+            Some(State::Moving) if failed => Ok(()),
             Some(State::Moving) => match self.transport.poll(ticket) {
                 Ok(CopyState::Failed(error)) | Err(error) => Err(error.to_string()),
                 Ok(_) => Err(format!("{} could not be looked after", behind.control.display())),

@@ -51,7 +51,7 @@ impl Session {
 
     /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.
     fn flush_last(&mut self) -> Result<(), Error> {
-        let left = self.leave_to_poststage();
+        let left = self.leave_to_poststage()?;
         self.finish_flush()?;
         let newest = self
             .cached
@@ -68,7 +68,7 @@ impl Session {
         let due: Vec<u64> = self.cached.iter().filter(wanted).map(Cached::id).collect();
         let mut outcome = Ok(());
         for id in due {
-            let flushed = self.flush(id);
+            let flushed = self.flush_or_leave(id);
             outcome = outcome.and(flushed);
         }
         self.release_flushed_output();

@@ -134,14 +134,37 @@ impl Session {
         Ok(())
     }
 
-    /// Lets go of a flush under way that goes on without this process, where the user wants that; gives its dataset.
-    pub(super) fn leave_to_poststage(&mut self) -> Option<u64> {
+    /// Lets go of a flush under way that goes on without this process, where the user wants that; gives its dataset. One that
+    /// a transport could not begin on some rank stays under way. Collective.
+    pub(super) fn leave_to_poststage(&mut self) -> Result<Option<u64>, Error> {
         let wanted = self.ctx.params.get(&param::FLUSH_POSTSTAGE);
-        let id = self.flushes.moving.take_if(|moving| wanted && moving.transport.survives_job)?.id;
-        let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
+        let Some(moving) = &self.flushes.moving else { return Ok(None) };
+        let at = self.position(moving.id);
+        let at = at.expect("a dataset on its way leaves the list only once it has arrived");
+        let flush = self.flusher_behind(at, &moving.transport);
+        if !wanted
+            || !moving.transport.survives_job
+            || !flush.has_begun(&moving.started).map_err(flush_error)?
+        {
+            return Ok(None);
+        }
         let label = label(&self.cached[at].record);
         self.ctx.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
-        Some(id)
+        Ok(self.flushes.moving.take().map(|moving| moving.id))
+    }
+
+    /// Flushes a dataset before the session ends. Where the user wants that, and the transport can go on without this process, it is only begun.
+    pub(super) fn flush_or_leave(&mut self, id: u64) -> Result<(), Error> {
+        let at = self.position(id).expect("the caller has it from the list");
+        let wanted = self.ctx.params.get(&param::FLUSH_POSTSTAGE);
+        if wanted && self.goes_on_behind(at)? && self.transport_for(at)?.survives_job {
+            self.begin_flush(id)?;
+            self.set_off_flush();
+            if self.leave_to_poststage()?.is_some() {
+                return Ok(());
+            }
+        }
+        self.flush(id)
     }
 
     /// Waits for the flush under way and ends it; how it went is told. Collective.

@@ -8,10 +8,12 @@ use crate::flush::finalize::{finalize_arrived, finalize_pending, Ended};
 use crate::flush::{Behind, Flush, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, RealFiles};
-use scr_plugin_api::{KvTree, Transport};
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::time::Duration;
 
 const RANKS: u32 = 4;
@@ -233,6 +235,72 @@ fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
         (0..2).for_each(|node| drop(nodes.look(node)));
         assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
     }
+}
+
+/// A transport that fails on rank 3, and elsewhere has no end before it is stopped.
+#[derive(Default)]
+struct Endless(Mutex<BTreeSet<Vec<u8>>>);
+
+impl Transport for Endless {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        Ok(job.token.clone().into_bytes())
+    }
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        let stopped = self.0.lock().unwrap().contains(ticket);
+        let failed = |text| CopyState::Failed(PluginError::new(PluginErrorKind::Io, text));
+        Ok(match ticket.ends_with(b".3") {
+            true => failed("no room"),
+            false if stopped => failed("stopped"),
+            false => CopyState::Running(1),
+        })
+    }
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.poll(ticket)
+    }
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.0.lock().unwrap().insert(ticket.to_vec());
+        Ok(())
+    }
+    fn crc(&self, _ticket: &[u8], _item: usize) -> Option<u32> {
+        None
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_others_once_one_node_has_failed() {
+    let transport = Arc::new(Endless::default());
+    let nodes = Nodes { transport: Arc::<Endless>::clone(&transport), ..Nodes::new() };
+    let cached = nodes.stage.cache(1, "a");
+    let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
+        let mut started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        flush.set_off(&mut started);
+        while flush.is_running(&started).unwrap() {}
+        flush.finish(started).unwrap_err().to_string()
+    });
+    assert!(outcomes.iter().all(|text| text.contains("rank 3") && text.contains("no room")), "{outcomes:?}");
+    assert!(transport.0.lock().unwrap().len() >= 3, "what still moved was not stopped");
+    assert!(!nodes.stage.is_listed(1));
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    assert_eq!((nodes.errands(0), nodes.errands(1)), (0, 0));
+}
+
+#[test]
+fn what_two_nodes_leave_in_one_folder_counts_for_each_by_itself() {
+    let nodes = Nodes::new();
+    let cached = nodes.stage.cache(1, "a");
+    nodes.begin(&cached, OPTIONS);
+    // The second rank of each node has not said a word yet.
+    for (rank, node) in [(1, 0), (3, 1)] {
+        fs::remove_file(nodes.control(node).join(format!("mover.{TOKEN}.{rank}"))).unwrap();
+    }
+    fs::rename(
+        nodes.control(1).join(format!("mover.{TOKEN}.2")),
+        nodes.control(0).join(format!("mover.{TOKEN}.2")),
+    )
+    .unwrap();
+    nodes.look(0);
+    let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+    assert!(matches!(ended.as_slice(), [Ended::Waiting { done: 0, movers: 2, .. }]), "{ended:?}");
 }
 
 #[test]
