@@ -1,6 +1,7 @@
 //! What a session works with: ranks, settings, places, plugins. Made once, at its start, and the same on all ranks but for
 //! what is a rank's own.
 
+use crate::cache::kept_open::KeptOpen;
 use crate::cache::record::Protection;
 use crate::cache::sharing::Sharing;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
@@ -44,6 +45,7 @@ pub(crate) struct Context {
     pub(crate) stores: Vec<StoreInUse>,
     /// The control directory of this node: what processes of the job, and those that outlive it, tell each other.
     pub(crate) control: PathBuf,
+    pub(crate) open: KeptOpen,
     plugins: Plugins,
     /// The sets for each way to choose them: failure group and minimum size.
     sets: Vec<((String, u32), Sets)>,
@@ -96,6 +98,7 @@ impl Context {
             processors,
             stores: Vec::new(),
             control: PathBuf::new(),
+            open: KeptOpen::default(),
             plugins,
             sets: Vec::new(),
         };

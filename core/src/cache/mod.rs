@@ -1,6 +1,7 @@
 //! Datasets in cache: where they lie, what is recorded of them, how they leave.
 
 pub(crate) mod filemap;
+pub(crate) mod kept_open;
 pub(crate) mod node_dir;
 pub(crate) mod part;
 pub(crate) mod record;

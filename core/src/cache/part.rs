@@ -13,6 +13,7 @@
 //! The last one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
 //! already has costs less to write than fresh memory. Nothing ever reads it.
 
+use super::kept_open::KeptOpen;
 use super::record::{base_name, RankRecord};
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
@@ -112,10 +113,15 @@ impl PartDir {
 
     /// Opens the redundancy file to be written anew, with whatever bytes it may hold; it is `len` bytes long. The filemap has
     /// begun before.
-    pub(crate) fn create_redundancy(&self, files: &dyn Files, len: u64) -> io::Result<Box<dyn File>> {
+    pub(crate) fn create_redundancy(
+        &self,
+        files: &dyn Files,
+        open: &KeptOpen,
+        len: u64,
+    ) -> io::Result<Box<dyn File>> {
         let path = self.redundancy();
         if files.rename(&self.spare(), &path).is_ok() {
-            let file = files.open(&path, How::Update)?;
+            let file = open.take(files, &path).map_or_else(|| files.open(&path, How::Update), Ok)?;
             if file.status()?.len != len {
                 file.set_len(len)?;
             }

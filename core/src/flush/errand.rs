@@ -245,8 +245,8 @@ fn mover_of(tree: &KvTree) -> Result<Mover, FieldError> {
             let atime = (seconds, tree.require("ATIME_NSECS")?);
             let (uid, gid) = (tree.require("UID")?, tree.require("GID")?);
             let (len, mode, mtime) = (file.bytes, file.mode, file.mtime);
-            let identity = (0, 0);
-            Some(Status { kind: Kind::File, len, mode, uid, gid, atime, ctime: mtime, mtime, identity })
+            let (ctime, identity, links) = (mtime, (0, 0), 1);
+            Some(Status { kind: Kind::File, len, mode, uid, gid, atime, ctime, mtime, identity, links })
         }
     };
     let (target, part) = (path("TARGET")?, path("PART")?);

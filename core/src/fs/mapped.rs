@@ -9,20 +9,27 @@
 //!   the lease is given back, or `/proc/sys/fs/lease-break-time` (45 seconds) is over. Once somebody waits, no more is
 //!   lent; what is lent is wanted for one block. The signal that tells of it is one that is ignored unless
 //!   asked for, and is sent to nobody.
-//! - It has no holes, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are lent. That
+//! - It has memory for every byte, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are lent. That
 //!   reports an error where touching them would be the end; so does a Linux before 5.14, which does not know it.
+//!
+//! To bring pages in and to give them back costs about what copying them would. So the mapping itself stays with the open
+//! file, without a lease and without anybody who touches it, and who writes the file over finds its pages there.
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use rustix::fs::{fstat, fstatfs, seek, FileType, SeekFrom};
+use rustix::fs::{fstat, fstatfs, FileType};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where the bytes of an open file lie in memory, from the first time that it is mapped; it says nothing of whether they may
+/// be touched.
+pub(super) type Mapping = Mutex<Option<Arc<MmapRaw>>>;
 
 /// The bytes of an open file as memory.
 pub struct Mapped {
-    map: MmapRaw,
+    map: Arc<MmapRaw>,
     lease: Lease,
     /// What is lent to be written; nothing of a file that is lent to be read.
     lent: Mutex<Vec<Range<usize>>>,
@@ -35,28 +42,27 @@ pub struct LentToWrite<'a> {
 }
 
 impl Mapped {
-    /// A file of `len` bytes that is open to be read only, or one that is open to be written as well. `None` where it would
-    /// not be safe.
-    pub(super) fn new(file: &File, len: u64, kind: LeaseKind) -> Option<Self> {
+    /// A file of `len` bytes that is open to be read only, or one that is open to be written as well, and what was mapped of
+    /// it before. `None` where it would not be safe.
+    pub(super) fn new(file: &File, len: u64, kind: LeaseKind, mapping: &Mapping) -> Option<Self> {
         let length = usize::try_from(len).ok()?;
         let is_in_memory = fstatfs(file).is_ok_and(|system| system.f_type == libc::TMPFS_MAGIC);
         if !is_in_memory || length == 0 {
             return None;
         }
         let lease = Lease::take(file, kind).ok()?;
-        // Only now can the length and the holes not change any more.
+        // Only now can the length and the memory not change any more.
         let status = fstat(file).ok()?;
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
-        let has_no_hole = seek(file, SeekFrom::Hole(0)).is_ok_and(|hole| hole == len);
-        if !is_file || u64::try_from(status.st_size) != Ok(len) || !has_no_hole {
+        let has_memory = u64::try_from(status.st_blocks).is_ok_and(|blocks| blocks >= len.div_ceil(BLOCK));
+        if !is_file || u64::try_from(status.st_size) != Ok(len) || !has_memory {
             return None;
         }
-        let mut options = MmapOptions::new();
-        let map = match kind {
-            LeaseKind::Read => options.len(length).map_raw_read_only(file),
-            LeaseKind::Write => options.len(length).map_raw(file),
-        };
-        Some(Self { map: map.ok()?, lease, lent: Mutex::default() })
+        let mut mapping = mapping.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = mapping.take().filter(|map| map.len() == length);
+        let map = known.map_or_else(|| map(file, length, kind).map(Arc::new), Ok).ok()?;
+        *mapping = Some(Arc::clone(&map));
+        Some(Self { map, lease, lent: Mutex::default() })
     }
 
     /// A part of a file that is open to be read only.
@@ -93,6 +99,14 @@ impl Mapped {
 
     fn lent(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
         self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn map(file: &File, length: usize, kind: LeaseKind) -> io::Result<MmapRaw> {
+    let mut options = MmapOptions::new();
+    match kind {
+        LeaseKind::Read => options.len(length).map_raw_read_only(file),
+        LeaseKind::Write => options.len(length).map_raw(file),
     }
 }
 
@@ -176,6 +190,9 @@ impl Drop for Lease {
     }
 }
 
+/// What the system counts a file's memory in.
+const BLOCK: u64 = 512;
+
 /// Chooses the signal that tells of one who waits; the same number on all processors that Linux now runs on, but missing
 /// in the bindings.
 const F_SETSIG: i32 = 10;
@@ -204,7 +221,11 @@ mod tests {
     }
 
     fn to_read(path: &Path) -> Option<Mapped> {
-        Mapped::new(&File::open(path).unwrap(), LEN as u64, LeaseKind::Read)
+        Mapped::new(&File::open(path).unwrap(), LEN as u64, LeaseKind::Read, &Mapping::default())
+    }
+
+    fn to_write(file: &File) -> Option<Mapped> {
+        Mapped::new(file, LEN as u64, LeaseKind::Write, &Mapping::default())
     }
 
     fn open_to_update(path: &Path) -> File {
@@ -223,7 +244,7 @@ mod tests {
     #[test]
     fn what_is_written_to_a_loan_is_in_the_file_and_no_two_loans_overlap() {
         let Some((_dir, path)) = in_memory() else { return };
-        let mapped = Mapped::new(&open_to_update(&path), LEN as u64, LeaseKind::Write).unwrap();
+        let mapped = to_write(&open_to_update(&path)).unwrap();
         let mut loan = mapped.lend_to_write(100..200).unwrap();
         assert!(mapped.lend_to_write(199..201).is_none() && mapped.is_lent(&(0..101)));
         loan.bytes().fill(9);
@@ -245,24 +266,44 @@ mod tests {
         assert!(to_read(&path).is_some());
         let reader = File::open(&path).unwrap();
         let writer = open_to_update(&path);
-        assert!(Mapped::new(&reader, LEN as u64, LeaseKind::Write).is_none());
+        assert!(to_write(&reader).is_none());
         drop(reader);
-        assert!(Mapped::new(&writer, LEN as u64, LeaseKind::Write).is_some());
+        assert!(to_write(&writer).is_some());
     }
 
     #[test]
     fn a_file_of_another_length_or_with_a_hole_is_not_mapped() {
         let Some((_dir, path)) = in_memory() else { return };
-        assert!(Mapped::new(&File::open(&path).unwrap(), LEN as u64 + 1, LeaseKind::Read).is_none());
+        let longer = LEN as u64 + 1;
+        assert!(Mapped::new(&open_to_update(&path), longer, LeaseKind::Write, &Mapping::default()).is_none());
         fs::write(&path, "").unwrap();
         open_to_update(&path).write_all_at(b"x", LEN as u64 - 1).unwrap();
         assert!(to_read(&path).is_none());
     }
 
     #[test]
+    fn a_mapping_that_was_kept_is_lent_again_only_with_a_new_lease_and_while_the_file_is_as_long() {
+        let Some((_dir, path)) = in_memory() else { return };
+        let (file, mapping) = (open_to_update(&path), Mapping::default());
+        let map = || Mapped::new(&file, LEN as u64, LeaseKind::Write, &mapping);
+        let first = map().unwrap().map.as_ptr();
+        assert_eq!(map().unwrap().map.as_ptr(), first, "it is mapped once");
+        let other = open_to_update(&path);
+        assert!(map().is_none(), "somebody else has it open");
+        other.set_len(LEN as u64 - 4096).unwrap();
+        drop(other);
+        assert!(map().is_none(), "it is shorter, and to touch what was its end would be the end");
+        file.set_len(LEN as u64).unwrap();
+        assert!(map().is_none(), "a page of it is a hole");
+        fs::write(&path, content()).unwrap();
+        let mapped = map().unwrap();
+        assert!(mapped.lend_to_write(0..LEN).unwrap().bytes() == content());
+    }
+
+    #[test]
     fn what_is_no_memory_to_begin_with_is_not_mapped() {
         let binary = File::open("/proc/self/status").unwrap();
-        assert!(Mapped::new(&binary, 100, LeaseKind::Read).is_none());
+        assert!(Mapped::new(&binary, 100, LeaseKind::Read, &Mapping::default()).is_none());
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub struct Status {
     pub mtime: (i64, u32),
     /// Device and inode, which together tell whether two paths are one file.
     pub identity: (u64, u64),
+    /// How many names it has.
+    pub links: u64,
 }
 
 /// How to open a file. Permission bits of new files are less those of the process's umask.
@@ -150,7 +152,7 @@ pub trait File: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
     /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
-    /// update what is there. `None` where that is not possible, or not safe.
+    /// be written. `None` where that is not possible, or not safe.
     fn map(&self, len: u64) -> Option<Mapped> {
         let _ = len;
         None

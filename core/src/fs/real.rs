@@ -4,7 +4,7 @@
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
-use super::mapped::{LeaseKind, Mapped};
+use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{lock, File, Files, How, Kind, Status};
 use rustix::fs::{futimens, statvfs, OFlags, Timespec, Timestamps};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
@@ -21,7 +21,7 @@ pub struct RealFiles;
 impl Files for RealFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let file = options(how).open(path)?;
-        Ok(Box::new(RealFile { file, how }))
+        Ok(Box::new(RealFile { file, how, mapping: Mapping::default() }))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
@@ -85,6 +85,7 @@ impl Files for RealFiles {
 struct RealFile {
     file: fs::File,
     how: How,
+    mapping: Mapping,
 }
 
 impl RealFile {
@@ -157,10 +158,10 @@ impl File for RealFile {
     fn map(&self, len: u64) -> Option<Mapped> {
         let kind = match self.how {
             How::Read => LeaseKind::Read,
-            How::Update => LeaseKind::Write,
-            _ => return None,
+            How::Append(_) => return None,
+            _ => LeaseKind::Write,
         };
-        Mapped::new(&self.file, len, kind)
+        Mapped::new(&self.file, len, kind, &self.mapping)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -201,6 +202,7 @@ fn status(data: &Metadata) -> Status {
         ctime: (data.ctime(), nanoseconds(data.ctime_nsec())),
         mtime: (data.mtime(), nanoseconds(data.mtime_nsec())),
         identity: (data.dev(), data.ino()),
+        links: data.nlink(),
     }
 }
 

@@ -35,6 +35,7 @@ fn status(len: usize) -> Status {
         ctime: (0, 0),
         mtime: (0, 0),
         identity: (0, 0),
+        links: 1,
     }
 }
 

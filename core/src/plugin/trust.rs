@@ -86,7 +86,18 @@ mod tests {
     fn status(uid: u32, mode: u32) -> Status {
         let times = (0, 0);
         let (atime, ctime, mtime) = (times, times, times);
-        Status { kind: Kind::File, len: 1, mode, uid, gid: 7, atime, ctime, mtime, identity: (1, 1) }
+        Status {
+            kind: Kind::File,
+            len: 1,
+            mode,
+            uid,
+            gid: 7,
+            atime,
+            ctime,
+            mtime,
+            identity: (1, 1),
+            links: 1,
+        }
     }
 
     fn verdict(uid: u32, mode: u32) -> Result<(), Distrust> {

@@ -52,6 +52,11 @@ impl LogicalFile {
         self.parts.iter().map(|part| part.finish().map(Some)).collect()
     }
 
+    /// The open files, of which nothing is lent any more.
+    pub(crate) fn into_files(self) -> impl Iterator<Item = Box<dyn File>> {
+        self.parts.into_iter().map(|part| part.file)
+    }
+
     /// The parts that overlap `len` bytes at `offset`, each with the place in it and the range of the buffer.
     fn overlapping(
         &self,

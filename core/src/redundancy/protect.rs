@@ -4,6 +4,7 @@ use super::bytes::LogicalFile;
 use super::host_set::{HostSet, Shape};
 use super::neighbours;
 use super::place::PartPlace;
+use crate::cache::kept_open::KeptOpen;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
 use crate::comm::set::SetComm;
@@ -24,6 +25,8 @@ pub(crate) struct Protecting<'a> {
     pub(crate) message_bytes: u64,
     /// Takes checksums of the data even where the scheme does not read it.
     pub(crate) always_sum: bool,
+    /// Redundancy files of datasets before, one of which may be written over.
+    pub(crate) open: &'a KeptOpen,
 }
 
 impl Protecting<'_> {
@@ -71,7 +74,7 @@ impl Protecting<'_> {
         let length = self.scheme.redundancy_len(&wanted).map_err(|error| error.to_string())?;
         let host = HostSet {
             data: self.open_data(part, record, length > 0 || self.always_sum)?,
-            redundancy: create_redundancy(self.files, part, length)?,
+            redundancy: create_redundancy(self.files, self.open, part, length)?,
             shape: &shape,
             comm: set,
             report: self.report,
@@ -84,6 +87,7 @@ impl Protecting<'_> {
             file.crc = sum;
         }
         record.redundancy = redundancy_record(&host.redundancy, length)?;
+        host.redundancy.into_files().for_each(|file| self.open.keep(file));
         Ok(())
     }
 
@@ -120,11 +124,16 @@ pub(crate) fn open_files(
 }
 
 /// Creates a redundancy file; a scheme that keeps none has none.
-fn create_redundancy(files: &dyn Files, part: &PartDir, length: u64) -> Result<LogicalFile, String> {
+fn create_redundancy(
+    files: &dyn Files,
+    kept: &KeptOpen,
+    part: &PartDir,
+    length: u64,
+) -> Result<LogicalFile, String> {
     let mut open = Vec::new();
     if length > 0 {
         let path = part.redundancy();
-        let file = part.create_redundancy(files, length);
+        let file = part.create_redundancy(files, kept, length);
         let file = file.map_err(|error| format!("cannot create {}: {error}", path.display()))?;
         open.push((path, file, length));
     }

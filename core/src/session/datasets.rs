@@ -118,7 +118,7 @@ impl Session {
                  a failure in between leaves no dataset in cache"
             ));
         }
-        self.tell(remove_spare(self.ctx.files(), &self.ctx.stores[index].cache, self.ctx.rank()));
+        self.remove_spare(index);
         let most = self.ctx.stores[index].count.saturating_sub(1);
         self.evict_down_to(index, most, false)
     }
@@ -249,6 +249,7 @@ impl Session {
         let is_ours = cached.part.dataset().parent() == Some(&store.cache);
         let keeps = cached.record.redundancy.is_some() && !store.told_crowded && is_ours;
         self.tell(if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
+        self.ctx.open.close_removed();
         self.forget_in_cache(&cached);
     }
 
@@ -280,9 +281,12 @@ impl Session {
 
     /// Gives back what is kept of datasets that have left.
     pub(super) fn remove_spares(&self) {
-        for store in &self.ctx.stores {
-            self.tell(remove_spare(self.ctx.files(), &store.cache, self.ctx.rank()));
-        }
+        (0..self.ctx.stores.len()).for_each(|store| self.remove_spare(store));
+    }
+
+    fn remove_spare(&self, store: usize) {
+        self.tell(remove_spare(self.ctx.files(), &self.ctx.stores[store].cache, self.ctx.rank()));
+        self.ctx.open.close_removed();
     }
 
     fn tell(&self, done: Result<(), FsError>) {

@@ -415,6 +415,7 @@ impl Session {
             processors: ctx.processors,
             message_bytes: ctx.params.get(&crate::param::MPI_BUF_SIZE),
             always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
+            open: &ctx.open,
         };
         let kept = protecting.run(part, record, Ok(()))?;
         let recorded = journal.append(&Entry::Prepared(record, &kept));

@@ -1,6 +1,6 @@
 //! What a checkpoint costs: messages, bytes on the way and file operations, counted.
 
-use super::world::World;
+use super::world::{Sizes, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
@@ -63,7 +63,10 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
     // C SCR takes 27, 22, 27 and 10 on every rank; rank 0 keeps the prefix directory as well.
     for (rank, [opens, writes, syncs, removals]) in run.ranks.into_iter().enumerate() {
         let found = (opens, writes, syncs, removals);
-        assert!(opens <= 9 && writes <= 7 && syncs <= 9 && removals <= 3, "rank {rank}: {found:?}");
+        assert!(
+            opens <= if rank == 0 { 8 } else { 3 } && writes <= 7 && syncs <= 9 && removals <= 3,
+            "rank {rank}: {found:?}"
+        );
         assert!(rank == 0 || syncs == 0, "nothing in cache waits for storage: {syncs} on rank {rank}");
     }
     let (messages, bytes) = sent(&run.lines, "start to complete")[2];
@@ -95,4 +98,16 @@ fn what_an_old_redundancy_file_held_is_in_no_way_in_the_next_one() {
             world.cached_files().into_iter().filter(|path| path.display().to_string().contains(".spare_"));
         assert_eq!(left.count(), 0, "a new run starts without what the last one kept");
     }
+}
+
+#[test]
+fn what_is_written_over_in_the_memory_of_an_old_redundancy_file_brings_a_lost_node_back() {
+    // Long enough for the redundancy file to be mapped, where the world lies in memory.
+    let size: Sizes = |rank| vec![(4 << 20) + rank.index()];
+    let world = World::new(4, 4);
+    world.run(|application| {
+        (1..=5).for_each(|step| application.checkpoint(step, size).expect("it is complete"));
+    });
+    world.lose("n1");
+    world.run(|application| application.restart(size)).all_gave(&Some(5));
 }

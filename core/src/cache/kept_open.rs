@@ -1,0 +1,57 @@
+//! Redundancy files that stay open when they are written, until they have left: one that is written over then has its memory
+//! mapped already, which costs a third less than to map it anew.
+
+use crate::fs::{File, Files};
+use std::cell::RefCell;
+use std::path::Path;
+
+/// The redundancy files that this rank has written in this run.
+#[derive(Default)]
+pub(crate) struct KeptOpen(RefCell<Vec<Box<dyn File>>>);
+
+impl KeptOpen {
+    /// Keeps a file that has been written.
+    pub(crate) fn keep(&self, file: Box<dyn File>) {
+        self.0.borrow_mut().push(file);
+    }
+
+    /// The file of this name, if it was kept.
+    pub(crate) fn take(&self, files: &dyn Files, path: &Path) -> Option<Box<dyn File>> {
+        self.close_removed();
+        let wanted = files.status(path).ok()?.identity;
+        let mut kept = self.0.borrow_mut();
+        let at = kept.iter().position(|file| file.status().is_ok_and(|status| status.identity == wanted))?;
+        Some(kept.swap_remove(at))
+    }
+
+    /// Closes the files that have no name any more: their memory is free only then.
+    pub(crate) fn close_removed(&self) {
+        self.0.borrow_mut().retain(|file| file.status().is_ok_and(|status| status.links > 0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{How, RealFiles};
+
+    #[test]
+    fn a_file_is_kept_under_whatever_name_it_has_and_closed_when_it_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let open = KeptOpen::default();
+        for name in ["leaving", "removed"] {
+            open.keep(RealFiles.open(&path(name), How::Create(0o600)).unwrap());
+        }
+        RealFiles.remove_file(&path("removed")).unwrap();
+        open.close_removed();
+        assert_eq!(open.0.borrow().len(), 1, "memory of a removed file is given back");
+        RealFiles.rename(&path("leaving"), &path("spare")).unwrap();
+        RealFiles.open(&path("leaving"), How::Create(0o600)).unwrap();
+        assert!(open.take(&RealFiles, &path("leaving")).is_none(), "another file has the name now");
+        let wanted = RealFiles.status(&path("spare")).unwrap().identity;
+        let taken = open.take(&RealFiles, &path("spare")).unwrap();
+        assert_eq!(taken.status().unwrap().identity, wanted);
+        assert!(open.take(&RealFiles, &path("spare")).is_none(), "nobody else is given it");
+    }
+}
