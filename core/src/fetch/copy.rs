@@ -77,6 +77,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_source_that_is_longer_or_shorter_by_the_time_it_is_read_is_found_out() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let from = folder.path().join("from");
+        let file = crate::fs::RealFiles.open(&from, How::Create(0o600)).unwrap();
+        file.write_at(0, &[7; 10_000]).unwrap();
+        for (bytes, is_right) in [(9_999, false), (10_000, true), (10_001, false)] {
+            let fetched = FetchedFile {
+                name: b"from".to_vec(),
+                path: folder.path().join("to"),
+                bytes,
+                crc: None,
+                mode: 0o600,
+                mtime: (0, 0),
+                atime: (0, 0),
+            };
+            let source = crate::fs::RealFiles.open(&from, How::Read).unwrap();
+            let copy =
+                Copy { files: &crate::fs::RealFiles, block_bytes: 4096, metadata: true, progress: &|_| () };
+            let copied = copy.run(&*source, &from, &fetched);
+            assert_eq!(copied.is_ok(), is_right, "{copied:?}");
+            assert!(is_right || copied.unwrap_err().is_damage());
+        }
+    }
+
+    #[test]
     fn pages_of_zeros_are_left_out_and_all_else_is_in_one_piece_where_it_is_together() {
         let mut block = vec![0; 10 * PAGE + 7];
         assert_eq!(data_in(&block).count(), 0);

@@ -7,7 +7,7 @@ use crate::flush::tests::stage::{Cached, Stage, Through, NOW};
 use crate::fs::faulty::FaultyFiles;
 use crate::fs::{Files, RealFiles};
 use crate::prefix::fixtures::{damage, scratch_copy};
-use crate::prefix::{Index, Prefix};
+use crate::prefix::{DatasetDescriptor, Index, Prefix};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -195,6 +195,9 @@ fn damages() -> Vec<(&'static str, Damage)> {
         }),
         ("summary.scr is missing", |stage| fs::remove_file(stage.prefix.summary_file(1)).unwrap()),
         ("summary.scr is damaged", |stage| fs::write(stage.prefix.summary_file(1), b"no tree").unwrap()),
+        ("summary.scr says that it is not complete", |stage| {
+            damage(stage.prefix.summary_file(1), |tree| tree.set("COMPLETE", 0));
+        }),
         ("rank2file is missing", |stage| fs::remove_file(stage.prefix.rank2file(1)).unwrap()),
         ("rank2file.0.0", |stage| {
             let path = stage.prefix.dataset_dir(1).join("rank2file.0.0");
@@ -202,6 +205,38 @@ fn damages() -> Vec<(&'static str, Damage)> {
             fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
         }),
     ]
+}
+
+/// A newer dataset was begun, and may have been writing to the same files when its job died.
+#[test]
+fn where_files_may_have_been_replaced_checksums_are_compared_also_where_they_are_switched_off() {
+    let (stage, cached) = flushed(2, 1, "a");
+    let path = stage.prefix.file(b"a/rank_0");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[1] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    Index::update(&RealFiles, &stage.prefix, |index| {
+        let begun = DatasetDescriptor { id: 2, name: b"b".to_vec(), checkpoint: true, ..Default::default() };
+        index.record(&begun, false);
+    })
+    .unwrap();
+    let list = run(2, |comm| candidates(&comm, &RealFiles, &stage.prefix, None).unwrap().list).unwrap();
+    let options = Options { checksums: false, bypass: true, ..OPTIONS };
+    let fetch = |candidate: &Candidate| {
+        fetch_with(&RealFiles, &stage.prefix, 2, candidate, stage.dir.path(), options)
+    };
+    assert!(fetch(&candidate_of(&cached)).is_ok());
+    assert_eq!(list[0].iter().map(Candidate::shown).collect::<Vec<_>>(), ["a"]);
+    assert!(matches!(fetch(&list[0][0]), Err(FetchError::Damaged { .. })));
+}
+
+#[test]
+fn an_older_dataset_that_is_fetched_is_the_current_one_from_then_on() {
+    let (stage, older) = flushed(2, 1, "a");
+    stage.flush_well("y", &stage.cache(2, "b"));
+    assert_eq!(stage.index().current(), Some(&b"b"[..]));
+    fetch(&stage, &older).unwrap();
+    assert_eq!(stage.index().current(), Some(&b"a"[..]));
 }
 
 #[test]

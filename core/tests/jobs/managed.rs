@@ -193,6 +193,33 @@ fn that_all_checkpoints_there_have_failed_is_told_by_every_run_that_begins_anew(
     (0..2).for_each(|_| told("no checkpoint in the index can be fetched, and the run begins without one"));
 }
 
+#[test]
+fn what_is_fetched_to_be_read_where_it_lies_is_not_copied_to_cache() {
+    for setting in ["SCR_GLOBAL_RESTART", "SCR_FETCH_BYPASS"] {
+        let mut world = job();
+        checkpoints(&world, 1..=1);
+        lose_all(&world);
+        world.put(setting, "1");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        let copies =
+            world.cached_files().into_iter().filter(|path| path.display().to_string().contains("rank_"));
+        assert_eq!(copies.count(), 0, "{setting}");
+    }
+}
+
+/// Each run takes one and dies.
+#[test]
+fn the_checkpoints_from_one_flush_to_the_next_are_counted_over_all_runs() {
+    let world = job().set("SCR_FLUSH", "3");
+    for step in 1..=7 {
+        world.run(|application| {
+            assert_eq!(application.restart(some), (step > 1).then(|| step - 1));
+            application.checkpoint(step, some).unwrap();
+        });
+    }
+    assert_eq!(listed(&world).0, [3, 6]);
+}
+
 /// An older one makes way only for one that has arrived.
 #[test]
 fn the_window_in_the_prefix_directory_keeps_the_last_good_one_while_a_newer_one_cannot_be_flushed() {

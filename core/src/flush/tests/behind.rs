@@ -141,6 +141,11 @@ fn who_finishes_a_flush_has_the_lock_meanwhile() {
     };
     let taken = done.iter().position(|done| done.what == What::Link && done.to.as_ref() == Some(&lock));
     assert!(taken.is_some() && taken < first(What::Rename, "/a/"), "{done:?}");
+    // And the new names are on stable storage before the index tells of them.
+    let folder = nodes.stage.prefix.file(b"a");
+    let synced = done.iter().rposition(|done| done.what == What::SyncDir && done.path == folder);
+    let named = done.iter().rposition(|done| done.what == What::Rename && done.path.starts_with(&folder));
+    assert!(named.is_some() && named < synced && synced < first(What::Rename, "index.scr"), "{done:?}");
 }
 
 /// Whatever became of a file between its mark and the end: a dataset is listed whole or not at all.

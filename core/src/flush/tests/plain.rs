@@ -3,6 +3,7 @@
 use super::stage::{Stage, Through, OPTIONS};
 use crate::flush::finalize::{finalize_pending, Ended};
 use crate::flush::{FlushError, Options};
+use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{Rank2File, Summary};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
@@ -268,8 +269,12 @@ fn files_in_place_are_checked_and_listed() {
     for file in cached.by_rank.iter().flatten() {
         fs::write(stage.prefix.file(&file.name), &cached.bytes[&file.name]).unwrap();
     }
-    stage.flush_with(&RealFiles, &transport, "2", &cached, options).unwrap();
+    let files = FaultyFiles::new(RealFiles);
+    stage.flush_with(&files, &transport, "2", &cached, options).unwrap();
     assert!(stage.is_listed(1));
+    let done = files.operations();
+    let synced = |path| done.iter().any(|done| done.what == What::Sync && done.path == path);
+    assert!(cached.bytes.keys().all(|name| synced(stage.prefix.file(name))), "{done:?}");
     fs::write(stage.prefix.file(b"a/rank_0"), b"short").unwrap();
     let text = failure(stage.flush_with(&RealFiles, &transport, "3", &cached, options));
     assert!(text.contains("a/rank_0 has 5 bytes where 1000 were recorded"), "{text}");
