@@ -2,7 +2,9 @@
  *
  * flush BYTES COUNT  writes COUNT checkpoints of BYTES per rank. Prints for each the seconds from the start of the phase to
  *                    its end, and until the checkpoint is safe in the prefix directory, longest rank first. With COUNT 0 it
- *                    restarts and prints how long SCR_Init took, a fetch included where the cache is empty. */
+ *                    restarts and prints how long SCR_Init took, a fetch included where the cache is empty.
+ *
+ * With BENCH_TURNS=FOLDER it makes FOLDER/ask.N before checkpoint N, counted from 1, and goes on when FOLDER/go.N is there. */
 #include <dirent.h>
 #include <mpi.h>
 #include <scr.h>
@@ -46,7 +48,7 @@ static int is_flushing(int id)
     char folder[1024];
     int found = 0;
 
-    if (every && atoi(every) == 0)
+    if (every && (atoi(every) == 0 || id % atoi(every) != 0))
         return 0;
     if (rank == 0) {
         snprintf(folder, sizeof folder, "%s/.scr/scr.dataset.%d/summary.scr", prefix ? prefix : ".", id);
@@ -62,6 +64,30 @@ static int is_flushing(int id)
     return found;
 }
 
+/* The processors are free meanwhile. */
+static void let_others_work(int id)
+{
+    const char *turns = getenv("BENCH_TURNS");
+    char path[1024];
+
+    if (!turns)
+        return;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        snprintf(path, sizeof path, "%s/ask.%d", turns, id);
+        FILE *ask = fopen(path, "w");
+        if (!ask || fclose(ask) != 0)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    snprintf(path, sizeof path, "%s/go.%d", turns, id);
+    while (access(path, F_OK) != 0) {
+        /* Who measures has gone. */
+        if (access(turns, F_OK) != 0)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        usleep(1000);
+    }
+}
+
 static void one_checkpoint(int step, const char *data, size_t bytes)
 {
     char name[64], file[128], path[SCR_MAX_FILENAME];
@@ -69,6 +95,7 @@ static void one_checkpoint(int step, const char *data, size_t bytes)
 
     snprintf(name, sizeof name, "bench.%d", step);
     snprintf(file, sizeof file, "%s/rank_%d", name, rank);
+    let_others_work(step + 1);
     MPI_Barrier(MPI_COMM_WORLD);
     double began = MPI_Wtime();
     SCR_Start_output(name, SCR_FLAG_CHECKPOINT);

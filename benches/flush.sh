@@ -1,120 +1,148 @@
 #!/bin/bash
-# flush.sh: measures flushes from memory to disk and fetches back, four ranks on four pretend nodes under Open MPI, and dd of
-# the same bytes in the same run. It ends with a table. It uses the tree that `make stage MPICC=mpicc.openmpi` puts under
-# target/openmpi/stage.
+# flush.sh: measures flushes from memory to disk and fetches back, four ranks on four pretend nodes under Open MPI. Before each
+# checkpoint dd copies the same bytes to the same disk, four files at a time, synced: of each flush it is told how it compares with
+# the dd right before it, so that a disk which is slow for a while is so for both. With `async' every second checkpoint is not flushed
+# (`none'), and each that is flushed is compared with the one before it. It uses the tree that `make stage MPICC=mpicc.openmpi` puts
+# under target/openmpi/stage.
 #
 # SIZES="64 256"  MiB per rank
-# WAYS="none sync pthread async"  without a flush, and the ways to flush
-# CHECKPOINTS=5 ROUNDS=1 FETCHES=2  how many of each; the table has medians
+# WAYS="sync pthread async agent"  the ways to flush; `agent' is asynchronous, too
+# CHECKPOINTS=8 ROUNDS=1 FETCHES=2  how many of each; the tables have medians
 # DISK=FOLDER     where the prefix directory lies (TMPDIR)
 # STAGE=FOLDER    another installed tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
 stage=${STAGE:-$here/target/openmpi/stage}
-sizes=${SIZES:-64 256} ways=${WAYS:-none sync pthread async}
-checkpoints=${CHECKPOINTS:-5} rounds=${ROUNDS:-1} fetches=${FETCHES:-2}
+sizes=${SIZES:-64 256} ways=${WAYS:-sync pthread async}
+checkpoints=${CHECKPOINTS:-8} rounds=${ROUNDS:-1} fetches=${FETCHES:-2}
 hosts=n0:1,n1:1,n2:1,n3:1
 
 work=$(mktemp -d "${DISK:-${TMPDIR:-/tmp}}/scr-bench.XXXXXX")
 nodes=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
-prefix=$work/prefix log=$work/log
+prefix=$work/prefix log=$work/log turns=$work/turns
 trap 'rm -rf "$work" "$nodes"' EXIT
 mpicc.openmpi -O2 -o "$work/flush" benches/flush.c -I"$stage/include" -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
 export SCR_PREFIX=$prefix SCR_JOB_ID=bench SCR_CACHE_BYPASS=0 SCR_COPY_TYPE=SINGLE
 
 job() { # job BYTES CHECKPOINTS: one run; what it said is in $log.
-    if ! (cd "$prefix" && exec "$here/scripts/run-on-nodes" --mpi openmpi --limit 120 --nodes "$nodes" --hosts $hosts \
-        "$work/flush" "$@") >"$log" 2>&1; then
-        cat "$log" >&2
-        exit 1
-    fi
+    (cd "$prefix" && exec "$here/scripts/run-on-nodes" --mpi openmpi --limit 120 --nodes "$nodes" --hosts $hosts \
+        "$work/flush" "$@") >"$log" 2>&1
 }
-afresh() { rm -rf "${nodes:?}"/* "${prefix:?}" && mkdir "$prefix" && sync -f "$work"; }
-note() { sed -n "s/^phase=$3 secs=\([0-9.]*\)/$2 $1 $4 \1/p" "$log" >>"$work/times"; } # note WAY SIZE PHASE AS
-now() { date +%s.%N; }
-spent() { echo "$1 $2 $3 $(echo "$(now) - $4" | bc)" >>"$work/times"; } # spent SIZE WAY PHASE SINCE
+failed() { cat "$log" >&2 && exit 1; }
+afresh() { rm -rf "${nodes:?}"/n? "${prefix:?}" "$turns" && mkdir "$prefix" "$turns" && sync -f "$work"; }
+now() { echo "${EPOCHREALTIME/,/.}"; }
+since() { echo "$(now) - $1" | bc -l; } # since THEN
 
-# The same bytes from memory to disk, four at a time.
-dd_writes() {
-    afresh
-    for i in 0 1 2 3; do head -c $(($1 << 20)) /dev/urandom >"$nodes/dd.$i"; done
-    for ((time = 0; time < 3; time++)); do
-        rm -f "$work"/dd.* && sync -f "$work"
-        local began
+# The same bytes from memory to disk, or back, four at a time.
+dd_round() { # dd_round FROM TO OPTION...
+    local from=$1 to=$2 copies=()
+    for i in 0 1 2 3; do
+        dd if="$from/dd.$i" of="$to/dd.$i" bs=1M status=none "${@:3}" &
+        copies+=($!)
+    done
+    wait "${copies[@]}"
+}
+# Before each checkpoint of a job, which runs meanwhile; nothing of before is left on the disk.
+dd_before_each() { # dd_before_each MIB: seconds, one a line
+    local began
+    for ((turn = 1; turn <= checkpoints; turn++)); do
+        until [ -e "$turns/ask.$turn" ]; do
+            [ ! -e "$turns/over" ] || return 0
+            sleep 0.01
+        done
+        rm -rf "$prefix"/bench.* && sync -f "$work"
         began=$(now)
-        for i in 0 1 2 3; do dd if="$nodes/dd.$i" of="$work/dd.$i" bs=1M conv=fsync status=none & done
-        wait
-        spent "$1" dd safe "$began"
+        dd_round "$nodes" "$work" conv=fsync
+        since "$began"
+        rm -f "$work"/dd.? && sync -f "$work"
+        touch "$turns/go.$turn"
     done
 }
 dd_reads() {
     local began
+    dd_round "$nodes" "$work" conv=fsync
     forget
     began=$(now)
-    for i in 0 1 2 3; do dd if="$work/dd.$i" of="$nodes/dd.$i" bs=1M status=none & done
-    wait
-    spent "$1" dd fetch "$began"
-    rm -f "$work"/dd.* "$nodes"/dd.*
+    dd_round "$work" "$nodes"
+    echo "$1 dd fetch $(since "$began")" >>"$work/times"
+    rm -f "$work"/dd.?
 }
 # What was written is read from the disk again; without root it may come from memory.
 forget() { sync && { echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null || true; }
+secs() { sed -n "s/^phase=$1 secs=//p" "$log"; } # secs PHASE: one a line
 
 flush() { # flush MIB WAY
     case $2 in
-    none) export SCR_FLUSH=0 SCR_FLUSH_ASYNC=0 SCR_FLUSH_TYPE=SYNC ;;
     sync) export SCR_FLUSH=1 SCR_FLUSH_ASYNC=0 SCR_FLUSH_TYPE=SYNC ;;
     pthread) export SCR_FLUSH=1 SCR_FLUSH_ASYNC=0 SCR_FLUSH_TYPE=PTHREAD ;;
-    async) export SCR_FLUSH=1 SCR_FLUSH_ASYNC=1 SCR_FLUSH_TYPE=PTHREAD ;;
+    async) export SCR_FLUSH=2 SCR_FLUSH_ASYNC=1 SCR_FLUSH_TYPE=PTHREAD ;;
+    agent) export SCR_FLUSH=2 SCR_FLUSH_ASYNC=1 SCR_FLUSH_TYPE=AGENT ;;
     esac
     afresh
-    job $(($1 << 20)) "$checkpoints"
-    for phase in start write complete visible; do note "$2" "$1" $phase $phase; done
-    [ "$2" = none ] || note "$2" "$1" safe safe
+    { BENCH_TURNS=$turns job $(($1 << 20)) "$checkpoints" || touch "$turns/failed"; touch "$turns/over"; } &
+    dd_before_each "$1" >"$work/dd"
+    wait
+    [ ! -e "$turns/failed" ] || failed
+    # Of each checkpoint: its number, what dd took, the phases.
+    paste -d ' ' <(seq "$checkpoints") "$work/dd" <(secs start) <(secs write) <(secs complete) <(secs visible) <(secs safe) |
+        awk -v mib="$1" -v way="$2" -v every="$SCR_FLUSH" '{
+            flushed = $1 % every == 0
+            print mib, "dd", "safe", $2
+            split("start write complete visible", phases, " ")
+            for (at = 1; at <= 4; at++) print mib, flushed ? way : "none", phases[at], $(at + 2)
+            if (flushed) {
+                print mib, way, "safe", $7, $2 / $7
+                if (every > 1) print mib, way, "cost", $6 - before, $6 / before
+            }
+            before = $6
+        }' >>"$work/times"
 }
 
 fetch() { # fetch MIB
     for ((time = 0; time < fetches; time++)); do
         rm -rf "${nodes:?}"/n?
         forget
-        SCR_FLUSH=0 job $(($1 << 20)) 0
-        grep -q '^restarted=1' "$log" || { cat "$log" >&2 && exit 1; }
-        note fetch "$1" init fetch
+        SCR_FLUSH=0 job $(($1 << 20)) 0 && grep -q '^restarted=1' "$log" || failed
+        echo "$1 scr fetch $(secs init)" >>"$work/times"
     done
 }
 
 touch "$work/times"
 for ((round = 0; round < rounds; round++)); do
     for mib in $sizes; do
-        dd_writes "$mib"
-        dd_reads "$mib"
+        for i in 0 1 2 3; do head -c $((mib << 20)) /dev/urandom >"$nodes/dd.$i"; done
         for way in $ways; do flush "$mib" "$way"; done
-        case " $ways " in *sync*) fetch "$mib" ;; esac
+        [ "$fetches" = 0 ] || { dd_reads "$mib" && fetch "$mib"; }
+        rm -f "$nodes"/dd.?
     done
 done
 
 model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 echo "machine: $(nproc) processors, ${model:-unknown}, Linux $(uname -r); prefix directory on $(stat -f -c %T "$work")"
 echo "job: 4 ranks on 4 pretend nodes, one file per rank, SINGLE; bytes are those of all ranks, seconds the median"
+echo "ratio: of safe, the speed as a part of that of the dd right before; of cost, what was visible as a multiple of what it was"
+echo "       without a flush right before; the median of all such pairs, and their quartiles"
 echo
-sort -s -k1,1n -k2,3 -k4,4n "$work/times" | awk '
-    function row() {
-        half = (times[int((n + 1) / 2)] + times[int(n / 2) + 1]) / 2
-        split(before, f, " ")
-        if (f[2] == "dd") disk[f[1] f[3]] = half
-        keys[++rows] = before
-        secs[rows] = half; least[rows] = times[1]; most[rows] = times[n]; count[rows] = n
-    }
-    { key = $1 " " $2 " " $3 }
-    key != before && n > 0 { row(); n = 0 }
-    { before = key; times[++n] = $4 }
-    END {
-        if (n > 0) row()
-        printf "%-8s %-8s %-9s %3s %9s %9s %9s %7s %8s\n", "MiB/rank", "way", "phase", "n", "secs", "least", "most", "GiB/s", "of dd"
-        for (at = 1; at <= rows; at++) {
-            split(keys[at], f, " ")
-            ratio = (f[1] f[3]) in disk ? sprintf("%8.2f", disk[f[1] f[3]] / secs[at]) : ""
-            printf "%-8s %-8s %-9s %3d %9.4f %9.4f %9.4f %7.2f %8s\n", f[1], f[2], f[3], count[at], secs[at], least[at], most[at],
-                4 * f[1] / 1024 / secs[at], ratio
+sort -s -k1,1n -k2,3 -k4,4g "$work/times" | awk '
+    function sort(list, n,    i, j, value) {
+        for (i = 2; i <= n; i++) {
+            value = list[i]
+            for (j = i - 1; j > 0 && list[j] > value; j--) list[j + 1] = list[j]
+            list[j + 1] = value
         }
-    }'
+    }
+    function part(list, n, of,    at) { at = 1 + (n - 1) * of; return (list[int(at)] + list[int(at + 0.5)]) / 2 }
+    function row(    f, told, speed) {
+        split(before, f, " ")
+        sort(ratios, m)
+        told = m ? sprintf("%6.2f (%.2f-%.2f)", part(ratios, m, 0.5), part(ratios, m, 0.25), part(ratios, m, 0.75)) : ""
+        speed = f[3] == "cost" ? "" : sprintf("%.2f", 4 * f[1] / 1024 / part(times, n, 0.5))
+        printf "%-8s %-8s %-9s %3d %9.4f %9.4f %9.4f %7s %s\n", f[1], f[2], f[3], n, part(times, n, 0.5), times[1], times[n], speed, told
+        n = m = 0
+    }
+    BEGIN { printf "%-8s %-8s %-9s %3s %9s %9s %9s %7s %s\n", "MiB/rank", "way", "phase", "n", "secs", "least", "most", "GiB/s", "ratio" }
+    { key = $1 " " $2 " " $3 }
+    key != before && n > 0 { row() }
+    { before = key; times[++n] = $4; if (NF > 4) ratios[++m] = $5 }
+    END { if (n > 0) row() }'
