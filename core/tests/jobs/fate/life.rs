@@ -32,6 +32,8 @@ pub(super) struct Run {
     /// The operation, of all that change anything, at which the world stops, if it does.
     pub(super) dies: Option<u64>,
     pub(super) torn: bool,
+    /// A rank for which one operation fails once, and which of its own it is.
+    pub(super) stumbles: Option<(usize, u64)>,
     pub(super) after: Vec<Event>,
 }
 
@@ -40,7 +42,8 @@ impl Run {
     pub(super) fn last(runs: &[Self]) -> Self {
         let before = runs.last().expect("a life has runs");
         let (steps, after) = (Vec::new(), Vec::new());
-        Self { reaction: Reaction::Take, steps, finalizes: false, dies: None, after, ..before.clone() }
+        let reaction = Reaction::Take;
+        Self { reaction, steps, finalizes: false, dies: None, stumbles: None, after, ..before.clone() }
     }
 }
 
@@ -70,6 +73,12 @@ pub(super) enum Step {
     Delete {
         name: u8,
     },
+    Drop {
+        name: u8,
+    },
+    Current {
+        name: u8,
+    },
 }
 
 /// A thing that happens between two runs.
@@ -86,8 +95,10 @@ pub(super) enum Event {
 /// What came of a step on a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Came {
-    /// It was not begun, or not all was written.
+    /// It was not begun.
     Short(String),
+    /// Not all was written, and this rank has said so.
+    Invalid(String),
     /// The last call failed.
     Failed(String),
     Good,
@@ -139,6 +150,8 @@ pub(super) fn sizes(version: u64, rank: Rank, ranks: u32) -> Vec<usize> {
     own
 }
 
+/// What a rank is told that stumbles.
+const TROUBLE: &str = "other error";
 pub(super) const BASE_BYTES: usize = 16_384;
 
 /// Takes part in a run as one rank; versions count up from `first`, one for each step.
@@ -199,6 +212,7 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)], rank
                 Ok(bytes) => files.push((number, bytes)),
                 Err(error) => return Read::Wrong(format!("rank {rank}: {name}: file {number}: {error}")),
             },
+            Err(error) if error.to_string().contains(TROUBLE) => return Read::Nothing,
             Err(error) if error.to_string().contains("the world has stopped") => return Read::Nothing,
             Err(_) => (),
         }
@@ -226,34 +240,33 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)], rank
 
 fn take(application: &mut Application, run: &Run, step: &Step, version: u64) -> Came {
     let rank = application.rank;
+    let session = application.session();
     let (name, flags, bad) = match *step {
         Step::Checkpoint { name, output, bad } => (name, OutputFlags { checkpoint: true, output }, bad),
         Step::Output { name } => (name, OutputFlags { checkpoint: false, output: true }, None),
-        Step::Delete { name } => {
-            let deleted = application.session().delete(name_of(name).as_bytes());
-            return deleted.map_or_else(|why| Came::Failed(why.to_string()), |()| Came::Good);
-        }
+        Step::Delete { name } => return came(session.delete(name_of(name).as_bytes())),
+        Step::Drop { name } => return came(session.drop_dataset(name_of(name).as_bytes())),
+        Step::Current { name } => return came(session.current(name_of(name).as_bytes())),
     };
-    if let Err(why) = write(application, run, &name_of(name), flags, version) {
-        return Came::Short(why);
+    let name = name_of(name);
+    if let Err(why) = session.start_output(Some(name.as_bytes()), flags) {
+        return Came::Short(why.to_string());
     }
-    let completed = application.session().complete_output(bad != Some(rank.index()));
-    completed.map_or_else(|why| Came::Failed(why.to_string()), |()| Came::Good)
+    let written = write(application, run, &name, version);
+    let valid = written.is_ok() && bad != Some(rank.index());
+    let completed = application.session().complete_output(valid);
+    written.map_or_else(Came::Invalid, |()| came(completed))
 }
 
-fn write(
-    application: &mut Application,
-    run: &Run,
-    name: &str,
-    flags: OutputFlags,
-    version: u64,
-) -> Result<(), String> {
+fn came(outcome: Result<(), Error>) -> Came {
+    outcome.map_or_else(|why| Came::Failed(why.to_string()), |()| Came::Good)
+}
+
+fn write(application: &mut Application, run: &Run, name: &str, version: u64) -> Result<(), String> {
     let rank = application.rank;
-    let told = |why: Error| why.to_string();
-    application.session().start_output(Some(name.as_bytes()), flags).map_err(told)?;
     for (number, size) in sizes(version, rank, run.nodes.len() as u32).into_iter().enumerate() {
         let file = file_name(name, rank, number);
-        let path = application.session().route_file(file.as_bytes()).map_err(told)?;
+        let path = application.session().route_file(file.as_bytes()).map_err(|error| error.to_string())?;
         let bytes = contents(version, rank, number, size);
         std::fs::write(path_of(&path), bytes).map_err(|error| error.to_string())?;
     }

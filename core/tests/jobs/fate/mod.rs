@@ -33,7 +33,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             behind,
             bypass: bypass == 0,
             fetch_bypass: rest.0 == 0,
-            sums: rest.1,
+            // Nothing else would find out that a byte has changed.
+            sums: rest.1 || scheme == "SINGLE",
             global: rest.2 == 0,
         }
     })
@@ -45,6 +46,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8, 0..4_usize).prop_map(|(name, bad)| Step::Checkpoint { name, output: false, bad: Some(bad) }),
         1 => (0..3_u8).prop_map(|name| Step::Output { name }),
         1 => (0..3_u8).prop_map(|name| Step::Delete { name }),
+        1 => (0..3_u8).prop_map(|name| Step::Drop { name }),
+        1 => (0..3_u8).prop_map(|name| Step::Current { name }),
     ]
 }
 
@@ -67,13 +70,14 @@ fn run() -> impl Strategy<Value = Run> {
     ];
     let dies =
         prop_oneof![3 => Just(None), 2 => (1..60_u64).prop_map(Some), 3 => (1..500_u64).prop_map(Some)];
-    let ends = (any::<bool>(), dies, any::<bool>());
+    let stumbles = prop_oneof![3 => Just(None), 1 => (0..4_usize, 1..150_u64).prop_map(Some)];
+    let ends = (any::<bool>(), dies, any::<bool>(), stumbles);
     (settings(), ranks, spread, swaps, reaction, vec(step(), 0..4), ends, vec(event(), 0..2)).prop_map(
-        |(settings, ranks, spread, swaps, reaction, steps, (finalizes, dies, torn), after)| {
+        |(settings, ranks, spread, swaps, reaction, steps, (finalizes, dies, torn, stumbles), after)| {
             let mut order: Vec<usize> = (0..POOL).collect();
             swaps.into_iter().for_each(|(one, other)| order.swap(one, other));
             let nodes = (0..ranks).map(|rank| order[rank / spread]).collect();
-            Run { settings, nodes, reaction, steps, finalizes, dies, torn, after }
+            Run { settings, nodes, reaction, steps, finalizes, dies, torn, stumbles, after }
         },
     )
 }

@@ -7,6 +7,7 @@ use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Index, IndexEntry, Prefix};
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// A node that is there no more.
@@ -58,22 +59,32 @@ impl Fate {
             }
         }
         self.world.files = Arc::new(faulty.clone());
+        let trouble = FaultyFiles::new(faulty.clone());
+        if let Some((rank, at)) = run.stumbles.filter(|(rank, _)| *rank < run.nodes.len()) {
+            trouble.fail_once(at, ErrorKind::Other);
+            self.world.own_files.insert(Rank(rank as u32), Arc::new(trouble.clone()));
+        }
         let known: Vec<_> =
             self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
         let listed = self.listed(run);
         let first = self.next;
         self.next += run.steps.len() as u64;
         let lived = self.world.try_run(|application| live(application, run, &known, first));
-        let stopped = faulty.stopped();
+        let failed = |files: &FaultyFiles| files.operations().into_iter().find(|operation| operation.failed);
+        let (last, stumbled) = (failed(&faulty), failed(&trouble));
+        let stopped = last.is_some() || stumbled.is_some();
         self.world.files = Arc::new(RealFiles);
+        self.world.own_files.clear();
         let checked = self.check(run, &lived, listed, stopped);
         self.remember(run, &lived.ranks, first, stopped);
         run.after.iter().for_each(|event| self.happen(*event));
         checked.map_err(|why| {
-            let last = faulty.operations().into_iter().find(|operation| operation.failed);
             let versions: Vec<_> = self.versions.iter().map(|version| format!("{version:?}")).collect();
             let (lines, versions) = (lived.lines.join("\n"), versions.join("\n"));
-            format!("run {}: {why}\nstopped at {last:?}\n{lines}\n{versions}", self.runs)
+            format!(
+                "run {}: {why}\nstopped at {last:?}, stumbled at {stumbled:?}\n{lines}\n{versions}",
+                self.runs
+            )
         })
     }
 
@@ -100,18 +111,16 @@ impl Fate {
         }
     }
 
-    /// The newest version that the index offers to this run.
+    /// The version that the index offers to this run: the current one, or else the newest.
     fn listed(&self, run: &Run) -> Option<u64> {
         let prefix = Prefix::new(self.world.prefix());
         let index = Index::read(&RealFiles, &prefix).ok()?;
-        let bytes = index
-            .entries()
-            .into_iter()
-            .filter(IndexEntry::is_candidate)
-            .filter_map(|entry| entry.dataset?.bytes);
-        let version = |bytes: u64| self.version(bytes.checked_sub(BASE_BYTES as u64)?);
-        let of_size = bytes.filter_map(version).filter(|version| version.ranks == run.nodes.len());
-        of_size.map(|version| version.number).max()
+        let offered = index.entries().into_iter().filter(IndexEntry::is_candidate).filter_map(|entry| {
+            let number = entry.dataset?.bytes?.checked_sub(BASE_BYTES as u64)?;
+            let version = self.version(number).filter(|version| version.ranks == run.nodes.len())?;
+            Some((entry.current, version.number))
+        });
+        offered.max().map(|(_, number)| number)
     }
 
     fn version(&self, number: u64) -> Option<&Version> {
@@ -212,7 +221,7 @@ impl Fate {
                         matches!(came, Came::Failed(_))
                     }
                     Step::Checkpoint { .. } | Step::Output { .. } => *came == Came::Good,
-                    Step::Delete { .. } => !matches!(came, Came::Short(_)),
+                    Step::Delete { .. } | Step::Drop { .. } | Step::Current { .. } => true,
                 };
                 if !good {
                     return Err(format!("rank {rank}: {step:?} came to {came:?}"));
@@ -242,6 +251,7 @@ impl Fate {
                     self.add(run, first + at as u64, name_of(name), (false, true), &came);
                 }
                 Step::Delete { name } => self.forget(|version| version.name == name_of(name)),
+                Step::Drop { .. } | Step::Current { .. } => (),
             }
         }
     }
@@ -256,7 +266,9 @@ impl Fate {
         came: &[Option<&Came>],
     ) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
-        let entered = came.iter().all(|came| came.is_some_and(|came| !matches!(came, Came::Short(_))));
+        let entered = came
+            .iter()
+            .all(|came| came.is_some_and(|came| !matches!(came, Came::Short(_) | Came::Invalid(_))));
         let possible = entered && valid;
         if possible {
             let older = self.versions.iter_mut().filter(|version| version.is_of(run));
