@@ -261,7 +261,9 @@ impl Session {
 }
 
 impl Cached {
+    /// What lies in the prefix directory may be gone once a newer dataset has its name; where it is not, it is fetched from there.
     pub(super) fn is_restartable(&self) -> bool {
-        self.record.dataset.checkpoint && !self.refused
+        let is_overwritten = self.record.protection.bypass && self.superseded;
+        self.record.dataset.checkpoint && !self.refused && !is_overwritten
     }
 }

@@ -273,6 +273,31 @@ fn in_bypass_mode_an_overwritten_dataset_is_not_restarted_from() {
     }
 }
 
+/// A checkpoint was read in the prefix directory, and a newer one of its name was flushed over it. Once the application had refused
+/// that one it was given the same bytes again, as those of the older one.
+#[test]
+fn what_lies_under_a_newer_one_of_its_name_is_not_restarted_from_when_that_is_refused() {
+    fn write(application: &mut Application, bytes: &str) {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"ckpt"), CHECKPOINT).unwrap();
+        let path = session.route_file(format!("ckpt/{rank}").as_bytes()).unwrap();
+        std::fs::write(path_of(&path), bytes).unwrap();
+        session.complete_output(true).unwrap();
+    }
+    let mut world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2").set("SCR_FETCH_BYPASS", "1");
+    world.run(|application| write(application, "older"));
+    world.lose("");
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| write(application, "newer"));
+    world.put("SCR_FLUSH", "1");
+    let after = world.run(|application| {
+        refuse(application);
+        application.session().have_restart().unwrap()
+    });
+    after.all_gave(&None);
+}
+
 #[test]
 fn in_bypass_mode_a_file_that_was_written_to_since_is_not_restarted_from() {
     for checksums in ["1", "0"] {
