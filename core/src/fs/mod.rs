@@ -19,6 +19,7 @@ mod error;
 mod exclusive;
 pub mod faulty;
 mod folders;
+mod limit;
 mod lock;
 mod mapped;
 mod real;

@@ -4,6 +4,7 @@
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
+use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{lock, File, Files, How, Kind, Status};
 use rustix::fs::{futimens, statvfs, OFlags, Timespec, Timestamps};
@@ -20,7 +21,7 @@ pub struct RealFiles;
 
 impl Files for RealFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let file = options(how).open(path)?;
+        let file = open_with_room(|| options(how).open(path))?;
         Ok(Box::new(RealFile { file, how, mapping: Mapping::default() }))
     }
 
