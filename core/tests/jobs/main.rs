@@ -12,6 +12,7 @@
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `managed` | datasets are made current, dropped and deleted, and what cannot be fetched is told |
+//! | `owed` | what must get into the prefix directory sooner or later, and what is refused or shared there |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
@@ -42,6 +43,7 @@ mod log;
 mod managed;
 mod node_loss;
 mod one_rank;
+mod owed;
 mod redundancy;
 mod restarts;
 mod scavenged;

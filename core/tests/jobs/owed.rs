@@ -1,0 +1,150 @@
+//! What must get into the prefix directory sooner or later: a checkpoint whose flush failed, and output; what the application
+//! refuses there; and what ranks share there.
+
+use super::world::{contents, file_name, path_of, Application, World};
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Index, Prefix};
+use scr_core::session::OutputFlags;
+use std::path::PathBuf;
+use std::sync::Barrier;
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![1500 + 7 * rank.index(), 3]
+}
+
+/// There is room for all in cache, so that nothing leaves it to make some.
+fn job() -> World {
+    World::new(4, 4).set("SCR_CACHE_SIZE", "9")
+}
+
+fn index(world: &World) -> Index {
+    Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap()
+}
+
+/// The names of the datasets that are complete in the prefix directory, oldest first.
+fn complete(world: &World) -> Vec<String> {
+    let mut entries = index(world).entries();
+    entries.sort_unstable_by_key(|entry| entry.id);
+    let valid = entries.into_iter().filter(|entry| entry.is_valid());
+    valid.map(|entry| String::from_utf8(entry.name).unwrap()).collect()
+}
+
+/// A file in the place of the folder of `ckpt.<step>`, so that it cannot be flushed.
+fn in_the_way(world: &World, step: u64) -> PathBuf {
+    let path = world.prefix().join(format!("ckpt.{step}"));
+    std::fs::write(&path, "in the way").unwrap();
+    path
+}
+
+#[test]
+fn a_checkpoint_that_could_not_be_flushed_makes_the_next_one_due() {
+    let world = job().set("SCR_FLUSH", "2");
+    in_the_way(&world, 2);
+    world.run(|application| {
+        (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
+        assert_eq!(complete(&world), Vec::<String>::new());
+        application.checkpoint(3, some).unwrap();
+        assert_eq!(complete(&world), ["ckpt.3"]);
+    });
+    // From here on it goes by turns again.
+    world.run(|application| {
+        application.checkpoint(4, some).unwrap();
+        application.checkpoint(5, some).unwrap();
+    });
+    assert_eq!(complete(&world), ["ckpt.3", "ckpt.4"]);
+}
+
+/// Of a plot that no checkpoint needs.
+fn plot(application: &mut Application, step: u64) -> bool {
+    application.session().start_output(Some(format!("ckpt.{step}").as_bytes()), OUTPUT).unwrap();
+    application.fill(step, some).unwrap();
+    application.session().complete_output(true).is_ok()
+}
+
+const OUTPUT: OutputFlags = OutputFlags { checkpoint: false, output: true };
+
+/// Whether this rank's node has anything of a dataset.
+fn has(world: &World, rank: Rank, id: u64) -> bool {
+    world.node(&format!("n{rank}/user1/scr.defjobid/scr.dataset.{id}")).exists()
+}
+
+#[test]
+fn output_leaves_the_cache_when_it_is_flushed_and_at_the_end_at_the_latest() {
+    let world = job();
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        let rank = application.rank;
+        assert!(plot(application, 1));
+        assert!(!has(&world, rank, 1), "nobody needs it here any more");
+        turns.wait();
+        if rank == Rank(0) {
+            in_the_way(&world, 2);
+        }
+        turns.wait();
+        assert!(!plot(application, 2));
+        assert!(has(&world, rank, 2), "it is nowhere else");
+        turns.wait();
+        if rank == Rank(0) {
+            std::fs::remove_file(world.prefix().join("ckpt.2")).unwrap();
+        }
+        turns.wait();
+        application.finalize().unwrap();
+        assert!(!has(&world, rank, 2));
+    });
+    assert_eq!(complete(&world), ["ckpt.1", "ckpt.2"]);
+    for (step, rank) in [1, 2].into_iter().flat_map(|step| (0..4).map(move |rank| (step, Rank(rank)))) {
+        for (number, size) in some(rank).into_iter().enumerate() {
+            let found = std::fs::read(world.prefix().join(file_name(step, rank, number))).unwrap();
+            assert_eq!(found, contents(step, rank, number, size));
+        }
+    }
+}
+
+#[test]
+fn going_back_to_what_the_index_has_as_current_drops_the_newer_ones() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.lose("");
+    Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| assert!(index.set_current("ckpt.2")))
+        .unwrap();
+    world.put("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    assert_eq!(complete(&world), ["ckpt.1", "ckpt.2"]);
+}
+
+/// Neither this allocation nor another one is offered it again.
+#[test]
+fn what_the_application_refuses_is_marked_in_the_prefix_directory() {
+    let world = job().set("SCR_FLUSH", "1");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.run(|application| {
+        let usable = application.rank != Rank(1);
+        application.session().start_restart().unwrap();
+        application.session().complete_restart(usable).unwrap_err();
+        assert_eq!(application.restart(some), Some(1));
+    });
+    let refused = index(&world).entry(2).unwrap();
+    assert!(refused.complete && refused.failed.is_some() && index(&world).entry(1).unwrap().failed.is_none());
+    world.lose("");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// All ranks have written one file, and each has routed one of its own besides.
+#[test]
+fn in_bypass_mode_a_rank_reads_what_another_one_has_written() {
+    let world = job().set("SCR_CACHE_BYPASS", "1");
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+    });
+    world.run(|application| {
+        let next = Rank((application.rank.0 + 1) % 4);
+        let session = application.session();
+        session.start_restart().unwrap();
+        let path = session.route_file(file_name(1, next, 0).as_bytes()).unwrap();
+        assert_eq!(std::fs::read(path_of(&path)).unwrap(), contents(1, next, 0, some(next)[0]));
+        let error = session.route_file(b"ckpt.1/nobodys").unwrap_err().to_string();
+        assert!(error.contains("`ckpt.1/nobodys' is not a file that rank"), "{error}");
+        session.complete_restart(true).unwrap();
+    });
+}
