@@ -271,13 +271,6 @@ impl Index {
         self.alter(id, |entry| entry.set("FAILED", time))
     }
 
-    /// Takes back that a dataset is damaged.
-    pub fn clear_failed(&mut self, id: u64) -> bool {
-        self.alter(id, |entry| {
-            entry.remove("FAILED");
-        })
-    }
-
     /// Takes a name out of the index, with every dataset that has or had it. Gives their ids, ascending; none where
     /// the name is not known.
     pub fn drop_name(&mut self, name: impl AsRef<[u8]>) -> Vec<u64> {

@@ -110,8 +110,6 @@ fn a_failed_or_incomplete_dataset_and_plain_output_are_passed_over() {
     assert_eq!(listed(&index.candidates(None)), [1]);
     assert_eq!(listed(&index.entries()), [4, 3, 2, 1]);
     assert!(index.entry(2).unwrap().is_valid());
-    index.clear_failed(4);
-    assert_eq!(listed(&index.candidates(None)), [4, 1]);
 }
 
 #[test]
