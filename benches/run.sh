@@ -8,26 +8,33 @@
 # SMALL=100                 how many checkpoints of 4 KiB per rank; 0 for none
 # TRANSPORT=tcp|shared      what lies between the nodes: TCP over the loopback, or the shared memory of one host, where
 #                           one rank copies out of another one's memory if the system allows it
+# PAGES=small|huge          of which pages the nodes' memory is; huge ones take root to mount, and a system that has them
 # STAGE=FOLDER              another installed tree
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
 stage=${STAGE:-$here/target/openmpi/stage}
 schemes=${SCHEMES:-PARTNER XOR RS} sizes=${SIZES-64 256}
-transport=${TRANSPORT:-tcp} checkpoints=${CHECKPOINTS:-9} restarts=${RESTARTS:-5} small=${SMALL:-100}
+transport=${TRANSPORT:-tcp} pages=${PAGES:-small} checkpoints=${CHECKPOINTS:-9} restarts=${RESTARTS:-5} small=${SMALL:-100}
 hosts=n0:1,n1:1,n2:1,n3:1
 
 # Nodes and prefix directory lie in memory. A node has a /dev/shm of its own, so all else must be elsewhere.
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-bench.XXXXXX")
-nodes=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
-prefix=$work/prefix log=$work/log
+memory=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
+nodes=$memory/nodes prefix=$work/prefix log=$work/log
 mkdir "$prefix"
 mounted=no
 finish() {
     [ $mounted = no ] || umount "$prefix"
-    rm -rf "$work" "$nodes"
+    [ "$pages" = small ] || umount "$memory"
+    rm -rf "$work" "$memory"
 }
 trap finish EXIT
+case $pages in
+small) ;;
+huge) mount -t tmpfs -o huge=within_size scr-bench "$memory" || pages=small ;;
+*) echo "PAGES=$pages: they are small or huge" >&2 && exit 2 ;;
+esac
 mount -t tmpfs scr-bench "$prefix" 2>/dev/null && mounted=yes || echo "the prefix directory is not in memory: that takes root" >&2
 mpicc.openmpi -O3 -o "$work/plain" benches/plain.c
 mpicc.openmpi -O2 -o "$work/checkpoint" benches/checkpoint.c -I"$stage/include" -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
@@ -110,7 +117,7 @@ done
 model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 echo "machine: $(nproc) processors, ${model:-unknown}, Linux $(uname -r)"
 echo "MPI: $(ompi_info --version | head -n 1), mpi_yield_when_idle 1, btl between nodes: ${via:-unknown}"
-echo "job: 4 ranks on 4 pretend nodes, one file per rank; bytes are those of all ranks, seconds the median"
+echo "job: 4 ranks on 4 pretend nodes, one file per rank, in memory of $pages pages; bytes are those of all ranks, seconds the median"
 echo
 sort -s -k1,3 -k5,5n "$work/times" | awk -v sent="$work/sent" '
     function row() {
