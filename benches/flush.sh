@@ -1,9 +1,9 @@
 #!/bin/bash
 # flush.sh: measures flushes from memory to disk and fetches back, four ranks on four pretend nodes under Open MPI. Before each
 # checkpoint dd copies the same bytes to the same disk, four files at a time, synced: of each flush it is told how it compares with
-# the dd right before it, so that a disk which is slow for a while is so for both. With `async' every second checkpoint is not flushed
-# (`none'), and each that is flushed is compared with the one before it. It uses the tree that `make stage MPICC=mpicc.openmpi` puts
-# under target/openmpi/stage.
+# the dd right before it (`safe' from the last byte written, `flush' by itself), so that a disk which is slow for a while is so for
+# both. With `async' every second checkpoint is not flushed (`none'), and each that is flushed is compared with the one before it. It
+# uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/openmpi/stage.
 #
 # SIZES="64 256"  MiB per rank
 # WAYS="sync pthread async agent"  the ways to flush; `agent' is asynchronous, too
@@ -23,7 +23,7 @@ nodes=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
 prefix=$work/prefix log=$work/log turns=$work/turns
 trap 'rm -rf "$work" "$nodes"' EXIT
 mpicc.openmpi -O2 -o "$work/flush" benches/flush.c -I"$stage/include" -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
-export SCR_PREFIX=$prefix SCR_JOB_ID=bench SCR_CACHE_BYPASS=0 SCR_COPY_TYPE=SINGLE
+export SCR_PREFIX=$prefix SCR_JOB_ID=bench SCR_CACHE_BYPASS=0 SCR_COPY_TYPE=SINGLE SCR_DEBUG=1
 
 job() { # job BYTES CHECKPOINTS: one run; what it said is in $log.
     (cd "$prefix" && exec "$here/scripts/run-on-nodes" --mpi openmpi --limit 120 --nodes "$nodes" --hosts $hosts \
@@ -70,6 +70,8 @@ dd_reads() {
 }
 # What was written is read from the disk again; without root it may come from memory.
 forget() { sync && { echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null || true; }
+# Of flushes that the application waits for: the seconds that C SCR gives the bandwidth of, without the old checkpoint's leaving.
+flushes() { sed -n 's/.*scr_flush_sync: \([0-9.]*\) secs.*/\1/p' "$log"; }
 secs() { sed -n "s/^phase=$1 secs=//p" "$log"; } # secs PHASE: one a line
 
 flush() { # flush MIB WAY
@@ -85,7 +87,7 @@ flush() { # flush MIB WAY
     wait
     [ ! -e "$turns/failed" ] || failed
     # Of each checkpoint: its number, what dd took, the phases.
-    paste -d ' ' <(seq "$checkpoints") "$work/dd" <(secs start) <(secs write) <(secs complete) <(secs visible) <(secs safe) |
+    paste -d ' ' <(seq "$checkpoints") "$work/dd" <(secs start) <(secs write) <(secs complete) <(secs visible) <(secs safe) <(flushes) |
         awk -v mib="$1" -v way="$2" -v every="$SCR_FLUSH" '{
             flushed = $1 % every == 0
             print mib, "dd", "safe", $2
@@ -93,6 +95,7 @@ flush() { # flush MIB WAY
             for (at = 1; at <= 4; at++) print mib, flushed ? way : "none", phases[at], $(at + 2)
             if (flushed) {
                 print mib, way, "safe", $7, $2 / $7
+                if (every == 1) print mib, way, "flush", $8, $2 / $8
                 if (every > 1) print mib, way, "cost", $6 - before, $6 / before
             }
             before = $6
