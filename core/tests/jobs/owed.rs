@@ -4,7 +4,7 @@
 use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, Prefix};
+use scr_core::prefix::{Index, IndexEntry, Prefix};
 use scr_core::session::OutputFlags;
 use std::path::PathBuf;
 use std::sync::Barrier;
@@ -26,7 +26,7 @@ fn index(world: &World) -> Index {
 fn complete(world: &World) -> Vec<String> {
     let mut entries = index(world).entries();
     entries.sort_unstable_by_key(|entry| entry.id);
-    let valid = entries.into_iter().filter(|entry| entry.is_valid());
+    let valid = entries.into_iter().filter(IndexEntry::is_valid);
     valid.map(|entry| String::from_utf8(entry.name).unwrap()).collect()
 }
 
