@@ -6,7 +6,7 @@ use crate::flush::{FlushError, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{Rank2File, Summary};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
+use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
 use std::os::unix::fs::{chown, MetadataExt};
 
@@ -135,38 +135,18 @@ fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_
 /// A transport is not trusted: one that says it is done while bytes are missing.
 #[test]
 fn what_came_in_part_is_told_and_not_listed() {
-    struct Short(Through<RealFiles>);
-    impl Transport for Short {
-        fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-            let ticket = self.0.start(job)?;
-            for item in
-                job.items.iter().filter(|item| item.destination.display().to_string().contains("rank_1"))
-            {
-                fs::File::options()
-                    .write(true)
-                    .open(&item.destination)
-                    .unwrap()
-                    .set_len(item.bytes - 1)
-                    .unwrap();
-            }
-            Ok(ticket)
+    let short = Started::by(|transport, job| {
+        let ticket = transport.start(job)?;
+        let of_one = |item: &&CopyItem| item.destination.display().to_string().contains("rank_1");
+        for item in job.items.iter().filter(of_one) {
+            let arrived = fs::File::options().write(true).open(&item.destination).unwrap();
+            arrived.set_len(item.bytes - 1).unwrap();
         }
-        fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-            self.0.poll(ticket)
-        }
-        fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-            self.0.wait(ticket)
-        }
-        fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
-            self.0.cancel(ticket)
-        }
-        fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
-            self.0.crc(ticket, item)
-        }
-    }
+        Ok(ticket)
+    });
     let stage = Stage::new(3);
     let cached = stage.cache(1, "a");
-    let text = failure(stage.flush(&RealFiles, &Short(Through::new(RealFiles)), "1", &cached));
+    let text = failure(stage.flush(&RealFiles, &short, "1", &cached));
     assert!(
         text.contains("rank 1 on node0") && text.contains("1999 bytes where 2000 were recorded"),
         "{text}"
@@ -176,32 +156,45 @@ fn what_came_in_part_is_told_and_not_listed() {
 
 /// A transport that, as all must, refuses a source of another size.
 fn checked() -> impl Transport {
-    struct Checked(Through<RealFiles>);
-    impl Transport for Checked {
-        fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-            for item in &job.items {
-                let found = fs::metadata(&item.source).unwrap().len();
-                if found != item.bytes {
-                    let text = format!("{} bytes were recorded, {found} found", item.bytes);
-                    return Err(PluginError::new(scr_plugin_api::PluginErrorKind::Corrupt, text));
-                }
+    Started::by(|transport, job| {
+        for item in &job.items {
+            let found = fs::metadata(&item.source).unwrap().len();
+            if found != item.bytes {
+                let text = format!("{} bytes were recorded, {found} found", item.bytes);
+                return Err(PluginError::new(scr_plugin_api::PluginErrorKind::Corrupt, text));
             }
-            self.0.start(job)
         }
-        fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-            self.0.poll(ticket)
-        }
-        fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-            self.0.wait(ticket)
-        }
-        fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
-            self.0.cancel(ticket)
-        }
-        fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
-            self.0.crc(ticket, item)
-        }
+        transport.start(job)
+    })
+}
+
+type Start = fn(&Through<RealFiles>, &CopyJob) -> Result<Vec<u8>, PluginError>;
+
+/// A transport that begins in a way of its own, and goes on as the plain one does.
+struct Started(Through<RealFiles>, Start);
+
+impl Started {
+    fn by(start: Start) -> Self {
+        Self(Through::new(RealFiles), start)
     }
-    Checked(Through::new(RealFiles))
+}
+
+impl Transport for Started {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        (self.1)(&self.0, job)
+    }
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.0.poll(ticket)
+    }
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.0.wait(ticket)
+    }
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.0.cancel(ticket)
+    }
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.0.crc(ticket, item)
+    }
 }
 
 #[test]
