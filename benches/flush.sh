@@ -1,7 +1,7 @@
 #!/bin/bash
 # flush.sh: measures flushes from memory to disk and fetches back, four ranks on four pretend nodes under Open MPI. Before each
 # checkpoint dd copies the same bytes to the same disk, four files at a time, synced: of each flush it is told how it compares with
-# the dd right before it (`safe' from the last byte written, `flush' by itself), so that a disk which is slow for a while is so for
+# the dd right before it (`safe' from the last rank's last byte on, `flush' by itself), so that a disk which is slow for a while is so for
 # both. With `async' every second checkpoint is not flushed (`none'), and each that is flushed is compared with the one before it. It
 # uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/openmpi/stage.
 #
