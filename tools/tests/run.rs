@@ -1,5 +1,6 @@
 //! `scr run` and its like as users type them: launchers and resource managers are stand-ins on PATH.
 
+use rustix::process::{kill_process, Pid, Signal};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::os::unix::fs::PermissionsExt;
@@ -40,7 +41,17 @@ impl World {
     }
 
     fn command(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        self.settle(Command::new(env!("CARGO_BIN_EXE_scr")), arguments, variables)
+    }
+
+    /// The same, with the signal of a terminal that goes away treated like this: `default` or `ignore`.
+    fn command_with_hangup(&self, treated: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("/usr/bin/env");
+        command.args([&format!("--{treated}-signal=HUP"), env!("CARGO_BIN_EXE_scr")]);
+        self.settle(command, arguments, &[("SCR_RUNS", "-1")])
+    }
+
+    fn settle(&self, mut command: Command, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
         command.args(arguments).env_clear().current_dir(self.path("prefix")).stdin(Stdio::null());
         command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display())).env("USER", "tester");
         command.env("SCR_CACHE_BASE", self.path("cache")).env("SCR_CNTL_BASE", self.path("cache"));
@@ -306,20 +317,25 @@ fn a_watchdog_without_a_time_says_that_it_watches_nothing() {
 
 #[test]
 fn a_signal_ends_the_job_and_it_is_not_started_again() {
-    let world = World::new().launcher("mpirun", "exec sleep 1000");
-    let child =
-        world.command(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]).stderr(Stdio::piped()).spawn();
-    let child = child.expect("the command starts");
-    let limit = Instant::now() + Duration::from_secs(60);
-    while world.starts().is_empty() {
-        assert!(Instant::now() < limit, "the job is not started");
-        std::thread::sleep(Duration::from_millis(5));
+    for (signal, hangup) in [(Signal::TERM, "ignore"), (Signal::HUP, "default")] {
+        let world = World::new().launcher("mpirun", "exec sleep 1000");
+        let mut command = world.command_with_hangup(hangup, &["run", "mpirun", "./app"]);
+        let child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
+        let limit = Instant::now() + Duration::from_secs(60);
+        while world.starts().is_empty() {
+            assert!(Instant::now() < limit, "the job is not started");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let pid = Pid::from_child(&child);
+        // Where it is ignored, as under nohup, it is none that ends the job.
+        if hangup == "ignore" {
+            kill_process(pid, Signal::HUP).unwrap();
+        }
+        kill_process(pid, signal).unwrap();
+        let run = child.wait_with_output().unwrap();
+        assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
+        assert!(said(&run).contains("the job was ended by a signal"), "{}", said(&run));
     }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let run = child.wait_with_output().unwrap();
-    assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
-    assert!(said(&run).contains("the job was ended by a signal"), "{}", said(&run));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
-/// Signals that end the job. A second one ends this process at once.
+/// Signals that end the job; among them the one of a terminal that goes away, unless `nohup` was to keep it out. A second
+/// one ends this process at once.
 pub(super) struct Signals(Arc<AtomicBool>);
 
 impl Signals {
@@ -23,7 +24,8 @@ impl Signals {
     /// The system refuses.
     pub(super) fn note() -> Result<Self> {
         let noted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())
                 .and_then(|_| flag::register(signal, noted.clone()))
                 .context("cannot take note of signals")?;
@@ -47,6 +49,14 @@ impl Signals {
             std::thread::sleep(left.min(TICK));
         }
     }
+}
+
+/// Whether this process was started with the signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// How a run ended.
