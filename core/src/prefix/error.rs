@@ -161,6 +161,12 @@ impl PrefixError {
         }
     }
 
+    /// Whether there is no room for what was to be written, for everybody or for this user.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(StorageFull | QuotaExceeded)))
+    }
+
     /// Whether what is stored is itself wrong, so that trying again is of no use.
     pub fn is_damage(&self) -> bool {
         match self {

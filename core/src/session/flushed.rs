@@ -18,6 +18,8 @@ pub(super) struct Known {
     pub(super) highest: u64,
     /// The checkpoint that would be fetched first.
     pub(super) first: Option<u64>,
+    /// Its name, where somebody has made it current though newer ones are complete there.
+    pub(super) chosen: Option<Vec<u8>>,
     /// The datasets that are complete.
     complete: Vec<Complete>,
 }
@@ -47,8 +49,13 @@ impl Session {
             match Index::read(files, prefix) {
                 Ok(index) => {
                     highest = highest.max(index.highest_id().unwrap_or(0));
-                    let first = fetch::in_order(&index, None).into_iter().next();
-                    first.into_iter().for_each(|first| tree.set("FIRST", first.id));
+                    let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
+                    if let Some(first) = order.first() {
+                        tree.set("FIRST", first.id);
+                        if order.iter().any(|other| other.id > first.id) {
+                            tree.set_bytes("CHOSEN", &first.name);
+                        }
+                    }
                     for entry in index.entries().into_iter().filter(|entry| entry.complete) {
                         let known = tree.entry("PFS", entry.id);
                         known.set_bytes("NAME", &entry.name);
@@ -136,6 +143,7 @@ impl Known {
         Self {
             highest: tree.parse("HIGHEST").ok().flatten().unwrap_or(0),
             first: tree.parse("FIRST").ok().flatten(),
+            chosen: tree.value("CHOSEN").map(<[u8]>::to_vec),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
         }
     }

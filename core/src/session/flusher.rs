@@ -65,7 +65,9 @@ impl Session {
             return Ok(false);
         }
         let wanted = self.flush_by(self.cached[at].store);
-        let asynchronous = self.ctx.transport(&wanted)?.is_ok_and(|transport| transport.asynchronous);
+        // Where it cannot be used at all, the flush says why.
+        let Ok(transport) = self.ctx.transport(&wanted)? else { return Ok(false) };
+        let asynchronous = transport.asynchronous;
         if !asynchronous && !std::mem::replace(&mut self.flushes.told_synchronous, true) {
             self.ctx.report.warn(&format!(
                 "SCR_FLUSH_ASYNC=1 has no effect with the transport {}, which copies only while the application \

@@ -4,6 +4,7 @@
 
 use super::datasets::{Cached, ROOT};
 use super::error::Doing;
+use super::flushed::Known;
 use super::moving::FlushState;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
@@ -44,10 +45,10 @@ impl Session {
         session.log_start();
         session.settle_prefix(app)?;
         session.look_at_halt()?;
-        let first = session.find_datasets()?;
+        let known = session.find_datasets()?;
         session.rebuild_flush_file();
         session.flush_restored()?;
-        session.load_first(first)?;
+        session.load_first(&known)?;
         session.advice = Advice::new(session.ctx.elapsed());
         session.log_compute_start();
         Ok(session)
@@ -64,7 +65,16 @@ impl Session {
         ctx.report.info(&format!("NPROCS={}", ctx.comm.size()));
         ctx.report.info(&format!("NNODES={}", ctx.nodes.count()));
         let written = if ctx.rank() == ROOT { self.write_for_commands(app) } else { Ok(()) };
-        let written = written.map_err(|error| crate::describe(&error));
+        let written = match written {
+            // It may have room again at the next flush, and what is in cache can be restarted from without.
+            Err(error) if error.is_for_want_of_room() => {
+                let why = crate::describe(&error);
+                ctx.report
+                    .error(&format!("{why}; the run begins all the same: make room before the next flush"));
+                Ok(())
+            }
+            written => written.map_err(|error| crate::describe(&error)),
+        };
         ctx.agree(written)?.doing(|| "writing to the folder .scr of the prefix directory".to_owned())
     }
 
@@ -83,8 +93,8 @@ impl Session {
         Ok(())
     }
 
-    /// Brings back what is in cache, and learns which ids are taken. Gives the id of what would be fetched first.
-    fn find_datasets(&mut self) -> Result<Option<u64>, Error> {
+    /// Brings back what is in cache, and learns which ids are taken. Gives what is known of the prefix directory.
+    fn find_datasets(&mut self) -> Result<Known, Error> {
         let began = self.ctx.elapsed();
         let purge = self.ctx.params.get(&param::CACHE_PURGE) || !self.ctx.params.get(&param::DISTRIBUTE);
         if purge {
@@ -117,18 +127,17 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok(known.first)
+        Ok(known)
     }
 
-    /// Finds the checkpoint to restart from: the one that the user names, or else the newest. `first` is the id of what
-    /// would be fetched first.
-    fn load_first(&mut self, first: Option<u64>) -> Result<(), Error> {
+    /// Finds the checkpoint to restart from: the one that the user names, or else the newest.
+    fn load_first(&mut self, known: &Known) -> Result<(), Error> {
         let wanted = self.ctx.params.get(&param::CURRENT).map(String::into_bytes);
         if let Some(name) = &wanted {
             self.load_wanted(name)?;
         }
         if self.loaded.is_none() {
-            self.load_newer(first)?;
+            self.load_newer(known)?;
         }
         if self.loaded.is_none() {
             self.load_next(None)?;
@@ -163,9 +172,18 @@ impl Session {
     }
 
     /// Fetches what is newer in the prefix directory than all that is in cache: a run may have gone on where this cache was not
-    /// there, and these nodes know nothing of it. What the user has made current, though older, does not count as newer.
-    fn load_newer(&mut self, first: Option<u64>) -> Result<(), Error> {
-        let Some((cached, first)) = self.newest_cached(None).zip(first) else { return Ok(()) };
+    /// there, and these nodes know nothing of it. What the user has made current, though older, does not count as newer; that is told.
+    fn load_newer(&mut self, known: &Known) -> Result<(), Error> {
+        let Some((cached, first)) = self.newest_cached(None).zip(known.first) else { return Ok(()) };
+        let unsaid = self.ctx.params.get(&param::CURRENT).is_none();
+        if let Some(chosen) = known.chosen.as_ref().filter(|_| unsaid && first < cached.id_in_prefix) {
+            let chosen = String::from_utf8_lossy(chosen);
+            self.ctx.report.notice(&format!(
+                "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \
+                 same, start with SCR_CURRENT={chosen}",
+                String::from_utf8_lossy(&cached.name)
+            ));
+        }
         if first <= cached.id_in_prefix || !self.ctx.params.get(&param::FETCH) {
             return Ok(());
         }

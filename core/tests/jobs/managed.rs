@@ -156,6 +156,19 @@ fn what_the_user_names_goes_before_a_newer_one_in_cache_once_in_an_allocation() 
 }
 
 #[test]
+fn what_the_index_calls_current_goes_after_a_newer_one_in_cache_and_that_is_told() {
+    let world = job();
+    checkpoints(&world, 1..=3);
+    let quiet = world.run(|application| application.restart(some));
+    assert!(!quiet.has_line_with("current, but"), "{:?}", quiet.lines);
+    Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| assert!(index.set_current(b"ckpt.1")))
+        .unwrap();
+    let run = world.run(|application| application.restart(some));
+    run.all_gave(&Some(3));
+    run.line_with(&["calls `ckpt.1' current", "`ckpt.3' in cache is newer", "SCR_CURRENT=ckpt.1"]);
+}
+
+#[test]
 fn what_the_user_names_and_is_not_to_be_had_is_told_and_the_newest_is_taken() {
     let mut world = job();
     checkpoints(&world, 1..=4);
