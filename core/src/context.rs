@@ -76,7 +76,7 @@ impl Context {
         let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
         let mates = Placement::gather(&*comm, &machine)?.mates(comm.rank()).len();
         let processors = (env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1);
-        let prefix = Prefix::new(params.get(&param::PREFIX));
+        let prefix = prefix_of(&*comm, &*env.files, &params)?;
         let plugins = Plugins::new(&env, &params);
         if comm.rank() == Rank(0) {
             // By their manifests alone. What is mistyped would else be told at the first flush, in some hours.
@@ -333,6 +333,17 @@ fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Er
             ),
         },
     })
+}
+
+/// The prefix directory, with links followed where they lead to the same place on all ranks.
+fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Prefix, CommError> {
+    let given = params.get(&param::PREFIX);
+    let followed = Prefix::at(files, &given);
+    match same_everywhere(comm, followed.dir().as_os_str().as_bytes()) {
+        Ok(()) => Ok(followed),
+        Err(Differs::From0 { .. }) => Ok(Prefix::new(given)),
+        Err(Differs::Broken(error)) => Err(error),
+    }
 }
 
 /// Rank 0 reads files and environment for all.

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
     let env = world::env()?;
     let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
     let prefix = given.unwrap_or_else(|| world::params(&env).get(&param::PREFIX));
-    Ok(Answer::from(finish(&env, &Prefix::new(prefix))?))
+    Ok(Answer::from(finish(&env, &Prefix::at(&*env.files, &prefix))?))
 }
 
 /// Finishes what has arrived below a prefix directory, prints what became of each flush, and gives whether none is left.

@@ -86,7 +86,7 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
             dir.display()
         );
     }
-    Ok(Prefix::new(dir))
+    Ok(Prefix::at(&*env.files, &dir))
 }
 
 /// The parameters as a job in this prefix directory sees them, with what its application has set.
@@ -106,3 +106,18 @@ pub(crate) fn settings(env: &Env) -> RawSettings {
 
 /// More than any application sets.
 const MOST_APP_CONF: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_directory_that_is_named_by_a_link_is_the_one_it_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap().join("run");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink("run", dir.path().join("link")).unwrap();
+        let found = prefix(&env().unwrap(), Some(&dir.path().join("link"))).unwrap();
+        assert_eq!(found.dir(), real);
+    }
+}

@@ -34,6 +34,7 @@ pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;
+pub(crate) use paths::real;
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub(crate) use restarted::Restarted;

@@ -25,6 +25,12 @@ impl Prefix {
         Self { dir: dir.into() }
     }
 
+    /// The prefix directory that this absolute path leads to. With links followed, a dataset in cache is known to belong
+    /// to it by whatever name it is called, and a link that leads elsewhere meanwhile does not lead to that dataset.
+    pub fn at(files: &dyn Files, dir: &Path) -> Self {
+        Self::new(real(files, dir))
+    }
+
     /// The prefix directory itself.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -120,6 +126,17 @@ impl Prefix {
         let mut ids: Vec<_> = names.iter().filter_map(|name| dataset_id(name)).collect();
         ids.sort_unstable();
         Ok(ids)
+    }
+}
+
+/// An absolute path with the links in its existing part followed: what it names need not be there yet.
+pub(crate) fn real(files: &dyn Files, path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|above| Some((above, files.real_path(above).ok()?)));
+    let Some((above, real)) = found else { return path.to_owned() };
+    match path.strip_prefix(above) {
+        Ok(rest) if rest.as_os_str().is_empty() => real,
+        Ok(rest) => real.join(rest),
+        Err(_) => path.to_owned(),
     }
 }
 

@@ -6,6 +6,7 @@
 use super::Error;
 use crate::context::Context;
 use crate::flush::names;
+use crate::prefix::real;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -18,7 +19,7 @@ pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error>
     }
     let path = lexical(&ctx.env.current_dir.join(OsStr::from_bytes(name)));
     let prefix = ctx.prefix.dir();
-    let below = strip(&path, prefix).or_else(|| strip(&real(ctx, &path), &real(ctx, prefix)));
+    let below = strip(&path, prefix).or_else(|| strip(&real(ctx.files(), &path), &real(ctx.files(), prefix)));
     let below = below.ok_or_else(|| Error::Argument {
         what: format!(
             "{} lies outside the prefix directory {}; \
@@ -51,11 +52,4 @@ fn lexical(path: &Path) -> PathBuf {
         }
         done
     })
-}
-
-/// The path with the links in its existing part followed: the file itself need not be there yet.
-fn real(ctx: &Context, path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|above| Some((above, ctx.files().real_path(above).ok()?)));
-    let Some((above, real)) = found else { return path.to_owned() };
-    path.strip_prefix(above).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
 }

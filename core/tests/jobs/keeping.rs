@@ -284,6 +284,42 @@ fn a_dataset_of_another_prefix_directory_is_neither_restarted_from_nor_removed()
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+#[test]
+fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.prefix());
+    full.fail_from(1, std::io::ErrorKind::StorageFull);
+    world.files = Arc::new(full);
+    let run = world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(2, some).unwrap();
+    });
+    run.line_with(&["ERROR", "nodes.scr", "the run begins all the same"]);
+    world.files = Arc::new(RealFiles);
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+#[test]
+fn a_prefix_directory_is_known_by_where_its_name_leads() {
+    use std::os::unix::fs::symlink;
+    let mut world = job();
+    let link = world.dir().join("current");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    symlink("prefix", &link).unwrap();
+    world.turn_to("current");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    world.turn_to("other");
+    std::fs::remove_file(&link).unwrap();
+    symlink("other", &link).unwrap();
+    world.turn_to("current");
+    world.run(|application| application.restart(some)).all_gave(&None);
+    world.turn_to("prefix");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
 /// Both prefix directories have a dataset 1, and the cache of the one is in the way of what the other fetches.
 #[test]
 fn a_fetched_dataset_does_not_take_the_place_of_another_prefix_directorys() {

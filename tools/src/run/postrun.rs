@@ -35,7 +35,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let bad = bad_nodes(&asked.allocation, &asked.params, &[], &mut |line| say(line))?;
-    let prefix = Prefix::new(asked.params.get(&param::PREFIX));
+    let prefix = Prefix::at(&*asked.env.files, &asked.params.get(&param::PREFIX));
     let log = Log::of_command(&asked.env, &asked.params, "scr postrun", &prefix);
     finish(&asked.env, &asked.params, &asked.allocation, &bad, &log).map(Answer::from)
 }
@@ -51,7 +51,7 @@ pub(super) fn finish(
     bad: &[BadNode],
     log: &Log,
 ) -> Result<bool> {
-    let prefix = Prefix::new(params.get(&param::PREFIX));
+    let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
     log.add_entry(Record::event(Event::PostrunStart));
     let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
