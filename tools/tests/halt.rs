@@ -72,14 +72,17 @@ fn before_without_halt_seconds_is_told_to_be_of_no_effect() {
     let told = halt(&scr, &["--before", "tomorrow"]);
     let told = String::from_utf8_lossy(&told.stderr);
     assert!(told.contains("of no effect without halt seconds") && told.contains("600"), "{told}");
-    assert!(halt(&scr, &["--seconds", "5"]).stderr.is_empty());
+    assert!(halt(&scr, &["--seconds", "5m"]).stderr.is_empty());
+    assert_eq!(listed(&scr).0["halt_seconds"], 300, "as SCR_HALT_SECONDS has it");
 }
 
 #[test]
 fn what_is_no_time_no_number_or_no_job_is_an_error_and_changes_nothing() {
     let scr = Installation::with_system_file("");
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 10] = [
         &["--after", "noonish"],
+        &["--before", ""],
+        &["--seconds", "soon"],
         &["--checkpoints", "0"],
         &["--checkpoints", "many"],
         &["--seconds", "-1"],

@@ -129,6 +129,11 @@ impl Kind {
         }
     }
 
+    /// A value of this kind that stands elsewhere than in a setting, such as on a command line.
+    pub fn value<T: Value>(self, text: &str) -> Option<T> {
+        T::from_datum(&self.read(text, Path::new("/")).ok()?)
+    }
+
     /// What a value looks like, to say where something else was found.
     pub fn expected(self) -> String {
         match self {

@@ -17,6 +17,7 @@ use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Halt, Prefix};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Stands under the help text.
 pub(crate) const EXIT_CODES: &str = "\
@@ -63,7 +64,7 @@ struct Conditions {
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     before: Option<i64>,
     /// Sets the halt seconds: how long before --before or the end of the allocation the job halts
-    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<i64>,
     /// Halts as soon as the job looks, and is not started again
     #[arg(short, long)]
@@ -175,6 +176,14 @@ impl HaltArgs {
         let unsets = *unset_checkpoints || *unset_after || *unset_before || *unset_seconds || *unset_reason;
         !sets && !unsets
     }
+}
+
+/// Halt seconds as SCR_HALT_SECONDS takes them: with a unit or without.
+fn seconds(text: &str) -> Result<i64, String> {
+    let kind = param::HALT_SECONDS.info().kind;
+    let read: Option<Duration> = kind.value(text);
+    let seconds = read.and_then(|seconds| i64::try_from(seconds.as_secs()).ok());
+    seconds.ok_or_else(|| format!("not {}", kind.expected()))
 }
 
 fn change<T>(condition: &mut Option<T>, set: Option<T>, unset: bool) {
