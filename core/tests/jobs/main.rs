@@ -31,6 +31,7 @@
     reason = "tests make and look at real files, and may fail"
 )]
 
+mod advice;
 mod costs;
 mod crash;
 mod damage;

@@ -219,7 +219,8 @@ impl World {
             let env = self.env_of(rank);
             env.clock().set_since_epoch(Duration::from_secs(1_000_000 * run));
             let session = Session::init(Box::new(comm), env.env(), &self.application);
-            let result = body(session.map(|session| Application { session: Some(session), rank }));
+            let begun = |session| Application { session: Some(session), rank, env: env.clone() };
+            let result = body(session.map(begun));
             let mut lines = lines.lock().expect("no rank has panicked with it");
             lines.extend(env.output().take_info());
             lines.extend(env.output().take_errors());
@@ -258,11 +259,17 @@ impl<T> Outcome<T> {
 pub(crate) struct Application {
     session: Option<Session>,
     pub(crate) rank: Rank,
+    env: TestEnv,
 }
 
 impl Application {
     pub(crate) fn session(&mut self) -> &mut Session {
         self.session.as_mut().expect("not finalized yet")
+    }
+
+    /// So many seconds pass on the clock of this rank.
+    pub(crate) fn wait(&self, seconds: u64) {
+        self.env.clock().advance(Duration::from_secs(seconds));
     }
 
     pub(crate) fn finalize(&mut self) -> Result<(), Error> {
