@@ -64,12 +64,14 @@ impl Context {
         if !params.get(&param::ENABLE) {
             return Err(Error::Disabled);
         }
-        let built = Descriptors::build(&params).map_err(|error| error.to_string());
-        let (descriptors, problems) = together(&*comm, &node, built)?
-            .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
+        tell_other_requests(&*comm, app, &report)?;
+        let mut problems = Vec::new();
+        let built = Descriptors::build(&params, &mut problems).map_err(|error| error.to_string());
         for problem in problems {
             report.warn(&problem.to_string());
         }
+        let descriptors = together(&*comm, &node, built)?
+            .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
         same_descriptors(&*comm, &descriptors)?;
         let nodes = Placement::gather(&*comm, &node)?;
         // Nodes by name may share a machine, as containers do, and then they share its processors.
@@ -344,6 +346,19 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
         Err(Differs::From0 { .. }) => Ok(Prefix::new(given)),
         Err(Differs::Broken(error)) => Err(error),
     }
+}
+
+/// What rank 0 has set with `SCR_Config` counts for all. Another rank that has set something else, or nothing, is told that it
+/// does not get it.
+fn tell_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
+    match same_everywhere(comm, app.to_text().as_bytes()) {
+        Ok(()) => (),
+        Err(Differs::Broken(error)) => return Err(error.into()),
+        Err(differs) => report.warn(&format!(
+            "{differs} in what it has set with SCR_Config; what rank 0 has set counts for all, so let all ranks set the same"
+        )),
+    }
+    Ok(())
 }
 
 /// Rank 0 reads files and environment for all.

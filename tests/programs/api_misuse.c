@@ -137,6 +137,8 @@ static void config(void)
     expect(SCR_Config("SCR_NO_SUCH_PARAMETER") == NULL, "Config asks for an unknown name");
     expect(SCR_Config("= =") == NULL, "Config without a name");
     expect(SCR_Config("") == NULL, "Config of nothing");
+    if (rank == 1)
+        SCR_Config("SCR_CHECKPOINT_OVERHEAD=1");
 }
 
 /* What nobody can run with is refused, and once it is mended the library starts. */
@@ -153,6 +155,7 @@ static void config_after_init(void)
 {
     answers("SCR_CHECKPOINT_SECONDS", "5400");
     answers("SCR_JOB_NAME", "a name/with/=/sign");
+    answers("SCR_CHECKPOINT_OVERHEAD", NULL);
     answers("CKPT=0 SET_SIZE", "8");
     expect(SCR_Config("SCR_CHECKPOINT_SECONDS=1") == NULL, "Config sets after Init");
     expect(SCR_Config("SCR_CHECKPOINT_SECONDS=") == NULL, "Config unsets after Init");

@@ -80,6 +80,7 @@ on_each_mpi! {
         // What the application has set is what the job runs with, and is kept for the commands; but no password.
         assert!(run.mentions("SCR_CHECKPOINT_SECONDS=5400") && run.mentions("SCR_LOG_DB_PASS=***"));
         assert!(run.mentions("SCR_CHECKPOINT_SECONDS is set after SCR_Init"));
+        assert!(run.mentions("rank 1 differs from rank 0 in what it has set with SCR_Config"));
         let kept = std::fs::read_to_string(cluster.prefix().join(".scr/app.conf")).unwrap();
         assert!(kept.contains("SCR_CHECKPOINT_SECONDS=5400\n"), "{kept}");
         assert!(!kept.contains("hunter2") && !run.mentions("hunter2"), "the password was shown");

@@ -1,6 +1,7 @@
 //! The world of the command: the installation it belongs to, and the parameters as a job would see them.
 
 use anyhow::{bail, Context, Result};
+use scr_core::descriptor::Descriptors;
 use scr_core::env::{Env, Output};
 use scr_core::fs::RealFiles;
 use scr_core::param::{self, AppConfig, Params, RawSettings, APP_CONF};
@@ -92,6 +93,11 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
 /// The parameters as a job in this prefix directory sees them, with what its application has set.
 pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
     params(&at(env, prefix.dir()))
+}
+
+/// The descriptors of these parameters. What is wrong with them but can be lived with is for the job to tell, and `scr config`.
+pub(crate) fn descriptors(params: &Params) -> Result<Descriptors> {
+    Descriptors::build(params, &mut Vec::new()).context("cannot read the descriptors")
 }
 
 /// The settings that a job which is started here would read, with those that its application made in the last run.

@@ -21,6 +21,7 @@ const NAMES: &[Case] = &[
     ("of version 1", b"SCR_HOP_DISTANCE=1", 1, "of a former version"),
     ("a descriptor of version 1", b"CKPTDESC=0 INTERVAL=1", 1, "describe checkpoints with CKPT lines"),
     ("a mistyped descriptor", b"CKTP=0 TYPE=XOR", 1, "did you mean CKPT?"),
+    ("a letter that is not to be seen", b"SCR_FLUSH\xe2\x80\x8b=1", 1, "no parameter SCR_FLUSH\\u{200b},"),
     ("a mistyped key of a store", b"STORE=/ssd CUONT=3", 1, "did you mean COUNT?"),
 ];
 
@@ -48,6 +49,15 @@ const VALUES: &[Case] = &[
     ("a scheme with blanks", b"SCR_COPY_TYPE=\"X O R\"", 1, "not one of SINGLE"),
     ("a scheme of version 1", b"SCR_COPY_TYPE=LOCAL", 1, "means SINGLE today"),
     ("no value", b"SCR_FLUSH=", 1, "has no value"),
+    ("a list of nodes that is cut off", b"SCR_EXCLUDE_NODES=n[1-", 1, "a bracket without its partner"),
+    ("no list of nodes", b"SCR_NODELIST=n[5-1]", 1, "no number and no range such as 1-3"),
+    (
+        "a logger's facility that is none",
+        b"SCR_LOG_SYSLOG_FACILITY=LOG_LOCAL9",
+        1,
+        "no facility `LOG_LOCAL9'",
+    ),
+    ("a logger's level that is none", b"SCR_LOG_SYSLOG_LEVEL=LOUD", 1, "there are LOG_EMERG, LOG_ALERT"),
     ("a variable that is not set", b"SCR_CACHE_BASE=/tmp/$SURELY_NOT_SET", 1, "uses $SURELY_NOT_SET"),
     ("a variable in braces", b"SCR_CACHE_BASE=/tmp/${SURELY_NOT_SET}/x", 1, "uses $SURELY_NOT_SET"),
     ("a value that is itself", b"SCR_CACHE_BASE=$SCR_CACHE_BASE/x", 1, "uses $SCR_CACHE_BASE"),
@@ -109,6 +119,14 @@ const DESCRIPTORS: &[Case] = &[
     ("an unknown group", b"SCR_COPY_TYPE=FILE\nCKPT=0 GROUP=NOED", 2, "did you mean NODE?"),
     ("an unknown group by parameter", b"SCR_GROUP=SWITCH", 1, "the groups are NODE, WORLD"),
     ("an unknown group of a store", b"STORE=/ssd GROUP=RACK", 1, "names the group RACK"),
+    ("several hosts in one line", b"GROUPS=host[1-4] POWER=psu1", 1, "not the name of one host"),
+    ("no number, where there is no other", b"SCR_COPY_TYPE=FILE\nCKPT=zero", 2, "not a number from 0"),
+    (
+        "a store that is off, of the only descriptor",
+        b"SCR_COPY_TYPE=FILE\nSTORE=/ssd ENABLED=0\nCKPT=0 STORE=/ssd",
+        3,
+        "has ENABLED=0",
+    ),
     ("a group that is built in", b"GROUPS=host1 NODE=x", 1, "cannot be defined"),
     ("an unknown store", b"SCR_COPY_TYPE=FILE\nSTORE=/ssd\nCKPT=0 STORE=/sdd", 3, "did you mean /ssd?"),
     (
@@ -176,6 +194,7 @@ const PLUGINS: &[Case] = &[
     ),
     ("asynchronous with a transport that waits", b"SCR_FLUSH_ASYNC=1", 1, "set SCR_FLUSH_TYPE=PTHREAD"),
     ("a restart without a fetch", b"SCR_FETCH=0\nSCR_GLOBAL_RESTART=1", 2, "contradict each other"),
+    ("a time without a watchdog", b"SCR_WATCHDOG_TIMEOUT=600", 1, "no watchdog looks at the time"),
     ("a watchdog without a time", b"SCR_WATCHDOG=1", 1, "does not know how long is too long"),
     (
         "a database without a server",

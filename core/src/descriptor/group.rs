@@ -36,6 +36,11 @@ impl Groups {
                 problems.push(at(&line.origin, Cause::Empty { name: line.name.clone() }));
                 continue;
             }
+            if line.value.contains(['[', ']', ',']) {
+                let expected = "the name of one host; write a line for each".to_string();
+                let (name, found) = (line.name.clone(), line.value.clone());
+                problems.push(at(&line.origin, Cause::Malformed { name, found, expected }));
+            }
             groups.add(line, problems);
         }
         groups
@@ -85,17 +90,6 @@ impl Groups {
         })
     }
 
-    /// Whether a node has its line, if any has.
-    ///
-    /// # Errors
-    /// It has none. The node and `rank` are named, and the file that has the lines of the others.
-    pub fn check_node(&self, node: &str, rank: Rank) -> Result<(), ConfigError> {
-        if self.hosts.is_empty() {
-            return Ok(());
-        }
-        self.host(node, rank).map(drop)
-    }
-
     /// The groups as a tree: the name of each host with its groups.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
@@ -108,11 +102,9 @@ impl Groups {
         tree
     }
 
-    /// A line with the full name of the host counts before one with the name up to the first dot.
+    /// The line with this very name counts before one that may mean the same.
     fn host(&self, node: &str, rank: Rank) -> Result<&Host, ConfigError> {
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
-        let by_short =
-            || self.hosts.iter().find(|(name, _)| short(name) == short(node)).map(|(_, host)| host);
+        let by_short = || self.hosts.iter().find(|(name, _)| is_same_host(name, node)).map(|(_, host)| host);
         self.hosts.get(node).or_else(by_short).ok_or_else(|| {
             let origin = self.hosts.first().map_or(Origin::Default, |(_, host)| host.origin.clone());
             fatal(&origin, Cause::HostWithoutGroups { host: node.to_string(), rank: rank.0 })
@@ -129,4 +121,14 @@ impl Groups {
             nearest: nearest(group, self.names()),
         }
     }
+}
+
+/// Whether two names may be of one host: with and without its domain, in upper and lower case. Two domains are two hosts, and
+/// two addresses as well.
+fn is_same_host(one: &str, other: &str) -> bool {
+    let is_short_of = |short: &str, full: &str| {
+        !short.contains('.')
+            && full.split_once('.').is_some_and(|(start, _)| start.eq_ignore_ascii_case(short))
+    };
+    one.eq_ignore_ascii_case(other) || is_short_of(one, other) || is_short_of(other, one)
 }

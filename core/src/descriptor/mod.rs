@@ -31,18 +31,18 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Makes the descriptors, and tells what is wrong with them but can be lived with.
+    /// Makes the descriptors. What is wrong with them but can be lived with is added to `problems`, also where there is an
+    /// error: it may have come of one of them.
     ///
     /// # Errors
     /// The first thing that cannot be lived with: a group or a store that is not described, no descriptor for
     /// every checkpoint.
-    pub fn build(params: &Params) -> Result<(Self, Vec<Problem>), ConfigError> {
-        let mut problems = Vec::new();
-        let groups = Groups::build(params, &mut problems);
-        let stores = store::build(params, &groups, &mut problems)?;
+    pub fn build(params: &Params, problems: &mut Vec<Problem>) -> Result<Self, ConfigError> {
+        let groups = Groups::build(params, problems);
+        let stores = store::build(params, &groups, problems)?;
         let control = store::control(params);
-        let redundancy = redundancy::build(params, &groups, &stores, &mut problems)?;
-        Ok((Self { groups, stores, control, redundancy }, problems))
+        let redundancy = redundancy::build(params, &groups, &stores, problems)?;
+        Ok(Self { groups, stores, control, redundancy })
     }
 
     /// The descriptor for a dataset.

@@ -14,13 +14,7 @@ type Built = (Result<Descriptors, ConfigError>, Vec<Problem>);
 fn built(text: &str) -> Built {
     let env = world_of(&[(USER, text)]).env();
     let (params, mut problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
-    match Descriptors::build(&params) {
-        Ok((descriptors, more)) => {
-            problems.extend(more);
-            (Ok(descriptors), problems)
-        }
-        Err(error) => (Err(error), problems),
-    }
+    (Descriptors::build(&params, &mut problems), problems)
 }
 
 fn clean(text: &str) -> Descriptors {
@@ -114,9 +108,16 @@ fn a_host_without_a_line_is_named_with_the_file_and_the_rank() {
         error,
         "/pfs/run1/.scrconf:3: rank 3 runs on host9, for which there is no GROUPS line; add GROUPS=host9 with its groups"
     );
-    assert!(groups.check_node("host9", Rank(0)).is_err());
-    assert_eq!(groups.check_node("host4", Rank(0)), Ok(()));
-    assert_eq!(clean("").groups.check_node("host9", Rank(0)), Ok(()));
+}
+
+/// Any host whose name begins as another's was given that one's line: of n1.east, or of the address 10.0.0.1.
+#[test]
+fn a_host_has_no_line_of_another_domain_or_address() {
+    let groups = clean("GROUPS=n1.east POWER=a\nGROUPS=10.0.0.1 POWER=b\nGROUPS=n2 POWER=c\n").groups;
+    let value = |host| groups.value("POWER", host, Rank(0)).ok();
+    let known = ["n1.east", "n1", "N1.East", "10.0.0.1", "n2", "n2.west", "N2"].map(value);
+    assert_eq!(known, ["a", "a", "a", "b", "c", "c", "c"].map(|value| Some(value.to_string())));
+    assert_eq!(["n1.west", "10.0.0.2", "n2x"].map(value), [None, None, None]);
 }
 
 #[test]
@@ -164,7 +165,8 @@ fn a_store_with_a_variable_has_one_name_and_a_path_per_node() {
     for node in ["n0", "n1"] {
         let env = world_of(&[]).with_variable("SCR_NODE_NAME", node).env();
         let (params, _) = Params::resolve(&raw, &env);
-        let (descriptors, problems) = Descriptors::build(&params).unwrap();
+        let mut problems = Vec::new();
+        let descriptors = Descriptors::build(&params, &mut problems).unwrap();
         assert_eq!(problems, []);
         let chosen = descriptors.choose(1, true, false);
         assert_eq!(chosen.store, "/tmp/$SCR_NODE_NAME");

@@ -4,6 +4,7 @@
 use super::{Clock, Env, Output};
 use crate::fs::Files;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ impl Env {
     /// and standard output and error. Taken once; what changes later is not seen.
     ///
     /// `install_dir` is the folder that `lib/libscr.so` or `bin/scr` lies below, where it is known. Variables that
-    /// are not UTF-8 are left out. A user without a name is called by the number, as `uid1000`.
+    /// are not UTF-8 are left out; a parameter that is not is kept with U+FFFD, for which it is refused by name. A user without a name is called by the number, as `uid1000`.
     ///
     /// # Errors
     /// The current folder is gone or may not be looked at.
     pub fn of_process(install_dir: Option<PathBuf>, files: Arc<dyn Files>) -> io::Result<Self> {
-        let variables = variables();
+        let variables = variables(std::env::vars_os());
         let uid = rustix::process::getuid().as_raw();
         let user = user_name(&variables, uid).unwrap_or_else(|| format!("uid{uid}"));
         Ok(Self {
@@ -38,10 +39,16 @@ impl Env {
     }
 }
 
-fn variables() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
+fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String, String> {
+    all.filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let value = match value.into_string() {
+            Err(value) if name.starts_with("SCR_") => value.to_string_lossy().into_owned(),
+            value => value.ok()?,
+        };
+        Some((name, value))
+    })
+    .collect()
 }
 
 /// `$USER`, or else what the user database says. Batch systems and containers often leave `$USER` out.
@@ -98,6 +105,14 @@ mod tests {
     #[test]
     fn a_user_that_nobody_knows_has_no_name() {
         assert_eq!(user_name(&BTreeMap::new(), 4_000_000_123), None);
+    }
+
+    #[test]
+    fn a_parameter_that_is_no_text_is_not_taken_for_unset() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let latin = || OsString::from_vec(b"/caf\xe9".to_vec());
+        let found = variables([("SCR_PREFIX".into(), latin()), ("HOME".into(), latin())].into_iter());
+        assert_eq!(found, BTreeMap::from([("SCR_PREFIX".to_string(), "/caf\u{fffd}".to_string())]));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod syslog;
 mod text;
 
 pub use database::database;
+pub use syslog::check_logger;
 pub use text::{line, parse, LineError};
 
 pub use record::{Event, Record, Transfer};

@@ -4,7 +4,7 @@
 //! The socket never waits: where the system's logger has stopped reading, a job must not stop with it.
 
 use super::text;
-use crate::param::{self, Params};
+use crate::param::{self, Cause, Param, Params, Problem};
 use scr_plugin_api::{LogEntry, LogSink, PluginError, PluginErrorKind};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -44,26 +44,42 @@ const LEVELS: &[&str] = &["EMERG", "ALERT", "CRIT", "ERR", "WARNING", "NOTICE", 
 /// # Errors
 /// There is no logger, or no such facility or level.
 pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
-    let facility = params.get(&param::LOG_SYSLOG_FACILITY);
-    let level = params.get(&param::LOG_SYSLOG_LEVEL);
-    let known = |name: &str, names: &str, what: &str| {
-        PluginError::new(PluginErrorKind::Refused, format!("there is no {what} `{name}'; there are {names}"))
+    let refused = |why| PluginError::new(PluginErrorKind::Refused, why);
+    let priority = facility(params).map_err(refused)? * 8 + level(params).map_err(refused)?;
+    SyslogSink::connect(Path::new(SOCKET), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
+}
+
+/// What is wrong with the parameters of syslog: for `scr config` to tell before there is a job.
+pub fn check_logger(params: &Params) -> Vec<Problem> {
+    let checks = [(&param::LOG_SYSLOG_FACILITY, facility(params)), (&param::LOG_SYSLOG_LEVEL, level(params))];
+    let problem = |(param, checked): (&Param<String>, Result<u8, String>)| {
+        let name = param.info().name.to_owned();
+        Some(Problem::new(params.origin(param), Cause::Unusable { name, why: checked.err()? }))
     };
-    let facility =
-        FACILITIES.iter().find(|(name, _)| is_named(&facility, name)).map(|(_, number)| *number).ok_or_else(
-            || {
-                let names: Vec<_> = FACILITIES.iter().map(|(name, _)| format!("LOG_{name}")).collect();
-                known(&facility, &names.join(", "), "facility")
-            },
-        )?;
-    let level =
-        (0_u8..).zip(LEVELS).find(|(_, name)| is_named(&level, name)).map(|(number, _)| number).ok_or_else(
-            || {
-                let names: Vec<_> = LEVELS.iter().map(|name| format!("LOG_{name}")).collect();
-                known(&level, &names.join(", "), "level")
-            },
-        )?;
-    SyslogSink::connect(Path::new(SOCKET), facility * 8 + level, &params.get(&param::LOG_SYSLOG_PREFIX))
+    checks.into_iter().filter_map(problem).collect()
+}
+
+fn facility(params: &Params) -> Result<u8, String> {
+    let given = params.get(&param::LOG_SYSLOG_FACILITY);
+    number("facility", &given, FACILITIES.iter().copied())
+}
+
+fn level(params: &Params) -> Result<u8, String> {
+    let given = params.get(&param::LOG_SYSLOG_LEVEL);
+    number("level", &given, LEVELS.iter().copied().zip(0..))
+}
+
+/// The number of the one that is named, or which there are.
+fn number(
+    what: &str,
+    given: &str,
+    mut known: impl Iterator<Item = (&'static str, u8)> + Clone,
+) -> Result<u8, String> {
+    let names = known.clone().map(|(name, _)| format!("LOG_{name}"));
+    let found = known.find(|(name, _)| is_named(given, name)).map(|(_, number)| number);
+    found.ok_or_else(|| {
+        format!("there is no {what} `{given}'; there are {}", names.collect::<Vec<_>>().join(", "))
+    })
 }
 
 /// With `LOG_` before it or without, in any case.

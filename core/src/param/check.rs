@@ -3,7 +3,7 @@
 //! Only what somebody has set is looked at: the defaults go together.
 
 use super::params::Params;
-use super::problem::{Cause, Problem};
+use super::problem::{Cause, Origin, Problem};
 use super::table::{self, Param};
 
 /// Every pair of parameters that do not go together. What concerns descriptors is told when they are built.
@@ -14,6 +14,7 @@ pub(crate) fn contradictions(params: &Params) -> Vec<Problem> {
     problems.extend(check.poststage());
     problems.extend(check.restart());
     problems.extend(check.watchdog());
+    problems.extend(check.timeouts());
     problems.extend(check.database());
     problems.extend(check.logs());
     problems.extend(check.purge());
@@ -97,6 +98,25 @@ impl Check<'_> {
         })
     }
 
+    /// The user guide has the times alone, as if they were enough. A site may set them for those who want a watchdog.
+    fn timeouts(&self) -> Option<Problem> {
+        let of_user = |timeout: &&Param<_>| {
+            matches!(
+                self.params.origin(timeout),
+                Origin::Environment | Origin::UserFile(_) | Origin::Application
+            )
+        };
+        let timeout = [&table::WATCHDOG_TIMEOUT, &table::WATCHDOG_TIMEOUT_PFS].into_iter().find(of_user)?;
+        (!self.params.origin(&table::WATCHDOG).is_set()).then(|| {
+            self.problem(
+                timeout,
+                &table::WATCHDOG,
+                "no watchdog looks at the time",
+                "set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so",
+            )
+        })
+    }
+
     fn database(&self) -> Option<Problem> {
         let wanted = self.on(&table::LOG_ENABLE) && self.on(&table::LOG_DB_ENABLE);
         (wanted && self.params.get(&table::LOG_DB_HOST).is_none()).then(|| {
@@ -136,7 +156,7 @@ impl Check<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::world;
+    use super::super::testing::{world, world_of};
     use super::super::{AppConfig, RawSettings};
     use super::*;
 
@@ -153,12 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn a_site_may_set_the_times_of_a_watchdog_that_users_switch_on() {
+        let files = [("/opt/scr/etc/scr.conf", "SCR_WATCHDOG_TIMEOUT=600\n")];
+        let env = world_of(&files).env();
+        let (_, problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        assert_eq!(problems, []);
+        let off = [("SCR_WATCHDOG", "0"), ("SCR_WATCHDOG_TIMEOUT", "600")];
+        assert_eq!(self::problems(&off), Vec::<String>::new());
+    }
+
+    #[test]
     fn each_contradiction_is_told_once_with_both_settings() {
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("SCR_FLUSH_ASYNC", "1")], "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC"),
             (&[("SCR_FLUSH_POSTSTAGE", "1")], "SCR_FLUSH_POSTSTAGE=1 and SCR_FLUSH_ASYNC=0"),
             (&[("SCR_GLOBAL_RESTART", "1"), ("SCR_FETCH", "0")], "SCR_GLOBAL_RESTART=1 and SCR_FETCH=0"),
             (&[("SCR_WATCHDOG", "1")], "SCR_WATCHDOG=1 and SCR_WATCHDOG_TIMEOUT=(unset)"),
+            (&[("SCR_WATCHDOG_TIMEOUT_PFS", "9")], "SCR_WATCHDOG_TIMEOUT_PFS=9 and SCR_WATCHDOG=0"),
             (
                 &[("SCR_LOG_ENABLE", "1"), ("SCR_LOG_DB_ENABLE", "1")],
                 "SCR_LOG_DB_ENABLE=1 and SCR_LOG_DB_HOST=(unset)",

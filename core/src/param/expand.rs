@@ -1,8 +1,9 @@
-//! `$VAR` and `${VAR}` inside values, and paths made plain.
+//! `$VAR` and `${VAR}` inside values, `~/` before paths, and paths made plain.
 //!
 //! Each rank expands with its own variables, since `$SCR_NODE_NAME` differs from node to node. A `\$` is a plain
 //! `$`, and so is a `$` that no name follows. What a variable holds is not expanded again.
 
+use super::value::Kind;
 use crate::env::Env;
 use std::path::{Component, Path, PathBuf};
 
@@ -55,11 +56,27 @@ impl<'a> Variables<'a> {
         expanded.push_str(rest);
         (expanded, missing)
     }
+
+    /// The same for a path, where `~/` is the home folder, as in a shell.
+    pub(crate) fn expand_path(self, path: &str) -> (String, Vec<String>) {
+        match path.strip_prefix("~/") {
+            Some(below) => self.expand(&format!("${{HOME}}/{below}")),
+            None => self.expand(path),
+        }
+    }
+
+    /// The same for the value of a parameter of this kind.
+    pub(crate) fn expand_as(self, kind: Kind, text: &str) -> (String, Vec<String>) {
+        match kind {
+            Kind::Path => self.expand_path(text),
+            _ => self.expand(text),
+        }
+    }
 }
 
-/// A text with its variables replaced; those that are not set count as empty.
-pub(crate) fn expanded(text: &str, env: &Env) -> String {
-    Variables::of(env).expand(text).0
+/// The path of a folder with its variables replaced; those that are not set count as empty.
+pub(crate) fn expanded(path: &str, env: &Env) -> String {
+    Variables::of(env).expand_path(path).0
 }
 
 /// The name that a text starting with `$` names, and what comes after it.
@@ -118,6 +135,19 @@ mod tests {
             assert_eq!(expand(text), (text.to_string(), vec![]), "{text}");
         }
         assert_eq!(expand(r"\$JOB is $JOB").0, "$JOB is 77");
+    }
+
+    #[test]
+    fn the_home_folder_is_known_by_its_sign_in_paths_alone() {
+        let known = world().with_variable("HOME", "/home/u").with_variable("JOB", "77").env();
+        let of = |env, kind, text| Variables::of(env).expand_as(kind, text);
+        assert_eq!(of(&known, Kind::Path, "~/runs/$JOB"), ("/home/u/runs/77".to_string(), vec![]));
+        for text in ["/a/~/b", "~user/b", "~", "a~/b"] {
+            assert_eq!(of(&known, Kind::Path, text).0, text);
+        }
+        assert_eq!(of(&known, Kind::Secret, "~/runs").0, "~/runs");
+        let unknown = world().env();
+        assert_eq!(of(&unknown, Kind::Path, "~/runs"), ("/runs".to_string(), vec!["HOME".to_string()]));
     }
 
     #[test]

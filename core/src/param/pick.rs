@@ -70,7 +70,7 @@ pub(crate) fn pick<'a>(
             // What is the same for all was expanded where it was read.
             _ if info.scope.is_shared() => (setting.value.clone(), Vec::new()),
             Origin::Default => (setting.value.clone(), Vec::new()),
-            _ => Variables::of(env).expand(&setting.value),
+            _ => Variables::of(env).expand_as(info.kind, &setting.value),
         };
         problems.extend(undefined(info.name, missing, &setting.origin));
         match info.kind.read(&text, &env.current_dir) {

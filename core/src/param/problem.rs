@@ -207,9 +207,15 @@ pub enum Cause {
     /// A line is not UTF-8, or holds control characters.
     #[error("the setting is not UTF-8 text, or holds control characters; it is passed over")]
     NotText,
-    /// A line names a plugin that cannot be used, or gives it what it does not take.
+    /// A variable is not UTF-8, or holds control characters.
+    #[error("{name} is not UTF-8 text, or holds control characters; it is passed over")]
+    VariableNotText {
+        /// The variable.
+        name: String,
+    },
+    /// What a setting names cannot be used, such as a plugin that is not there or does not take its options.
     #[error("{name}: {why}")]
-    Plugin {
+    Unusable {
         /// The line or parameter.
         name: String,
         /// What is wrong.
@@ -429,8 +435,9 @@ fn show(text: &str) -> String {
         return show(before) + " ...";
     }
     for c in text.chars().take(LONGEST) {
-        if c.is_control() {
-            shown.extend(c.escape_default());
+        // Also what is there and cannot be seen, such as a blank without width.
+        if c.escape_debug().len() > 1 && !"\"'\\".contains(c) {
+            shown.extend(c.escape_debug());
         } else {
             shown.push(c);
         }
@@ -512,7 +519,8 @@ mod tests {
 
     #[test]
     fn what_a_user_wrote_is_shown_short_and_on_one_line() {
-        assert_eq!(show("a\nb\u{7}'\""), "a\\nb\\u{7}'\"");
+        assert_eq!(show("a\nb\u{7}'\"\\é"), "a\\nb\\u{7}'\"\\é");
+        assert_eq!(show("SCR_FLUSH\u{200b}"), "SCR_FLUSH\\u{200b}");
         assert_eq!(show(&"x".repeat(10_000)).len(), 123);
     }
 

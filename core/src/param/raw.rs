@@ -187,7 +187,6 @@ fn must_be_there(
 }
 
 const NOT_THERE: &str = "there is no such file";
-const NO_HOME: &str = "HOME is not set, which `~' stands for";
 
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
@@ -199,16 +198,8 @@ fn system_file(env: &Env) -> Option<PathBuf> {
 
 /// What `SCR_CONF_FILE` names, if it is set. A file that is asked for must be there.
 fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Settings> {
-    let (text, _) = Variables::of(env).expand(env.variable(table::CONF_FILE.info().name)?);
-    let path = match (text.strip_prefix("~/"), env.variable("HOME")) {
-        (None, _) => PathBuf::from(text),
-        (Some(rest), Some(home)) => Path::new(home).join(rest),
-        (Some(_), None) => {
-            let cause = Cause::Unreadable { file: text.into(), reason: NO_HOME.to_string() };
-            problems.push(Problem::new(&Origin::Environment, cause));
-            return Some(Settings::default());
-        }
-    };
+    // A variable that is missing is told with those of the other parameters.
+    let (path, _) = Variables::of(env).expand_path(env.variable(table::CONF_FILE.info().name)?);
     let file = normalise(&env.current_dir.join(path));
     let settings = load(&*env.files, &file, Origin::UserFile, problems);
     if settings.is_none() {
@@ -224,13 +215,13 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Settings {
     for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
         let Some(value) = env.variable(name) else { continue };
         let cause = match find(name) {
+            Some(_) if !is_text(value) => Some(Cause::VariableNotText { name: name.clone() }),
             // Each rank has its own.
             Some(info) if info.scope == Scope::Rank => continue,
-            Some(_) if is_text(value) => {
+            Some(_) => {
                 settings.add(Setting::new(name, value, Origin::Environment));
                 continue;
             }
-            Some(_) => Some(Cause::NotText),
             None if FOREIGN.contains(&name.as_str()) || name.starts_with("SCR_TEST") => None,
             None => unknown(name),
         };
@@ -241,9 +232,9 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Settings {
 
 /// Replaces the variables in what is the same on all ranks.
 fn expand_shared(source: &mut Settings, env: &Env, problems: &mut Vec<Problem>) {
-    let is_shared = |setting: &&mut Setting| find(&setting.name).is_some_and(|info| info.scope.is_shared());
-    for setting in source.iter_mut().filter(is_shared) {
-        let (text, missing) = Variables::of(env).expand(&setting.value);
+    for setting in source.iter_mut() {
+        let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
+        let (text, missing) = Variables::of(env).expand_as(info.kind, &setting.value);
         problems.extend(undefined(&setting.name, missing, &setting.origin));
         setting.value = text;
     }
@@ -424,9 +415,11 @@ mod tests {
         let env = world_of(&[]).with_variable("SCR_CONF_FILE", "~/my.conf").env();
         let raw = RawSettings::load(&env, &AppConfig::default());
         let told: Vec<_> = raw.problems().iter().map(ToString::to_string).collect();
-        let expected = "environment: the file ~/my.conf cannot be read: HOME is not set, which `~' stands for; its settings \
-                        do not count";
-        assert_eq!(told, [expected]);
+        let expected = [
+            "environment: the file /my.conf cannot be read: there is no such file; its settings do not count",
+            "environment: SCR_CONF_FILE uses $HOME, which is not set and counts as empty; set it or write \\$ for a plain $",
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

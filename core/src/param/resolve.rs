@@ -5,7 +5,7 @@
 
 use super::check::contradictions;
 use super::expand::Variables;
-use super::file::{Setting, CKPT, DESCRIPTORS};
+use super::file::{is_text, Setting, CKPT, DESCRIPTORS};
 use super::line::Pair;
 use super::params::{Item, Line, Params, Resolved};
 use super::pick::{pick, undefined, Locks};
@@ -14,7 +14,7 @@ use super::raw::RawSettings;
 use super::table::{Info, Preset, Scope, TABLE};
 use super::value::Datum;
 use crate::env::Env;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::mem::discriminant;
 
 impl Params {
@@ -57,7 +57,8 @@ fn resolve_one(
         return Resolved { datum, shared: Some(shown.clone()), text: Some(shown), origin: origin.clone() };
     }
     let own = match info.scope {
-        Scope::Node | Scope::Rank => env.variable(info.name),
+        // What is no text was told where rank 0 read it.
+        Scope::Node | Scope::Rank => env.variable(info.name).filter(|value| is_text(value)),
         Scope::Anywhere | Scope::Environment | Scope::SystemFile => None,
     };
     let own = own.map(|value| Setting::new(info.name, value, Origin::Environment));
@@ -115,11 +116,13 @@ fn lines(
         let settings = by_name.get(name).map_or(&[][..], Vec::as_slice);
         let allowed: Vec<_> = settings.iter().copied().filter(|s| locks.allow(s, problems)).collect();
         let first = allowed.first().map(|setting| discriminant(&setting.origin));
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeMap::new();
         for setting in allowed {
+            let source = discriminant(&setting.origin);
             let counts = match *name {
-                CKPT => Some(discriminant(&setting.origin)) == first,
-                _ => seen.insert(setting.value.as_str()),
+                CKPT => Some(source) == first,
+                // `/ssd/` of one source is `/ssd` of another.
+                _ => *seen.entry(setting.value.trim_end_matches('/')).or_insert(source) == source,
             };
             if counts {
                 lines.push(line(setting, env, problems));
@@ -131,7 +134,7 @@ fn lines(
 
 fn line(setting: &Setting, env: &Env, problems: &mut Vec<Problem>) -> Line {
     let mut expand = |title: String, text: &str| {
-        let (expanded, missing) = Variables::of(env).expand(text);
+        let (expanded, missing) = Variables::of(env).expand_path(text);
         problems.extend(undefined(&title, missing, &setting.origin));
         expanded
     };
@@ -287,6 +290,20 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_in_the_environment_that_is_no_text_is_told_by_name_and_passed_over() {
+        for name in ["SCR_PREFIX", "SCR_CACHE_BASE", "SCR_NODE_NAME", "SCR_JOB_NAME", "SCR_LOG_DB_PASS"] {
+            for value in ["/tmp/a\nb", "/tmp/caf\u{fffd}"] {
+                let (params, problems) = resolved(&world().with_variable(name, value), &[]);
+                let told = format!(
+                    "environment: {name} is not UTF-8 text, or holds control characters; it is passed over"
+                );
+                assert_eq!(texts(&problems), [told]);
+                assert!(!params.named(name).unwrap().is_set(), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn a_variable_that_is_not_set_is_told_by_name_and_place() {
         let (params, problems) = resolved(&world_of(&[(USER, "SCR_CACHE_BASE=/tmp/$NOT_SET\n")]), &[]);
         assert_eq!(params.get(&table::CACHE_BASE), Path::new("/tmp"));
@@ -313,13 +330,13 @@ mod tests {
     fn checkpoint_lines_come_from_one_source_and_stores_from_all() {
         let files = [
             (SYSTEM, "CKPT=0 TYPE=RS\nCKPT=1 INTERVAL=2\nSTORE=/ssd COUNT=3\nSTORE=/shm COUNT=1\n"),
-            (USER, "CKPT=0 TYPE=XOR\nSTORE=/ssd COUNT=5\n"),
+            (USER, "CKPT=0 TYPE=XOR\nSTORE=/ssd/ COUNT=5\n"),
         ];
         let (params, _) = resolved(&world_of(&files), &[]);
         assert_eq!(params.lines("CKPT").count(), 1);
         let stores: Vec<_> =
             params.lines("STORE").map(|s| (s.value.as_str(), s.items[0].value.as_str())).collect();
-        assert_eq!(stores, [("/ssd", "5"), ("/shm", "1")]);
+        assert_eq!(stores, [("/ssd/", "5"), ("/shm", "1")]);
     }
 
     #[test]

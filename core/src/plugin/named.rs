@@ -71,5 +71,5 @@ fn in_words(errors: &[OptionError]) -> String {
 }
 
 fn problem(origin: &Origin, name: String, why: String) -> Problem {
-    Problem { origin: origin.clone(), cause: Cause::Plugin { name, why } }
+    Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } }
 }

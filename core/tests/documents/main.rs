@@ -136,12 +136,10 @@ fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
         .with_variable("SCR_NODE_NAME", "node1")
         .with_variable("SCR_COPY_TYPE", copy_type)
         .env();
-    let (params, problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+    let (params, mut problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+    let error = Descriptors::build(&params, &mut problems).err();
     let mut told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    match Descriptors::build(&params) {
-        Ok((_, problems)) => told.extend(problems.iter().map(ToString::to_string)),
-        Err(error) => told.push(error.to_string()),
-    }
+    told.extend(error.map(|error| error.to_string()));
     told
 }
 

@@ -1,9 +1,11 @@
 //! What a configuration comes to: the very steps that a job takes when it starts, without the job.
 
 use super::told::Told;
+use crate::machine::hostlist;
 use crate::world;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
+use scr_core::log::check_logger;
 use scr_core::param::{Params, RawSettings};
 use scr_core::plugin::check_named;
 
@@ -18,11 +20,13 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Of these settings. The manifests of plugins are read, their libraries are not opened.
     pub(super) fn of(env: &Env, settings: &RawSettings) -> Self {
-        let (params, problems) = Params::resolve(settings, env);
+        let (params, mut problems) = Params::resolve(settings, env);
+        let built = Descriptors::build(&params, &mut problems);
+        problems.extend(check_logger(&params));
+        problems.extend(hostlist::check(&params));
         let mut told: Vec<_> = problems.into_iter().map(Told::passed_over).collect();
-        let descriptors = match Descriptors::build(&params) {
-            Ok((descriptors, problems)) => {
-                told.extend(problems.into_iter().map(Told::passed_over));
+        let descriptors = match built {
+            Ok(descriptors) => {
                 let host = world::plugin_host_of(env, &params, None);
                 let unusable = check_named(&host, &params, &descriptors);
                 told.extend(unusable.into_iter().map(Told::passed_over));

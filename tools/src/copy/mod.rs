@@ -13,7 +13,6 @@ use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use report::CopyReport;
-use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::param::{self, Params};
 use scr_core::scavenge::Copier;
@@ -93,7 +92,7 @@ fn caches(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Vec<PathBuf>>
     if !given.is_empty() {
         return Ok(given.iter().map(|dir| param::normalise(&env.current_dir.join(dir))).collect());
     }
-    let (descriptors, _) = Descriptors::build(params).context("cannot read the descriptors")?;
+    let descriptors = world::descriptors(params)?;
     let job = format!("scr.{}", params.get(&param::JOB_ID));
     let mut caches: Vec<PathBuf> = descriptors
         .stores

@@ -9,7 +9,7 @@ use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
-use scr_core::descriptor::{Descriptors, Store};
+use scr_core::descriptor::Store;
 use scr_core::param::{self, Params};
 use std::path::Path;
 use std::time::Duration;
@@ -107,8 +107,8 @@ pub(crate) struct CheckNodeArgs {}
 /// written to, or smaller than its description says is told on standard error.
 pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     let env = world::env()?;
-    let (descriptors, _) = Descriptors::build(&world::params_of(&env, &world::prefix(&env, None)?))
-        .context("cannot read the descriptors")?;
+    let params = world::params_of(&env, &world::prefix(&env, None)?);
+    let descriptors = world::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     let wrong: Vec<_> =
         stores.chain([&descriptors.control]).filter_map(|store| whats_wrong(store).err()).collect();

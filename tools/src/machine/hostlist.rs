@@ -3,6 +3,7 @@
 //! Several brackets in one name, numbers with leading zeros and blanks between names are understood. The order is kept, and
 //! a node that stands twice counts once.
 
+use scr_core::param::{self, Cause, Params, Problem};
 use std::collections::HashSet;
 
 /// More nodes than any machine has: a slip such as `n[1-999999999]` must not fill the memory.
@@ -32,6 +33,19 @@ pub(crate) fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
         nodes.extend(names(part, MOST_NODES.saturating_sub(nodes.len()))?);
     }
     Ok(unique(nodes))
+}
+
+/// The parameters that hold a list of nodes and are none, for `scr config` to tell before there is a job.
+pub(crate) fn check(params: &Params) -> Vec<Problem> {
+    let lists = [&param::NODELIST, &param::EXCLUDE_NODES];
+    let told = lists.into_iter().filter_map(|list| {
+        let why = expand(&params.get(list)?).err()?.to_string();
+        Some(Problem {
+            origin: params.origin(list).clone(),
+            cause: Cause::Unusable { name: list.info().name.to_owned(), why },
+        })
+    });
+    told.collect()
 }
 
 /// Each node once, where it stands first.

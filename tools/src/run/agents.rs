@@ -8,7 +8,7 @@ use super::say;
 use crate::machine::health::command_here;
 use crate::machine::process::Started;
 use crate::machine::Allocation;
-use scr_core::descriptor::Descriptors;
+use crate::world;
 use scr_core::param::{self, Params};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,9 +22,7 @@ pub(super) struct Agents {
 /// Whether the flushes of a job go on in agents.
 pub(super) fn are_used(params: &Params) -> bool {
     let by_store = || {
-        // What is wrong with a descriptor is for the job to tell.
-        let stores =
-            Descriptors::build(params).map(|(descriptors, _)| descriptors.stores).unwrap_or_default();
+        let stores = world::descriptors(params).map(|descriptors| descriptors.stores).unwrap_or_default();
         stores.iter().any(|store| store.flush_by().transport.eq_ignore_ascii_case(AGENT))
     };
     params.get(&param::FLUSH_ASYNC)

@@ -3,7 +3,6 @@
 use super::ScrubArgs;
 use crate::world;
 use anyhow::{bail, Context, Result};
-use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::scrub::find_caches;
@@ -64,7 +63,7 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Place>> {
 /// The user's caches on this node, and the prefix directory where there is one.
 fn of_a_job(env: &Env) -> Result<Vec<Place>> {
     let params = world::params(env);
-    let (descriptors, _) = Descriptors::build(&params).context("cannot read the descriptors")?;
+    let descriptors = world::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
     let bases: BTreeSet<PathBuf> =
         descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.join(&user)).collect();
