@@ -1,17 +1,10 @@
 #!/bin/bash
-# Sees to what scr is built from, beside a Rust toolchain, gcc and make: both MPIs, and libclang for their bindings.
+# Sees to what scr is built from: a Rust toolchain, gcc, both MPIs, and libclang for their bindings.
 # deps.sh tests: also what only the tests need. deps.sh slurm: what `make test-slurm` needs besides.
 # Installs what is missing where it may (Debian's apt, as root); says what to install where it may not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for_tests=${1:-}
-
-need() { # need COMMAND WHAT: stops if there is no such command
-    command -v "$1" >/dev/null || { echo "scr: $1 is missing: install $2" >&2 && exit 1; }
-}
-need cargo "Rust (https://rustup.rs)"
-need gcc "gcc"
-need make "make"
 
 has_libclang() { # bindgen loads it while building; it is searched for as bindgen does
     [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
@@ -22,7 +15,23 @@ has_clang_headers() { # stddef.h and its like, which do not come with libclang i
     [ -n "${BINDGEN_EXTRA_CLANG_ARGS:-}" ] || compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' >/dev/null ||
         compgen -G '/usr/lib*/clang/*/include/stddef.h' >/dev/null
 }
+least_rust=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+is_new_enough() { # is_new_enough VERSION
+    printf '%s\n' "$least_rust" "$1" | sort --version-sort --check=quiet
+}
+has_rust() {
+    command -v cargo >/dev/null && is_new_enough "$(cargo --version | cut -d ' ' -f 2)"
+}
+rust_package() { # Debian 12 has one beside its own that is new enough, for browsers
+    local name version
+    for name in cargo cargo-web; do
+        version=$(apt-cache policy $name 2>/dev/null | sed -n 's/^ *Candidate: \([0-9].*\)/\1/p')
+        ! is_new_enough "$version" || { echo $name && return; }
+    done
+}
 missing_packages() {
+    has_rust || rust_package
+    command -v gcc >/dev/null || echo gcc libc6-dev
     [ "$(scripts/mpi-name mpicc.openmpi)" = openmpi ] || echo libopenmpi-dev
     command -v mpirun.openmpi >/dev/null || echo openmpi-bin
     [ "$(scripts/mpi-name mpicc.mpich)" = mpich ] || echo libmpich-dev
@@ -42,8 +51,12 @@ clang_packages() { # the two that are needed of the release's default version; l
     fi
 }
 
+has_compilers() {
+    has_rust && command -v gcc >/dev/null
+}
+
 packages=$(missing_packages | xargs)
-[ -n "$packages" ] || exit 0
+if [ -z "$packages" ] && has_compilers; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "scr: installing what is missing"
     apt-get update -qq
@@ -51,11 +64,16 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "scr: apt-get install $packages"
     # shellcheck disable=SC2086 # one word per package
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
-elif command -v "${MPICC:-$(scripts/find-mpicc)}" >/dev/null && has_libclang; then
+elif has_compilers && command -v "${MPICC:-$(scripts/find-mpicc)}" >/dev/null && has_libclang; then
     # One MPI is enough to build and to run; the tests say which they skip.
     echo "scr: going on without: $packages" >&2
 else
     echo "scr: please install (or have your administrator install): $packages" >&2
-    echo "scr: these are Debian's names; needed are one MPI with its compiler wrapper, and libclang" >&2
+    echo "scr: these are Debian's names; needed are gcc, one MPI with its compiler wrapper, and libclang" >&2
+    has_rust || echo "scr: and Rust $least_rust or newer, which https://rustup.rs has for every system" >&2
     exit 1
 fi
+has_rust || {
+    echo "scr: Rust $least_rust or newer is needed, which this release has no package of: see https://rustup.rs" >&2
+    exit 1
+}
