@@ -75,7 +75,7 @@ pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), Com
     // Ranks beyond a power of two lend their values to a neighbour, and get the result from it.
     let power = 1 << size.ilog2();
     let extra = size - power;
-    if me < 2 * extra && me % 2 == 0 {
+    if me < 2 * extra && me.is_multiple_of(2) {
         send_values(comm, Rank(me + 1), values)?;
         values.copy_from_slice(&receive_values(comm, Rank(me + 1), values.len())?);
         return Ok(());

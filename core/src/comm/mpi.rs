@@ -336,7 +336,7 @@ struct Patience(u32);
 impl Patience {
     /// Now and then, and at first: when it is worth while to see what else may have happened.
     fn is_long(&self) -> bool {
-        self.0 % 16 == 0
+        self.0.is_multiple_of(16)
     }
 
     fn rest(&mut self) {

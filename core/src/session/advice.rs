@@ -36,7 +36,7 @@ impl Advice {
 
     /// Whether the settings want a checkpoint now.
     fn is_due(&self, now: Duration, wanted: &Wanted) -> bool {
-        let by_count = wanted.interval > 0 && self.asked % wanted.interval == 0;
+        let by_count = wanted.interval > 0 && self.asked.is_multiple_of(wanted.interval);
         let since = now.saturating_sub(self.last.unwrap_or(self.began));
         let by_time = !wanted.seconds.is_zero() && since >= wanted.seconds;
         // Where nobody has said how often, the application decides alone.

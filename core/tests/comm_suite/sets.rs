@@ -144,7 +144,7 @@ impl Play {
         let sets = u64::from(comm.size()).div_ceil(9) * (1 + seed % 2);
         let mine = |rank: &Rank| u64::from(rank.0) % sets == u64::from(comm.rank().0) % sets;
         let members: Vec<Rank> = ranks(comm).filter(mine).collect();
-        let clean = seed % 4 == 0;
+        let clean = seed.is_multiple_of(4);
         let fault = |member: &Rank| {
             let mut random = Random::of(&[seed, u64::from(member.0), 77]);
             let kinds = [Fault::GivesUp, Fault::Leaves, Fault::Deserts, Fault::Misjudges];

@@ -71,7 +71,7 @@ impl Schedule {
         let mut world = self.world();
         before(&mut world);
         // In every second life the last write gets half of its bytes down.
-        if at % 2 == 0 {
+        if at.is_multiple_of(2) {
             faulty.stop_torn_at(at as u64);
         } else {
             faulty.stop_at(at as u64);

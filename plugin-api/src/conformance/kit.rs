@@ -143,7 +143,7 @@ impl Kit<'_> {
         let limit = self.limits.call;
         let set = self.ask(move |scheme| SetUp::new(scheme, data))?;
         // Sets of both kinds are tried.
-        set.map(|set| SetUp { limit, lends: set.members.len() % 2 == 0, ..set })
+        set.map(|set| SetUp { limit, lends: set.members.len().is_multiple_of(2), ..set })
             .map_err(|error| error.to_string())
     }
 

@@ -87,7 +87,7 @@ impl Neighbour {
     ) -> Result<Vec<u8>, PluginError> {
         let mut buffer = vec![0; receive.map_or(0, |(_, len)| len as usize)];
         let padded: Vec<u8> = send.map_or(Vec::new(), |(_, bytes)| [bytes, &[0]].concat());
-        let pads = self.is(Wrong::SendsPadding) && padded.len() % 2 == 0;
+        let pads = self.is(Wrong::SendsPadding) && padded.len().is_multiple_of(2);
         let sends: Vec<SendTo<'_>> = send
             .iter()
             .map(|&(to, bytes)| SendTo { to, bytes: if pads { &padded } else { bytes } })

@@ -368,7 +368,7 @@ impl Set for ThreadSet {
 
     fn processors(&self) -> u32 {
         // One set of members takes what a scheme does with one processor, the next what it does with more.
-        if self.shared.set_up.dataset % 2 == 0 {
+        if self.shared.set_up.dataset.is_multiple_of(2) {
             1
         } else {
             2
