@@ -21,6 +21,7 @@ use crate::prefix::{DatasetDescriptor, Prefix};
 use crate::redundancy::sets::Sets;
 use crate::session::Error;
 use crate::store::{self, StoreInUse};
+use crate::Described;
 use scr_plugin_api::Scheme;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -220,7 +221,7 @@ impl Context {
     /// Makes the hidden folder under the prefix directory, the control directory, and the job's folders in every store.
     fn make_folders(&mut self) -> Result<(), Error> {
         let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
-        let made = made.map_err(|error| crate::describe(&error));
+        let made = made.described();
         self.agree(made)?.map_err(|why| Error::Phase {
             doing: "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned(),
             why,

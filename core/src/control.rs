@@ -11,6 +11,7 @@ use crate::fs::Files;
 use crate::param::{self, Params};
 use crate::session::Error;
 use crate::store::own_folder;
+use crate::Described;
 use std::path::{Path, PathBuf};
 
 /// The control directory of this node for the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`, or
@@ -29,7 +30,7 @@ pub(crate) fn open(ctx: &Context, sharing: &Sharing<'_>) -> Result<PathBuf, Erro
     let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
     let failed = |why| Error::Phase { doing: doing(), why };
     let made = files.make_private_dirs(&base.path, &ctx.job_folder(), ctx.env.uid);
-    let control = ctx.agree(made.map_err(|error| crate::describe(&error)))?.map_err(failed)?;
+    let control = ctx.agree(made.described())?.map_err(failed)?;
     let seen = sharing.of(&control, NUMBER)?.placement;
     let Some((one, other)) = seen.first_apart_in(&ctx.nodes) else {
         return Ok(own(files, &control, &ctx.params).unwrap_or(control));
@@ -43,7 +44,7 @@ pub(crate) fn open(ctx: &Context, sharing: &Sharing<'_>) -> Result<PathBuf, Erro
         base.name,
     ));
     let nodes = files.make_private_dirs_in(&control, Path::new(NODES), ctx.env.uid);
-    let nodes = ctx.agree(nodes.map_err(|error| crate::describe(&error)))?.map_err(failed)?;
+    let nodes = ctx.agree(nodes.described())?.map_err(failed)?;
     own_folder(ctx, &seen, &nodes)?.map_err(failed)
 }
 

@@ -6,11 +6,11 @@
 
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{Comm, CommError, Disagreement, Rank};
-use crate::describe;
 use crate::flush::ledger::Ledger;
 use crate::flush::{lists, names};
 use crate::fs::Files;
 use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::{describe, Described};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -80,10 +80,7 @@ impl Deleting<'_> {
     fn remove(&self, mine: &[PrefixFile]) -> Result<(), String> {
         mine.iter().try_for_each(|file| {
             let path = names::target(self.prefix.dir(), &file.name).map_err(|error| error.to_string())?;
-            match self.files.remove_file(&path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                other => other.map_err(|error| format!("cannot remove {}: {error}", path.display())),
-            }
+            self.files.remove_if_there(&path).map(drop).described()
         })
     }
 
@@ -99,10 +96,8 @@ impl Deleting<'_> {
     }
 
     fn close(&self, id: u64) -> Result<(), String> {
-        self.files.remove_tree(&self.prefix.dataset_dir(id)).map_err(|error| describe(&error))?;
-        Index::update(self.files, self.prefix, |index| index.drop_id(id))
-            .map(|_| ())
-            .map_err(|error| describe(&error))
+        self.files.remove_tree(&self.prefix.dataset_dir(id)).described()?;
+        Index::update(self.files, self.prefix, |index| index.drop_id(id)).map(|_| ()).described()
     }
 
     fn on_rank_0(&self, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {

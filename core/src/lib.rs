@@ -38,6 +38,17 @@ pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 pub use control::control_dir;
 
+/// Results whose error becomes its text, as [`describe`] gives it.
+pub(crate) trait Described<T> {
+    fn described(self) -> Result<T, String>;
+}
+
+impl<T, E: std::error::Error> Described<T> for Result<T, E> {
+    fn described(self) -> Result<T, String> {
+        self.map_err(|error| describe(&error))
+    }
+}
+
 /// An error with its causes, on one line.
 pub fn describe(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());

@@ -12,6 +12,7 @@ use crate::descriptor::{Evict, Store, View};
 use crate::fs::Files;
 use crate::placement::Placement;
 use crate::session::Error;
+use crate::Described;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -58,7 +59,7 @@ fn open(ctx: &Context, store: &Store, number: usize, sharing: &Sharing<'_>) -> R
     let make = if store.mkdir { <dyn Files>::make_private_dirs } else { <dyn Files>::make_private_dirs_in };
     let made = ctx.group_value(&store.group).and_then(|group| {
         let job = make(ctx.files(), &store.path, &ctx.job_folder(), ctx.env.uid);
-        job.map(|job| (job, group)).map_err(|error| crate::describe(&error))
+        job.map(|job| (job, group)).described()
     });
     let (job, group) = ctx.agree(made)?.map_err(failed)?;
     let is_global = store.view == View::Global;

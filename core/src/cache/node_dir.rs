@@ -4,7 +4,6 @@
 //! first to make the folder has it. What lies in a folder tells by itself what it is, so the name is never what decides
 //! whose data they are; it only leads a node back to its folder.
 
-use super::part::list;
 use crate::fs::{At, Durability, Files, FsError};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
@@ -25,7 +24,7 @@ pub(crate) struct NodeDir {
 /// # Errors
 /// It cannot be listed.
 pub(crate) fn all(files: &dyn Files, cache: &Path) -> Result<Vec<NodeDir>, FsError> {
-    let names = list(files, cache)?;
+    let names = files.list_if_there(cache)?;
     let mut found: Vec<NodeDir> = names
         .iter()
         .filter_map(|name| number(name))

@@ -107,7 +107,7 @@ impl PartDir {
         ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         ignore(ErrorKind::NotFound, files.rename(&redundancy, &self.spare())).at("rename", &redundancy)?;
         self.remove_data(files)?;
-        ignore(ErrorKind::NotFound, files.remove_file(&gone)).at("remove", &gone)?;
+        files.remove_if_there(&gone)?;
         [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
     }
 
@@ -145,14 +145,14 @@ impl PartDir {
         let (map, gone) = (self.filemap(), self.gone());
         ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         self.remove_contents(files)?;
-        ignore(ErrorKind::NotFound, files.remove_file(&gone)).at("remove", &gone)
+        files.remove_if_there(&gone).map(drop)
     }
 
     /// Removes everything but the filemap.
     pub(crate) fn remove_contents(&self, files: &dyn Files) -> Result<(), FsError> {
         self.remove_data(files)?;
         for kept in [self.redundancy(), self.redundancy_being_rebuilt()] {
-            ignore(ErrorKind::NotFound, files.remove_file(&kept)).at("remove", &kept)?;
+            files.remove_if_there(&kept)?;
         }
         Ok(())
     }
@@ -181,10 +181,10 @@ pub(crate) struct Found {
 /// Looks through a cache directory and leaves everything as it is. What cannot be looked at hides nothing else.
 pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
     let mut found = Found::default();
-    for name in found.noting(list(files, cache)).unwrap_or_default() {
+    for name in found.noting(files.list_if_there(cache)).unwrap_or_default() {
         let Some(id) = dataset_id(&name) else { continue };
         found.ids.push(id);
-        match found.noting(list(files, &cache.join(&name).join(HIDDEN))) {
+        match found.noting(files.list_if_there(&cache.join(&name).join(HIDDEN))) {
             Some(entries) => entries.iter().for_each(|entry| match filemap_rank(entry) {
                 Some((rank, false)) => found.parts.push((id, rank)),
                 Some((rank, true)) => found.going.push((id, rank)),
@@ -200,7 +200,7 @@ pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
 /// Gives back the memory that is kept for the next redundancy file of a rank.
 pub(crate) fn remove_spare(files: &dyn Files, cache: &Path, rank: Rank) -> Result<(), FsError> {
     let spare = spare(cache, rank);
-    ignore(ErrorKind::NotFound, files.remove_file(&spare)).at("remove", &spare)
+    files.remove_if_there(&spare).map(drop)
 }
 
 /// Bytes of memory in a cache directory that are kept for the next redundancy files.
@@ -214,7 +214,7 @@ fn spare(cache: &Path, rank: Rank) -> PathBuf {
 }
 
 fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
-    let names = list(files, cache)?.into_iter();
+    let names = files.list_if_there(cache)?.into_iter();
     let spare = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(SPARE));
     Ok(names.filter(spare).map(|name| cache.join(name)).collect())
 }
@@ -225,7 +225,7 @@ fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
 pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
     let mut found = look_through(files, cache);
     for spare in found.noting(spares(files, cache)).unwrap_or_default() {
-        found.noting(ignore(ErrorKind::NotFound, files.remove_file(&spare)).at("remove", &spare));
+        found.noting(files.remove_if_there(&spare).map(drop));
     }
     for (id, rank) in std::mem::take(&mut found.going) {
         found.noting(PartDir::new(cache, id, rank).remove(files));
@@ -243,10 +243,13 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
 /// to come, and then the rest; so only what was there while there was no filemap is removed, and empty folders.
 fn remove_leftovers(files: &dyn Files, dataset: &Path) -> Result<(), FsError> {
     let hidden = dataset.join(HIDDEN);
-    let data =
-        list(files, dataset)?.into_iter().map(|name| dataset.join(name)).filter(|path| *path != hidden);
+    let data = files
+        .list_if_there(dataset)?
+        .into_iter()
+        .map(|name| dataset.join(name))
+        .filter(|path| *path != hidden);
     let data: Vec<_> = data.collect();
-    let records = list(files, &hidden)?;
+    let records = files.list_if_there(&hidden)?;
     if records.iter().any(|name| matches!(filemap_rank(name), Some((_, false)))) {
         return Ok(());
     }
@@ -287,14 +290,6 @@ fn remove_dir_if_empty(files: &dyn Files, path: &Path) -> Result<(), FsError> {
     match files.remove_dir(path) {
         Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
         other => ignore(ErrorKind::NotFound, other).at("remove the folder", path),
-    }
-}
-
-/// The names in a folder; none where there is no such folder.
-pub(super) fn list(files: &dyn Files, path: &Path) -> Result<Vec<PathBuf>, FsError> {
-    match files.list(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.at("list", path),
     }
 }
 

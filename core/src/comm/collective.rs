@@ -96,6 +96,16 @@ pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), Com
     Ok(())
 }
 
+/// Which of these are so on any rank; the same on all.
+///
+/// # Errors
+/// As for [`all_reduce`].
+pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N], CommError> {
+    let mut words = mine.map(u64::from);
+    all_reduce(comm, &mut words, Op::Max)?;
+    Ok(words.map(|word| word != 0))
+}
+
 /// The sum of the values of all ranks below this one, as [`Op::Sum`] adds.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! One file from the prefix directory into cache, or the other way when it is scavenged, in one pass with its checksum.
 
 use super::FetchedFile;
-use crate::flush::movers::{block_size, MoveError};
-use crate::fs::{File, Files, How};
+use crate::flush::verify::{block_size, MoveError};
+use crate::fs::{At, File, Files, How};
 use std::ops::Range;
 use std::path::Path;
 
@@ -25,12 +25,12 @@ impl Copy<'_> {
     /// holes. Nothing waits for stable storage: what a lost node has in cache is lost anyway.
     pub(crate) fn run(self, source: &dyn File, from: &Path, file: &FetchedFile) -> Result<u32, MoveError> {
         let to = &file.path;
-        let copy = self.files.open(to, How::Replace(0o600)).map_err(MoveError::io("create", to))?;
+        let copy = self.files.open(to, How::Replace(0o600)).at("create", to)?;
         let mut block = vec![0; block_size(self.block_bytes)];
         let mut hasher = crc32fast::Hasher::new();
         let (mut offset, mut written) = (0_u64, 0_u64);
         loop {
-            let count = source.read_at(offset, &mut block).map_err(MoveError::io("read", from))?;
+            let count = source.read_at(offset, &mut block).at("read", from)?;
             let bytes = &block[..count];
             if count == 0 {
                 break;
@@ -39,7 +39,7 @@ impl Copy<'_> {
             for data in data_in(bytes) {
                 let at = offset + data.start as u64;
                 written = offset + data.end as u64;
-                copy.write_at(at, &bytes[data]).map_err(MoveError::io("write", to))?;
+                copy.write_at(at, &bytes[data]).at("write", to)?;
             }
             offset += count as u64;
             (self.progress)(count as u64);
@@ -49,12 +49,12 @@ impl Copy<'_> {
             return Err(MoveError::Size { path: from.to_owned(), expected: file.bytes, found: offset });
         }
         if written < offset {
-            copy.set_len(offset).map_err(MoveError::io("extend", to))?;
+            copy.set_len(offset).at("extend", to)?;
         }
         if self.metadata {
-            copy.set_mode(file.mode & 0o777).map_err(MoveError::io("set the permissions of", to))?;
+            copy.set_mode(file.mode & 0o777).at("set the permissions of", to)?;
             let times = copy.set_times(file.atime, file.mtime);
-            times.map_err(MoveError::io("set the times of", to))?;
+            times.at("set the times of", to)?;
         }
         Ok(hasher.finalize())
     }

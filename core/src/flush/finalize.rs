@@ -9,14 +9,14 @@
 //! who comes later finds the flush gone.
 
 use super::ledger::Ledger;
-use super::movers::{expect_bytes, expect_size, MoveError};
 use super::names;
 use super::pending::{self, Pending};
-use crate::describe;
-use crate::fs::Files;
+use super::verify::{expect_bytes, expect_size, MoveError};
+use crate::fs::{At, Files};
 use crate::prefix::{
     DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
 };
+use crate::{describe, Described};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -160,10 +160,10 @@ fn end_all(
 pub(crate) fn finish(files: &dyn Files, prefix: &Prefix, record: Pending, now: &str) -> Result<(), String> {
     let finished = alone(files, prefix, || {
         let finalizer = Finalizer { files, prefix, record };
-        let expected = finalizer.expected().map_err(|error| describe(&error))?;
+        let expected = finalizer.expected().described()?;
         finalizer.finish(&expected, now)
     });
-    finished.map_err(|error| describe(&error))?
+    finished.described()?
 }
 
 fn end_alone(
@@ -222,7 +222,7 @@ impl Finalizer<'_> {
 
     /// Finishes it, or clears it away and says why.
     fn finish_or_clear_away(&self, now: &str) -> Result<Option<String>, String> {
-        let index = Index::read(self.files, self.prefix).map_err(|error| describe(&error))?;
+        let index = Index::read(self.files, self.prefix).described()?;
         if index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid()) {
             // All was done but to forget it.
             return self.clear_away().map(|()| None);
@@ -232,7 +232,7 @@ impl Finalizer<'_> {
             Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(describe(&error))),
             Err(error) => return Err(describe(&error)),
         };
-        if let Some(newer) = self.newer_owner(&index).map_err(|error| describe(&error))? {
+        if let Some(newer) = self.newer_owner(&index).described()? {
             let why = format!("dataset {newer}, which is newer, is complete under the same names");
             return self.clear_away().map(|()| Some(why));
         }
@@ -267,37 +267,28 @@ impl Finalizer<'_> {
 
     fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
         let ledger = Ledger { files: self.files, prefix: self.prefix };
-        ledger
-            .take_over_name(&self.record.dataset, &self.record.replaces)
-            .map_err(|error| describe(&error))?;
+        ledger.take_over_name(&self.record.dataset, &self.record.replaces).described()?;
         let mut folders = BTreeSet::new();
         for file in expected {
             match self.files.rename(&file.part, &file.target) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                other => other
-                    .map_err(MoveError::io("rename a new file to", &file.target))
-                    .map_err(|error| describe(&error))?,
+                other => other.at("rename a new file to", &file.target).described()?,
             }
             folders.extend(file.target.parent());
         }
         for folder in folders {
-            self.files
-                .sync_dir(folder)
-                .map_err(MoveError::io("sync", folder))
-                .map_err(|error| describe(&error))?;
+            self.files.sync_dir(folder).at("sync", folder).described()?;
         }
         let record = &self.record;
-        let index = Index::read(self.files, self.prefix).map_err(|error| describe(&error))?;
+        let index = Index::read(self.files, self.prefix).described()?;
         let newest = index.candidates(None).iter().all(|entry| entry.id <= record.dataset.id);
-        ledger
-            .close(&record.dataset, record.make_current && newest, now)
-            .map_err(|error| describe(&error))?;
+        ledger.close(&record.dataset, record.make_current && newest, now).described()?;
         // For the commands: what cannot be noted is looked at once more.
         let _ = FlushFile::update(self.files, self.prefix, |flush| {
             flush.add_location(record.dataset.id, Location::Prefix);
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(record.dataset.id, way));
         });
-        record.forget(self.files, self.prefix).map_err(|error| describe(&error))
+        record.forget(self.files, self.prefix).described()
     }
 
     /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
@@ -326,17 +317,12 @@ impl Finalizer<'_> {
     }
 
     fn clear_away(&self) -> Result<(), String> {
-        self.record.revoke(self.files, self.prefix).map_err(|error| describe(&error))?;
+        self.record.revoke(self.files, self.prefix).described()?;
         // Without its lists nobody knows the hidden files; they stay, and do no harm.
         for file in self.expected().unwrap_or_default() {
-            match self.files.remove_file(&file.part) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                other => {
-                    other.map_err(MoveError::io("remove", &file.part)).map_err(|error| describe(&error))?;
-                }
-            }
+            self.files.remove_if_there(&file.part).described()?;
         }
-        self.record.forget(self.files, self.prefix).map_err(|error| describe(&error))
+        self.record.forget(self.files, self.prefix).described()
     }
 
     fn expected(&self) -> Result<Vec<Expected>, PrefixError> {

@@ -1,7 +1,30 @@
 //! A rank's list of files, on its way between ranks.
 
+use super::movers::Mover;
+use crate::comm::{collective, Comm, CommError, Rank};
 use crate::prefix::PrefixFile;
 use scr_plugin_api::KvTree;
+use std::collections::HashMap;
+
+/// Every rank's file list, on rank 0.
+pub(super) fn gather(comm: &dyn Comm, movers: &[Mover]) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
+    let entries = movers.iter().map(|mover| PrefixFile {
+        name: mover.file.name.clone(),
+        bytes: Some(mover.file.bytes),
+        crc: mover.crc.or(mover.file.crc),
+    });
+    let packed = to_tree(&entries.collect::<Vec<_>>()).pack();
+    let Some(all) = collective::gather(comm, Rank(0), packed)? else { return Ok(None) };
+    let unpack = |(rank, bytes): (u32, Vec<u8>)| {
+        KvTree::unpack(&bytes)
+            .ok()
+            .and_then(|tree| from_tree(&tree))
+            .ok_or(CommError::Malformed { from: Rank(rank), what: "a list of files" })
+    };
+    let mut lists = (0..).zip(all).map(unpack).collect::<Result<Vec<_>, _>>()?;
+    share_checksums(&mut lists);
+    Ok(Some(lists))
+}
 
 /// To be sent.
 pub(crate) fn to_tree(list: &[PrefixFile]) -> KvTree {
@@ -29,6 +52,18 @@ pub(crate) fn from_tree(tree: &KvTree) -> Option<Vec<PrefixFile>> {
         })
     };
     tree.iter().map(|(_, entry)| file(entry)).collect()
+}
+
+/// Of a file that many ranks have, one took the checksum.
+fn share_checksums(lists: &mut [Vec<PrefixFile>]) {
+    if lists.iter().flatten().all(|file| file.crc.is_some()) {
+        return;
+    }
+    let known: HashMap<Vec<u8>, u32> =
+        lists.iter().flatten().filter_map(|file| Some((file.name.clone(), file.crc?))).collect();
+    for file in lists.iter_mut().flatten() {
+        file.crc = file.crc.or_else(|| known.get(&file.name).copied());
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,9 @@
 //! are of no use and are removed.
 
 use super::turns::Signs;
-use crate::fs::{Durability, Files, FsError};
+use crate::fs::{At, Durability, Files, FsError};
 use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
+use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -82,7 +83,7 @@ impl Pending {
     pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let mut any = false;
         for mover in 0..self.movers {
-            any |= remove(files, &done_path(prefix, &self.token, mover))?;
+            any |= files.remove_if_there(&done_path(prefix, &self.token, mover))?;
         }
         if any {
             sync(files, prefix)?;
@@ -94,7 +95,7 @@ impl Pending {
     pub(crate) fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         self.revoke(files, prefix)?;
         Signs::clear(files, prefix, &self.token)?;
-        remove(files, &flush_path(prefix, &self.token))?;
+        files.remove_if_there(&flush_path(prefix, &self.token))?;
         sync(files, prefix)
     }
 
@@ -143,10 +144,7 @@ pub(crate) struct Found {
 /// The flushes under way below a prefix.
 pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<Found, FsError> {
     let folder = prefix.scr_dir();
-    let names = match files.list(&folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        other => other.map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?,
-    };
+    let names = files.list_if_there(&folder)?;
     let mut found = Found::default();
     for name in names {
         let Some(token) = token_of(name.as_os_str()) else { continue };
@@ -180,7 +178,7 @@ fn token_of(name: &OsStr) -> Option<&str> {
 }
 
 fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<Pending>, String> {
-    let Some(tree) = files.read_tree(path).map_err(|error| crate::describe(&error))? else { return Ok(None) };
+    let Some(tree) = files.read_tree(path).described()? else { return Ok(None) };
     let pending = Pending::from_tree(&tree).map_err(|error| error.to_string())?;
     if pending.token != token {
         return Err(format!("it is the record of the flush {}", pending.token));
@@ -190,21 +188,12 @@ fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<Pending>, 
 
 fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
     match files.status(path) {
-        Ok(_) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(FsError::Io { doing: "look at", path: path.to_owned(), source }),
-    }
-}
-
-fn remove(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
-    match files.remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(source) => Err(FsError::Io { doing: "remove", path: path.to_owned(), source }),
+        other => other.at("look at", path).map(|_| true),
     }
 }
 
 fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
     let path = prefix.scr_dir();
-    files.sync_dir(&path).map_err(|source| FsError::Io { doing: "sync", path, source })
+    files.sync_dir(&path).at("sync", &path)
 }

@@ -5,7 +5,7 @@
 //! they take one of `width` places.
 
 use crate::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
-use crate::fs::{Files, FsError, How};
+use crate::fs::{At, Files, FsError, How};
 use crate::prefix::{Prefix, DIR_MODE, FILE_MODE};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -44,9 +44,8 @@ impl Signs {
 
     /// From here on the first ranks may copy. Rank 0 says so.
     pub(crate) fn begin(&self, files: &dyn Files) -> Result<(), FsError> {
-        let made = files.make_dir(&self.folder, DIR_MODE);
-        made.map_err(|source| FsError::Io { doing: "make the folder", path: self.folder.clone(), source })?;
-        leave(files, self.folder.join(BEGUN))
+        files.make_dir(&self.folder, DIR_MODE).at("make the folder", &self.folder)?;
+        leave(files, &self.folder.join(BEGUN))
     }
 
     /// Whether this rank waits for nobody but rank 0.
@@ -71,30 +70,19 @@ impl Signs {
     /// This rank is done, and the one that waits for it may begin.
     pub(crate) fn pass(&self, files: &dyn Files) -> Result<(), FsError> {
         match self.me.checked_add(self.width) {
-            Some(after) if after < self.ranks => leave(files, self.folder.join(self.me.to_string())),
+            Some(after) if after < self.ranks => leave(files, &self.folder.join(self.me.to_string())),
             _ => Ok(()),
         }
     }
 
     /// Removes all signs of a flush. No rank of it leaves any now.
     pub(crate) fn clear(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
-        let folder = Self::new(prefix, token, 0, 0, 1).folder;
-        let left = match files.list(&folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            other => other.map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?,
-        };
-        for path in left.iter().map(|name| folder.join(name)) {
-            files.remove_file(&path).map_err(|source| FsError::Io { doing: "remove", path, source })?;
-        }
-        files.remove_dir(&folder).map_err(|source| FsError::Io { doing: "remove", path: folder, source })
+        files.remove_tree(&Self::new(prefix, token, 0, 0, 1).folder)
     }
 }
 
-fn leave(files: &dyn Files, path: PathBuf) -> Result<(), FsError> {
-    match files.open(&path, How::Create(FILE_MODE)) {
-        Ok(_) => Ok(()),
-        Err(source) => Err(FsError::Io { doing: "create", path, source }),
-    }
+fn leave(files: &dyn Files, path: &Path) -> Result<(), FsError> {
+    files.open(path, How::Create(FILE_MODE)).at("create", path).map(drop)
 }
 
 /// The sign of rank 0; those of the others are their numbers.
@@ -153,9 +141,7 @@ impl Places<'_> {
                 Ok(false) => (),
                 Ok(true) => return Some(true),
                 // Somebody has just removed the folder, as nobody had a place in it.
-                Err(FsError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                    return Some(false)
-                }
+                Err(error) if error.is_not_found() => return Some(false),
                 Err(_) => return None,
             }
         }

@@ -112,6 +112,28 @@ impl dyn Files + '_ {
         Ok(())
     }
 
+    /// Removes a file or a link; gives whether it was there.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub fn remove_if_there(&self, path: &Path) -> Result<bool, FsError> {
+        match self.remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            other => other.at("remove", path).map(|()| true),
+        }
+    }
+
+    /// The names in a folder, sorted; none where there is no such folder.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub fn list_if_there(&self, path: &Path) -> Result<Vec<PathBuf>, FsError> {
+        match self.list(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other.at("list", path),
+        }
+    }
+
     /// Removes a file, a link or a folder with all that is in it; links are removed, not followed. What is not
     /// there is removed already. Goes on after an error, so that as much as can be is removed.
     ///
@@ -146,7 +168,7 @@ impl dyn Files + '_ {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
                 other => other.at("list the folder", path).map(Some),
             },
-            Ok(_) => gone(self.remove_file(path)).at("remove", path).map(|()| None),
+            Ok(_) => self.remove_if_there(path).map(|_| None),
             Err(error) => Err(error).at("look at", path),
         }
     }

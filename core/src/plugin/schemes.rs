@@ -9,6 +9,7 @@ use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
 use crate::flush::Places;
 use crate::param::{self, Origin, Params};
+use crate::Described;
 use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -75,7 +76,7 @@ impl Plugins {
             let options = plugin.manifest.options_of(descriptor);
             let options = options.map_err(|errors| PluginLoadError::Options { errors });
             let options = options.map_err(|error| told_at(&descriptor.origin, &error))?;
-            let scheme = plugin.scheme(&options).map_err(|error| crate::describe(&error))?;
+            let scheme = plugin.scheme(&options).described()?;
             let size = u32::try_from(ctx.members(descriptor).0.len()).unwrap_or(u32::MAX);
             scheme.losses_survived(size).map_err(|error| error.to_string())?;
             let protection = Protection {
@@ -106,9 +107,7 @@ impl Plugins {
             return Ok(known.clone());
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &protection.scheme);
-        let made = opened
-            .map_err(|error| crate::describe(&error))
-            .map(|plugin| readable_scheme(&plugin, protection));
+        let made = opened.described().map(|plugin| readable_scheme(&plugin, protection));
         let made = settle(ctx, made)?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
         Ok(made)
@@ -126,7 +125,7 @@ impl Plugins {
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, &wanted.transport);
         let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
-        let made = opened.map_err(|error| crate::describe(&error)).map(|plugin| {
+        let made = opened.described().map(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
             let of_host = options_of_host(ctx, &plugin.manifest, &wanted.options);
             let made = plugin.options(pairs(&of_host)).and_then(|made_with| {
@@ -168,7 +167,7 @@ pub(crate) fn readable_scheme(
             protection.format, protection.version, protection.scheme, plugin.manifest.version
         ));
     }
-    plugin.scheme(&protection.options).map_err(|error| crate::describe(&error))
+    plugin.scheme(&protection.options).described()
 }
 
 /// What a transport is told: what its line gives, and what the host says to those that want to know it, by their options

@@ -6,7 +6,7 @@
 use super::error::InFile;
 use super::fields::set_or_remove;
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{At, Files, Updated};
+use crate::fs::{Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::time::Duration;
@@ -192,11 +192,8 @@ impl Halt {
     /// # Errors
     /// Where it is there and cannot be removed.
     pub fn remove(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        let path = prefix.halt_file();
-        match files.remove_file(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            other => Ok(other.at("remove", &path)?),
-        }
+        files.remove_if_there(&prefix.halt_file())?;
+        Ok(())
     }
 
     /// Counts one more successful checkpoint.

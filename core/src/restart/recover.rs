@@ -18,6 +18,7 @@ use crate::param;
 use crate::redundancy::mend::{first_known, Mending};
 use crate::redundancy::neighbours;
 use crate::redundancy::protect::CHANNEL;
+use crate::Described;
 use scr_plugin_api::Scheme;
 use std::sync::Arc;
 
@@ -254,9 +255,7 @@ impl<'a> Recovery<'a> {
             record.rank, record.dataset.id
         ));
         let files = self.ctx.files();
-        part.remove_contents(files)
-            .and_then(|()| part.make_data(files))
-            .map_err(|error| crate::describe(&error))
+        part.remove_contents(files).and_then(|()| part.make_data(files)).described()
     }
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
@@ -328,7 +327,7 @@ impl<'a> Recovery<'a> {
             return self.append(part, &entry);
         }
         let replaced = Journal::replace(self.ctx.files(), &part.filemap(), &entry);
-        self.journal = Some(replaced.map_err(|error| crate::describe(&error))?);
+        self.journal = Some(replaced.described()?);
         Ok(())
     }
 
@@ -350,7 +349,7 @@ impl<'a> Recovery<'a> {
         let path = part.filemap();
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => Journal::reopen(self.ctx.files(), &path).map_err(|error| crate::describe(&error))?,
+            None => Journal::reopen(self.ctx.files(), &path).described()?,
         };
         let written =
             journal.append(entry).map_err(|error| format!("cannot write {}: {error}", path.display()));
@@ -369,12 +368,12 @@ impl<'a> Recovery<'a> {
         });
         if self.begun || intact && self.whole.is_none_or(|claim| claim.holder == record.rank) {
             // Its folder may be what is lost.
-            return part.make_data(files).map_err(|error| crate::describe(&error));
+            return part.make_data(files).described();
         }
         self.begun = true;
         let journal =
             part.clear(files).and_then(|()| Journal::begin_part(files, part, &Entry::Arriving(record)));
-        self.journal = Some(journal.map_err(|error| crate::describe(&error))?);
+        self.journal = Some(journal.described()?);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::env::Env;
 use crate::flush::finalize;
 use crate::flush::ledger::Ledger;
 use crate::flush::pending::Pending;
-use crate::fs::{Files, FsError, How};
+use crate::fs::{At, Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
     local_time, tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile,
@@ -273,7 +273,7 @@ impl<'a> Builder<'a> {
             for file in &record.files {
                 let path = part.file(record, file);
                 let synced = self.files().open(&path, How::Read).and_then(|file| file.sync());
-                synced.map_err(|source| FsError::Io { doing: "sync", path, source })?;
+                synced.at("sync", &path)?;
             }
         }
         Ok(())

@@ -11,10 +11,11 @@ use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::fetch::{Copy, FetchedFile};
-use crate::flush::movers::{checksum, compare, open_whole, MoveError};
-use crate::fs::{Durability, Files, How, MAX_TREE_BYTES};
+use crate::flush::verify::{checksum, compare, open_whole, MoveError};
+use crate::fs::{At, Durability, Files, How, MAX_TREE_BYTES};
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::redundancy::place::PartPlace;
+use crate::Described;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
@@ -150,8 +151,7 @@ impl Copier<'_> {
     }
 
     fn read(&self, part: &PartDir) -> Result<ScavengedMap, String> {
-        let bytes =
-            self.files.read_all(&part.filemap(), MAX_TREE_BYTES).map_err(|error| crate::describe(&error))?;
+        let bytes = self.files.read_all(&part.filemap(), MAX_TREE_BYTES).described()?;
         let map = ScavengedMap::of(&Filemap::parse(&bytes))
             .ok_or("this part was never complete, or the application could not restart from it")?;
         if map.record.prefix != self.prefix.dir().as_os_str().as_bytes() {
@@ -234,9 +234,9 @@ impl Copier<'_> {
         let copy = Copy { files: self.files, block_bytes: self.block_bytes, metadata: true, progress };
         let copied = copy.run(&*open, source, &fetched).and_then(|crc| {
             compare(source, wanted.crc, Some(crc))?;
-            let file = self.files.open(&path, How::Read).map_err(MoveError::io("open", &path))?;
-            file.sync().map_err(MoveError::io("sync", &path))?;
-            self.files.rename(&path, target).map_err(MoveError::io("rename a new file to", target))?;
+            let file = self.files.open(&path, How::Read).at("open", &path)?;
+            file.sync().at("sync", &path)?;
+            self.files.rename(&path, target).at("rename a new file to", target)?;
             Ok(crc)
         });
         copied.inspect_err(|_| _ = self.files.remove_file(&path))

@@ -18,8 +18,9 @@ use crate::cache::filemap::{Filemap, State};
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::flush::names;
-use crate::fs::{Durability, Files, FsError};
+use crate::fs::{At, Durability, Files, FsError};
 use crate::prefix::{set_crc, Prefix, FILE_MODE};
+use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -129,8 +130,7 @@ pub(super) struct Found {
 /// been moved.
 pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Found, FsError> {
     let folder = prefix.dataset_dir(id);
-    let names =
-        files.list(&folder).map_err(|source| FsError::Io { doing: "list", path: folder.clone(), source })?;
+    let names = files.list(&folder).at("list", &folder)?;
     let mut found = Found::default();
     for name in names.iter().filter(|name| name.as_os_str().as_bytes().ends_with(ENDING.as_bytes())) {
         let path = folder.join(name);
@@ -143,7 +143,7 @@ pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Fo
 }
 
 fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, String> {
-    let tree = files.read_tree(path).map_err(|error| crate::describe(&error))?;
+    let tree = files.read_tree(path).described()?;
     let tree = tree.ok_or_else(|| "it is gone".to_owned())?;
     let mut map = ScavengedMap::from_tree(&tree).map_err(|error| error.to_string())?;
     if map.record.id_in_prefix != id

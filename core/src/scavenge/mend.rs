@@ -14,6 +14,7 @@ use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, DIR_MODE};
 use crate::redundancy::mend::{Mending, Schemes};
 use crate::redundancy::place::{is_whole, PartPlace};
+use crate::Described;
 use scr_plugin_api::{Scheme, MESSAGE_BYTES};
 use std::sync::{Arc, OnceLock};
 
@@ -40,8 +41,7 @@ impl Mend<'_> {
         if ranks as usize / FEWEST_KNOWN > known {
             return Err(format!("something is known of the parts of {known} of {ranks} ranks only"));
         }
-        let results =
-            thread::run(ranks, |comm| self.rank(&comm, &scheme)).map_err(|error| crate::describe(&error))?;
+        let results = thread::run(ranks, |comm| self.rank(&comm, &scheme)).described()?;
         let mut rebuilt = Vec::new();
         for (rank, result) in (0..).map(Rank).zip(results) {
             if result.map_err(|error| error.to_string())?? {
@@ -97,7 +97,7 @@ impl Mend<'_> {
             .filter_map(|file| part.file(record, file).parent().map(ToOwned::to_owned))
             .try_for_each(|folder| {
                 let made = files.make_dirs(&folder, DIR_MODE, Durability::Synced);
-                made.map_err(|error| crate::describe(&error))
+                made.described()
             })
     }
 }
@@ -115,7 +115,7 @@ impl Schemes for OneScheme<'_> {
     fn scheme(&self, protection: &Protection) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
         let load = || {
             let opened = self.plugins.open(PluginKind::Scheme, &protection.scheme);
-            let plugin = opened.map_err(|error| crate::describe(&error))?;
+            let plugin = opened.described()?;
             readable_scheme(&plugin, protection).map(Arc::from)
         };
         Ok(self.loaded.get_or_init(load).clone())

@@ -5,7 +5,7 @@
 //! checksums have to prove it.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use crate::flush::movers::{checksum, compare, open_whole, MoveError};
+use crate::flush::verify::{checksum, compare, open_whole, MoveError};
 use crate::prefix::{
     local_time, DatasetDescriptor, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
 };

@@ -1,8 +1,8 @@
 //! Reads one file and compares it with what is recorded of it.
 
 use super::{Item, Read, Verdict};
-use crate::flush::movers::{compare, open_whole, MoveError};
-use crate::fs::{File, Files};
+use crate::flush::verify::{compare, open_whole, MoveError};
+use crate::fs::{At, File, Files};
 
 /// Compares length and checksum, as far as they are recorded.
 pub(super) fn check(files: &dyn Files, wanted: Read, progress: &mut dyn FnMut(u64)) -> Item {
@@ -29,7 +29,7 @@ fn sum(file: &dyn File, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<
     let mut block = vec![0; BLOCK];
     let mut offset = 0;
     loop {
-        let count = file.read_at(offset, &mut block).map_err(MoveError::io("read", &wanted.path))?;
+        let count = file.read_at(offset, &mut block).at("read", &wanted.path)?;
         if count == 0 {
             return Ok(hasher.finalize());
         }

@@ -7,7 +7,7 @@ use super::{Error, Session};
 use crate::cache::record::RankRecord;
 use crate::comm::collective::broadcast_tree;
 use crate::fetch;
-use crate::flush::movers::{expect_bytes, MoveError};
+use crate::flush::verify::{expect_bytes, MoveError};
 use crate::param;
 use crate::prefix::{DatasetDescriptor, FlushFile, Index};
 use scr_plugin_api::KvTree;

@@ -17,6 +17,7 @@ use crate::fs::Durability;
 use crate::param::{self, AppConfig};
 use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted};
 use crate::restart;
+use crate::Described;
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -73,7 +74,7 @@ impl Session {
                     .error(&format!("{why}; the run begins all the same: make room before the next flush"));
                 Ok(())
             }
-            written => written.map_err(|error| crate::describe(&error)),
+            written => written.described(),
         };
         ctx.agree(written)?.doing(|| "writing to the folder .scr of the prefix directory".to_owned())
     }

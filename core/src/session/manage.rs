@@ -9,6 +9,7 @@ use crate::delete::Deleting;
 use crate::param;
 use crate::prefix::{DatasetDescriptor, Index, PrefixError};
 use crate::restart;
+use crate::Described;
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -144,7 +145,7 @@ impl Session {
             ROOT => Index::read(ctx.files(), &ctx.prefix).map(|index| find(&index)),
             _ => Ok(Vec::new()),
         };
-        let own = ctx.agree(own.map_err(|error| crate::describe(&error)))?;
+        let own = ctx.agree(own.described())?;
         let own = own.doing(|| "reading the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
         for id in own {
@@ -180,9 +181,8 @@ impl Session {
         self.wait_until_announced();
         let done: Result<_, PrefixError> =
             if ctx.rank() == ROOT { Index::update(ctx.files(), &ctx.prefix, change) } else { Ok(None) };
-        let own = ctx
-            .agree(done.map_err(|error| crate::describe(&error)))?
-            .doing(|| "changing the index of the prefix directory".to_owned())?;
+        let own =
+            ctx.agree(done.described())?.doing(|| "changing the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
         if let Some((id, checkpoint)) = own {
             tree.set("ID", id);

@@ -18,6 +18,7 @@ use crate::flush::ledger::Ledger;
 use crate::fs::{Durability, FsError, Kind};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::protect::Protecting;
+use crate::Described;
 use scr_plugin_api::Scheme;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
@@ -177,7 +178,7 @@ impl Session {
         let ledger = Ledger { files: self.ctx.files(), prefix: &self.ctx.prefix };
         let taken =
             if self.ctx.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
-        Ok(self.ctx.agree(taken.map_err(|error| crate::describe(&error)))?)
+        Ok(self.ctx.agree(taken.described())?)
     }
 
     /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them. What is on its way
@@ -234,7 +235,7 @@ impl Session {
         begun: Result<(PartDir, Journal), FsError>,
     ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
         let own = begun.is_ok();
-        let begun = self.ctx.agree(begun.map_err(|error| crate::describe(&error)))?;
+        let begun = self.ctx.agree(begun.described())?;
         // What this rank has not made may belong to somebody else.
         if begun.is_err() && own {
             self.drop_part(record);

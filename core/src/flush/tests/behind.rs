@@ -2,8 +2,8 @@
 
 use super::stage::{Cached, Stage, Through, NOW, OPTIONS};
 use crate::comm::Rank;
+use crate::flush::behind::errand;
 use crate::flush::behind::{look_after_some, Looked, Which};
-use crate::flush::errand;
 use crate::flush::finalize::{finalize_arrived, finalize_pending, Ended};
 use crate::flush::{Behind, Flush, Options};
 use crate::fs::faulty::{FaultyFiles, What};

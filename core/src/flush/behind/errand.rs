@@ -1,9 +1,10 @@
 //! What one rank leaves behind of a flush that goes on without it: `mover.<token>.<rank>` in the control directory of
 //! its node.
 
-use super::movers::Mover;
-use super::{FlushFile, Options};
+use crate::flush::movers::Mover;
+use crate::flush::{FlushFile, Options};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
+use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -147,10 +148,7 @@ pub(crate) fn state(
 
 /// The tokens of all errands in a control directory.
 pub(crate) fn tokens(files: &dyn Files, control: &Path) -> Result<Vec<String>, String> {
-    let names = match files.list(control) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        other => other.map_err(|error| format!("cannot list {}: {error}", control.display()))?,
-    };
+    let names = files.list_if_there(control).described()?;
     let token = |name: &PathBuf| {
         let (token, rank) = name.to_str()?.strip_prefix(PREFIX)?.rsplit_once('.')?;
         rank.parse::<u32>().ok().map(|_| token.to_owned())
@@ -178,11 +176,7 @@ pub(crate) fn list(files: &dyn Files, control: &Path) -> (Vec<Errand>, Vec<Strin
 
 /// Removes a rank's errand, where there is one.
 pub(crate) fn remove(files: &dyn Files, control: &Path, token: &str, rank: u32) -> Result<(), FsError> {
-    let path = path(control, token, rank);
-    match files.remove_file(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(|source| FsError::Io { doing: "remove", path, source }),
-    }
+    files.remove_if_there(&path(control, token, rank)).map(drop)
 }
 
 fn path(control: &Path, token: &str, rank: u32) -> PathBuf {
@@ -190,7 +184,7 @@ fn path(control: &Path, token: &str, rank: u32) -> PathBuf {
 }
 
 fn read(files: &dyn Files, path: &Path) -> Result<Option<Errand>, String> {
-    let Some(tree) = files.read_tree(path).map_err(|error| crate::describe(&error))? else { return Ok(None) };
+    let Some(tree) = files.read_tree(path).described()? else { return Ok(None) };
     let errand = Errand::from_tree(&tree).and_then(|errand| match tree.require("VERSION")? {
         VERSION => Ok(errand),
         other => Err(FieldError::Malformed {

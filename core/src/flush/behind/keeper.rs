@@ -1,24 +1,17 @@
-//! Flushes that go on behind the application, and are ended without it.
+//! Looks after the errands of a node: asks the transport, compares what came with what was recorded, leaves the node's mark, and
+//! finishes the flush that has the marks of all.
 //!
-//! A transport whose copies survive the job is only begun by the application. Each rank leaves an *errand* in the
-//! control directory of its node, `mover.<token>.<rank>`: what is copied where, what every file has to be, and the
-//! transport's ticket. Whoever looks after the errands of a node ([`look_after`]: the agent, `scr poststage`, or the
-//! application itself as long as it is there) asks the transport how far it is, compares what came with what was
-//! recorded, and once all files of the node have arrived leaves the node's `done.<token>.<node>`. Who finds that of
-//! all nodes finishes the flush.
-//!
-//! On one node a lock in the control directory lets one process at a time look after the errands; between nodes that of
-//! the finalizer does. A flush that was taken back has no record under the prefix directory any more; its copies are
-//! stopped and their hidden files removed.
+//! On one node a lock in the control directory lets one process at a time do so; between nodes that of the finalizer does. A flush that
+//! was taken back has no record under the prefix directory any more; its copies are stopped and their hidden files removed.
 
 use super::errand::{self, Errand, State};
-use super::finalize::{alone, finalize_one, Ended};
-use super::movers;
-use super::pending::{self, Pending};
+use crate::flush::finalize::{alone, finalize_one, Ended};
+use crate::flush::movers;
+use crate::flush::pending::{self, Pending};
 use crate::fs::Files;
 use crate::plugin::PluginHost;
 use crate::prefix::Prefix;
-use crate::{describe, env::Env};
+use crate::{describe, env::Env, Described};
 use scr_plugin_api::{CopyState, KvTree, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -230,17 +223,15 @@ impl Keeper<'_> {
     /// Says that this node is done, unless the flush was taken back meanwhile, and gives whether all are.
     fn mark(&self, prefix: &Prefix, record: &Pending, errands: &[Errand]) -> Result<bool, String> {
         let (files, node) = (self.files, errands[0].node);
-        let is_done = |node| record.is_done(files, prefix, node).map_err(|error| describe(&error));
+        let is_done = |node| record.is_done(files, prefix, node).described();
         if !is_done(node)? {
             let marked = alone(files, prefix, || match pending::find(files, prefix, &record.token)? {
                 None => Ok(()),
-                Some(record) => record
-                    .mark_done(files, prefix, node, &errand::new_sums(errands))
-                    .map_err(|error| describe(&error)),
+                Some(record) => record.mark_done(files, prefix, node, &errand::new_sums(errands)).described(),
             });
-            marked.map_err(|error| describe(&error))??;
+            marked.described()??;
         }
-        record.all_done(files, prefix).map_err(|error| describe(&error))
+        record.all_done(files, prefix).described()
     }
 
     /// The flush is over, in whichever way. Hidden files that are still there are of no use.

@@ -1,0 +1,95 @@
+//! Before the first step of a flush: what all ranks have to know of each other. Nothing is changed.
+
+use super::lists;
+use super::movers::{self, Mover};
+use super::names;
+use super::pending::Pending;
+use super::shares;
+use super::steps::Step;
+use super::{Flush, FlushError, FlushFile};
+use crate::comm::collective::any;
+use crate::comm::CommError;
+use crate::prefix::{DatasetDescriptor, PrefixFile};
+use std::path::{Path, PathBuf};
+
+/// What is known then.
+pub(super) struct Plan {
+    pub(super) record: Pending,
+    pub(super) movers: Vec<Mover>,
+    /// The folders that this rank looks after.
+    pub(super) folders: Vec<PathBuf>,
+    /// The files of all ranks, on rank 0.
+    pub(super) lists: Option<Vec<Vec<PrefixFile>>>,
+    /// Whether any rank's file replaces one that was there before.
+    pub(super) may_replace: bool,
+}
+
+impl Flush<'_> {
+    /// What is to be known before step 1. Nothing is changed.
+    pub(super) fn plan(
+        &self,
+        token: &str,
+        dataset: &DatasetDescriptor,
+        mine: &[FlushFile],
+    ) -> Result<Plan, FlushError> {
+        let planned = movers::plan(self.prefix.dir(), mine, token);
+        let mut movers = self.agreed(dataset, Step::CheckingNames, planned)?;
+        let folders = self.share_folders(dataset, &mut movers)?;
+        let may_replace = self.may_replace(&movers)?;
+        let record = Pending {
+            token: token.to_owned(),
+            dataset: dataset.clone(),
+            ranks: self.comm.size(),
+            movers: self.behind.as_ref().map_or(1, |behind| behind.nodes),
+            make_current: self.options.make_current,
+            replaces: Vec::new(),
+        };
+        let lists = lists::gather(self.comm, &movers)?;
+        Ok(Plan { record, movers, folders, lists, may_replace })
+    }
+
+    /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
+    /// read.
+    fn may_replace(&self, movers: &[Mover]) -> Result<bool, CommError> {
+        let mine = if self.options.in_place {
+            self.options.may_replace
+        } else {
+            movers.iter().any(|mover| self.files.status(&mover.target).is_ok())
+        };
+        let [any] = any(self.comm, [mine])?;
+        Ok(any)
+    }
+
+    /// The folders that this rank looks after: each has one rank that does. Two ranks with a file of one name are found out.
+    fn share_folders(
+        &self,
+        dataset: &DatasetDescriptor,
+        movers: &mut [Mover],
+    ) -> Result<Vec<PathBuf>, FlushError> {
+        let names = movers.iter().map(|mover| mover.file.name.as_slice());
+        let shares = shares::share_out(self.comm, names)?;
+        for mover in movers.iter_mut() {
+            mover.leads = shares.leads(self.comm.rank(), &mover.file.name);
+        }
+        let clash = match shares.shared.first_key_value() {
+            // In bypass mode all ranks may well have written one file.
+            Some((name, other)) if !self.options.in_place => {
+                let name = String::from_utf8_lossy(name).into_owned();
+                Err(format!("rank {other}, too, wrote a file named {name}; give each rank its own"))
+            }
+            _ => Ok(()),
+        };
+        let path = |folder: &Vec<u8>| match folder.as_slice() {
+            b"" => Ok(self.prefix.dir().to_owned()),
+            name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string()),
+        };
+        let shared = clash.and_then(|()| shares.folders.iter().map(path).collect());
+        self.agreed(dataset, Step::Folders, shared)
+    }
+
+    /// The folders of this rank's files, where each rank is to make its own.
+    pub(super) fn own_folders(&self, movers: &[Mover]) -> Vec<PathBuf> {
+        let wanted = movers.iter().filter(|_| self.options.own_folders);
+        wanted.filter_map(|mover| mover.target.parent()).map(Path::to_owned).collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! A file must be what was recorded of it: its length, and its checksum where that is known.
+
+use super::names;
+use crate::fs::{At, File, Files, FsError, How, Kind, Status};
+use std::path::{Path, PathBuf};
+
+/// A regular file of this size must be there.
+pub(crate) fn expect_size(files: &dyn Files, path: &Path, expected: u64) -> Result<(), MoveError> {
+    open_whole(files, path, Some(expected)).map(drop)
+}
+
+/// A file must be as long as was recorded, and have the checksum, where that is known.
+pub(crate) fn expect_bytes(
+    files: &dyn Files,
+    path: &Path,
+    bytes: u64,
+    crc: Option<u32>,
+    block_bytes: u64,
+) -> Result<(), MoveError> {
+    let (file, _) = open_whole(files, path, Some(bytes))?;
+    let found = crc.map(|_| checksum(&*file, path, block_bytes)).transpose()?;
+    compare(path, crc, found)
+}
+
+/// Opens a regular file, perhaps through a link, that must be as long as was recorded, where that is known.
+pub(crate) fn open_whole(
+    files: &dyn Files,
+    path: &Path,
+    expected: Option<u64>,
+) -> Result<(Box<dyn File>, Status), MoveError> {
+    let missing = |error: FsError| {
+        if error.is_not_found() {
+            MoveError::Missing { path: path.to_owned() }
+        } else {
+            error.into()
+        }
+    };
+    // Asked before it is opened: to open a FIFO may take for ever.
+    let named = files.status(path).at("look at", path).map_err(missing)?;
+    if !matches!(named.kind, Kind::File | Kind::Link) {
+        return Err(MoveError::NotAFile { path: path.to_owned() });
+    }
+    let file = files.open(path, How::Read).at("open", path).map_err(missing)?;
+    let status = file.status().at("look at", path)?;
+    if status.kind != Kind::File {
+        return Err(MoveError::NotAFile { path: path.to_owned() });
+    }
+    match expected {
+        Some(expected) if status.len != expected => {
+            Err(MoveError::Size { path: path.to_owned(), expected, found: status.len })
+        }
+        _ => Ok((file, status)),
+    }
+}
+
+/// The checksum of a whole file.
+pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, MoveError> {
+    let mut block = vec![0; block_size(block_bytes)];
+    let mut hasher = crc32fast::Hasher::new();
+    let mut offset = 0_u64;
+    loop {
+        let count = file.read_at(offset, &mut block).at("read", path)?;
+        if count == 0 {
+            return Ok(hasher.finalize());
+        }
+        hasher.update(&block[..count]);
+        offset += count as u64;
+    }
+}
+
+/// What was recorded and what was found must be the same, where both are known.
+pub(crate) fn compare(path: &Path, expected: Option<u32>, found: Option<u32>) -> Result<(), MoveError> {
+    match (expected, found) {
+        (Some(expected), Some(found)) if expected != found => {
+            Err(MoveError::Checksum { path: path.to_owned(), expected, found })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A block that fits into memory, whatever was configured.
+pub(crate) fn block_size(block_bytes: u64) -> usize {
+    usize::try_from(block_bytes).unwrap_or(usize::MAX).clamp(4 << 10, 64 << 20)
+}
+
+/// Why a file cannot be used, or did not arrive.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum MoveError {
+    /// A file is not, or no longer, what was recorded of it.
+    #[error("{} has {found} bytes where {expected} were recorded; it was changed or damaged", path.display())]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// What was recorded.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// A file has other bytes than were recorded.
+    #[error(
+        "{} is damaged: its checksum is {found:#010x} where {expected:#010x} was recorded", path.display()
+    )]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+        /// What was recorded.
+        expected: u32,
+        /// What was found.
+        found: u32,
+    },
+    /// A file is missing.
+    #[error("{} is missing", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// What stands in a file's place is something else.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// All files together are not what was recorded.
+    #[error(
+        "there are {} files with {} bytes where {} files with {} bytes were recorded",
+        found.0, found.1, expected.0, expected.1
+    )]
+    Totals {
+        /// Files and bytes that were recorded.
+        expected: (u64, u64),
+        /// Files and bytes that are there.
+        found: (u64, u64),
+    },
+    /// There is no place in cache.
+    #[error("{0}")]
+    Cache(String),
+    /// The transport gave up.
+    #[error("{0}")]
+    Transport(String),
+    /// A file or folder could not be used.
+    #[error("{}", crate::describe(.0))]
+    Fs(FsError),
+    /// A name leads out of the prefix directory.
+    #[error(transparent)]
+    Name(#[from] names::NameError),
+}
+
+impl MoveError {
+    /// Whether the source itself is wrong, so that trying again is of no use.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Size { .. }
+                | Self::Checksum { .. }
+                | Self::Missing { .. }
+                | Self::NotAFile { .. }
+                | Self::Totals { .. }
+        )
+    }
+}
+
+/// With the cause in the text, and so not as the source.
+impl From<FsError> for MoveError {
+    fn from(error: FsError) -> Self {
+        Self::Fs(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn every_error_says_what_where_and_whether_the_file_itself_is_wrong() {
+        let path = || PathBuf::from("/pfs/a");
+        let cause = || io::Error::from_raw_os_error(28);
+        let name = names::NameError { name: "../a".to_owned(), why: "it has a `.' or `..' in it" };
+        let cases = [
+            (
+                MoveError::Size { path: path(), expected: 5, found: 3 },
+                "/pfs/a has 3 bytes where 5 were recorded; it was changed or damaged",
+                true,
+            ),
+            (
+                MoveError::Checksum { path: path(), expected: 0xab, found: 1 },
+                "/pfs/a is damaged: its checksum is 0x00000001 where 0x000000ab was recorded",
+                true,
+            ),
+            (MoveError::Missing { path: path() }, "/pfs/a is missing", true),
+            (MoveError::NotAFile { path: path() }, "/pfs/a is not a regular file", true),
+            (
+                MoveError::Totals { expected: (4, 100), found: (4, 99) },
+                "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
+                true,
+            ),
+            (MoveError::Cache("no room".to_owned()), "no room", false),
+            (MoveError::Transport("gone".to_owned()), "gone", false),
+            (
+                MoveError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
+                "cannot make the folder /pfs/a: No space left on device (os error 28)",
+                false,
+            ),
+            (
+                MoveError::Name(name),
+                "the name `../a' cannot be used below the prefix directory: it has a `.' or `..' in it",
+                false,
+            ),
+        ];
+        for (error, text, is_damage) in cases {
+            assert_eq!((error.to_string().as_str(), error.is_damage()), (text, is_damage));
+        }
+    }
+}
