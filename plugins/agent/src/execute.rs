@@ -3,8 +3,11 @@
 //! What counts as written is synced and then recorded, with its checksum so far, so that an agent that was killed at any
 //! moment is followed by one that goes on from there. A wish to stop is seen within a fraction of a second.
 
+mod copying;
+
 use crate::transfer::{is_to_stop, list, Outcome, Transfer, Turns};
-use scr_copying::{copy_part, Buffer, Control, CopyError, How, Pace, Part, Written};
+use copying::{Copying, Failure};
+use scr_copying::{Buffer, Control, Pace};
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -172,7 +175,7 @@ impl Executor {
         let copied = if transfer.is_to_stop() {
             Err(Failure::Stopped)
         } else {
-            Copying { transfer: &mut transfer, control, recorded: Instant::now() }.run(buffer)
+            Copying::new(&mut transfer, control).run(buffer)
         };
         transfer.running = false;
         transfer.outcome = match copied {
@@ -237,99 +240,6 @@ impl Known {
     }
 }
 
-/// Why a transfer did not come to its end.
-#[derive(Debug)]
-enum Failure {
-    Stopped,
-    Copy(CopyError),
-    /// The transfer file could not be written.
-    Record,
-}
-
-impl From<CopyError> for Failure {
-    fn from(error: CopyError) -> Self {
-        match error {
-            CopyError::Cancelled { .. } => Self::Stopped,
-            error => Self::Copy(error),
-        }
-    }
-}
-
-/// One transfer under way.
-struct Copying<'a> {
-    transfer: &'a mut Transfer,
-    control: &'a Control,
-    recorded: Instant,
-}
-
-impl Copying<'_> {
-    fn run(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
-        self.record()?;
-        let mut unsynced = Vec::new();
-        for place in 0..self.transfer.files.len() {
-            self.copy(place, buffer, &mut unsynced)?;
-        }
-        self.sync(&mut unsynced)
-    }
-
-    /// Copies what is missing of a file. Large ones go in pieces, small ones are synced several at a time.
-    fn copy(
-        &mut self,
-        place: usize,
-        buffer: &mut Buffer,
-        unsynced: &mut Vec<(usize, u64, Written)>,
-    ) -> Result<(), Failure> {
-        let how = How::new(self.transfer.block_bytes, self.transfer.take_crc);
-        let bytes = self.transfer.files[place].item.bytes;
-        loop {
-            let file = &mut self.transfer.files[place];
-            if file.written > bytes || file.written > 0 && self.transfer.take_crc && file.crc.is_none() {
-                file.written = 0;
-            }
-            let from = file.written;
-            if from == bytes && bytes > 0 {
-                return Ok(());
-            }
-            let to = from.saturating_add(PIECE).min(bytes);
-            let part = Part { from, crc: file.crc.unwrap_or(0), to };
-            let written = match copy_part(&file.item, how, self.control, buffer, part) {
-                // What an earlier agent has written is gone: from the beginning.
-                Err(CopyError::WrongSize { path, .. }) if from > 0 && path == file.item.destination => {
-                    file.written = 0;
-                    continue;
-                }
-                other => other?,
-            };
-            unsynced.push((place, to, written));
-            let young = self.recorded.elapsed() < BETWEEN_RECORDS;
-            if to == bytes && young && unsynced.len() < MOST_UNSYNCED {
-                return Ok(());
-            }
-            self.sync(unsynced)?;
-            if to == bytes {
-                return Ok(());
-            }
-        }
-    }
-
-    fn sync(&mut self, unsynced: &mut Vec<(usize, u64, Written)>) -> Result<(), Failure> {
-        for (place, to, written) in unsynced.drain(..) {
-            let crc = written.sync()?;
-            let file = &mut self.transfer.files[place];
-            (file.written, file.crc) = (to, crc);
-        }
-        if self.recorded.elapsed() >= BETWEEN_RECORDS {
-            self.record()?;
-        }
-        Ok(())
-    }
-
-    fn record(&mut self) -> Result<(), Failure> {
-        self.recorded = Instant::now();
-        self.transfer.write().map_err(|_| Failure::Record)
-    }
-}
-
 fn identity(path: &Path) -> Option<Identity> {
     let status = std::fs::metadata(path).ok()?;
     Some((status.ino(), status.mtime(), status.mtime_nsec()))
@@ -339,218 +249,8 @@ fn identity(path: &Path) -> Option<Identity> {
 const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks for a place: from the above, twice as long each time, to this. Thousands of nodes may be looking.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A large file is synced, and recorded, whenever so much of it is copied.
-const PIECE: u64 = 64 << 20;
-/// So many files are open before they are synced.
-const MOST_UNSYNCED: usize = 32;
-/// What is recorded less often has to be copied again after a death, and nothing worse.
-const BETWEEN_RECORDS: Duration = Duration::from_millis(50);
 /// So many transfers can be asked about after they have ended.
 const MOST_KEPT: usize = 4096;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use scr_copying::Limits;
-    use scr_plugin_api::{CopyItem, CopyJob};
-    use std::fs;
-    use std::sync::atomic::AtomicUsize;
-
-    struct Stage(tempfile::TempDir);
-
-    /// Places that are free once they have been asked for so often.
-    #[derive(Debug, Default)]
-    struct Free {
-        after: usize,
-        asked: AtomicUsize,
-    }
-
-    impl TakeTurn for Free {
-        fn take(&self, _turns: &Turns, work: &mut dyn FnMut()) -> bool {
-            let free = self.asked.fetch_add(1, Ordering::SeqCst) >= self.after;
-            if free {
-                work();
-            }
-            free
-        }
-    }
-
-    impl Stage {
-        fn transfer(&self, sizes: &[usize]) -> Transfer {
-            let item = |(number, &size): (usize, &usize)| {
-                let source = self.0.path().join(format!("in.{number}"));
-                let bytes: Vec<u8> =
-                    (0..size).map(|place| (place * 31 + place / 251 + number) as u8).collect();
-                fs::write(&source, bytes).unwrap();
-                let destination = self.0.path().join(format!("out.{number}"));
-                CopyItem { source, destination, bytes: size as u64 }
-            };
-            let items = sizes.iter().enumerate().map(item).collect();
-            let job = CopyJob { token: "t".into(), items, block_bytes: 1 << 16, take_crc: true };
-            let transfer = Transfer::new(self.0.path(), &job, Limits::default()).unwrap();
-            transfer.begin().unwrap();
-            transfer
-        }
-
-        fn assert_copied(&self, transfer: &Transfer) {
-            assert_eq!(transfer.outcome, Some(Outcome::Done));
-            for file in &transfer.files {
-                let bytes = fs::read(&file.item.source).unwrap();
-                assert!(bytes == fs::read(&file.item.destination).unwrap());
-                assert_eq!((file.written, file.crc), (bytes.len() as u64, Some(crc32fast::hash(&bytes))));
-            }
-        }
-    }
-
-    /// As an agent does that ends as soon as there is nothing left.
-    fn work_through(control: &Path) {
-        let executor = Executor::new(control.to_owned(), Box::new(Free::default()));
-        std::thread::scope(|scope| {
-            scope.spawn(|| executor.work());
-            while executor.has_work() {
-                std::thread::yield_now();
-            }
-            executor.stop();
-        });
-    }
-
-    #[test]
-    fn what_a_transfer_file_says_is_copied_and_recorded() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let transfer = stage.transfer(&[0, 1, 100_000, 200_001]);
-        work_through(stage.0.path());
-        stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
-    }
-
-    #[test]
-    fn no_more_transfers_are_begun_at_a_time_than_allowed() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        for token in ["a", "b", "c"] {
-            let mut transfer = stage.transfer(&[1000]);
-            transfer.path = stage.0.path().join(format!("transfer.{token}.scr"));
-            transfer.width = 2;
-            transfer.write().unwrap();
-        }
-        std::fs::remove_file(stage.0.path().join("transfer.t.scr")).unwrap();
-        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
-        let begun: Vec<_> = (0..3).map(|_| executor.take()).collect();
-        assert_eq!(begun.iter().flatten().count(), 2);
-        let (first, control) = begun.into_iter().flatten().next().unwrap();
-        executor.execute(first, &control, &mut Buffer::new());
-        assert!(executor.take().is_some() && executor.take().is_none());
-    }
-
-    #[test]
-    fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let mut transfer = stage.transfer(&[1000]);
-        transfer.turns = Some(Turns { folder: stage.0.path().join("turns"), places: 1 });
-        transfer.write().unwrap();
-        let run = |after| {
-            let executor =
-                Executor::new(stage.0.path().to_owned(), Box::new(Free { after, ..Free::default() }));
-            std::thread::scope(|scope| {
-                scope.spawn(|| executor.work());
-                if after == usize::MAX {
-                    while executor.lock().running.is_empty() {
-                        std::thread::yield_now();
-                    }
-                    Transfer::read(&transfer.path).unwrap().unwrap().stop().unwrap();
-                }
-                while executor.has_work() {
-                    executor.heed_wishes();
-                    std::thread::yield_now();
-                }
-                executor.stop();
-            });
-            Transfer::read(&transfer.path).unwrap().unwrap()
-        };
-        let stopped = run(usize::MAX);
-        assert!(matches!(stopped.outcome, Some(Outcome::Failed(_))) && stopped.written() == 0, "{stopped:?}");
-        transfer.begin().unwrap();
-        stage.assert_copied(&run(2));
-    }
-
-    #[test]
-    fn an_agent_goes_on_where_the_last_one_was_killed() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let mut transfer = stage.transfer(&[100_000, 200_000, 300]);
-        // As one leaves it that was killed in its second file, after a part of it was synced and more was written.
-        let known = |number: usize, len: usize| {
-            fs::read(stage.0.path().join(format!("in.{number}"))).unwrap()[..len].to_vec()
-        };
-        for (number, recorded, there) in [(0, 100_000, 100_000), (1, 70_000, 130_000)] {
-            let bytes = known(number, there);
-            fs::write(&transfer.files[number].item.destination, &bytes).unwrap();
-            transfer.files[number].written = recorded;
-            transfer.files[number].crc = Some(crc32fast::hash(&bytes[..recorded as usize]));
-        }
-        transfer.running = true;
-        transfer.write().unwrap();
-        // What is synced is not read again.
-        let first = fs::metadata(&transfer.files[0].item.destination).unwrap().modified().unwrap();
-        work_through(stage.0.path());
-        stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
-        assert_eq!(fs::metadata(&transfer.files[0].item.destination).unwrap().modified().unwrap(), first);
-    }
-
-    #[test]
-    fn a_record_that_cannot_be_right_is_not_believed() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let mut transfer = stage.transfer(&[100_000, 1000, 1000]);
-        transfer.files[0].written = 50_000;
-        transfer.files[0].crc = Some(1);
-        transfer.files[1].written = u64::MAX;
-        transfer.files[1].crc = Some(1);
-        transfer.files[2].written = 500;
-        transfer.write().unwrap();
-        work_through(stage.0.path());
-        stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
-    }
-
-    #[test]
-    fn a_transfer_that_is_stopped_is_not_copied_by_the_next_agent_either() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let transfer = stage.transfer(&[1000]);
-        transfer.stop().unwrap();
-        work_through(stage.0.path());
-        let outcome = Transfer::read(&transfer.path).unwrap().unwrap().outcome;
-        assert!(matches!(outcome, Some(Outcome::Failed(error)) if error.text.contains("cancelled")));
-        assert!(!transfer.files[0].item.destination.exists());
-    }
-
-    #[test]
-    fn an_agent_that_is_stopped_leaves_a_transfer_to_the_next() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let mut transfer = stage.transfer(&[10_000_000]);
-        transfer.limits.bytes_per_second = 1_000_000;
-        transfer.write().unwrap();
-        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
-        std::thread::scope(|scope| {
-            scope.spawn(|| executor.work());
-            let is_running = || Transfer::read(&transfer.path).unwrap().unwrap().running;
-            while !is_running() {
-                std::thread::yield_now();
-            }
-            executor.stop();
-        });
-        let left = Transfer::read(&transfer.path).unwrap().unwrap();
-        assert_eq!((left.running, &left.outcome), (false, &None));
-        transfer.limits.bytes_per_second = 0;
-        transfer.write().unwrap();
-        work_through(stage.0.path());
-        stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
-    }
-
-    #[test]
-    fn what_has_ended_is_cleared_away_and_nothing_else() {
-        let stage = Stage(tempfile::tempdir().unwrap());
-        let transfer = stage.transfer(&[10]);
-        let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
-        executor.clear_away();
-        assert!(transfer.path.exists());
-        work_through(stage.0.path());
-        executor.clear_away();
-        assert!(!transfer.path.exists());
-    }
-}
+mod tests;

@@ -1,0 +1,110 @@
+//! One transfer under way: what is missing of its files is copied, synced, and then recorded as written, with its checksum so far.
+
+use crate::transfer::Transfer;
+use scr_copying::{copy_part, Buffer, Control, CopyError, How, Part, Written};
+use std::time::{Duration, Instant};
+
+/// One transfer under way.
+pub(super) struct Copying<'a> {
+    transfer: &'a mut Transfer,
+    control: &'a Control,
+    /// When the transfer file was written last.
+    recorded: Instant,
+}
+
+impl<'a> Copying<'a> {
+    pub(super) fn new(transfer: &'a mut Transfer, control: &'a Control) -> Self {
+        Self { transfer, control, recorded: Instant::now() }
+    }
+
+    pub(super) fn run(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
+        self.record()?;
+        let mut unsynced = Vec::new();
+        for place in 0..self.transfer.files.len() {
+            self.copy(place, buffer, &mut unsynced)?;
+        }
+        self.sync(&mut unsynced)
+    }
+
+    /// Copies what is missing of a file. Large ones go in pieces, small ones are synced several at a time.
+    fn copy(
+        &mut self,
+        place: usize,
+        buffer: &mut Buffer,
+        unsynced: &mut Vec<(usize, u64, Written)>,
+    ) -> Result<(), Failure> {
+        let how = How::new(self.transfer.block_bytes, self.transfer.take_crc);
+        let bytes = self.transfer.files[place].item.bytes;
+        loop {
+            let file = &mut self.transfer.files[place];
+            if file.written > bytes || file.written > 0 && self.transfer.take_crc && file.crc.is_none() {
+                file.written = 0;
+            }
+            let from = file.written;
+            if from == bytes && bytes > 0 {
+                return Ok(());
+            }
+            let to = from.saturating_add(PIECE).min(bytes);
+            let part = Part { from, crc: file.crc.unwrap_or(0), to };
+            let written = match copy_part(&file.item, how, self.control, buffer, part) {
+                // What an earlier agent has written is gone: from the beginning.
+                Err(CopyError::WrongSize { path, .. }) if from > 0 && path == file.item.destination => {
+                    file.written = 0;
+                    continue;
+                }
+                other => other?,
+            };
+            unsynced.push((place, to, written));
+            let young = self.recorded.elapsed() < BETWEEN_RECORDS;
+            if to == bytes && young && unsynced.len() < MOST_UNSYNCED {
+                return Ok(());
+            }
+            self.sync(unsynced)?;
+            if to == bytes {
+                return Ok(());
+            }
+        }
+    }
+
+    fn sync(&mut self, unsynced: &mut Vec<(usize, u64, Written)>) -> Result<(), Failure> {
+        for (place, to, written) in unsynced.drain(..) {
+            let crc = written.sync()?;
+            let file = &mut self.transfer.files[place];
+            (file.written, file.crc) = (to, crc);
+        }
+        if self.recorded.elapsed() >= BETWEEN_RECORDS {
+            self.record()?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self) -> Result<(), Failure> {
+        self.recorded = Instant::now();
+        self.transfer.write().map_err(|_| Failure::Record)
+    }
+}
+
+/// Why a transfer did not come to its end.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Stopped,
+    Copy(CopyError),
+    /// The transfer file could not be written.
+    Record,
+}
+
+impl From<CopyError> for Failure {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::Cancelled { .. } => Self::Stopped,
+            error => Self::Copy(error),
+        }
+    }
+}
+
+/// A large file is synced, and recorded, whenever so much of it is copied.
+const PIECE: u64 = 64 << 20;
+/// So many files are open before they are synced.
+const MOST_UNSYNCED: usize = 32;
+/// What is recorded less often has to be copied again after a death, and nothing worse.
+const BETWEEN_RECORDS: Duration = Duration::from_millis(50);
