@@ -121,12 +121,7 @@ impl Scheme for Partner {
     }
 
     fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError> {
-        if format != FORMAT {
-            return Err(refused(format!(
-                "the redundancy was written in format {format}, and only format {FORMAT} can be read: use the \
-                 version of the plugin that wrote it"
-            )));
-        }
+        Header::check_format(format, FORMAT)?;
         let lost: Vec<bool> = (0..set.size()).map(|member| set.lost(member)).collect();
         if set.size() == 1 {
             return if lost == [true] { Err(too_many_lost(set, &[0])) } else { Ok(()) };

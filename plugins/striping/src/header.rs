@@ -19,7 +19,7 @@
 //! | | | zeros |
 //! | length - 4 | 4 | CRC32 of all before |
 
-use crate::errors::corrupt;
+use crate::errors::{corrupt, refused};
 use scr_plugin_api::{PluginError, Set};
 
 const MAGIC: &[u8; 8] = b"SCRSETv1";
@@ -44,6 +44,20 @@ pub struct Header {
 }
 
 impl Header {
+    /// Whether redundancy that was `written` in a format can be read by a scheme that knows only one.
+    ///
+    /// # Errors
+    /// It cannot, and what to do.
+    pub fn check_format(written: u32, known: u32) -> Result<(), PluginError> {
+        if written == known {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "the redundancy was written in format {written}, and only format {known} can be read: use the \
+             version of the plugin that wrote it"
+        )))
+    }
+
     /// Bytes that the header of a set of so many members takes.
     pub fn len(members: u32) -> u64 {
         (FIXED + 12 * u64::from(members)).next_multiple_of(PAGE)

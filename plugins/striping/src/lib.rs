@@ -25,7 +25,7 @@ pub use header::Header;
 pub use pipeline::run;
 pub use step::{block_size, blocks, Block, Buffer, File, Message, Place, Plans, StepPlan};
 
-use crate::errors::{corrupt, refused};
+use crate::errors::corrupt;
 use crate::layout::Layout;
 use crate::plan::{Goal, Planner};
 use scr_plugin_api::{Level, PluginError, PluginErrorKind, Scheme, Set, SetShape};
@@ -105,12 +105,7 @@ impl Scheme for Striping {
     }
 
     fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError> {
-        if format != FORMAT {
-            return Err(refused(format!(
-                "the redundancy was written in format {format}, and only format {FORMAT} can be read: use the \
-                 version of the plugin that wrote it"
-            )));
-        }
+        Header::check_format(format, FORMAT)?;
         let lost: Vec<bool> = (0..set.size()).map(|member| set.lost(member)).collect();
         check_losses(set, &lost, self.losses_survived(set.size())?)?;
         if set.size() == 1 {
