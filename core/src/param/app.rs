@@ -5,8 +5,9 @@
 
 use super::file::{is_text, parse, unknown, Setting, Settings, DESCRIPTORS};
 use super::line::{quoted, words, Pair, Words};
+use super::origin::Origin;
 use super::params::Params;
-use super::problem::{Cause, ConfigError, Origin, Problem};
+use super::problem::{Cause, ConfigError, Problem};
 use super::raw::RawSettings;
 use super::table::{find, Scope};
 use super::value::Kind;

@@ -2,8 +2,9 @@
 //!
 //! Only what somebody has set is looked at: the defaults go together.
 
+use super::origin::Origin;
 use super::params::Params;
-use super::problem::{Cause, Origin, Problem};
+use super::problem::{Cause, Problem};
 use super::table::{self, Param};
 
 /// Every pair of parameters that do not go together. What concerns descriptors is told when they are built.

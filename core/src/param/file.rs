@@ -4,7 +4,9 @@
 //! line that cannot be read is told and passed over, whatever bytes it has; the rest of the file counts.
 
 use super::line::{self, LineFault, Pair, Words};
-use super::problem::{nearest, Cause, Origin, Place, Problem};
+use super::origin::{Origin, Place};
+use super::problem::{Cause, Problem};
+use super::shown::nearest;
 use super::table::{find, retired, TABLE};
 use crate::fs::{Files, How, Kind};
 use indexmap::map::Entry;

@@ -8,7 +8,7 @@
 //! - `params`: those values with their origins, to be asked.
 //! - `check`: settings that contradict each other.
 //! - `app`: `SCR_Config`.
-//! - `problem`: what is wrong, where, and what to do about it.
+//! - `origin`: where a setting was made; `problem`: what is wrong with it, and what to do about it; `shown`: what users wrote, as messages show it.
 //!
 //! Rank 0 calls [`RawSettings::load`] and broadcasts [`RawSettings::to_tree`]; every rank calls [`Params::resolve`].
 
@@ -17,11 +17,13 @@ mod check;
 mod expand;
 mod file;
 mod line;
+mod origin;
 mod params;
 mod pick;
 mod problem;
 mod raw;
 mod resolve;
+mod shown;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,12 +33,13 @@ pub use app::{AppConfig, Request, APP_CONF};
 pub(crate) use expand::expanded;
 pub use expand::normalise;
 pub use file::unknown;
+pub use origin::{Origin, Place};
 pub use params::{Effective, Params};
-pub use problem::{Cause, ConfigError, Origin, Place, Problem};
+pub use problem::{Cause, ConfigError, Problem};
 pub use raw::{FileOf, RawSettings};
 pub use table::*;
 pub use value::{Datum, Kind, Value};
 
 pub(crate) use params::Line;
 pub(crate) use pick::scheme_name;
-pub(crate) use problem::nearest;
+pub(crate) use shown::nearest;

@@ -1,7 +1,7 @@
 //! The effective parameters of one rank, to be asked: values with their origins, and descriptor lines.
 
+use super::origin::{Origin, Place};
 use super::pick::Locks;
-use super::problem::{Origin, Place};
 use super::table::{Info, Param, TABLE};
 use super::value::{Datum, Kind, Value};
 use std::fmt;

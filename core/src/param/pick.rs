@@ -3,7 +3,8 @@
 
 use super::expand::Variables;
 use super::file::Setting;
-use super::problem::{Cause, Origin, Place, Problem};
+use super::origin::{Origin, Place};
+use super::problem::{Cause, Problem};
 use super::table::{self, Info};
 use super::value::Datum;
 use crate::env::Env;

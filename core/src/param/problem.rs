@@ -3,55 +3,11 @@
 //! A [`Problem`] is told and the run goes on with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
 
-use super::table::{find, TABLE};
-use super::value::Kind;
+use super::origin::{Origin, Place};
+use super::shown::{of_value, range, show, suggest};
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
-
-/// A line of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Which file.
-    pub file: PathBuf,
-    /// Which line, from 1; 0 stands for the whole file.
-    pub line: u32,
-}
-
-/// Where a value comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Origin {
-    /// An environment variable of the same name.
-    Environment,
-    /// The user's configuration file.
-    UserFile(Place),
-    /// The application, through `SCR_Config`.
-    Application,
-    /// The site's configuration file.
-    SystemFile(Place),
-    /// The descriptor that a dataset was written with.
-    Dataset,
-    /// Who built the library: another default than usual.
-    Build,
-    /// Nobody: the default.
-    Default,
-}
-
-impl Origin {
-    /// Whether somebody has set it.
-    pub fn is_set(&self) -> bool {
-        !matches!(self, Origin::Build | Origin::Default)
-    }
-
-    /// The line of the file, where it comes from one.
-    pub fn place(&self) -> Option<&Place> {
-        match self {
-            Origin::UserFile(place) | Origin::SystemFile(place) => Some(place),
-            _ => None,
-        }
-    }
-}
 
 /// Something wrong with a setting.
 #[derive(Debug, Clone, PartialEq)]
@@ -399,130 +355,15 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => self.file.display().fmt(f),
-            line => write!(f, "{}:{line}", self.file.display()),
-        }
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Origin::Environment => f.write_str("environment"),
-            Origin::UserFile(place) | Origin::SystemFile(place) => place.fmt(f),
-            Origin::Application => f.write_str("SCR_Config"),
-            Origin::Dataset => f.write_str("dataset"),
-            Origin::Build => f.write_str("build"),
-            Origin::Default => f.write_str("default"),
-        }
-    }
-}
-
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.origin, self.cause)
     }
 }
 
-/// What a user wrote, on one short line whatever it was, and without what is secret in it.
-fn show(text: &str) -> String {
-    const LONGEST: usize = 120;
-    let mut shown = String::new();
-    if let Some(before) = before_secret(text) {
-        return show(before) + " ...";
-    }
-    for c in text.chars().take(LONGEST) {
-        // Also what is there and cannot be seen, such as a blank without width.
-        if c.escape_debug().len() > 1 && !"\"'\\".contains(c) {
-            shown.extend(c.escape_debug());
-        } else {
-            shown.push(c);
-        }
-    }
-    if text.chars().nth(LONGEST).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}
-
-/// What is allowed; the largest number that a computer holds is told to those alone who have gone beyond.
-fn range(found: &str, least: &str, most: &str) -> String {
-    if found.starts_with('-') && most == u64::MAX.to_string() {
-        format!("{least} or more")
-    } else {
-        format!("within {least} to {most}")
-    }
-}
-
-/// What comes before a secret: up to the name of a parameter that holds one, or a name that may stand for it.
-fn before_secret(text: &str) -> Option<&str> {
-    let is_end = |c: char| c.is_whitespace() || "=:".contains(c);
-    let mut start = 0;
-    while let Some(length) = text.get(start..)?.find(is_end) {
-        let end = start + length;
-        if is_secret(text.get(start..end)?) {
-            return text.get(..end);
-        }
-        start = end + text.get(end..)?.chars().next()?.len_utf8();
-    }
-    None
-}
-
-/// Whether a name stands for a parameter whose value is not to be shown, be it mistyped.
-fn is_secret(name: &str) -> bool {
-    let likely = nearest(name, TABLE.iter().map(|info| info.name));
-    likely.and_then(|name| find(&name)).is_some_and(|info| info.kind == Kind::Secret)
-}
-
-/// A variable in the value of a parameter; in what is secret a `$` may just be a part of it.
-fn of_value(name: &str, variable: &str) -> String {
-    if is_secret(name) {
-        "a variable".to_owned()
-    } else {
-        format!("${variable}")
-    }
-}
-
-fn suggest(nearest: &Option<String>) -> String {
-    nearest.as_ref().map(|name| format!(", did you mean {name}?")).unwrap_or_default()
-}
-
-/// The name that a mistyped one most likely stands for: few letters apart for its length, upper or lower case.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    const LONGEST: usize = 64;
-    if name.len() > LONGEST {
-        return None;
-    }
-    let wanted = name.to_ascii_uppercase();
-    let (distance, nearest) = known
-        .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &candidate.to_ascii_uppercase()), candidate))
-        .min_by_key(|(distance, _)| *distance)?;
-    (distance <= (wanted.chars().count() / 4).max(1)).then(|| nearest.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_name_is_found_and_a_far_one_is_not() {
-        let known = ["SCR_CACHE_SIZE", "SCR_CACHE_BASE", "SCR_FLUSH"];
-        assert_eq!(nearest("SCR_CACHE_SZIE", known).as_deref(), Some("SCR_CACHE_SIZE"));
-        assert_eq!(nearest("scr_flush", known).as_deref(), Some("SCR_FLUSH"));
-        assert_eq!(nearest("SCR_SOMETHING_ELSE", known), None);
-        assert_eq!(nearest(&"A".repeat(100_000), known), None);
-    }
-
-    #[test]
-    fn what_a_user_wrote_is_shown_short_and_on_one_line() {
-        assert_eq!(show("a\nb\u{7}'\"\\é"), "a\\nb\\u{7}'\"\\é");
-        assert_eq!(show("SCR_FLUSH\u{200b}"), "SCR_FLUSH\\u{200b}");
-        assert_eq!(show(&"x".repeat(10_000)).len(), 123);
-    }
 
     #[test]
     fn what_is_secret_is_not_shown_wherever_it_stands() {

@@ -79,7 +79,8 @@ impl Session {
     fn is_flush_due(&self, at: usize) -> bool {
         let dataset = &self.cached[at].record.dataset;
         let every = self.ctx.params.get(&param::FLUSH);
-        let turn = every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint.is_multiple_of(every));
+        let turn =
+            every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint.is_multiple_of(every));
         let periodic = dataset.checkpoint && (turn || every > 0 && self.flushes.owed);
         // In bypass mode the files are in place, and only an entry in the index makes them count.
         dataset.output || self.cached[at].record.protection.bypass || periodic

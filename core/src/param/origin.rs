@@ -1,0 +1,70 @@
+//! Where a setting was made.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Which file.
+    pub file: PathBuf,
+    /// Which line, from 1; 0 stands for the whole file.
+    pub line: u32,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// An environment variable of the same name.
+    Environment,
+    /// The user's configuration file.
+    UserFile(Place),
+    /// The application, through `SCR_Config`.
+    Application,
+    /// The site's configuration file.
+    SystemFile(Place),
+    /// The descriptor that a dataset was written with.
+    Dataset,
+    /// Who built the library: another default than usual.
+    Build,
+    /// Nobody: the default.
+    Default,
+}
+
+impl Origin {
+    /// Whether somebody has set it.
+    pub fn is_set(&self) -> bool {
+        !matches!(self, Origin::Build | Origin::Default)
+    }
+
+    /// The line of the file, where it comes from one.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Origin::UserFile(place) | Origin::SystemFile(place) => Some(place),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => self.file.display().fmt(f),
+            line => write!(f, "{}:{line}", self.file.display()),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Environment => f.write_str("environment"),
+            Origin::UserFile(place) | Origin::SystemFile(place) => place.fmt(f),
+            Origin::Application => f.write_str("SCR_Config"),
+            Origin::Dataset => f.write_str("dataset"),
+            Origin::Build => f.write_str("build"),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What users have written, as messages show it: short, on one line, without what is secret; and the name that they may have meant.
+
+use super::table::{find, TABLE};
+use super::value::Kind;
+
+/// What a user wrote, on one short line whatever it was, and without what is secret in it.
+pub(super) fn show(text: &str) -> String {
+    const LONGEST: usize = 120;
+    let mut shown = String::new();
+    if let Some(before) = before_secret(text) {
+        return show(before) + " ...";
+    }
+    for c in text.chars().take(LONGEST) {
+        // Also what is there and cannot be seen, such as a blank without width.
+        if c.escape_debug().len() > 1 && !"\"'\\".contains(c) {
+            shown.extend(c.escape_debug());
+        } else {
+            shown.push(c);
+        }
+    }
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// What is allowed; the largest number that a computer holds is told to those alone who have gone beyond.
+pub(super) fn range(found: &str, least: &str, most: &str) -> String {
+    if found.starts_with('-') && most == u64::MAX.to_string() {
+        format!("{least} or more")
+    } else {
+        format!("within {least} to {most}")
+    }
+}
+
+/// What comes before a secret: up to the name of a parameter that holds one, or a name that may stand for it.
+fn before_secret(text: &str) -> Option<&str> {
+    let is_end = |c: char| c.is_whitespace() || "=:".contains(c);
+    let mut start = 0;
+    while let Some(length) = text.get(start..)?.find(is_end) {
+        let end = start + length;
+        if is_secret(text.get(start..end)?) {
+            return text.get(..end);
+        }
+        start = end + text.get(end..)?.chars().next()?.len_utf8();
+    }
+    None
+}
+
+/// Whether a name stands for a parameter whose value is not to be shown, be it mistyped.
+fn is_secret(name: &str) -> bool {
+    let likely = nearest(name, TABLE.iter().map(|info| info.name));
+    likely.and_then(|name| find(&name)).is_some_and(|info| info.kind == Kind::Secret)
+}
+
+/// A variable in the value of a parameter; in what is secret a `$` may just be a part of it.
+pub(super) fn of_value(name: &str, variable: &str) -> String {
+    if is_secret(name) {
+        "a variable".to_owned()
+    } else {
+        format!("${variable}")
+    }
+}
+
+pub(super) fn suggest(nearest: &Option<String>) -> String {
+    nearest.as_ref().map(|name| format!(", did you mean {name}?")).unwrap_or_default()
+}
+
+/// The name that a mistyped one most likely stands for: few letters apart for its length, upper or lower case.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    const LONGEST: usize = 64;
+    if name.len() > LONGEST {
+        return None;
+    }
+    let wanted = name.to_ascii_uppercase();
+    let (distance, nearest) = known
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&wanted, &candidate.to_ascii_uppercase()), candidate))
+        .min_by_key(|(distance, _)| *distance)?;
+    (distance <= (wanted.chars().count() / 4).max(1)).then(|| nearest.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found_and_a_far_one_is_not() {
+        let known = ["SCR_CACHE_SIZE", "SCR_CACHE_BASE", "SCR_FLUSH"];
+        assert_eq!(nearest("SCR_CACHE_SZIE", known).as_deref(), Some("SCR_CACHE_SIZE"));
+        assert_eq!(nearest("scr_flush", known).as_deref(), Some("SCR_FLUSH"));
+        assert_eq!(nearest("SCR_SOMETHING_ELSE", known), None);
+        assert_eq!(nearest(&"A".repeat(100_000), known), None);
+    }
+
+    #[test]
+    fn what_a_user_wrote_is_shown_short_and_on_one_line() {
+        assert_eq!(show("a\nb\u{7}'\"\\é"), "a\\nb\\u{7}'\"\\é");
+        assert_eq!(show("SCR_FLUSH\u{200b}"), "SCR_FLUSH\\u{200b}");
+        assert_eq!(show(&"x".repeat(10_000)).len(), 123);
+    }
+}
