@@ -66,19 +66,9 @@ impl Context {
             return Err(Error::Disabled);
         }
         tell_other_requests(&*comm, app, &report)?;
-        let mut problems = Vec::new();
-        let built = Descriptors::build(&params, &mut problems).map_err(|error| error.to_string());
-        for problem in problems {
-            report.warn(&problem.to_string());
-        }
-        let descriptors = together(&*comm, &node, built)?
-            .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
-        same_descriptors(&*comm, &descriptors)?;
+        let descriptors = agreed_descriptors(&*comm, &node, &params, &report)?;
         let nodes = Placement::gather(&*comm, &node)?;
-        // Nodes by name may share a machine, as containers do, and then they share its processors.
-        let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
-        let mates = Placement::gather(&*comm, &machine)?.mates(comm.rank()).len();
-        let processors = (env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1);
+        let processors = processors_for_each(&*comm, &env)?;
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         let plugins = Plugins::new(&env, &params);
         if comm.rank() == Rank(0) {
@@ -323,6 +313,31 @@ pub(crate) fn together<T, E: Display>(
         Err(Disagreement { broken: Some(error), .. }) => Err(error),
         outcome => Ok(outcome),
     }
+}
+
+/// Groups, stores and redundancy, which are the same on all ranks as far as they decide on steps. Collective.
+fn agreed_descriptors(
+    comm: &dyn Comm,
+    node: &str,
+    params: &Params,
+    report: &Reporter,
+) -> Result<Descriptors, Error> {
+    let mut problems = Vec::new();
+    let built = Descriptors::build(params, &mut problems).map_err(|error| error.to_string());
+    for problem in problems {
+        report.warn(&problem.to_string());
+    }
+    let descriptors = together(comm, node, built)?
+        .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
+    same_descriptors(comm, &descriptors)?;
+    Ok(descriptors)
+}
+
+/// Nodes by name may share a machine, as containers do, and then they share its processors. Collective.
+fn processors_for_each(comm: &dyn Comm, env: &Env) -> Result<u32, CommError> {
+    let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mates = Placement::gather(comm, &machine)?.mates(comm.rank()).len();
+    Ok((env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1))
 }
 
 /// Ranks of which each knew another interval or store would not take the same steps. Collective.

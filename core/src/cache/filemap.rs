@@ -80,10 +80,9 @@ impl Journal {
         let path = part.filemap();
         let begin =
             || part.make_shared(files).and_then(|()| Self::begin(files, &path, first).at("create", &path));
-        let taken_away = |begun: &Result<Self, FsError>| matches!(begun, Err(FsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound);
         let mut begun = begin();
         for _ in 1..MOST_TRIES {
-            if !taken_away(&begun) {
+            if !begun.as_ref().is_err_and(FsError::is_not_found) {
                 break;
             }
             begun = begin();

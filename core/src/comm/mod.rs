@@ -4,6 +4,15 @@
 //! [`collective`], so that it is the same code on every communicator. There are two: [`thread`], ranks as
 //! threads of one process, and `mpi`, behind the feature of that name. [`set`] is a redundancy set
 //! on either: some of the ranks, with a protocol that lets any of them give up.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `collective` | what all ranks do together; `agree`: how they come to one outcome; `route`: messages to receivers that do not know beforehand |
+//! | `frame` | messages of a length that the receiver does not know |
+//! | `awaited` | what a rank waits for, so that `take` leaves it alone |
+//! | `set` | a redundancy set |
+//! | `mpi` | ranks of an MPI job |
+//! | `thread` | ranks as threads of one process; `world`: what those share |
 
 mod agree;
 mod awaited;

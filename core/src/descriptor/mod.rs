@@ -2,6 +2,13 @@
 //!
 //! Plain data made from the parameters, the same on every rank but for the paths in which variables differ. What
 //! is wrong is told with file and line; only what would leave data unprotected, or nowhere, stops the run.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `group` | which processes belong together |
+//! | `store` | where datasets can be cached |
+//! | `redundancy` | how a dataset is protected, and which datasets that is for |
+//! | `keys` | the keys of a descriptor line as typed values |
 
 mod group;
 mod keys;

@@ -1,6 +1,11 @@
 //! The world around a session: variables, folders, names, clock, output. Taken once, at its start.
 //!
 //! Core asks nothing else: no `std::env`, no `current_dir`, no clock of its own. A test makes the world it needs.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `process` | as the running process sees it |
+//! | `fake` | as a test makes it |
 
 mod fake;
 mod process;

@@ -17,7 +17,7 @@ mod tests;
 pub(crate) use candidates::{candidates, in_order, Candidate};
 pub(crate) use copy::Copy;
 
-use crate::comm::collective::{agree_at, all_reduce, broadcast_tree, route_trees, Op};
+use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::flush::shares::{self, Shares};
@@ -159,10 +159,9 @@ impl Fetch<'_> {
         let outcome = self.compare_totals(&dataset, outcome)?;
         let files = self.settle(candidate, outcome)?;
         let lacking = mine.iter().any(|file| file.crc.is_none()) || !checks;
-        let mut any = [u64::from(lacking)];
-        all_reduce(self.comm, &mut any, Op::Max)?;
+        let [lacking] = any(self.comm, [lacking])?;
         let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
-        Ok(Fetched { dataset, files, verified: any[0] == 0, note })
+        Ok(Fetched { dataset, files, verified: !lacking, note })
     }
 
     /// Rank 0 reads what is recorded of it; every rank gets the descriptor and its own files.
@@ -282,9 +281,7 @@ impl Fetch<'_> {
         candidate: &Candidate,
         outcome: Result<Vec<FetchedFile>, MoveError>,
     ) -> Result<Vec<FetchedFile>, FetchError> {
-        let mut damage = [u64::from(outcome.as_ref().is_err_and(MoveError::is_damage))];
-        all_reduce(self.comm, &mut damage, Op::Max)?;
-        let damaged = damage[0] != 0;
+        let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(MoveError::is_damage)])?;
         agree_at(self.comm, self.node, outcome).map_err(|account| {
             self.mark_if(damaged, candidate);
             let (dataset, account) = (candidate.shown(), account.to_string());

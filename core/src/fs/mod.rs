@@ -7,9 +7,10 @@
 //! | [`Files`], [`File`] | the seam itself: single operations of the system |
 //! | `mapped` | the memory of a file, lent instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
+//! | `limit` | how many files may be open at once |
 //! | `lock` | the lock of the system on an open file, as the build has it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
-//! | `folders` | folders with their parents, private folders in shared places, whole trees removed |
+//! | `folders` | folders with their parents, private folders in shared places; what may not be there, and whole trees, removed |
 //! | `trees` | KVTree files, also changed in place under a lock |
 //! | `exclusive` | one process at a time, also where no lock of the system works |
 //! | `error` | what any of these report |

@@ -11,6 +11,10 @@
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
+//! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
+//! | (how C SCR writes yes and no, times, checksums) | `fields` |
+//! | (what processes that died have left half written) | `tidy` |
+//! | (what can be wrong with any of them) | [`PrefixError`] |
 //!
 //! What C SCR or a later release wrote besides is kept when a file is changed. Everything is synced.
 

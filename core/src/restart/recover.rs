@@ -9,7 +9,7 @@ use super::moves;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::comm::collective::{all_reduce, route, Op};
+use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::set::SetComm;
 use crate::comm::CommError;
 use crate::context::Context;
@@ -75,12 +75,21 @@ pub(crate) fn recover(
         ));
         return Ok(Recovered::Kept(Kept::OtherSize));
     }
+    rebuild(ctx, key, &label, Recovery::new(ctx, held, claims, survey.refused))
+}
+
+/// Brings it back with all ranks that wrote it, and tells how that went.
+fn rebuild(
+    ctx: &Context,
+    key: DatasetKey,
+    label: &str,
+    mut recovery: Recovery<'_>,
+) -> Result<Recovered, CommError> {
     ctx.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
     let log = |event| Record::event(event).id(key.id);
     ctx.log.add_entry(log(Event::RebuildStart));
-    let mut recovery = Recovery::new(ctx, held, claims, survey.refused);
     let began = ctx.elapsed();
-    let outcome = recovery.run(&label)?;
+    let outcome = recovery.run(label)?;
     let took = ctx.elapsed() - began;
     match outcome {
         Ok(restored) => {
@@ -272,9 +281,8 @@ impl<'a> Recovery<'a> {
         let absent = !self.begun && mine.is_none_or(|state| state < State::Prepared);
         let unwritten = absent || damaged;
         let mut outcome = if absent { self.begin_anew(record, part) } else { Ok(()) };
-        let mut anew = [u64::from(changed || unwritten)];
-        all_reduce(&*ctx.comm, &mut anew, Op::Max)?;
-        if anew != [0] {
+        let [anew] = any(&*ctx.comm, [changed || unwritten])?;
+        if anew {
             let scheme = ctx.scheme(&record.protection)?;
             let kept = scheme.and_then(|scheme| self.keep_neighbours(record, &scheme));
             let prepared = kept.and_then(|kept| self.write_prepared(record, part, &kept));
@@ -284,7 +292,7 @@ impl<'a> Recovery<'a> {
             return Ok(Err(disagreement.to_string()));
         }
         self.begun = false;
-        let says = if anew == [0] { mine } else { Some(State::Prepared) };
+        let says = if anew { Some(State::Prepared) } else { mine };
         Ok(ctx.agree(self.note_end(part, says))?.map_err(|disagreement| disagreement.to_string()))
     }
 

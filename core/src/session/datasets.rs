@@ -7,7 +7,7 @@ use super::{Error, OutputFlags, Session};
 use crate::cache::part::{remove_spare, spare_bytes, PartDir};
 use crate::cache::record::RankRecord;
 use crate::cache::room;
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{Incoming, Outgoing, Rank, Tag, Wish};
 use crate::descriptor::Evict;
 use crate::fs::FsError;
@@ -150,9 +150,8 @@ impl Session {
     pub(super) fn note_if_full(&mut self, store: usize, written: u64) -> Result<(), Error> {
         let here = &self.ctx.stores[store];
         let full = room::room(self.ctx.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
-        let mut words = [u64::from(full)];
-        all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
-        if words == [0] {
+        let [full] = any(&*self.ctx.comm, [full])?;
+        if !full {
             return Ok(());
         }
         // As many as there are now were too many for one more.

@@ -43,30 +43,10 @@ impl Session {
         eligible: &dyn Fn(&Candidate) -> bool,
     ) -> Result<Option<Loaded>, Error> {
         let (began, sent) = (self.ctx.elapsed(), self.ctx.comm.traffic());
-        let wanted = self.ctx.params.get(&param::CURRENT);
-        let candidates = fetch::candidates(
-            &*self.ctx.comm,
-            self.ctx.files(),
-            &self.ctx.prefix,
-            wanted.as_deref().map(str::as_bytes),
-        );
-        let candidates = match candidates {
-            Ok(candidates) => candidates,
-            Err(FetchError::Comm(error)) => return Err(error.into()),
-            Err(error) => {
-                self.ctx.report.error(&format!("nothing is fetched: {error}"));
-                return Ok(None);
-            }
-        };
-        if let Some(note) = &candidates.note {
-            self.ctx.report.warn(note);
-        }
-        if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
-            self.ctx.report.warn(why);
-        }
+        let Some(candidates) = self.candidates(at_start)? else { return Ok(None) };
         let mut loaded = None;
         let mut tried = Vec::new();
-        for candidate in candidates.list.iter().filter(|candidate| eligible(candidate)) {
+        for candidate in candidates.iter().filter(|candidate| eligible(candidate)) {
             loaded = self.fetch(candidate)?;
             if loaded.is_some() {
                 break;
@@ -86,6 +66,28 @@ impl Session {
         self.ctx.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
         self.say_traffic("scr_fetch_latest", sent);
         Ok(loaded)
+    }
+
+    /// The checkpoints to try, in their order; none where they cannot be found out, which is told.
+    fn candidates(&self, at_start: bool) -> Result<Option<Vec<Candidate>>, Error> {
+        let ctx = &self.ctx;
+        let wanted = ctx.params.get(&param::CURRENT);
+        let wanted = wanted.as_deref().map(str::as_bytes);
+        let candidates = match fetch::candidates(&*ctx.comm, ctx.files(), &ctx.prefix, wanted) {
+            Ok(candidates) => candidates,
+            Err(FetchError::Comm(error)) => return Err(error.into()),
+            Err(error) => {
+                ctx.report.error(&format!("nothing is fetched: {error}"));
+                return Ok(None);
+            }
+        };
+        if let Some(note) = &candidates.note {
+            ctx.report.warn(note);
+        }
+        if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
+            ctx.report.warn(why);
+        }
+        Ok(Some(candidates.list))
     }
 
     /// Fetches one checkpoint: its files come to cache and are protected as a new dataset would be.
@@ -161,6 +163,33 @@ impl Session {
         journal: &Journal,
     ) -> Result<Result<(), String>, Error> {
         let ctx = &self.ctx;
+        let fetched = match self.fill(candidate, record, part, journal) {
+            Ok(fetched) => fetched,
+            Err(FetchError::Comm(error)) => return Err(error.into()),
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        record.files = fetched.files.iter().map(recorded).collect();
+        record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
+        let scheme = ctx.scheme(&record.protection)?;
+        let sealing = ctx.elapsed();
+        let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
+        let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
+        let took = ctx.elapsed() - sealing;
+        ctx.report.info(&speed("scr_reddesc_apply", took, files, bytes, ctx.comm.size()));
+        let sealed =
+            sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
+        Ok(ctx.agree(sealed)?.map_err(|why| why.to_string()))
+    }
+
+    /// Copies a checkpoint's files into this rank's part, each recorded before it is there.
+    fn fill(
+        &self,
+        candidate: &Candidate,
+        record: &RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+    ) -> Result<fetch::Fetched, FetchError> {
+        let ctx = &self.ctx;
         let began = ctx.elapsed();
         let fetch = Fetch {
             comm: &*ctx.comm,
@@ -187,24 +216,9 @@ impl Session {
             let recorded = journal.append(&Entry::File(&file.name));
             recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))?;
             Ok(part.file(&file.name))
-        });
-        let fetched = match fetched {
-            Ok(fetched) => fetched,
-            Err(FetchError::Comm(error)) => return Err(error.into()),
-            Err(error) => return Ok(Err(error.to_string())),
-        };
+        })?;
         self.tell_fetched(&fetched, began);
-        record.files = fetched.files.iter().map(recorded).collect();
-        record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
-        let scheme = ctx.scheme(&record.protection)?;
-        let sealing = ctx.elapsed();
-        let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
-        let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
-        let took = ctx.elapsed() - sealing;
-        ctx.report.info(&speed("scr_reddesc_apply", took, files, bytes, ctx.comm.size()));
-        let sealed =
-            sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
-        Ok(ctx.agree(sealed)?.map_err(|why| why.to_string()))
+        Ok(fetched)
     }
 
     fn tell_fetched(&self, fetched: &fetch::Fetched, began: std::time::Duration) {

@@ -2,6 +2,21 @@
 //!
 //! The states are those of the guide's section "SCR API state transitions": idle, or in an output phase, or in a restart
 //! phase. A call in a wrong state, or with an argument that cannot be used, is an error and changes nothing.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `init` | `SCR_Init`; `settling`: what earlier runs have left under way; `listing`: what `SCR_DEBUG=1` shows first |
+//! | `advice` | `SCR_Need_checkpoint`, `SCR_Should_exit` |
+//! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
+//! | `route` | `SCR_Route_file` |
+//! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
+//! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
+//! | `datasets` | the datasets in cache, and when an old one leaves |
+//! | `fetching` | which checkpoint is fetched |
+//! | `flushing` | which datasets are flushed, and when; `moving`: how; `flusher`: with what; `flushed`: which are there already |
+//! | `flush_file` | what the flush file says of them, for the commands |
+//! | `logging` | what is logged when; `words`: how messages name things |
+//! | `error` | what a call can fail with |
 
 mod advice;
 mod datasets;

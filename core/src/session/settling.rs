@@ -6,7 +6,7 @@
 
 use super::datasets::ROOT;
 use super::{Error, Session};
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::{all_reduce, any, Op};
 use crate::flush::behind::{look_after_some, Looked, Which};
 use crate::flush::{finalize, Transports};
 use std::time::Duration;
@@ -56,9 +56,8 @@ impl Session {
             }
             let patience = patience.get_or_insert_with(|| Patience::begin(ctx.elapsed(), moved));
             // All clocks are asked, and the first whose time is up decides.
-            let mut up = [u64::from(!patience.lasts(ctx.elapsed(), moved))];
-            all_reduce(&*ctx.comm, &mut up, Op::Max)?;
-            if up != [0] {
+            let [up] = any(&*ctx.comm, [!patience.lasts(ctx.elapsed(), moved)])?;
+            if up {
                 ctx.report.notice("they take too long, and are taken back");
                 return Ok(());
             }

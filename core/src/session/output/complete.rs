@@ -1,0 +1,164 @@
+//! `SCR_Complete_output`: the dataset is measured, protected, and recorded as complete; or it is given up.
+
+use super::Output;
+use crate::cache::filemap::{Entry, Journal};
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::comm::collective::{all_reduce, barrier, Op};
+use crate::comm::Disagreement;
+use crate::fs::Kind;
+use crate::redundancy::protect::Protecting;
+use crate::session::error::Doing;
+use crate::session::logging::Spent;
+use crate::session::words::{label, speed};
+use crate::session::{Error, Phase, Session};
+use scr_plugin_api::Scheme;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Session {
+    /// Ends the dataset: it is valid and protected, or it is gone. Collective. See the guide's `SCR_Complete_output`.
+    ///
+    /// # Errors
+    /// [`Error`], the same on all ranks. Older datasets are kept then.
+    pub fn complete_output(&mut self, valid: bool) -> Result<(), Error> {
+        let output = match std::mem::take(&mut self.phase) {
+            Phase::Output(output) => output,
+            other => {
+                self.phase = other;
+                return Err(self.wrong_phase("SCR_Complete_output"));
+            }
+        };
+        let outcome = self.complete(output, valid);
+        self.log_compute_start();
+        outcome
+    }
+
+    fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
+        let label = label(&output.record);
+        let completing = self.ctx.elapsed();
+        if output.record.protection.bypass {
+            // A file that many ranks write has its length once the last of them is done.
+            barrier(&*self.ctx.comm)?;
+        }
+        let sized = self.measure(&mut output, valid);
+        let mut totals =
+            [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
+        all_reduce(&*self.ctx.comm, &mut totals, Op::Sum)?;
+        let [failed, files, bytes] = totals;
+        if failed > 0 {
+            let sized = self.ctx.agree(sized)?;
+            self.abandon(&output, sized.as_ref().err())?;
+            return sized.doing(|| format!("{label} is not valid: completing it"));
+        }
+        output.record.dataset.files = Some(files);
+        output.record.dataset.bytes = Some(bytes);
+        output.record.dataset.complete = Some(true);
+        self.say_speed("app write stats", output.ready, completing, files, bytes);
+        let written = self.ctx.elapsed();
+        self.say_speed("scr write stats", output.started, written, files, bytes);
+        if let Err(why) = self.protect(&mut output)? {
+            self.abandon(&output, Some(&why))?;
+            return Err(Error::Phase { doing: format!("protecting {label}"), why });
+        }
+        let now = self.ctx.elapsed();
+        self.say_speed("scr_reddesc_apply", written, now, files, bytes);
+        let Output { record, part, flags, may_replace, store, started, sent, .. } = *output;
+        let (write, encode, whole) = (written - started, now - written, now - started);
+        self.log_output_end(&record, &Spent { write, encode, whole, files, bytes });
+        self.add_complete(record, part, store, may_replace)?;
+        let outcome = self.after_complete(flags);
+        let now = self.ctx.elapsed();
+        if flags.checkpoint {
+            self.advice.completed(now, now - started);
+        }
+        self.ctx.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
+        self.ctx.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
+        self.say_traffic("start to complete", sent);
+        outcome
+    }
+
+    /// Takes the lengths and modes of the files that the application has written.
+    fn measure(&self, output: &mut Output, valid: bool) -> Result<(), String> {
+        if !valid {
+            return Err("the application said that its files are not valid".to_owned());
+        }
+        let bypass = output.record.protection.bypass;
+        for at in 0..output.record.files.len() {
+            let file = &output.record.files[at];
+            let path = if bypass { output.record.prefix_path(file) } else { output.part.file(&file.name) };
+            let status =
+                self.ctx.files().status(&path).map_err(|error| {
+                    format!("{} was routed, but it cannot be found: {error}", path.display())
+                })?;
+            if status.kind != Kind::File {
+                return Err(format!("{} was routed as a file and is something else", path.display()));
+            }
+            let file = &mut output.record.files[at];
+            (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
+        }
+        Ok(())
+    }
+
+    /// Protects this rank's part, and notes that the dataset is complete once all have done so. The inner error is the same
+    /// on all ranks.
+    fn protect(&self, output: &mut Output) -> Result<Result<(), Disagreement>, Error> {
+        let sent = self.ctx.comm.traffic();
+        let scheme = self.ctx.scheme(&output.record.protection)?;
+        let Output { record, part, journal, .. } = output;
+        let prepared = self.seal(record, part, journal, scheme);
+        if let Err(why) = self.ctx.agree(prepared)? {
+            return Ok(Err(why));
+        }
+        if let Err(error) = journal.append(&Entry::Complete) {
+            // The other parts say so as well; and where no part does, that all are prepared is enough.
+            let (path, label) = (part.filemap(), label(record));
+            self.ctx
+                .report
+                .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
+        }
+        self.say_traffic("scr_reddesc_apply", sent);
+        Ok(Ok(()))
+    }
+
+    /// Protects this rank's part of a dataset and records it as prepared. All ranks of its set call it.
+    pub(in crate::session) fn seal(
+        &self,
+        record: &mut RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+        scheme: Result<Arc<dyn Scheme>, String>,
+    ) -> Result<(), String> {
+        let ctx = &self.ctx;
+        let scheme = scheme?;
+        let protecting = Protecting {
+            comm: &*ctx.comm,
+            files: ctx.files(),
+            report: &ctx.report,
+            scheme: &*scheme,
+            processors: ctx.processors,
+            message_bytes: ctx.params.get(&crate::param::MPI_BUF_SIZE),
+            always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
+            open: &ctx.open,
+        };
+        let kept = protecting.run(part, record, Ok(()))?;
+        let recorded = journal.append(&Entry::Prepared(record, &kept));
+        recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))
+    }
+
+    /// Gives up a dataset that has failed, and notes where it was for want of room.
+    fn abandon(&mut self, output: &Output, why: Option<&Disagreement>) -> Result<(), Error> {
+        self.log_output_fail(output, &why.map(ToString::to_string).unwrap_or_default());
+        self.note_if_full(output.store, output.record.data_bytes())?;
+        if output.flags.checkpoint {
+            self.last_checkpoint -= 1;
+        }
+        self.drop_part(&output.record);
+        Ok(())
+    }
+
+    fn say_speed(&self, what: &str, from: Duration, to: Duration, files: u64, bytes: u64) {
+        let line = speed(what, to.saturating_sub(from), files, bytes, self.ctx.comm.size());
+        self.ctx.report.info(&line);
+    }
+}

@@ -1,0 +1,266 @@
+//! `SCR_Start_output`: all ranks agree on a dataset, and begin it.
+
+use super::Output;
+use crate::cache::filemap::{Entry, Journal};
+use crate::cache::part::PartDir;
+use crate::cache::record::{Protection, RankRecord};
+use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::{Disagreement, Rank};
+use crate::flush::ledger::Ledger;
+use crate::fs::FsError;
+use crate::prefix::DatasetDescriptor;
+use crate::session::datasets::Cached;
+use crate::session::error::Doing;
+use crate::session::words::label;
+use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
+use crate::Described;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
+
+impl Session {
+    /// Begins a dataset. Collective. See the guide's `SCR_Start_output`.
+    ///
+    /// # Errors
+    /// [`Error`]; no dataset is begun then, on any rank.
+    pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
+        let started = self.ctx.env.clock.elapsed();
+        let sent = self.ctx.comm.traffic();
+        self.expect_idle("SCR_Start_output")?;
+        self.look_at_flush()?;
+        let mut record = self.describe_output(name, flags)?;
+        let (part, journal) = self.begin_output(&mut record, name)?;
+        self.ctx.report.info(&format!("Starting {}", label(&record)));
+        self.log_output_start(&record, started);
+        self.use_name(&record)?;
+        if let Some(checkpoint) = record.dataset.checkpoint_id {
+            self.last_checkpoint = checkpoint;
+        }
+        let store = self.ctx.store_index(&record.protection.store);
+        let ready = self.ctx.env.clock.elapsed();
+        self.ctx.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
+        self.phase = Phase::Output(Box::new(Output {
+            record,
+            part,
+            journal,
+            flags,
+            may_replace: false,
+            store,
+            started,
+            sent,
+            ready,
+        }));
+        Ok(())
+    }
+
+    /// What the dataset will be, once all agree and there is room for it.
+    fn describe_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<RankRecord, Error> {
+        let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
+        let start = self.agree_on_start(name, flags, crowded)?;
+        let checkpoint = flags.checkpoint.then(|| self.last_checkpoint.saturating_add(1));
+        let descriptor =
+            self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
+        let protection = self.ctx.protection_of(&descriptor)?;
+        let protection =
+            protection.map_err(|why| Error::Config { why: format!("no dataset can be started: {why}") })?;
+        let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
+        (record.members, record.nodes) = self.ctx.members(&descriptor);
+        if start.crowded {
+            self.make_room(&record.protection.store)?;
+        }
+        Ok(record)
+    }
+
+    /// Makes sure that all ranks begin the same dataset; learns when, and whether any store is too crowded for two.
+    fn agree_on_start(&self, name: Option<&[u8]>, flags: OutputFlags, crowded: bool) -> Result<Start, Error> {
+        let mut hasher = DefaultHasher::new();
+        (name, flags.checkpoint, flags.output).hash(&mut hasher);
+        let hash = hasher.finish();
+        let created = if self.ctx.rank() == Rank(0) { self.ctx.micros() } else { 0 };
+        let mut words = [hash, !hash, u64::from(crowded), created];
+        all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
+        let [most, least, crowded, created] = words;
+        if most != !least {
+            let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
+            return Err(Error::Argument { what: what.to_owned() });
+        }
+        if let Some(len) = name.map(<[u8]>::len).filter(|&len| len == 0 || len >= MAX_FILENAME) {
+            let most = MAX_FILENAME - 1;
+            let what = format!("the name of a dataset has 1 to {most} bytes, and this one has {len}");
+            return Err(Error::Argument { what });
+        }
+        Ok(Start { created, crowded: crowded > 0 })
+    }
+
+    /// The descriptor's store for a dataset with these flags, unless it bypasses cache.
+    fn store_of(&self, flags: OutputFlags) -> Option<usize> {
+        let checkpoint = if flags.checkpoint { self.last_checkpoint.saturating_add(1) } else { 0 };
+        let descriptor = self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
+        (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
+    }
+
+    pub(in crate::session) fn new_record(
+        &self,
+        begun: u64,
+        name: Option<&[u8]>,
+        flags: OutputFlags,
+        checkpoint: Option<u64>,
+        protection: Protection,
+    ) -> RankRecord {
+        let id = self.next_id;
+        let name = name.map_or_else(|| default_name(id), <[u8]>::to_vec);
+        let ctx = &self.ctx;
+        let dataset = DatasetDescriptor {
+            id,
+            name,
+            checkpoint: flags.checkpoint,
+            output: flags.output,
+            created: begun,
+            checkpoint_id: checkpoint,
+            ..ctx.descriptor_of_job()
+        };
+        RankRecord {
+            dataset,
+            id_in_prefix: id,
+            begun,
+            prefix: ctx.prefix_bytes().to_vec(),
+            rank: ctx.rank(),
+            node: ctx.nodes.name(ctx.rank()).to_owned(),
+            ranks: ctx.comm.size(),
+            protection,
+            members: Vec::new(),
+            nodes: Vec::new(),
+            files: Vec::new(),
+            redundancy: None,
+        }
+    }
+
+    /// Begins the dataset on all ranks, under an id that nobody has.
+    fn begin_output(
+        &mut self,
+        record: &mut RankRecord,
+        name: Option<&[u8]>,
+    ) -> Result<(PartDir, Journal), Error> {
+        // An id is never used twice, not even where a start has failed halfway.
+        self.next_id += 1;
+        let begun = self.begin_together(record, |record, id| {
+            (record.dataset.id, record.id_in_prefix) = (id, id);
+            if name.is_none() {
+                record.dataset.name = default_name(id);
+            }
+        })?;
+        begun.doing(|| format!("starting {}", label(record)))
+    }
+
+    /// Makes the folders and begins the filemap, on all ranks or on none. Another job of this allocation may have the id on
+    /// one of the nodes: then the next one is taken, which `renumber` puts in. Collective.
+    pub(in crate::session) fn begin_together(
+        &mut self,
+        record: &mut RankRecord,
+        renumber: impl Fn(&mut RankRecord, u64),
+    ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
+        let mut tries = 1;
+        loop {
+            let begun = self.begin(record);
+            let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
+            let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
+            let begun = self.settle_begun(record, begun)?;
+            if begun.is_ok() {
+                return Ok(begun);
+            }
+            let [is_final] = any(&*self.ctx.comm, [is_final])?;
+            if is_final {
+                return Ok(begun);
+            }
+            renumber(record, self.next_id);
+            self.next_id += 1;
+            tries += 1;
+        }
+    }
+
+    /// One outcome on all ranks; where it is bad, what this rank has made is removed.
+    fn settle_begun(
+        &self,
+        record: &RankRecord,
+        begun: Result<(PartDir, Journal), FsError>,
+    ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
+        let own = begun.is_ok();
+        let begun = self.ctx.agree(begun.described())?;
+        // What this rank has not made may belong to somebody else.
+        if begun.is_err() && own {
+            self.drop_part(record);
+        }
+        Ok(begun)
+    }
+
+    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
+        let part = self.part_of(record);
+        let files = self.ctx.files();
+        match Journal::begin_part(files, &part, &Entry::Open(record)) {
+            Ok(journal) => Ok((part, journal)),
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = part.remove_empty_folders(files);
+                Err(error)
+            }
+        }
+    }
+
+    /// From here on the name stands for this dataset, or it is not begun.
+    fn use_name(&mut self, record: &RankRecord) -> Result<(), Error> {
+        self.leave_files_to(record)?;
+        let taken = self.take_name(record)?;
+        if taken.is_err() {
+            self.drop_part(record);
+        }
+        taken.doing(|| format!("using the name of {} again", label(record)))
+    }
+
+    /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them. What is on its way
+    /// there arrives before: later it would take the place of what the application writes.
+    fn leave_files_to(&mut self, record: &RankRecord) -> Result<(), Error> {
+        if !record.protection.bypass {
+            return Ok(());
+        }
+        let named_so = |cached: &Cached| cached.record.dataset.name == record.dataset.name;
+        let moving = self.flushes.moving.as_ref().and_then(|moving| self.position(moving.id));
+        if moving.is_some_and(|at| !self.cached[at].record.protection.bypass || named_so(&self.cached[at])) {
+            self.finish_flush()?;
+        }
+        let shares = |cached: &Cached| cached.record.protection.bypass && named_so(cached);
+        while let Some(at) = self.cached.iter().position(shares) {
+            let id = self.cached[at].id();
+            self.loaded.take_if(|loaded| loaded.id == id);
+            self.evict(at);
+        }
+        Ok(())
+    }
+
+    /// Where the files of a dataset are written in the prefix directory itself, older ones of its name count no more
+    /// before the first path is given out; and that it was begun stands there, so that what it may have replaced
+    /// when it is cut short is looked at closely.
+    fn take_name(&self, record: &RankRecord) -> Result<Result<(), Disagreement>, Error> {
+        if !record.protection.bypass {
+            return Ok(Ok(()));
+        }
+        self.wait_until_announced();
+        let ledger = Ledger { files: self.ctx.files(), prefix: &self.ctx.prefix };
+        let taken =
+            if self.ctx.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
+        Ok(self.ctx.agree(taken.described())?)
+    }
+}
+
+/// What all ranks agree on before a dataset begins.
+struct Start {
+    /// Microseconds since the epoch.
+    created: u64,
+    crowded: bool,
+}
+
+/// So many ids are tried for a dataset where other jobs have them.
+const MOST_IDS: u32 = 100;
+
+/// The name of a dataset that the application gives none.
+fn default_name(id: u64) -> Vec<u8> {
+    format!("scr.dataset.{id}").into_bytes()
+}
