@@ -3,7 +3,7 @@
 use scr_agent::{list, AgentPresence, Transfer};
 use scr_tests::{on_all, on_each_mpi, stage, Call, Cluster, Job, Mpi, Program};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -97,6 +97,18 @@ fn start_on_all(cluster: &Cluster, mpi: Mpi, arguments: &[&str]) -> Vec<Child> {
     (0..NODES).map(start).collect()
 }
 
+/// What the nodes have in a control folder that all of them see.
+fn node_folders(control: &Path) -> Vec<PathBuf> {
+    let user = std::fs::read_dir(control).expect("the job has used it").flatten().next();
+    let nodes = user.expect("the job has made a folder").path().join("scr.tests/nodes");
+    let folders = std::fs::read_dir(&nodes).expect("the job has made it").flatten().map(|entry| entry.path());
+    let mut folders: Vec<_> = folders.collect();
+    folders.sort();
+    let names: Vec<_> = folders.iter().filter_map(|folder| folder.file_name()).collect();
+    assert_eq!(names, ["node.0", "node.1"]);
+    folders
+}
+
 fn end_well(children: Vec<Child>) {
     for mut child in children {
         until("the end of the command", || {
@@ -144,8 +156,10 @@ on_each_mpi! {
         let mut cluster = Cluster::new(NODES);
         // The second one is killed as well: it has had its turn though the first died in its own.
         let job = short_job(&mut cluster, mpi).env("SCR_FLUSH_WIDTH", 1);
-        job.at(on_all("write", ".part", 8), "kill").run().expect_success();
+        // At the fourth file that is made safe; what is not safe must not count.
+        job.at(on_all("fsync", ".part", 4), "kill").run().expect_success();
         all_agents_end(&cluster);
+        assert!(!is_listed(&cluster, mpi, "ckpt.1"), "nothing was synced");
         assert!((0..NODES).all(|node| progress(&cluster, node).0 > 0), "an agent has not had its turn");
         end_well(start_on_all(&cluster, mpi, &["agent", "--drain"]));
         assert!(is_listed(&cluster, mpi, "ckpt.1"));
@@ -184,13 +198,23 @@ on_each_mpi! {
         restarts_elsewhere(&mut cluster, mpi, "ckpt.3");
     }
 
+    // On a control folder that all nodes see, in which each has its own.
     fn what_a_stopped_agent_has_left_is_drained_and_poststaged(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
+        let control = cluster.scratch().join("control");
+        std::fs::create_dir(&control).expect("a folder can be made");
         let slow = short_job(&mut cluster, mpi).env("SCR_FLUSH_ASYNC_BW", "1MB");
-        slow.run().expect_success();
-        end_well(start_on_all(&cluster, mpi, &["agent", "--drain"]));
-        let poststage = cluster.scr_on(0, mpi, &["poststage"]).status().expect("the command can be started");
-        assert!(poststage.success());
+        let run = slow.env("SCR_CNTL_BASE", control.display()).run().expect_success();
+        assert!(run.mentions("n0 (rank 0) and n1 (rank 2) see the same control folder"));
+        let folders = node_folders(&control);
+        assert!(folders.iter().all(|folder| !list(folder).is_empty()), "each node has its own transfers");
+        let on = |node, arguments: &[&str]| {
+            let mut command = cluster.scr_on(node, mpi, arguments);
+            command.env("SCR_CNTL_BASE", &control).spawn().expect("the command can be started")
+        };
+        end_well((0..NODES).map(|node| on(node, &["agent", "--drain"])).collect());
+        assert!(folders.iter().all(|folder| AgentPresence::find(folder).is_none()));
+        end_well(vec![on(0, &["poststage"])]);
         assert!(is_listed(&cluster, mpi, "ckpt.1"));
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }

@@ -69,7 +69,11 @@ impl Executor {
     }
 
     /// Executes a transfer once there is a place for it. What should stop needs none: it ends before a byte is copied.
-    fn execute_in_turn(&self, turns: &Turns, transfer: Transfer, control: &Control, buffer: &mut Buffer) {
+    fn execute_in_turn(&self, turns: &Turns, mut transfer: Transfer, control: &Control, buffer: &mut Buffer) {
+        if std::mem::take(&mut transfer.running) {
+            // As an agent has left it that was killed, while nobody copies now. It is for people to see.
+            let _ = transfer.write();
+        }
         let mut transfer = Some(transfer);
         let mut execute = || {
             if let Some(transfer) = transfer.take() {

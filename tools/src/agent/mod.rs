@@ -132,3 +132,31 @@ fn tell(line: &str) {
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent that begins takes away the wishes that it finds: they were meant for another one.
+    #[test]
+    fn a_wish_is_renewed_until_the_agent_has_ended() {
+        let control = tempfile::tempdir().unwrap();
+        let (control, path) = (control.path(), control.path().join(run::DRAIN));
+        let agent = AgentPresence::become_one(control).unwrap().unwrap();
+        std::thread::scope(|scope| {
+            let drains = scope.spawn(|| wish(control, run::DRAIN).unwrap());
+            for _ in 0..2 {
+                let began = std::time::Instant::now();
+                while std::fs::remove_file(&path).is_err() {
+                    assert!(
+                        began.elapsed() < Duration::from_secs(60) && !drains.is_finished(),
+                        "nobody wishes"
+                    );
+                    std::thread::yield_now();
+                }
+            }
+            drop(agent);
+            drains.join().unwrap();
+        });
+    }
+}

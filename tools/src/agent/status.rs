@@ -18,6 +18,7 @@ struct Status {
 #[derive(Serialize)]
 struct TransferStatus {
     token: String,
+    /// `waiting` for an agent, or for one that has time; `waiting for its turn` among the nodes; `running`, `done`, `failed`.
     state: &'static str,
     files: usize,
     bytes: u64,
@@ -30,11 +31,14 @@ struct TransferStatus {
 
 /// Yes if an agent runs.
 pub(super) fn tell(control: &Path, json: bool) -> Result<Answer> {
+    let pid = AgentPresence::find(control);
+    let transfers = list(control);
+    let transfers = transfers.iter().filter_map(|path| Some(of(&Transfer::read(path).ok()??, pid.is_some())));
     let status = Status {
         version: JSON_VERSION,
         control: control.display().to_string(),
-        pid: AgentPresence::find(control),
-        transfers: list(control).iter().filter_map(|path| Some(of(&Transfer::read(path).ok()??))).collect(),
+        pid,
+        transfers: transfers.collect(),
     };
     if json {
         print_json(&status)?;
@@ -44,11 +48,14 @@ pub(super) fn tell(control: &Path, json: bool) -> Result<Answer> {
     Ok(Answer::from(status.pid.is_some()))
 }
 
-fn of(transfer: &Transfer) -> TransferStatus {
+fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
     let (state, error) = match &transfer.outcome {
         Some(Outcome::Done) => ("done", None),
         Some(Outcome::Failed(error)) => ("failed", Some(error.text.clone())),
+        // An agent that was killed has left it as it was.
+        None if !agent_runs => ("waiting", None),
         None if transfer.running => ("running", None),
+        None if transfer.turns.is_some() => ("waiting for its turn", None),
         None => ("waiting", None),
     };
     TransferStatus {
@@ -76,5 +83,36 @@ impl Status {
         };
         text.push_str(&columns(&self.transfers.iter().map(row).collect::<Vec<_>>()));
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_agent::Turns;
+
+    #[test]
+    fn a_transfer_runs_only_where_an_agent_does_and_waits_for_its_turn_where_nodes_take_turns() {
+        let state = |agent_runs, running, turns: bool| {
+            let turns = turns.then(|| Turns { folder: "/turns".into(), places: 1 });
+            of(&Transfer { running, turns, ..transfer() }, agent_runs).state
+        };
+        assert_eq!([state(true, true, true), state(true, false, true)], ["running", "waiting for its turn"]);
+        assert_eq!([state(true, false, false), state(false, true, true)], ["waiting", "waiting"]);
+    }
+
+    fn transfer() -> Transfer {
+        Transfer {
+            path: "/control/transfer.t.scr".into(),
+            token: "t".to_owned(),
+            files: Vec::new(),
+            block_bytes: 1,
+            take_crc: true,
+            limits: Default::default(),
+            width: 0,
+            turns: None,
+            running: false,
+            outcome: None,
+        }
     }
 }

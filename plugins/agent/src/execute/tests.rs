@@ -103,7 +103,10 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
                 while executor.lock().running.is_empty() {
                     std::thread::yield_now();
                 }
-                Transfer::read(&transfer.path).unwrap().unwrap().stop().unwrap();
+                while Transfer::read(&transfer.path).unwrap().unwrap().running {
+                    std::thread::yield_now();
+                }
+                transfer.stop().unwrap();
             }
             while executor.has_work() {
                 executor.heed_wishes();
@@ -113,6 +116,8 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
         });
         Transfer::read(&transfer.path).unwrap().unwrap()
     };
+    // An agent that was killed in the middle of it has left it so.
+    Transfer { running: true, ..transfer.clone() }.write().unwrap();
     let stopped = run(usize::MAX);
     assert!(matches!(stopped.outcome, Some(Outcome::Failed(_))) && stopped.written() == 0, "{stopped:?}");
     transfer.begin().unwrap();
