@@ -94,21 +94,33 @@ pub extern "C" fn SCR_Finalize() -> c_int {
 /// `name` is NULL or a string of C; `file` is NULL or has `SCR_MAX_FILENAME` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let name = unsafe { text::read_name(name) };
     entry("SCR_Route_file", |state| {
         let session = state.session()?;
         // SAFETY: the caller's promise.
-        let name = unsafe { text::read_name(name) }.required("name", MAX_FILENAME)?;
-        if file.is_null() {
-            return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
+        let routed = unsafe { route_file(session, &name, file) };
+        if let Err(failure) = &routed {
+            session.note_unrouted(name.shown(), failure.to_string());
         }
-        // Where the folder has gone, as with a file system that was unmounted, names start where it was last.
-        if let Ok(here) = std::env::current_dir() {
-            session.work_in(here);
-        }
-        let path = session.route_file(&name)?;
-        // SAFETY: the caller's promise.
-        unsafe { text::write_name(file, &path, "file") }
+        routed
     })
+}
+
+/// # Safety
+/// As for [`SCR_Route_file`].
+unsafe fn route_file(session: &mut Session, name: &Text, file: *mut c_char) -> Result<(), Failure> {
+    let name = name.required("name", MAX_FILENAME)?;
+    if file.is_null() {
+        return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
+    }
+    // Where the folder has gone, as with a file system that was unmounted, names start where it was last.
+    if let Ok(here) = std::env::current_dir() {
+        session.work_in(here);
+    }
+    let path = session.route_file(name)?;
+    // SAFETY: the caller's promise.
+    unsafe { text::write_name(file, &path, "file") }
 }
 
 /// Whether it is time for a checkpoint.
@@ -265,7 +277,7 @@ fn of_dataset(
 ) -> Result<(), Failure> {
     let session = state.session()?;
     let name = name.required("name", MAX_FILENAME);
-    let outcome = work(session, name.as_deref().unwrap_or_default());
+    let outcome = work(session, name.as_ref().copied().unwrap_or_default());
     name?;
     Ok(outcome?)
 }

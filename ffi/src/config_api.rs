@@ -19,9 +19,10 @@ const MAX_LINE: usize = 64 * 1024;
 pub unsafe extern "C" fn SCR_Config(config: *const c_char) -> *const c_char {
     let answer = value_entry("SCR_Config", |state| {
         // SAFETY: the caller's promise.
-        let line = unsafe { text::read(config, MAX_LINE) }.required("config", MAX_LINE)?;
-        let line = String::from_utf8(line).map_err(|_| Failure::NotText { what: "config" })?;
-        apply(state, &line)?.map(|value| to_c(&value)).transpose()
+        let line = unsafe { text::read(config, MAX_LINE) };
+        let line = std::str::from_utf8(line.required("config", MAX_LINE)?)
+            .map_err(|_| Failure::NotText { what: "config" })?;
+        apply(state, line)?.map(|value| to_c(&value)).transpose()
     });
     answer.ok().flatten().unwrap_or(std::ptr::null_mut())
 }

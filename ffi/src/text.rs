@@ -43,8 +43,16 @@ pub(crate) unsafe fn read_name(pointer: *const c_char) -> Text {
 }
 
 impl Text {
+    /// What of it can be shown.
+    pub(crate) fn shown(&self) -> &[u8] {
+        match self {
+            Text::Null => b"",
+            Text::Bytes(bytes) | Text::Endless(bytes) => bytes,
+        }
+    }
+
     /// The bytes, or why there are none.
-    pub(crate) fn required(self, what: &'static str, limit: usize) -> Result<Vec<u8>, Failure> {
+    pub(crate) fn required(&self, what: &'static str, limit: usize) -> Result<&[u8], Failure> {
         match self {
             Text::Null => Err(Failure::Null { what, wanted: "a string" }),
             Text::Endless(_) => Err(Failure::TooLong { what, limit: limit - 1 }),

@@ -277,6 +277,11 @@ static void in_output(void)
     snprintf(name, sizeof name, "misuse/other/rank_%d", rank);
     refused(SCR_Route_file(name, again), SCR_ERR_ARGUMENT, "the same base name in another folder");
     write_to(file);
+    refused(SCR_Complete_output(1), 0, "Complete_output without the files that could not be routed");
+    expect(SCR_Start_output("misuse", SCR_FLAG_CHECKPOINT) == SCR_SUCCESS, "Start_output after all that");
+    snprintf(name, sizeof name, "misuse/rank_%d", rank);
+    expect(SCR_Route_file(name, file) == SCR_SUCCESS, "Route_file after all that");
+    write_to(file);
     expect(SCR_Complete_output(1) == SCR_SUCCESS, "Complete_output after all that");
 }
 

@@ -96,11 +96,19 @@ impl Session {
     /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.
     ///
     /// # Errors
-    /// [`Error`] where the path lies outside the prefix directory, or a file to read is not there.
+    /// [`Error`] where the path lies outside the prefix directory, or a file to read is not there. A dataset that is being
+    /// written does not become complete then, unless this file is routed after all.
     pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         match &self.phase {
             Phase::Idle => Ok(name.to_vec()),
-            Phase::Output(_) => self.route_output(name),
+            Phase::Output(_) => {
+                let routed = self.route_output(name);
+                match &routed {
+                    Ok(_) => self.note_routed(name),
+                    Err(error) => self.note_unrouted(name, crate::describe(error)),
+                }
+                routed
+            }
             Phase::Restart => self.route_restart(name),
         }
     }

@@ -1,15 +1,58 @@
-//! Names of files: from what the application says to the name below the prefix directory.
+//! Names of files: from what the application says to the name below the prefix directory; and those that got no path.
 //!
 //! See the guide's `SCR_Route_file`: a relative name starts at the current folder, and the path must resolve to a place
 //! under the prefix directory.
 
-use super::Error;
+use super::{Error, Phase, Session};
 use crate::context::Context;
 use crate::flush::names;
 use crate::prefix::real;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
+
+/// Files of the dataset being written that this rank could not be given a path for, each with the reason.
+#[derive(Debug, Default)]
+pub(super) struct Unrouted(BTreeMap<PathBuf, String>);
+
+impl Unrouted {
+    /// A dataset must not count that lacks a file which the application wanted in it, though it calls that one valid: it
+    /// may not look at what `SCR_Route_file` returns.
+    pub(super) fn expect_none(&self) -> Result<(), String> {
+        let Some((path, why)) = self.0.first_key_value() else { return Ok(()) };
+        let others = match self.0.len() - 1 {
+            0 => String::new(),
+            others => format!(", and for {others} more"),
+        };
+        Err(format!(
+            "SCR_Route_file has failed for {}{others}, and the dataset would be without it: {why}",
+            path.display()
+        ))
+    }
+}
+
+impl Session {
+    /// Notes that a file of the dataset being written has no path, so that the dataset does not become complete unless
+    /// that file is routed after all. Local; without effect outside an output phase.
+    pub fn note_unrouted(&mut self, name: &[u8], why: String) {
+        let path = self.named(name);
+        if let Phase::Output(output) = &mut self.phase {
+            output.unrouted.0.insert(path, why);
+        }
+    }
+
+    pub(super) fn note_routed(&mut self, name: &[u8]) {
+        let path = self.named(name);
+        if let Phase::Output(output) = &mut self.phase {
+            output.unrouted.0.remove(&path);
+        }
+    }
+
+    fn named(&self, name: &[u8]) -> PathBuf {
+        lexical(&self.ctx.env.current_dir.join(OsStr::from_bytes(name)))
+    }
+}
 
 /// The name below the prefix directory of a file that the application calls `name`.
 pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error> {

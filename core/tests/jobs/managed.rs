@@ -220,6 +220,55 @@ fn what_is_fetched_to_be_read_where_it_lies_is_not_copied_to_cache() {
     }
 }
 
+#[test]
+fn a_fetch_says_what_is_unverified_and_why() {
+    let unverified = |when_flushed, when_fetched| {
+        let mut world = job().set("SCR_COPY_TYPE", "SINGLE").set("SCR_CRC_ON_FLUSH", when_flushed);
+        checkpoints(&world, 1..=1);
+        lose_all(&world);
+        world.put("SCR_CRC_ON_FLUSH", when_fetched);
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&Some(1));
+        run.has_line_with("unverified")
+            .then(|| run.line_with(&["WARNING", "`ckpt.1' is unverified"]).to_owned())
+    };
+    assert!(unverified("0", "1").is_some_and(|line| line.contains("not all its files have checksums")));
+    assert!(unverified("1", "0").is_some_and(|line| line.contains("SCR_CRC_ON_FLUSH=0 is set")));
+    assert_eq!(unverified("1", "1"), None);
+}
+
+/// Checkpoints, output and what is both, wherever the files were written first; what scr does not know stays.
+#[test]
+fn a_purge_of_the_prefix_directory_takes_every_dataset_with_its_folders_and_nothing_else() {
+    for bypass in ["0", "1"] {
+        let mut world = job().set("SCR_CACHE_BYPASS", bypass);
+        world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            application.output(2, some).unwrap();
+            let output = OutputFlags { checkpoint: false, output: true };
+            application.session().start_output(Some(b"plot"), output).unwrap();
+            application.fill(3, some).unwrap();
+            application.session().complete_output(true).unwrap();
+            application.finalize().unwrap();
+        });
+        assert_eq!(listed(&world).0, [1, 2, 3]);
+        std::fs::write(world.prefix().join("mine"), b"kept").unwrap();
+        if bypass == "0" {
+            // What is in cache would be flushed again.
+            lose_all(&world);
+        }
+        world.put("SCR_PREFIX_PURGE", "1");
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&None);
+        assert!(!run.has_line_with("ERROR") && !run.has_line_with("WARNING"), "{:#?}", run.lines);
+        assert_eq!(listed(&world), (Vec::new(), None), "bypass {bypass}");
+        let names = std::fs::read_dir(world.prefix()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, [".scr", "mine"], "bypass {bypass}");
+    }
+}
+
 /// Each run takes one and dies.
 #[test]
 fn the_checkpoints_from_one_flush_to_the_next_are_counted_over_all_runs() {

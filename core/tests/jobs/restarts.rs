@@ -105,6 +105,10 @@ fn equal_base_names_in_one_rank_are_refused_and_in_two_ranks_do_not_meet() {
         assert_eq!(session.route_file(&name(rank)).unwrap(), path, "a file may be routed twice");
         let error = session.route_file(b"elsewhere/state").unwrap_err().to_string();
         assert!(error.contains("the same base name"), "{error}");
+        session.complete_output(true).unwrap_err();
+        session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+        let path = session.route_file(&name(rank)).unwrap();
+        std::fs::write(path_of(&path), format!("of {rank}")).unwrap();
         session.complete_output(true).unwrap();
     });
     world.lose("n0");
@@ -394,9 +398,47 @@ fn an_argument_that_cannot_be_used_is_an_error_and_changes_nothing() {
         let itself = application.session().route_file(b".").unwrap_err();
         assert!(itself.to_string().contains("the prefix directory itself"), "{itself}");
         application.fill(1, some).unwrap();
-        application.session().complete_output(true).unwrap();
+        let error = application.session().complete_output(true).unwrap_err().to_string();
+        assert!(error.contains("SCR_Route_file has failed for"), "{error}");
+        application.checkpoint(1, some).unwrap();
     });
     world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// The application did not look at what `SCR_Route_file` returned, wrote its file somewhere else, and called the dataset valid:
+/// that was offered to the next run, without the file.
+#[test]
+fn a_dataset_that_lacks_a_file_which_could_not_be_routed_is_complete_only_if_that_is_routed_after_all() {
+    let mut world = job();
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.node("n1"));
+    world.own_files.insert(Rank(1), Arc::new(full.clone()));
+    let lacks_a_file = |application: &mut Application, step: u64| {
+        application.begin(step).unwrap();
+        if application.rank == Rank(1) {
+            full.fail_from(0, ErrorKind::StorageFull);
+            application.session().route_file(format!("ckpt.{step}/more").as_bytes()).unwrap_err();
+            full.heal();
+        }
+        application.fill(step, some).unwrap();
+    };
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        lacks_a_file(application, 2);
+        let told = application.session().complete_output(true).unwrap_err().to_string();
+        lacks_a_file(application, 3);
+        if application.rank == Rank(1) {
+            let path = application.session().route_file(b"./ckpt.3/more").unwrap();
+            std::fs::write(path_of(&path), b"here it is").unwrap();
+        }
+        application.session().complete_output(true).unwrap();
+        told
+    });
+    let told = &outcome.ranks[0];
+    let words = ["rank 1 on n1", "ckpt.2/more, and the dataset would be without it: cannot record the file"];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    outcome.all_gave(told);
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 
 /// Each restart wrote to the filemaps once more, and where a device took no more bytes, what it still gave was not used.
@@ -464,4 +506,45 @@ fn a_bare_name_that_two_files_of_a_rank_have_stands_for_none() {
         assert_eq!(std::fs::read(path_of(&path)).unwrap(), b"b");
         session.complete_restart(true).unwrap();
     });
+}
+
+/// In bypass mode folders tell them apart; in cache, where only base names are kept, the one would replace the other.
+#[test]
+fn files_of_one_base_name_are_fetched_to_cache_for_two_ranks_and_for_one_rank_only_in_place() {
+    let names = |rank: Rank, twins: bool| {
+        let folders = if twins { &["a", "b"][..] } else { &["a"] };
+        let name = |folder| format!("ckpt.1/{rank}/{folder}/state").into_bytes();
+        folders.iter().map(name).collect::<Vec<_>>()
+    };
+    for twins in [false, true] {
+        // Two ranks share a node, and with it what is fetched.
+        let mut world = World::new(4, 2).set("SCR_CACHE_BYPASS", "1");
+        world.run(|application| {
+            let rank = application.rank;
+            let session = application.session();
+            session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
+            for name in names(rank, twins) {
+                std::fs::write(path_of(&session.route_file(&name).unwrap()), name).unwrap();
+            }
+            session.complete_output(true).unwrap();
+        });
+        world.lose("");
+        world.put("SCR_CACHE_BYPASS", "0");
+        if twins {
+            let refused = world.run(|application| application.session().have_restart().unwrap());
+            refused.all_gave(&None);
+            refused.line_with(&["ERROR", "has the base name of another file", "SCR_FETCH_BYPASS=1"]);
+            world.put("SCR_FETCH_BYPASS", "1");
+        }
+        world.run(|application| {
+            let rank = application.rank;
+            let session = application.session();
+            session.start_restart().unwrap();
+            for name in names(rank, twins) {
+                let path = session.route_file(&name).unwrap();
+                assert!(std::fs::read(path_of(&path)).unwrap() == name, "rank {rank} got another file");
+            }
+            session.complete_restart(true).unwrap();
+        });
+    }
 }

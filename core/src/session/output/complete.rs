@@ -83,6 +83,7 @@ impl Session {
         if !valid {
             return Err("the application said that its files are not valid".to_owned());
         }
+        output.unrouted.expect_none()?;
         let bypass = output.record.protection.bypass;
         for at in 0..output.record.files.len() {
             let file = &output.record.files[at];

@@ -7,6 +7,7 @@
 mod complete;
 mod start;
 
+use super::route::Unrouted;
 use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
@@ -20,6 +21,7 @@ pub(crate) struct Output {
     pub(super) record: RankRecord,
     part: PartDir,
     journal: Journal,
+    pub(super) unrouted: Unrouted,
     flags: OutputFlags,
     /// Whether a file that this rank writes in the prefix directory was there before.
     may_replace: bool,

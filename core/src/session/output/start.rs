@@ -11,6 +11,7 @@ use crate::fs::FsError;
 use crate::prefix::DatasetDescriptor;
 use crate::session::datasets::Cached;
 use crate::session::error::Doing;
+use crate::session::route::Unrouted;
 use crate::session::words::label;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
 use crate::Described;
@@ -42,6 +43,7 @@ impl Session {
             record,
             part,
             journal,
+            unrouted: Unrouted::default(),
             flags,
             may_replace: false,
             store,
