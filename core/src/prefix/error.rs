@@ -167,6 +167,12 @@ impl PrefixError {
         matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(StorageFull | QuotaExceeded)))
     }
 
+    /// Whether this user may not write there, or nobody may.
+    pub(crate) fn is_for_want_of_permission(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(PermissionDenied | ReadOnlyFilesystem)))
+    }
+
     /// Whether what is stored is itself wrong, so that trying again is of no use.
     pub fn is_damage(&self) -> bool {
         match self {

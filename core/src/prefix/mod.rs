@@ -10,6 +10,7 @@
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
+//! | `running`: who runs now | `running` |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
 //! | (how C SCR writes yes and no, times, checksums) | `fields` |
@@ -28,6 +29,7 @@ mod nodes;
 mod paths;
 pub mod rank2file;
 mod restarted;
+mod running;
 mod summary;
 mod tidy;
 
@@ -42,6 +44,7 @@ pub(crate) use paths::real;
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub(crate) use restarted::Restarted;
+pub(crate) use running::Running;
 pub use summary::Summary;
 pub(crate) use tidy::tidy;
 

@@ -15,9 +15,8 @@ use crate::context::Context;
 use crate::env::Env;
 use crate::fs::Durability;
 use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted};
+use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted, Running};
 use crate::restart;
-use crate::Described;
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -30,6 +29,7 @@ impl Session {
         let began = ctx.elapsed();
         let mut session = Self {
             ctx,
+            running: Running::default(),
             phase: Phase::Idle,
             cached: Vec::new(),
             kept: Vec::new(),
@@ -44,6 +44,7 @@ impl Session {
         };
         super::listing::list_settings(&session.ctx);
         session.log_start();
+        session.tell_other_jobs();
         session.settle_prefix(app)?;
         session.look_at_halt()?;
         let known = session.find_datasets()?;
@@ -53,6 +54,26 @@ impl Session {
         session.advice = Advice::new(session.ctx.elapsed());
         session.log_compute_start();
         Ok(session)
+    }
+
+    /// Says that this job runs in the prefix directory, and whether another one does at the same time: what is under way of that
+    /// one's flushes looks as if it had died, and what has the same name in both is lost to one of them.
+    fn tell_other_jobs(&mut self) {
+        let ctx = &self.ctx;
+        if ctx.rank() != ROOT {
+            return;
+        }
+        let (job, node, time) = (ctx.params.get(&param::JOB_ID), ctx.nodes.name(ROOT), ctx.local_time());
+        let line = format!("allocation {job}, rank 0 on {node}, since {time}");
+        let (running, other) = Running::begin(ctx.files(), &ctx.prefix, &line);
+        if let Some(other) = other {
+            ctx.report.warn(&format!(
+                "another job uses the prefix directory {} at the same time ({other}): they share an index, end each other's \
+                 flushes, and of two datasets or files of one name one is lost. Give each a prefix directory of its own (SCR_PREFIX)",
+                ctx.prefix.dir().display()
+            ));
+        }
+        self.running = running;
     }
 
     /// What rank 0 does in the prefix directory before anything else: pending flushes are settled, and the files that the
@@ -66,17 +87,25 @@ impl Session {
         ctx.report.info(&format!("NPROCS={}", ctx.comm.size()));
         ctx.report.info(&format!("NNODES={}", ctx.nodes.count()));
         let written = if ctx.rank() == ROOT { self.write_for_commands(app) } else { Ok(()) };
-        let written = match written {
-            // It may have room again at the next flush, and what is in cache can be restarted from without.
-            Err(error) if error.is_for_want_of_room() => {
-                let why = crate::describe(&error);
-                ctx.report
-                    .error(&format!("{why}; the run begins all the same: make room before the next flush"));
-                Ok(())
-            }
-            written => written.described(),
-        };
+        let written = written.or_else(|error| self.expect_only_room_lacks(&error));
         ctx.agree(written)?.doing(|| "writing to the folder .scr of the prefix directory".to_owned())
+    }
+
+    /// Without room a run begins all the same: there may be some at the next flush, and what is in cache can be restarted
+    /// from without.
+    fn expect_only_room_lacks(&self, error: &PrefixError) -> Result<(), String> {
+        let why = crate::describe(error);
+        if error.is_for_want_of_room() {
+            let what = "the run begins all the same: make room before the next flush";
+            self.ctx.report.error(&format!("{why}; {what}"));
+            return Ok(());
+        }
+        if error.is_for_want_of_permission() {
+            return Err(format!(
+                "{why}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to"
+            ));
+        }
+        Err(why)
     }
 
     fn write_for_commands(&self, app: &AppConfig) -> Result<(), PrefixError> {

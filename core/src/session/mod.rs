@@ -42,6 +42,7 @@ pub use error::Error;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::context::Context;
+use crate::prefix::Running;
 use crate::restart::Leftover;
 use datasets::Cached;
 use output::Output;
@@ -53,6 +54,8 @@ use std::time::Duration;
 /// A run under the runtime.
 pub struct Session {
     ctx: Context,
+    /// Says to other jobs that this one runs; only rank 0 does.
+    running: Running,
     phase: Phase,
     /// Datasets in cache, oldest first.
     cached: Vec<Cached>,

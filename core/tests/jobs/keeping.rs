@@ -199,6 +199,26 @@ fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
     assert!(prefix.join("ckpt.1/rank_3.0").exists() && prefix.join("ckpt.2/rank_3.0").exists());
 }
 
+/// They took each other's names, and nobody was told.
+#[test]
+fn a_job_that_begins_while_another_one_runs_in_its_prefix_directory_is_warned_and_goes_on() {
+    let world = job();
+    let turns = Barrier::new(4);
+    let begins = |application: &mut Application| application.checkpoint(1, some).unwrap();
+    let first = world.run(|application| {
+        turns.wait();
+        let second = (application.rank == Rank(0)).then(|| world.run(begins));
+        turns.wait();
+        second
+    });
+    let words =
+        ["another job uses the prefix directory", "allocation defjobid, rank 0 on n0, since", "SCR_PREFIX"];
+    let second = first.ranks[0].as_ref().unwrap();
+    second.line_with(&words);
+    // It was alone when it began, and so is one that begins when both have ended.
+    assert!(!first.has_line_with(words[0]) && !world.run(begins).has_line_with(words[0]));
+}
+
 /// It was tried again after the newer one had arrived, and took the name away from it.
 #[test]
 fn output_that_lost_its_name_while_it_could_not_be_flushed_is_not_flushed_any_more() {

@@ -3,11 +3,13 @@
 
 use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Index, IndexEntry, Prefix};
 use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![1500 + 7 * rank.index(), 3]
@@ -147,4 +149,45 @@ fn in_bypass_mode_a_rank_reads_what_another_one_has_written() {
         assert!(error.contains("`ckpt.1/nobodys' is not a file that rank"), "{error}");
         session.complete_restart(true).unwrap();
     });
+}
+
+/// A run that found the prefix directory full did not start at all, though all it needed was in cache.
+#[test]
+fn a_run_goes_on_from_cache_where_the_prefix_directory_has_no_room_and_flushes_when_it_has() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.prefix());
+    full.fail_from(0, ErrorKind::StorageFull);
+    world.files = Arc::new(full.clone());
+    let turns = Barrier::new(4);
+    let outcome = world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(2, some).unwrap();
+        assert_eq!(complete(&world), ["ckpt.1"]);
+        turns.wait();
+        if application.rank == Rank(0) {
+            full.heal();
+        }
+        turns.wait();
+        application.checkpoint(3, some).unwrap();
+        application.finalize().unwrap();
+    });
+    outcome.line_with(&["ERROR", "no storage space", "make room before the next flush"]);
+    outcome.line_with(&["ERROR", "ckpt.2 was not flushed", "no storage space"]);
+    assert_eq!(complete(&world), ["ckpt.1", "ckpt.3"]);
+}
+
+#[test]
+fn a_prefix_directory_that_can_only_be_read_ends_the_start_with_what_to_do() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let files = FaultyFiles::new(RealFiles);
+    files.only_below(world.prefix());
+    files.fail_from(0, ErrorKind::ReadOnlyFilesystem);
+    world.files = Arc::new(files);
+    let outcome = world.try_run(|application| application.map(drop).unwrap_err().to_string());
+    let told = &outcome.ranks[0];
+    assert!(told.contains(".scr") && told.contains("let SCR_PREFIX name a folder"), "{told}");
+    outcome.all_gave(told);
 }
