@@ -25,6 +25,8 @@ pub(crate) struct Found {
     pub(crate) whole: Vec<Restored>,
     /// What is left of datasets that cannot be brought back, as far as this rank speaks for it.
     pub(crate) kept: Vec<Leftover>,
+    /// The ids of all datasets that any node has something of; the same on all ranks.
+    pub(crate) seen: Vec<u64>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
 }
@@ -40,6 +42,7 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
     while let Some(key) = next_key(ctx, &ours, below)? {
         let held: Vec<&Held> = ours.iter().filter(|part| part.key() == Some(key)).collect();
         below = Some(key);
+        found.seen.push(key.id);
         if occupied == Some(key.id) {
             // Its folders are those of a newer copy with the same id, which is not to be touched for an older one.
             let size = ctx.comm.size();

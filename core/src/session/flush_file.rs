@@ -2,9 +2,35 @@
 
 use super::datasets::{Cached, ROOT};
 use super::Session;
-use crate::prefix::{FlushFile, Location};
+use crate::param;
+use crate::prefix::{FlushEntry, FlushFile, Location};
 
 impl Session {
+    /// Says which checkpoint the last run of this allocation has left in cache only, where no node of this run has anything
+    /// of it: the job is about to do its work again. `first` is the id of what would be fetched first.
+    pub(super) fn tell_missing(&self, seen: &[u64], first: Option<u64>) {
+        if self.ctx.rank() != ROOT {
+            return;
+        }
+        // That it cannot be read is told where it is renewed.
+        let Ok(file) = FlushFile::read(self.ctx.files(), &self.ctx.prefix) else { return };
+        let job_id = self.ctx.params.get(&param::JOB_ID);
+        let newest = self.newest_cached(None).map_or(0, |newest| newest.id).max(first.unwrap_or(0));
+        let is_missing = |entry: &FlushEntry| {
+            let ours = entry.dataset.as_ref().is_some_and(|dataset| dataset.job_id == job_id);
+            let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
+            ours && only_cached && entry.checkpoint && entry.id > newest && !seen.contains(&entry.id)
+        };
+        if let Some(missing) = file.entries().into_iter().find(is_missing) {
+            self.ctx.report.notice(&format!(
+                "dataset {} `{}' was in cache only when the last run ended, and no node of this run has anything of it; if \
+                 its nodes are only away, end this run and start it on them",
+                missing.id,
+                String::from_utf8_lossy(&missing.name)
+            ));
+        }
+    }
+
     /// Makes the flush file say what is in cache now.
     pub(super) fn rebuild_flush_file(&self) {
         if self.ctx.rank() != ROOT {

@@ -139,6 +139,9 @@ impl Session {
             let cached = Cached::new(restored.record, restored.part, store);
             self.cached.push(Cached { listed: true, refused: restored.refused, ..cached });
         }
+        if !purge {
+            self.tell_missing(&found.seen, known.first);
+        }
         self.settle_flushed(&known);
         self.kept = found.kept;
         let highest = found.highest.max(known.highest);

@@ -141,3 +141,16 @@ fn with_too_many_nodes_lost_the_newest_flushed_checkpoint_is_fetched() {
     let restarted = world.run(|application| application.restart(uneven));
     restarted.all_gave(&Some(2));
 }
+
+/// It began anew without a word, for instance on other nodes than before.
+#[test]
+fn that_no_node_has_anything_of_the_newest_checkpoint_is_told_once() {
+    let world = World::new(4, 4).set("SCR_FLUSH", "2");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, even).unwrap()));
+    world.lose("");
+    let restarted = world.run(|application| application.restart(even));
+    restarted.all_gave(&Some(2));
+    restarted.line_with(&["rank 0", "dataset 3 `ckpt.3' was in cache only", "start it on them"]);
+    let again = world.run(|application| application.restart(even));
+    assert!(!again.has_line_with("was in cache only"), "{:?}", again.lines);
+}
