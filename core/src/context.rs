@@ -210,7 +210,12 @@ impl Context {
 
     /// Makes the hidden folder under the prefix directory, the control directory, and the job's folders in every store.
     fn make_folders(&mut self) -> Result<(), Error> {
-        let made = if self.rank() == Rank(0) { self.prefix.make_scr_dir(self.files()) } else { Ok(()) };
+        let (at_root, prefix) = (self.rank() == Rank(0), &self.prefix);
+        let is_new = at_root && !prefix.is_there(self.files());
+        let made = if at_root { prefix.make_scr_dir(self.files()) } else { Ok(()) };
+        if is_new && made.is_ok() {
+            self.report.notice(&prefix.was_made());
+        }
         let made = made.described();
         self.agree(made)?.map_err(|why| Error::Phase {
             doing: "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned(),

@@ -358,6 +358,17 @@ fn without_scr_the_job_is_just_started() {
 }
 
 #[test]
+fn a_prefix_directory_that_was_not_there_is_made_and_that_is_told() {
+    let world = World::new().launcher("mpirun", "");
+    let prefix = world.path("mistyped").display().to_string();
+    for told in [true, false] {
+        let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_PREFIX", &prefix)]);
+        assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+        assert_eq!(said(&run).contains("mistyped (SCR_PREFIX) was not there"), told, "{}", said(&run));
+    }
+}
+
+#[test]
 fn what_stands_in_the_way_of_a_job_is_told_before_it_is_started() {
     let world = World::new().launcher("mpirun", "");
     std::fs::write(world.path("file"), "").unwrap();

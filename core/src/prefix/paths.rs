@@ -96,6 +96,16 @@ impl Prefix {
         self.dir.join(OsStr::from_bytes(name))
     }
 
+    /// Whether something is there under its name, or it cannot be told.
+    pub fn is_there(&self, files: &dyn Files) -> bool {
+        !matches!(files.status(&self.dir), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
+    }
+
+    /// What is said where it was not: a mistyped name would look like a simulation that has just begun.
+    pub fn was_made(&self) -> String {
+        format!("the prefix directory {} (SCR_PREFIX) was not there and has been made", self.dir.display())
+    }
+
     /// Makes the hidden folder, where it is not there.
     ///
     /// # Errors

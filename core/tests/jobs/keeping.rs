@@ -322,6 +322,17 @@ fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
 }
 
 #[test]
+fn a_prefix_directory_that_was_not_there_is_made_and_that_is_told() {
+    let world = job();
+    let there = world.run(|_| ());
+    assert!(!there.has_line_with("has been made"), "{:?}", there.lines);
+    let name = world.dir().join("mistyped");
+    let world = world.set("SCR_PREFIX", &name.display().to_string());
+    world.run(|_| ()).line_with(&["rank 0", "mistyped (SCR_PREFIX) was not there"]);
+    assert!(name.join(".scr").is_dir());
+}
+
+#[test]
 fn a_prefix_directory_is_known_by_where_its_name_leads() {
     use std::os::unix::fs::symlink;
     let mut world = job();

@@ -1,7 +1,7 @@
 //! `scr prerun`: what has to be there before the first run of a job. The v1.1 manual's section 11.3.3.
 
 use super::agents::{self, Agents};
-use super::{Asked, PlaceArgs};
+use super::{say, Asked, PlaceArgs};
 use crate::machine::health;
 use crate::output::Answer;
 use crate::world;
@@ -46,7 +46,11 @@ pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     health::excluded(params)?;
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let in_vain = || format!("the prefix directory {} is of no use", prefix.dir().display());
+    let is_new = !prefix.is_there(&*env.files);
     prefix.make_scr_dir(&*env.files).with_context(in_vain)?;
+    if is_new {
+        say(&prefix.was_made());
+    }
     let mut probe = tempfile::NamedTempFile::new_in(prefix.scr_dir()).with_context(in_vain)?;
     probe.write_all(b"scr prerun\n").and_then(|()| probe.flush()).with_context(in_vain)
 }
