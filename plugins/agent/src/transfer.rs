@@ -14,6 +14,8 @@
 //! The transport writes it once, the agent from then on, so no two processes write it at the same time; each
 //! replaces it in one step. The wish to stop is a file of its own beside it. What counts as written is synced.
 
+mod form;
+
 use scr_copying::Limits;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::{CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
@@ -184,67 +186,6 @@ impl Transfer {
     fn stop_path(&self) -> PathBuf {
         beside(&self.path, ".exit")
     }
-
-    fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.child("FILES");
-        for file in &self.files {
-            let entry = tree.child("FILES").child(file.item.source.as_os_str().as_bytes());
-            entry.set_bytes("DESTINATION", file.item.destination.as_os_str().as_bytes());
-            entry.set("SIZE", file.item.bytes);
-            entry.set("WRITTEN", file.written);
-            if let Some(crc) = file.crc {
-                entry.set("CRC", format!("{crc:#x}"));
-            }
-        }
-        tree.set("TOKEN", &self.token);
-        tree.set("BLOCK", self.block_bytes);
-        tree.set("CHECKSUMS", u8::from(self.take_crc));
-        tree.set("BW", self.limits.bytes_per_second);
-        tree.set("PERCENT", self.limits.percent);
-        tree.set("WIDTH", self.width);
-        if let Some(turns) = &self.turns {
-            tree.set_bytes("TURNS", turns.folder.as_os_str().as_bytes());
-            tree.set("PLACES", turns.places);
-        }
-        tree.set("COMMAND", "RUN");
-        tree.set("STATE", if self.running { "RUNNING" } else { "STOPPED" });
-        match &self.outcome {
-            None => (),
-            Some(Outcome::Done) => tree.set("FLAG", "DONE"),
-            Some(Outcome::Failed(error)) => {
-                tree.set("FLAG", "FAILED");
-                tree.set("KIND", kind_name(error.kind));
-                tree.set("ERROR", &error.text);
-            }
-        }
-        tree
-    }
-
-    fn from_tree(path: &Path, tree: &KvTree) -> Result<Self, FieldError> {
-        let files = tree.get("FILES").into_iter().flat_map(KvTree::iter);
-        let outcome = match tree.text("FLAG") {
-            Some("DONE") => Some(Outcome::Done),
-            Some("FAILED") => {
-                let kind = kind_of(tree.text("KIND").unwrap_or_default());
-                let text = tree.text("ERROR").unwrap_or("it is not told why");
-                Some(Outcome::Failed(PluginError::new(kind, text)))
-            }
-            _ => None,
-        };
-        Ok(Self {
-            path: path.to_owned(),
-            token: tree.require("TOKEN")?,
-            files: files.map(|(source, entry)| file_of(source, entry)).collect::<Result<_, _>>()?,
-            block_bytes: tree.require("BLOCK")?,
-            take_crc: tree.require::<u8>("CHECKSUMS")? != 0,
-            limits: Limits::from_options(tree)?,
-            width: tree.parse("WIDTH")?.unwrap_or(0),
-            turns: Turns::from_options(tree)?,
-            running: tree.text("STATE") == Some("RUNNING"),
-            outcome,
-        })
-    }
 }
 
 impl Turns {
@@ -291,33 +232,6 @@ fn file_name(token: &str) -> String {
     }
     let end = plain.len().saturating_sub(LONGEST_TOKEN);
     format!("{PREFIX}{:08x}~{}.scr", crc32fast::hash(token.as_bytes()), &plain[end..])
-}
-
-fn file_of(source: &[u8], entry: &KvTree) -> Result<FileProgress, FieldError> {
-    let destination =
-        entry.value("DESTINATION").ok_or_else(|| FieldError::Missing { key: "DESTINATION".to_owned() })?;
-    let item = CopyItem {
-        source: PathBuf::from(OsStr::from_bytes(source)),
-        destination: PathBuf::from(OsStr::from_bytes(destination)),
-        bytes: entry.require("SIZE")?,
-    };
-    let crc = entry.text("CRC").and_then(|text| u32::from_str_radix(text.strip_prefix("0x")?, 16).ok());
-    Ok(FileProgress { item, written: entry.require("WRITTEN")?, crc })
-}
-
-const KINDS: [(&str, PluginErrorKind); 4] = [
-    ("CORRUPT", PluginErrorKind::Corrupt),
-    ("REFUSED", PluginErrorKind::Refused),
-    ("CANCELLED", PluginErrorKind::Cancelled),
-    ("IO", PluginErrorKind::Io),
-];
-
-fn kind_name(kind: PluginErrorKind) -> &'static str {
-    KINDS.iter().find(|(_, known)| *known == kind).map_or("IO", |(name, _)| name)
-}
-
-fn kind_of(name: &str) -> PluginErrorKind {
-    KINDS.iter().find(|(known, _)| *known == name).map_or(PluginErrorKind::Io, |(_, kind)| *kind)
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {
