@@ -18,7 +18,7 @@
 //! | `started` | a flush that goes on while the application computes: set off, asked for, ended |
 //! | `background` | such a flush by a thread of each rank |
 //! | `behind` | such a flush that goes on even when the application has ended |
-//! | `finalize` | ending, or clearing away, what a dead application left |
+//! | `finalize` | ending, or clearing away, what a dead application left; `ended`: what became of it |
 //! | `movers` | one rank's files on their way |
 //! | `verify` | a file must be what was recorded of it |
 //! | `turns` | so many ranks at a time |
@@ -30,6 +30,7 @@
 
 mod background;
 pub(crate) mod behind;
+mod ended;
 pub(crate) mod finalize;
 pub(crate) mod ledger;
 pub(crate) mod lists;
@@ -48,7 +49,8 @@ pub(crate) mod verify;
 pub(crate) use background::Hands;
 pub(crate) use behind::Behind;
 pub use behind::{look_after, Looked, OpenTransport, Transports};
-pub use finalize::{finalize_arrived, Ended};
+pub use ended::Ended;
+pub use finalize::finalize_arrived;
 pub(crate) use started::Started;
 pub use turns::Places;
 
@@ -79,7 +81,7 @@ pub(crate) struct Flush<'a> {
 
 /// One file of this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FlushFile {
+pub(crate) struct SourceFile {
     /// Where it lies in cache; in bypass mode it is not looked at.
     pub(crate) source: PathBuf,
     /// Path below the prefix directory.
@@ -94,7 +96,7 @@ pub(crate) struct FlushFile {
     pub(crate) mtime: (i64, u32),
 }
 
-impl FlushFile {
+impl SourceFile {
     /// The permission bits that a copy gets: never set-user-id and the like.
     pub(crate) fn permissions(&self) -> u32 {
         self.mode & 0o777

@@ -5,7 +5,7 @@
 
 use super::names;
 use super::verify::{checksum, compare, expect_size, open_whole, MoveError};
-use super::{FlushFile, Options};
+use super::{Options, SourceFile};
 use crate::fs::{At, Files, How, Status};
 use crate::prefix::FILE_MODE;
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, Transport};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// A file on its way.
 #[derive(Debug, Clone)]
 pub(crate) struct Mover {
-    pub(crate) file: FlushFile,
+    pub(crate) file: SourceFile,
     /// Where it lies in the end.
     pub(crate) target: PathBuf,
     /// Where it is written.
@@ -28,7 +28,7 @@ pub(crate) struct Mover {
 }
 
 /// Where all files of this rank go.
-pub(crate) fn plan(prefix: &Path, files: &[FlushFile], token: &str) -> Result<Vec<Mover>, MoveError> {
+pub(crate) fn plan(prefix: &Path, files: &[SourceFile], token: &str) -> Result<Vec<Mover>, MoveError> {
     files
         .iter()
         .map(|file| {

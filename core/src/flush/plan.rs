@@ -6,7 +6,7 @@ use super::names;
 use super::pending::Pending;
 use super::shares;
 use super::steps::Step;
-use super::{Flush, FlushError, FlushFile};
+use super::{Flush, FlushError, SourceFile};
 use crate::comm::collective::any;
 use crate::comm::CommError;
 use crate::prefix::{DatasetDescriptor, PrefixFile};
@@ -30,7 +30,7 @@ impl Flush<'_> {
         &self,
         token: &str,
         dataset: &DatasetDescriptor,
-        mine: &[FlushFile],
+        mine: &[SourceFile],
     ) -> Result<Plan, FlushError> {
         let planned = movers::plan(self.prefix.dir(), mine, token);
         let mut movers = self.agreed(dataset, Step::CheckingNames, planned)?;

@@ -8,7 +8,7 @@ use super::movers::{self, Mover};
 use super::pending::Pending;
 use super::plan::Plan;
 use super::turns;
-use super::{Flush, FlushError, FlushFile, FlushReport, Started};
+use super::{Flush, FlushError, FlushReport, SourceFile, Started};
 use crate::comm::collective::{agree_at, all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{At, Durability, Files};
@@ -27,7 +27,7 @@ impl Flush<'_> {
         &self,
         token: &str,
         dataset: &DatasetDescriptor,
-        mine: &[FlushFile],
+        mine: &[SourceFile],
     ) -> Result<FlushReport, FlushError> {
         let mut started = self.announce(token, dataset, mine)?;
         let copied = if self.options.in_place {
@@ -50,7 +50,7 @@ impl Flush<'_> {
         &self,
         token: &str,
         dataset: &DatasetDescriptor,
-        mine: &[FlushFile],
+        mine: &[SourceFile],
     ) -> Result<Started, FlushError> {
         let plan = self.plan(token, dataset, mine)?;
         let Plan { mut record, movers, folders, lists, may_replace } = plan;

@@ -5,7 +5,7 @@ use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::FileRecord;
 use crate::descriptor::{FlushBy, Store};
-use crate::flush::{Behind, Flush, FlushFile, Options};
+use crate::flush::{Behind, Flush, Options, SourceFile};
 use crate::param;
 use crate::plugin::schemes::TransportInUse;
 use scr_plugin_api::Transport;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl Session {
-    pub(super) fn files_to_flush(&self, at: usize) -> Vec<FlushFile> {
+    pub(super) fn files_to_flush(&self, at: usize) -> Vec<SourceFile> {
         let cached = &self.cached[at];
         cached.record.files.iter().map(|file| to_flush(cached, file)).collect()
     }
@@ -104,8 +104,8 @@ impl Session {
     }
 }
 
-fn to_flush(cached: &Cached, file: &FileRecord) -> FlushFile {
-    FlushFile {
+fn to_flush(cached: &Cached, file: &FileRecord) -> SourceFile {
+    SourceFile {
         source: cached.part.file(&file.name),
         name: file.name.clone(),
         bytes: file.bytes,

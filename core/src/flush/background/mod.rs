@@ -16,7 +16,7 @@ pub(super) use thread::Background;
 
 use super::plan::Plan;
 use super::steps::Step;
-use super::{Flush, FlushError, FlushFile, FlushReport, Started};
+use super::{Flush, FlushError, FlushReport, SourceFile, Started};
 use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::CommError;
 use crate::fs::Files;
@@ -44,7 +44,7 @@ impl Flush<'_> {
         hands: Hands,
         token: &str,
         dataset: &DatasetDescriptor,
-        mine: &[FlushFile],
+        mine: &[SourceFile],
     ) -> Result<Started, FlushError> {
         let plan = self.plan(token, dataset, mine)?;
         let mut to_make = self.own_folders(&plan.movers);

@@ -2,7 +2,7 @@
 //! its node.
 
 use crate::flush::movers::Mover;
-use crate::flush::{FlushFile, Options};
+use crate::flush::{Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
 use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
@@ -225,7 +225,7 @@ fn mover_tree(mover: &Mover) -> KvTree {
 fn mover_of(tree: &KvTree) -> Result<Mover, FieldError> {
     let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
     let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
-    let file = FlushFile {
+    let file = SourceFile {
         source: path("SOURCE")?,
         name: bytes("NAME")?.to_vec(),
         bytes: tree.require("SIZE")?,
@@ -264,7 +264,7 @@ mod tests {
     use crate::fs::RealFiles;
 
     fn errand(rank: u32) -> Errand {
-        let file = FlushFile {
+        let file = SourceFile {
             source: "/ssd/a".into(),
             name: b"ckpt/\xff".to_vec(),
             bytes: 7,

@@ -5,9 +5,10 @@
 //! was taken back has no record under the prefix directory any more; its copies are stopped and their hidden files removed.
 
 use super::errand::{self, Errand, State};
-use crate::flush::finalize::{alone, finalize_one, Ended};
+use crate::flush::finalize::{alone, finalize_one};
 use crate::flush::movers;
 use crate::flush::pending::{self, Pending};
+use crate::flush::Ended;
 use crate::fs::Files;
 use crate::plugin::PluginHost;
 use crate::prefix::Prefix;

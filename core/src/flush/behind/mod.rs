@@ -20,9 +20,10 @@ mod keeper;
 pub use keeper::{look_after, Looked, OpenTransport, Transports};
 pub(crate) use keeper::{look_after_some, Which};
 
-use super::finalize::{self, Ended};
+use super::finalize;
 use super::pending::Pending;
 use super::steps::Step;
+use super::Ended;
 use super::{Flush, FlushError, FlushReport, Started};
 use crate::comm::collective::any;
 use crate::comm::{CommError, Rank};

@@ -2,7 +2,8 @@
 
 use super::stage::{Stage, Through, NOW, OPTIONS};
 use crate::comm::collective::barrier;
-use crate::flush::finalize::{finalize_pending, Ended};
+use crate::flush::finalize::finalize_pending;
+use crate::flush::Ended;
 use crate::flush::{Hands, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::RealFiles;

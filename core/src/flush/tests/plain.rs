@@ -1,7 +1,8 @@
 //! Flushes without a fault in the file layer.
 
 use super::stage::{Stage, Through, OPTIONS};
-use crate::flush::finalize::{finalize_pending, Ended};
+use crate::flush::finalize::finalize_pending;
+use crate::flush::Ended;
 use crate::flush::{FlushError, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
@@ -280,7 +281,7 @@ fn in_place_all_ranks_may_have_written_one_file() {
     let mut cached = stage.cache(1, "a");
     fs::create_dir(stage.prefix.file(b"a")).unwrap();
     fs::write(stage.prefix.file(b"a/shared"), b"all of us").unwrap();
-    let shared = crate::flush::FlushFile {
+    let shared = crate::flush::SourceFile {
         name: b"a/shared".to_vec(),
         bytes: 9,
         crc: None,

@@ -2,7 +2,7 @@
 
 use crate::comm::thread::run;
 use crate::comm::Comm;
-use crate::flush::{Flush, FlushError, FlushFile, FlushReport, Hands, Options};
+use crate::flush::{Flush, FlushError, FlushReport, Hands, Options, SourceFile};
 use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
@@ -89,7 +89,7 @@ pub(crate) struct Stage {
 /// A dataset in cache.
 pub(crate) struct Cached {
     pub(crate) dataset: DatasetDescriptor,
-    pub(crate) by_rank: Vec<Vec<FlushFile>>,
+    pub(crate) by_rank: Vec<Vec<SourceFile>>,
     /// What every file must hold.
     pub(crate) bytes: HashMap<Vec<u8>, Vec<u8>>,
 }
@@ -120,9 +120,9 @@ impl Stage {
             let crc = Some(crc32fast::hash(&content));
             bytes.insert(relative.clone().into_bytes(), content);
             let mode = if part == 0 { 0o100_640 } else { 0o100_444 };
-            FlushFile { source, name: relative.into_bytes(), bytes: len.into(), crc, mode, mtime: (0, 0) }
+            SourceFile { source, name: relative.into_bytes(), bytes: len.into(), crc, mode, mtime: (0, 0) }
         };
-        let by_rank: Vec<Vec<FlushFile>> =
+        let by_rank: Vec<Vec<SourceFile>> =
             (0..self.ranks).map(|rank| (0..2).map(|part| file(rank, part, &mut bytes)).collect()).collect();
         let dataset = DatasetDescriptor {
             id,

@@ -1,0 +1,76 @@
+//! What became of a flush that was found under way.
+
+use crate::prefix::DatasetDescriptor;
+use std::path::PathBuf;
+
+/// What became of it, and of what is left.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The dataset is complete now.
+    Finalized(DatasetDescriptor),
+    /// Not all had arrived; it is left as it is, since somebody may still be copying.
+    Waiting {
+        /// Which dataset.
+        dataset: DatasetDescriptor,
+        /// So many have done their part.
+        done: u32,
+        /// Of so many: one for each node, or one for all.
+        movers: u32,
+    },
+    /// Not all had arrived, or it is damaged: what there was is removed.
+    Revoked {
+        /// Which dataset.
+        dataset: DatasetDescriptor,
+        /// What was missing.
+        why: String,
+    },
+    /// Something failed that may pass; it is left for the next time.
+    Postponed {
+        /// Which dataset.
+        dataset: DatasetDescriptor,
+        /// What failed.
+        why: String,
+    },
+    /// A record that cannot be used; it is left for people to look at.
+    Unusable {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let named = |dataset: &DatasetDescriptor| {
+            format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name))
+        };
+        match self {
+            Self::Finalized(dataset) => {
+                write!(f, "the flush of {}, begun by an earlier run, is finished", named(dataset))
+            }
+            Self::Revoked { dataset, why } => {
+                write!(f, "the flush of {}, begun by an earlier run, is taken back: {why}", named(dataset))
+            }
+            Self::Postponed { dataset, why } => {
+                write!(
+                    f,
+                    "the flush of {}, begun by an earlier run, is left for the next one: {why}",
+                    named(dataset)
+                )
+            }
+            Self::Waiting { dataset, done, movers: 1 } if *done == 0 => {
+                write!(f, "the flush of {} is not complete: its files have not all arrived", named(dataset))
+            }
+            Self::Waiting { dataset, done, movers } => {
+                write!(
+                    f,
+                    "the flush of {} is not complete: the files of {done} of {movers} nodes have arrived",
+                    named(dataset)
+                )
+            }
+            Self::Unusable { path, why } => write!(f, "{} cannot be used: {why}", path.display()),
+        }
+    }
+}
