@@ -7,6 +7,7 @@ use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use crate::redundancy::place::PartPlace;
 use std::path::{Path, PathBuf};
 
 /// The cache directories at or below a folder: those with datasets in them. `<base>/<user>/scr.<allocation>` is what
@@ -101,9 +102,8 @@ impl Part {
 
 /// The files that a record names.
 fn reads(dir: &PartDir, record: &RankRecord) -> Vec<Read> {
-    let bypass = record.protection.bypass;
     let data = record.files.iter().map(|file| Read {
-        path: if bypass { record.prefix_path(file) } else { dir.file(&file.name) },
+        path: PartPlace::file(dir, record, file),
         kind: ItemKind::Data,
         rank: record.rank.0,
         bytes: Some(file.bytes),

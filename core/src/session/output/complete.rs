@@ -7,6 +7,7 @@ use crate::cache::record::RankRecord;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::Disagreement;
 use crate::fs::Kind;
+use crate::redundancy::place::PartPlace;
 use crate::redundancy::protect::Protecting;
 use crate::session::error::Doing;
 use crate::session::logging::Spent;
@@ -84,10 +85,8 @@ impl Session {
             return Err("the application said that its files are not valid".to_owned());
         }
         output.unrouted.expect_none()?;
-        let bypass = output.record.protection.bypass;
         for at in 0..output.record.files.len() {
-            let file = &output.record.files[at];
-            let path = if bypass { output.record.prefix_path(file) } else { output.part.file(&file.name) };
+            let path = PartPlace::file(&output.part, &output.record, &output.record.files[at]);
             let status =
                 self.ctx.files().status(&path).map_err(|error| {
                     format!("{} was routed, but it cannot be found: {error}", path.display())

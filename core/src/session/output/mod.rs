@@ -14,6 +14,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::{base_name, FileRecord, RankRecord};
 use crate::comm::Traffic;
 use crate::fs::Durability;
+use crate::redundancy::place::PartPlace;
 use std::time::Duration;
 
 /// An output phase under way.
@@ -42,21 +43,12 @@ impl Session {
             unreachable!("the caller has looked at the phase")
         };
         let known = output.record.files.iter().any(|file| file.name == below);
-        let base = base_name(&below);
         let bypass = output.record.protection.bypass;
-        let twin = output.record.files.iter().find(|file| file.base() == base && file.name != below);
-        if let Some(twin) = twin.filter(|_| !bypass) {
-            return Err(Error::Argument {
-                what: format!(
-                    "`{}' and `{}' have the same base name, and in cache only base names are kept; \
-                     give this rank's files different base names or set SCR_CACHE_BYPASS=1",
-                    String::from_utf8_lossy(&below),
-                    String::from_utf8_lossy(&twin.name)
-                ),
-            });
+        if !bypass {
+            expect_own_base_name(&output.record, &below)?;
         }
         let file = FileRecord { name: below, bytes: 0, mode: 0, mtime: (0, 0), crc: None };
-        let path = if bypass { output.record.prefix_path(&file) } else { output.part.file(&file.name) };
+        let path = PartPlace::file(&output.part, &output.record, &file);
         let path_bytes = super::path_bytes(&path)?;
         if !known {
             if bypass {
@@ -78,4 +70,20 @@ impl Session {
         let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
         self.ctx.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));
     }
+}
+
+/// In cache two files of a rank would meet under one base name.
+fn expect_own_base_name(record: &RankRecord, name: &[u8]) -> Result<(), Error> {
+    let base = base_name(name);
+    let Some(twin) = record.files.iter().find(|file| file.base() == base && file.name != name) else {
+        return Ok(());
+    };
+    Err(Error::Argument {
+        what: format!(
+            "`{}' and `{}' have the same base name, and in cache only base names are kept; \
+             give this rank's files different base names or set SCR_CACHE_BYPASS=1",
+            String::from_utf8_lossy(name),
+            String::from_utf8_lossy(&twin.name)
+        ),
+    })
 }
