@@ -7,11 +7,14 @@
 //! and then takes what is still sent to it until it has every FIN and as many messages as they say.
 //! So long messages, whose sending ends only when they are taken, do not hold up anyone.
 
+mod error;
 mod fin;
+
+pub use self::error::SetError;
 
 use std::cell::RefCell;
 
-use scr_plugin_api::{PluginError, PluginErrorKind, ReceiveFrom, SendTo};
+use scr_plugin_api::{ReceiveFrom, SendTo};
 
 use self::fin::{Fin, FIN_BYTES};
 use super::{Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
@@ -28,57 +31,6 @@ pub struct SetComm<'a> {
     data: Tag,
     fin: Tag,
     state: RefCell<State>,
-}
-
-/// Why a set did not get to its end.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SetError {
-    /// Another member gave up.
-    #[error("rank {rank} gave up: {text}")]
-    Aborted {
-        /// Which member.
-        member: u32,
-        /// Its rank in the whole run.
-        rank: Rank,
-        /// Why.
-        text: String,
-    },
-    /// This member gave up.
-    #[error("{text}")]
-    Failed {
-        /// Why.
-        text: String,
-    },
-    /// All was well, but a member had sent something that this one did not ask for.
-    #[error("rank {rank} (member {member}) sent {messages} messages that were never received")]
-    Unclaimed {
-        /// Which member sent them.
-        member: u32,
-        /// Its rank in the whole run.
-        rank: Rank,
-        /// How many there were.
-        messages: u64,
-    },
-    /// A member that is not there was named.
-    #[error("there is no member {member} in a set of {size}")]
-    NoSuchMember {
-        /// Which.
-        member: u32,
-        /// How many there are.
-        size: u32,
-    },
-    /// The list of members cannot be a set.
-    #[error("cannot make a set on channel {channel}: {why}")]
-    NoSet {
-        /// The channel asked for.
-        channel: u16,
-        /// What is wrong.
-        why: &'static str,
-    },
-    /// The communicator failed.
-    #[error(transparent)]
-    Comm(#[from] CommError),
 }
 
 #[derive(Default)]
@@ -418,18 +370,6 @@ impl State {
         let mut others = self.fins.iter().zip(&self.arrived);
         self.sent[own] > self.arrived[own]
             || others.any(|(fin, &arrived)| fin.as_ref().is_some_and(|fin| fin.sent > arrived))
-    }
-}
-
-impl From<SetError> for PluginError {
-    fn from(error: SetError) -> Self {
-        let kind = match &error {
-            SetError::Aborted { .. } | SetError::Comm(CommError::Deadlock { .. } | CommError::Mpi { .. }) => {
-                PluginErrorKind::Aborted
-            }
-            _ => PluginErrorKind::Fault,
-        };
-        PluginError::new(kind, error.to_string())
     }
 }
 

@@ -6,7 +6,7 @@
 use super::place::PartPlace;
 use super::rebuild::{verify, Rebuilding, Trust};
 use crate::cache::record::{Protection, RankRecord};
-use crate::comm::collective::{all_reduce, broadcast, gather, Op};
+use crate::comm::collective::{all_reduce, any, broadcast, gather, Op};
 use crate::comm::{Comm, CommError, Disagreement, Rank};
 use crate::context::{together, Context};
 use crate::fs::Files;
@@ -80,33 +80,36 @@ impl Mending<'_> {
                 }
             }
             let outcome = self.try_once(record, place, &lost, make_room)?;
-            let found = match &outcome {
-                Ok(Trust::Corrupt(what)) => Some(what.clone()),
-                Err(_) if !is_lost => match verify(self.files, place, record) {
-                    Ok(Trust::Sound) => None,
-                    Ok(Trust::Corrupt(what)) | Err(what) => Some(what),
-                },
-                _ => None,
-            };
-            if let Some(what) = &found {
-                self.report.error_here(&format!("{}: {what}; this part counts as lost", self.label));
-            }
-            let newly = u64::from(found.is_some() && !is_lost);
-            let mut counts = [newly];
-            all_reduce(self.comm, &mut counts, Op::Sum)?;
-            is_lost |= newly > 0;
+            let damage = self.damage(&outcome, is_lost, record, place);
+            let [more] = any(self.comm, [damage && !is_lost])?;
+            is_lost |= damage;
             rounds += 1;
-            if counts == [0] || rounds > self.comm.size() {
-                let verdict = match outcome {
-                    Ok(Trust::Sound) => Ok(()),
-                    Ok(Trust::Corrupt(what)) | Err(what) => Err(what),
-                };
-                let verdict = self.agree(verdict)?;
+            if !more || rounds > self.comm.size() {
+                let verdict = self.agree(outcome.and_then(Trust::into_result))?;
                 return Ok(verdict
                     .map(|()| !lost.is_empty())
                     .map_err(|disagreement| disagreement.to_string()));
             }
         }
+    }
+
+    /// Whether this rank's part, as a round has left it, is not what was recorded; then it is told.
+    fn damage(
+        &self,
+        outcome: &Result<Trust, String>,
+        is_lost: bool,
+        record: &RankRecord,
+        place: &dyn PartPlace,
+    ) -> bool {
+        let sound = match outcome {
+            Ok(trust) => trust.clone().into_result(),
+            Err(_) if is_lost => Ok(()),
+            Err(_) => verify(self.files, place, record).and_then(Trust::into_result),
+        };
+        if let Err(what) = &sound {
+            self.report.error_here(&format!("{}: {what}; this part counts as lost", self.label));
+        }
+        sound.is_err()
     }
 
     /// One round: a set with a loss rebuilds, and the others read what they have.

@@ -4,6 +4,7 @@ use super::bytes::LogicalFile;
 use super::host_set::{HostSet, Shape};
 use super::neighbours;
 use super::place::PartPlace;
+use super::sets::in_set;
 use crate::cache::kept_open::KeptOpen;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
@@ -39,12 +40,8 @@ impl Protecting<'_> {
         record: &mut RankRecord,
         ready: Result<(), String>,
     ) -> Result<Vec<RankRecord>, String> {
-        let set =
-            SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
-        let outcome = ready.and_then(|()| self.within(&set, part, record));
-        let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-        set.finish(verdict).map_err(|error| error.to_string())?;
-        outcome
+        let members = record.members.clone();
+        in_set(self.comm, &members, |set| ready.and_then(|()| self.within(set, part, record)))
     }
 
     fn within(
@@ -161,6 +158,3 @@ pub(crate) fn exchange_lens(set: &SetComm<'_>, own: u64) -> Result<Vec<u64>, Str
     }
     Ok(lens)
 }
-
-/// Keeps the sets' messages apart from other messages.
-pub(crate) const CHANNEL: u16 = 1;

@@ -6,7 +6,8 @@
 use super::bytes::LogicalFile;
 use super::host_set::{HostSet, Shape};
 use super::place::PartPlace;
-use super::protect::{exchange_lens, open_files, CHANNEL};
+use super::protect::{exchange_lens, open_files};
+use super::sets::in_set;
 use crate::cache::record::RankRecord;
 use crate::comm::set::SetComm;
 use crate::comm::{Comm, Rank};
@@ -36,6 +37,16 @@ pub(crate) enum Trust {
     Corrupt(String),
 }
 
+impl Trust {
+    /// What is wrong, as an error.
+    pub(super) fn into_result(self) -> Result<(), String> {
+        match self {
+            Self::Sound => Ok(()),
+            Self::Corrupt(what) => Err(what),
+        }
+    }
+}
+
 impl Rebuilding<'_> {
     /// Rebuilds the lost members of this rank's set. Gives what the checksums say of this rank's part; a lost part that
     /// is sound is in place. Called on all members at once.
@@ -46,17 +57,13 @@ impl Rebuilding<'_> {
         lost: &[Rank],
         ready: Result<(), String>,
     ) -> Result<Trust, String> {
-        let set =
-            SetComm::new(self.comm, record.members.clone(), CHANNEL).map_err(|error| error.to_string())?;
-        let is_lost = lost.contains(&record.rank);
-        let outcome = ready.and_then(|()| self.within(&set, part, record, lost));
-        let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-        let finished = set.finish(verdict).map_err(|error| error.to_string());
-        if is_lost {
-            self.settle(part, record, finished.is_ok() && outcome == Ok(Trust::Sound))?;
+        let rebuilt = in_set(self.comm, &record.members, |set| {
+            ready.and_then(|()| self.within(set, part, record, lost))
+        });
+        if lost.contains(&record.rank) {
+            self.settle(part, record, rebuilt == Ok(Trust::Sound))?;
         }
-        finished?;
-        outcome
+        rebuilt
     }
 
     fn within(

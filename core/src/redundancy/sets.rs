@@ -3,7 +3,8 @@
 //! A set takes its members from different failure groups. Sets are of the minimum size or larger, and as
 //! even as can be, where there are groups enough; a rank is left alone only where nobody else can join it.
 
-use crate::comm::Rank;
+use crate::comm::set::SetComm;
+use crate::comm::{Comm, Rank};
 
 /// The sets of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +110,23 @@ fn seat(rank: Rank, groups: &[u32], sets: &mut Vec<Vec<Rank>>) {
     }
     sets.push(vec![rank]);
 }
+
+/// Does `work` in the set of these members, of which this rank is one, and ends the set: the error of one is the error of all. Every
+/// member calls it.
+pub(crate) fn in_set<T>(
+    comm: &dyn Comm,
+    members: &[Rank],
+    work: impl FnOnce(&SetComm<'_>) -> Result<T, String>,
+) -> Result<T, String> {
+    let set = SetComm::new(comm, members.to_vec(), CHANNEL).map_err(|error| error.to_string())?;
+    let outcome = work(&set);
+    let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
+    set.finish(verdict).map_err(|error| error.to_string())?;
+    outcome
+}
+
+/// Keeps the sets' messages apart from other messages.
+const CHANNEL: u16 = 1;
 
 #[cfg(test)]
 mod tests {

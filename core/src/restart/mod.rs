@@ -1,12 +1,13 @@
 //! A restart within an allocation: what is left in cache is found, brought to its owners and made whole.
 //!
 //! The steps are those of the guide's "Scalable restart": [`scan`] finds the parts, [`claims`] tells every rank what
-//! there is of its own, [`recover`] decides and rebuilds, [`moves`] carries files to the nodes their ranks run on.
+//! there is of its own, [`survey`] what all know together, [`recover`] decides and rebuilds, [`moves`] carries files to the nodes their ranks run on.
 
 pub(crate) mod claims;
 mod moves;
 pub(crate) mod recover;
 mod scan;
+mod survey;
 
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;

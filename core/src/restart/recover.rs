@@ -6,18 +6,18 @@
 
 use super::claims::{choose, Claim, DatasetKey, Held};
 use super::moves;
+use super::survey::Survey;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::collective::{all_reduce, any, route, Op};
-use crate::comm::set::SetComm;
 use crate::comm::CommError;
 use crate::context::Context;
 use crate::log::{Event, Record};
 use crate::param;
-use crate::redundancy::mend::{first_known, Mending};
+use crate::redundancy::mend::Mending;
 use crate::redundancy::neighbours;
-use crate::redundancy::protect::CHANNEL;
+use crate::redundancy::sets::in_set;
 use crate::Described;
 use scr_plugin_api::Scheme;
 use std::sync::Arc;
@@ -106,53 +106,6 @@ fn rebuild(
             ));
             Ok(Recovered::Kept(Kept::Unrecoverable))
         }
-    }
-}
-
-/// What all ranks together know of a dataset before anything is done.
-struct Survey {
-    complete: bool,
-    refused: bool,
-    open: bool,
-    prepared: bool,
-    /// How many ranks wrote it; `None` where the records disagree.
-    ranks: Option<u32>,
-}
-
-impl Survey {
-    fn take(ctx: &Context, held: &[&Held]) -> Result<Self, CommError> {
-        // A damaged filemap that got no further than open is not unfinished but lost.
-        let counted = |part: &&&Held| !(part.map.damaged && part.map.state == State::Open);
-        let any = |states: &[State]| {
-            u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)))
-        };
-        let ranks = || held.iter().filter_map(|part| part.ranks()).map(u64::from);
-        let mut facts = [
-            any(&[State::Complete, State::Refused]),
-            any(&[State::Refused]),
-            any(&[State::Open]),
-            any(&[State::Prepared, State::Complete, State::Refused]),
-            ranks().max().unwrap_or(0),
-            ranks().min().map_or(0, |least| u64::MAX - least),
-        ];
-        all_reduce(&*ctx.comm, &mut facts, Op::Max)?;
-        let [complete, refused, open, prepared, most, least] = facts;
-        let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
-        Ok(Self {
-            complete: complete > 0,
-            refused: refused > 0,
-            open: open > 0,
-            prepared: prepared > 0,
-            ranks: one,
-        })
-    }
-
-    /// The dataset as messages name it, the same on all ranks.
-    fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
-        let name =
-            held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
-        let name = first_known(&*ctx.comm, name)?;
-        Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }
 }
 
@@ -313,13 +266,10 @@ impl<'a> Recovery<'a> {
         record: &RankRecord,
         scheme: &Arc<dyn Scheme>,
     ) -> Result<Vec<RankRecord>, String> {
-        let set = SetComm::new(&*self.ctx.comm, record.members.clone(), CHANNEL)
-            .map_err(|error| error.to_string())?;
-        let copies = scheme.losses_survived(set.size()).map_err(|error| error.to_string());
-        let kept = copies
-            .and_then(|copies| neighbours::exchange(&set, record, copies).map_err(|error| error.to_string()));
-        set.finish(kept.as_ref().map(|_| ()).map_err(Clone::clone)).map_err(|error| error.to_string())?;
-        kept
+        in_set(&*self.ctx.comm, &record.members, |set| {
+            let copies = scheme.losses_survived(set.size()).map_err(|error| error.to_string())?;
+            neighbours::exchange(set, record, copies).map_err(|error| error.to_string())
+        })
     }
 
     /// Records that the part is prepared: at the end of its filemap, or in a new one where the old one is damaged and

@@ -1,0 +1,55 @@
+//! What all ranks together know of a cached dataset before anything is done to it.
+
+use super::claims::{DatasetKey, Held};
+use crate::cache::filemap::State;
+use crate::comm::collective::{all_reduce, Op};
+use crate::comm::CommError;
+use crate::context::Context;
+use crate::redundancy::mend::first_known;
+
+/// What all ranks together know of a dataset before anything is done.
+pub(super) struct Survey {
+    pub(super) complete: bool,
+    pub(super) refused: bool,
+    pub(super) open: bool,
+    pub(super) prepared: bool,
+    /// How many ranks wrote it; `None` where the records disagree.
+    pub(super) ranks: Option<u32>,
+}
+
+impl Survey {
+    pub(super) fn take(ctx: &Context, held: &[&Held]) -> Result<Self, CommError> {
+        // A damaged filemap that got no further than open is not unfinished but lost.
+        let counted = |part: &&&Held| !(part.map.damaged && part.map.state == State::Open);
+        let any = |states: &[State]| {
+            u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)))
+        };
+        let ranks = || held.iter().filter_map(|part| part.ranks()).map(u64::from);
+        let mut facts = [
+            any(&[State::Complete, State::Refused]),
+            any(&[State::Refused]),
+            any(&[State::Open]),
+            any(&[State::Prepared, State::Complete, State::Refused]),
+            ranks().max().unwrap_or(0),
+            ranks().min().map_or(0, |least| u64::MAX - least),
+        ];
+        all_reduce(&*ctx.comm, &mut facts, Op::Max)?;
+        let [complete, refused, open, prepared, most, least] = facts;
+        let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
+        Ok(Self {
+            complete: complete > 0,
+            refused: refused > 0,
+            open: open > 0,
+            prepared: prepared > 0,
+            ranks: one,
+        })
+    }
+
+    /// The dataset as messages name it, the same on all ranks.
+    pub(super) fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
+        let name =
+            held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
+        let name = first_known(&*ctx.comm, name)?;
+        Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
+    }
+}
