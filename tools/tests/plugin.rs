@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
+mod answer;
+
+use answer::{code, err, json_of, out};
 use scr_test_plugins::{built, manifest, vendor_scheme};
 use serde_json::{json, Value};
 use std::fs;
@@ -43,22 +46,6 @@ fn scr(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(folder);
     command
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn json_of(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(output)))
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
 
+mod answer;
+
+use answer::{code, err, json_of, out};
 use scr_core::comm::{thread, Comm};
 use scr_core::env::Env;
 use scr_core::fs::RealFiles;
 use scr_core::param::AppConfig;
 use scr_core::session::{OutputFlags, Session};
-use serde_json::Value;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -86,22 +88,6 @@ impl Left {
     }
 }
 
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", out(output)))
-}
-
 fn flip(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     bytes[500] ^= 8;
@@ -158,7 +144,7 @@ fn json_has_the_same_findings() {
     flip(&left.prefix().join("ckpt.1/rank_0"));
     let output = left.scrub(&["--prefix", &left.prefix().display().to_string(), "--json"]);
     assert_eq!(code(&output), 1);
-    let value = json(&output);
+    let value = json_of(&output);
     assert_eq!((&value["version"], &value["sound"], &value["wrong"]), (&1.into(), &false.into(), &1.into()));
     let place = &value["places"][0];
     assert_eq!((&place["kind"], &place["datasets"][0]["name"]), (&"prefix".into(), &"ckpt.1".into()));
@@ -180,7 +166,7 @@ fn what_is_not_there_is_an_error_with_exit_code_2() {
 
     let output = left.scrub(&["--prefix", &left.node(0).display().to_string(), "--json"]);
     assert_eq!(code(&output), 2);
-    assert!(json(&output)["error"].as_str().unwrap().contains("cannot look at prefix"));
+    assert!(json_of(&output)["error"].as_str().unwrap().contains("cannot look at prefix"));
 
     let output = left.scrub(&["--cache", &left.plugins().display().to_string()]);
     assert_eq!(code(&output), 2);
