@@ -108,7 +108,9 @@ impl Courier {
             told.given_up
         };
         if given_up {
+            // What cannot be stopped is waited for.
             let _ = transport.cancel(&ticket);
+            let _ = transport.wait(&ticket);
             return Err(Failure::GivenUp);
         }
         let arrived = movers::finish(&**files, &**transport, movers, &ticket, options);
