@@ -158,6 +158,31 @@ fn the_store_of_the_cache_base_is_there_whether_described_or_not() {
 }
 
 #[test]
+fn what_a_line_does_not_say_is_as_the_parameters_have_it() {
+    let parameters = "SCR_CACHE_BASE=/cache\nSCR_CACHE_SIZE=5\nSCR_CACHE_BYPASS=0\nSCR_FLUSH_TYPE=PTHREAD\nSCR_GROUP=WORLD\n\
+                      SCR_SET_SIZE=4\nSCR_SET_FAILURES=3\n";
+    let lines = "SCR_COPY_TYPE=FILE\nSTORE=/ssd\nCKPT=0\nCKPT=1 INTERVAL=2 STORE=/ssd TYPE=RS\n";
+    let described = clean(&format!("{parameters}{lines}"));
+    let stores: Vec<_> =
+        described.stores.iter().map(|s| (s.path.to_str().unwrap(), s.count, &*s.flush)).collect();
+    assert_eq!(stores, [("/ssd", 5, "PTHREAD"), ("/cache", 5, "PTHREAD")]);
+    let of = |one: &Redundancy| {
+        (one.store.clone(), one.scheme.clone(), one.group.clone(), one.set_size, one.set_failures, one.bypass)
+    };
+    let like = |store: &str, scheme: &str| (store.into(), scheme.into(), "WORLD".into(), 4, 3, false);
+    assert_eq!(of(described.choose(1, true, false)), like("/cache", "XOR"));
+    assert_eq!(of(described.choose(2, true, false)), like("/ssd", "RS"));
+    // Without lines there is one descriptor, of the parameters alone.
+    let implied = clean(&format!("{parameters}SCR_COPY_TYPE=RS\n"));
+    assert_eq!(of(implied.choose(2, true, true)), like("/cache", "RS"));
+    let bypassed = clean("SCR_COPY_TYPE=FILE\nCKPT=0\n");
+    assert_eq!(
+        of(bypassed.choose(1, true, false)),
+        ("/dev/shm".into(), "XOR".into(), "NODE".into(), 8, 2, true)
+    );
+}
+
+#[test]
 fn a_store_with_a_variable_has_one_name_and_a_path_per_node() {
     let text = "SCR_CACHE_BASE=/tmp/$SCR_NODE_NAME\nSTORE=/ssd/${SCR_NODE_NAME}\n";
     let zero = world_of(&[(USER, text)]).with_variable("SCR_NODE_NAME", "n0").env();

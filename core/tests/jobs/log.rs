@@ -149,6 +149,44 @@ fn a_dataset_that_is_no_checkpoint_is_logged_as_output() {
 }
 
 #[test]
+fn a_flush_is_logged_as_what_it_was_and_why_it_failed() {
+    let world =
+        logging(2, 2).set("SCR_FLUSH", "1").set("SCR_FLUSH_TYPE", "PTHREAD").set("SCR_FLUSH_ASYNC", "1");
+    // In the place of a folder that the second one needs.
+    std::fs::write(world.prefix().join("ckpt.2"), "in the way").unwrap();
+    world.run(|application| {
+        (1..=2).for_each(|step| application.checkpoint(step, even).unwrap());
+        _ = application.finalize();
+    });
+    let log = log_of(&world);
+    let of = |name: &str| {
+        log.iter().filter(|entry| entry.name == name).map(|entry| entry.dataset).collect::<Vec<_>>()
+    };
+    assert_eq!((of("FLUSH_SUCCESS"), of("FLUSH_ASYNC")), (vec![Some(1)], vec![Some(1)]));
+    assert!(of("FLUSH_SYNC").is_empty() && of("FLUSH_FAIL").contains(&Some(2)), "{log:#?}");
+    let fail = log.iter().find(|entry| entry.name == "FLUSH_FAIL").unwrap();
+    assert!(fail.note.as_ref().unwrap().contains("ckpt.2"), "{fail:?}");
+}
+
+#[test]
+fn in_bypass_mode_nothing_is_said_to_be_encoded() {
+    let world = logging(2, 2).set("SCR_CACHE_BYPASS", "1");
+    world.run(|application| application.checkpoint(1, even).unwrap());
+    let names = names(&world);
+    assert!(names.contains(&"WRITE".to_owned()) && !names.contains(&"ENCODE".to_owned()), "{names:?}");
+}
+
+#[test]
+fn that_a_job_is_to_halt_is_logged_once_with_the_reason() {
+    let world = logging(2, 2).set("SCR_HALT_SECONDS", "600").set("SCR_END_TIME", "1000500");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, even).unwrap()));
+    let log = log_of(&world);
+    let halts: Vec<_> = log.iter().filter(|entry| entry.name == "HALT").collect();
+    assert_eq!(halts.len(), 1, "{log:#?}");
+    assert!(halts[0].note.as_ref().unwrap().contains("500 seconds are left in the allocation"), "{halts:?}");
+}
+
+#[test]
 fn a_log_that_cannot_be_written_is_told_once_and_the_job_goes_on() {
     let world = logging(4, 2);
     std::fs::create_dir_all(world.prefix().join(".scr/log")).unwrap();

@@ -169,6 +169,16 @@ fn what_the_index_calls_current_goes_after_a_newer_one_in_cache_and_that_is_told
 }
 
 #[test]
+fn what_the_user_names_is_not_fetched_where_nothing_is_to_be_fetched() {
+    for (fetch, expected) in [("0", 2), ("1", 1)] {
+        let world = World::new(2, 2).set("SCR_FLUSH", "1");
+        world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, |_| vec![9]).unwrap()));
+        let world = world.set("SCR_CURRENT", "ckpt.1").set("SCR_FETCH", fetch);
+        world.run(|application| application.restart(|_| vec![9])).all_gave(&Some(expected));
+    }
+}
+
+#[test]
 fn what_the_user_names_and_is_not_to_be_had_is_told_and_the_newest_is_taken() {
     let mut world = job();
     checkpoints(&world, 1..=4);

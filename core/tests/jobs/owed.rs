@@ -57,6 +57,18 @@ fn a_checkpoint_that_could_not_be_flushed_makes_the_next_one_due() {
     assert_eq!(complete(&world), ["ckpt.3", "ckpt.4"]);
 }
 
+#[test]
+fn without_periodic_flushes_a_checkpoint_is_not_flushed_at_the_end_either() {
+    for (every, expected) in [("0", &[][..]), ("10", &["ckpt.1"][..])] {
+        let world = job().set("SCR_FLUSH", every);
+        world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            application.finalize().unwrap();
+        });
+        assert_eq!(complete(&world), expected, "SCR_FLUSH={every}");
+    }
+}
+
 /// Of a plot that no checkpoint needs.
 fn plot(application: &mut Application, step: u64) -> bool {
     application.session().start_output(Some(format!("ckpt.{step}").as_bytes()), OUTPUT).unwrap();

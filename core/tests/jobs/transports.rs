@@ -64,3 +64,29 @@ fn a_store_with_options_flushes_and_another_run_fetches() {
     world.lose("n1");
     world.run(|application| application.restart(sizes)).all_gave(&Some(1));
 }
+
+#[test]
+fn a_store_whose_transport_waits_is_told_once_where_flushes_are_to_go_on_behind() {
+    let folder = TempDir::new().unwrap();
+    let world = world("FLUSH=SYNC", &folder).set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_TYPE", "PTHREAD");
+    let run = world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, sizes).unwrap()));
+    let told = run.lines.iter().filter(|line| line.contains("no effect with the transport SYNC")).count();
+    assert_eq!(told, 1, "{}", run.lines.join("\n"));
+}
+
+/// The limit is for all of them together.
+#[test]
+fn each_process_that_copies_is_told_its_share_of_the_bandwidth() {
+    for (width, share) in [("256", "BW=250: "), ("2", "BW=500: ")] {
+        let folder = TempDir::new().unwrap();
+        let world = world("FLUSH=TRY", &folder).set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_ASYNC_BW", "1000");
+        let able =
+            "[capabilities]\nasynchronous = true\n[[option]]\nname = \"BW\"\ntype = \"integer\"\nmax = 9\n\
+                    help = \"at most 9, so that what it is told is said\"\n";
+        let known = manifest("TRY", "transport", "libobedient.so");
+        std::fs::write(folder.path().join("try.toml"), known + able).unwrap();
+        let world = world.set("SCR_FLUSH_WIDTH", width);
+        let run = world.run(|application| application.checkpoint(1, sizes).unwrap());
+        run.line_with(&[share]);
+    }
+}

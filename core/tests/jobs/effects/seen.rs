@@ -9,6 +9,7 @@ use scr_core::fs::RealFiles;
 use scr_core::prefix::{Halt, Prefix};
 use scr_test_plugins::{built, manifest};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(super) fn debug(setting: &Setting) -> bool {
@@ -258,8 +259,14 @@ pub(super) fn crc_on_delete(setting: &Setting) -> bool {
 pub(super) fn copy_metadata(setting: &Setting) -> bool {
     let world = setting.on(two().set("SCR_FLUSH", "1"));
     checkpoints(&world, 1);
-    let flushed = std::fs::metadata(world.prefix().join("ckpt.1/rank_1.0")).unwrap();
-    flushed.permissions().mode() & 0o777 != mode(Rank(1), 0).mode()
+    let is_other = |path: &Path, rank| {
+        let found = std::fs::metadata(path).unwrap();
+        found.permissions().mode() & 0o777 != mode(rank, 0).mode()
+    };
+    let fetched = flushed_and_lost(setting, two());
+    fetched.run(|_| ());
+    is_other(&world.prefix().join("ckpt.1/rank_1.0"), Rank(1))
+        && is_other(&fetched.cached_file(&["rank_0.0"]), Rank(0))
 }
 
 pub(super) fn axl_mkdir(setting: &Setting) -> bool {
@@ -278,7 +285,18 @@ pub(super) fn axl_mkdir(setting: &Setting) -> bool {
 pub(super) fn mpi_buf_size(setting: &Setting) -> bool {
     let sent = |setting: &Setting| messages(&checkpoints(&setting.on(two()), 1), "scr_reddesc_apply");
     // A block of 4 KiB at a time, where all would go in one.
-    sent(setting) > sent(&Setting::nowhere(setting))
+    sent(setting) > sent(&Setting::nowhere(setting)) && moves_in_blocks(setting)
+}
+
+/// Whether a file that goes to another node arrives 4 KiB at a time.
+fn moves_in_blocks(setting: &Setting) -> bool {
+    let mut world = setting.on(two());
+    checkpoints(&world, 1);
+    world.nodes.reverse();
+    let files = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(files.clone());
+    assert_eq!(restart(&world), Some(1));
+    files.operations().iter().any(|done| done.what == What::Write && done.bytes == 4096)
 }
 
 pub(super) fn file_buf_size(setting: &Setting) -> bool {
