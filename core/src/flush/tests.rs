@@ -2,6 +2,7 @@
 
 mod background;
 mod behind;
+mod durable;
 mod faults;
 mod plain;
 pub(crate) mod stage;

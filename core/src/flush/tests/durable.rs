@@ -1,0 +1,88 @@
+//! What must be on stable storage before a dataset counts: every byte, every name and every folder, whoever ends the flush.
+//! A machine that loses its power right after shows what was not.
+
+use super::stage::{Stage, Through};
+use crate::flush::finalize::finalize_pending;
+use crate::fs::faulty::{FaultyFiles, Operation, What};
+use crate::fs::RealFiles;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What power would take away that failed after these operations: files whose bytes, and folders whose names were not synced.
+fn at_risk(done: &[Operation]) -> BTreeSet<PathBuf> {
+    let mut risk = BTreeSet::new();
+    let folder = |path: &Path| path.parent().unwrap().to_owned();
+    for Operation { what, path, to, .. } in done.iter().filter(|one| !one.failed) {
+        match (what, to) {
+            (What::Write | What::Append | What::SetLen, _) => _ = risk.insert(path.clone()),
+            (What::Sync | What::SyncDir, _) => _ = risk.remove(path),
+            (What::MakeDir, _) => _ = risk.insert(folder(path)),
+            (What::Rename, Some(to)) => {
+                if risk.remove(path) {
+                    risk.insert(to.clone());
+                }
+                risk.extend([path, to].map(|path| folder(path)));
+            }
+            _ => (),
+        }
+    }
+    risk
+}
+
+/// Looks at the moment when the dataset begins to count. In `.scr` itself lie the index and locks, which are not of a dataset, and what a dead
+/// process was just writing has no name yet.
+fn assert_all_was_safe(stage: &Stage, done: &[Operation], context: &str) {
+    let index = stage.prefix.index_file();
+    let counts = done.iter().rposition(|one| one.what == What::Rename && one.to.as_ref() == Some(&index));
+    let counts = counts.unwrap_or_else(|| panic!("{context}: the index is not written"));
+    let hidden = stage.prefix.scr_dir();
+    let mut risk = at_risk(&done[..counts]);
+    risk.retain(|path| {
+        *path != hidden && path.parent() != Some(&hidden) && path.starts_with(stage.prefix.dir())
+    });
+    risk.retain(|path| !path.to_string_lossy().contains(".tmp."));
+    assert!(risk.is_empty(), "{context}: not synced: {risk:?}");
+}
+
+#[test]
+fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
+    for (way, behind) in [("at once", false), ("in the background", true)] {
+        let stage = Stage::new(3);
+        let cached = stage.cache(1, "a");
+        let files = FaultyFiles::new(RealFiles);
+        let flushed = if behind {
+            stage.flush_in_background(&files, "1.x", &cached)
+        } else {
+            stage.flush(&files, &Through::new(files.clone()), "1.x", &cached)
+        };
+        flushed.unwrap();
+        assert_all_was_safe(&stage, &files.operations(), way);
+    }
+}
+
+#[test]
+fn every_name_is_synced_before_a_dataset_counts_that_the_next_run_finishes() {
+    let flush = |stage: &Stage, files: &FaultyFiles| {
+        let cached = stage.cache(1, "a");
+        let _ = stage.flush(files, &Through::new(files.clone()), "1.x", &cached);
+    };
+    let files = FaultyFiles::new(RealFiles);
+    flush(&Stage::new(2), &files);
+    let mut finished = 0;
+    for at in 1..=files.mutations() {
+        let (stage, files) = (Stage::new(2), FaultyFiles::new(RealFiles));
+        files.stop_at(at);
+        flush(&stage, &files);
+        if stage.is_listed(1) {
+            continue;
+        }
+        let again = FaultyFiles::new(RealFiles);
+        finalize_pending(&again, &stage.prefix, "now").unwrap();
+        if stage.is_listed(1) {
+            finished += 1;
+            let done = [files.operations(), again.operations()].concat();
+            assert_all_was_safe(&stage, &done, &format!("stopped at {at}"));
+        }
+    }
+    assert!(finished > 0);
+}
