@@ -75,12 +75,15 @@ struct State {
     /// Whether those that change nothing are counted, and fail, too.
     counts_all: bool,
     fault: Option<Fault>,
-    below: Option<PathBuf>,
+    /// Which operations are meant; all where nothing is said.
+    meant: Option<Meant>,
     stopped: bool,
     hurries: bool,
     room: Option<u64>,
     lacks: Vec<What>,
 }
+
+type Meant = Arc<dyn Fn(What, &Path) -> bool + Send + Sync>;
 
 #[derive(Clone, Copy)]
 enum Fault {
@@ -125,7 +128,13 @@ impl FaultyFiles {
 
     /// Counts, records and fails only what is done to paths below this one.
     pub fn only_below(&self, path: impl Into<PathBuf>) {
-        self.state().below = Some(path.into());
+        let below = path.into();
+        self.only(move |_, path| path.starts_with(&below));
+    }
+
+    /// Counts, records and fails only such operations. Where ranks race, a count of all of them differs from run to run.
+    pub fn only(&self, meant: impl Fn(What, &Path) -> bool + Send + Sync + 'static) {
+        self.state().meant = Some(Arc::new(meant));
     }
 
     /// From here on operations that change nothing are counted, and fail, like those that do.
@@ -151,8 +160,8 @@ impl FaultyFiles {
     /// All is well again, and counting and recording start anew.
     pub fn heal(&self) {
         let mut state = self.state();
-        let (below, counts_all) = (state.below.take(), state.counts_all);
-        *state = State { below, counts_all, ..State::default() };
+        let (meant, counts_all) = (state.meant.take(), state.counts_all);
+        *state = State { meant, counts_all, ..State::default() };
     }
 
     /// Number of mutating operations so far, or of all where all are counted.
@@ -182,8 +191,8 @@ impl FaultyFiles {
 
     fn judge(&self, what: What, path: &Path, to: Option<&Path>, bytes: usize) -> Verdict {
         let mut state = self.state();
-        let inside = |path: &Path| state.below.as_ref().is_none_or(|below| path.starts_with(below));
-        if !inside(path) && !to.is_some_and(inside) {
+        let is_meant = |path: &Path| state.meant.as_ref().is_none_or(|meant| meant(what, path));
+        if !is_meant(path) && !to.is_some_and(is_meant) {
             return Verdict::Go;
         }
         let verdict = state.judge(what);

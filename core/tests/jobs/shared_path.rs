@@ -3,7 +3,7 @@
 
 use super::world::{files_below, plugins, World};
 use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, Operation, What};
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
@@ -11,7 +11,7 @@ use scr_core::scavenge::{Builder, Copied, Copier};
 use scr_core::scrub::{find_caches, Plan, Wanted};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 fn uneven(rank: Rank) -> Vec<usize> {
@@ -310,12 +310,18 @@ fn what_nobody_can_tell_of_is_left_alone_in_the_folders_of_nodes_that_take_no_pa
 /// Any single failure while the path is looked at ends in one outcome for all, and loses no checkpoint.
 #[test]
 fn a_failure_while_the_path_is_looked_at_is_one_outcome_for_all() {
+    let looks = |what: What, path: &Path| {
+        let name = path.to_string_lossy();
+        let is_looked_at = name.contains(".shared.") || name.ends_with(".node") || name.ends_with("node.2");
+        path.starts_with("/dev/shm") && (is_looked_at || name.ends_with("scr.defjobid") && what == What::List)
+    };
     let restart = |rank: u32, fail: Option<u64>| {
         let mut world = shared(4, 2, "VIEW=GLOBAL", "TYPE=SINGLE");
         world.run(|application| application.checkpoint(1, uneven).unwrap());
         world.nodes = ["n1", "n1", "n2", "n2"].map(str::to_owned).to_vec();
         let faulty = FaultyFiles::new(RealFiles);
         faulty.count_all();
+        faulty.only(looks);
         world.own_files.insert(Rank(rank), Arc::new(faulty.clone()));
         if let Some(at) = fail {
             faulty.fail_once(at, ErrorKind::Other);
@@ -329,24 +335,12 @@ fn a_failure_while_the_path_is_looked_at_is_one_outcome_for_all() {
         run.all_gave(&first);
         world.own_files.clear();
         world.run(|application| application.restart(uneven)).all_gave(&Some(1));
-        (first, faulty.operations())
+        (first, faulty.mutations())
     };
     for rank in [0, 2] {
-        let (_, operations) = restart(rank, None);
-        let looks = |operation: &Operation| {
-            let path = operation.path.to_string_lossy();
-            path.contains(".shared.")
-                || path.ends_with(".node")
-                || path.ends_with("node.2")
-                || path.ends_with("scr.defjobid") && operation.what == What::List
-        };
-        let at: Vec<u64> = (1..)
-            .zip(&operations)
-            .filter(|(_, operation)| looks(operation) && operation.path.starts_with("/dev/shm"))
-            .map(|(at, _)| at)
-            .collect();
-        assert!(at.len() >= 2, "{operations:?}");
-        for at in at {
+        let (_, looks) = restart(rank, None);
+        assert!(looks >= 2);
+        for at in 1..=looks {
             let (outcome, _) = restart(rank, Some(at));
             assert!(matches!(outcome, Ok(_) | Err(true)), "operation {at}: {outcome:?}");
         }
