@@ -529,3 +529,22 @@ fn where_another_job_has_the_id_on_a_node_a_later_one_is_taken() {
     );
     world.run(|application| application.restart(some)).all_gave(&Some(5));
 }
+
+/// Whoever runs as root for a user leaves the files the user's.
+#[test]
+fn a_flushed_file_belongs_to_whom_the_cached_one_did() {
+    use std::os::unix::fs::{chown, MetadataExt as _};
+    let world = job().set("SCR_FLUSH", "1");
+    let me = rustix::process::getuid();
+    // Nobody else can give a file away.
+    let owner = if me.is_root() { 4321 } else { me.as_raw() };
+    world.run(|application| {
+        application.write(1, some).unwrap();
+        let own = format!("rank_{}.", application.rank);
+        let written =
+            world.cached_files().into_iter().filter(|path| path.display().to_string().contains(&own));
+        written.for_each(|path| chown(path, Some(owner), None).unwrap());
+        application.session().complete_output(true).unwrap();
+    });
+    assert_eq!(std::fs::metadata(world.prefix().join("ckpt.1/rank_0.0")).unwrap().uid(), owner);
+}

@@ -127,7 +127,19 @@ pub(super) fn flush_width(setting: &Setting) -> bool {
         let world = setting.on(two().set("SCR_FLUSH", "1"));
         messages(&checkpoints(&world, 1), "start to complete")
     };
-    sent(setting) > sent(&Setting::nowhere(setting))
+    let nowhere = Setting::nowhere(setting);
+    // Of 256, each of two nodes has its half.
+    sent(setting) > sent(&nowhere)
+        && width_of_node(setting).contains(" WIDTH=1: ")
+        && width_of_node(&nowhere).contains(" WIDTH=128: ")
+}
+
+/// What a transport says of the width that it is told, which is none that it takes.
+fn width_of_node(setting: &Setting) -> String {
+    let option = "[[option]]\nname = \"WIDTH\"\ntype = \"integer\"\nmax = 0\nhelp = \"none\"\n";
+    let mut world = setting.on(with_plugin("transport", "TRY", option));
+    world.nodes = ["n0", "n1"].map(str::to_owned).to_vec();
+    checkpoints(&world, 1).line_with(&["the transport TRY takes"]).to_owned()
 }
 
 pub(super) fn flush_async(setting: &Setting) -> bool {
@@ -285,14 +297,16 @@ pub(super) fn axl_mkdir(setting: &Setting) -> bool {
 pub(super) fn mpi_buf_size(setting: &Setting) -> bool {
     let sent = |setting: &Setting| messages(&checkpoints(&setting.on(two()), 1), "scr_reddesc_apply");
     // A block of 4 KiB at a time, where all would go in one.
-    sent(setting) > sent(&Setting::nowhere(setting)) && moves_in_blocks(setting)
+    sent(setting) > sent(&Setting::nowhere(setting))
+        && comes_in_blocks(setting, |world| world.nodes.reverse())
+        && comes_in_blocks(setting, |world| world.lose("n1"))
 }
 
-/// Whether a file that goes to another node arrives 4 KiB at a time.
-fn moves_in_blocks(setting: &Setting) -> bool {
+/// Whether a file that comes from other nodes, once this has happened to them, arrives 4 KiB at a time.
+fn comes_in_blocks(setting: &Setting, happen: impl FnOnce(&mut World)) -> bool {
     let mut world = setting.on(two());
     checkpoints(&world, 1);
-    world.nodes.reverse();
+    happen(&mut world);
     let files = FaultyFiles::new(RealFiles);
     world.files = Arc::new(files.clone());
     assert_eq!(restart(&world), Some(1));
@@ -300,14 +314,19 @@ fn moves_in_blocks(setting: &Setting) -> bool {
 }
 
 pub(super) fn file_buf_size(setting: &Setting) -> bool {
-    let mut world = flushed_and_lost(setting, one());
-    let files = FaultyFiles::new(RealFiles);
-    world.files = Arc::new(files.clone());
-    restart(&world);
-    let operations = files.operations();
-    let mut written =
-        operations.iter().filter(|done| done.what == What::Write && done.path.ends_with("rank_0.0"));
-    written.any(|done| done.bytes == 4096)
+    let in_blocks = |mut world: World, what: What, run: &dyn Fn(&World)| {
+        let files = FaultyFiles::new(RealFiles);
+        world.files = Arc::new(files.clone());
+        run(&world);
+        let operations = files.operations();
+        let mut done = operations.iter().filter(|done| done.what == what && done.path.ends_with("rank_0.0"));
+        done.any(|done| done.bytes == 4096)
+    };
+    // A fetch writes so, and a flush reads so what is in place.
+    in_blocks(flushed_and_lost(setting, one()), What::Write, &|world| assert_eq!(restart(world), Some(1)))
+        && in_blocks(setting.on(one().set("SCR_CACHE_BYPASS", "1")), What::Read, &|world| {
+            checkpoints(world, 1);
+        })
 }
 
 pub(super) fn plugin_path(setting: &Setting) -> bool {
