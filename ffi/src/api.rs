@@ -244,7 +244,7 @@ pub extern "C" fn SCR_Complete_restart(valid: c_int) -> c_int {
 pub unsafe extern "C" fn SCR_Current(name: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     let name = unsafe { text::read_name(name) };
-    entry("SCR_Current", |state| of_dataset(state, name, Session::current))
+    entry("SCR_Current", |state| of_dataset(state, &name, Session::current))
 }
 
 /// Forgets a dataset.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn SCR_Current(name: *const c_char) -> c_int {
 pub unsafe extern "C" fn SCR_Drop(name: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     let name = unsafe { text::read_name(name) };
-    entry("SCR_Drop", |state| of_dataset(state, name, Session::drop_dataset))
+    entry("SCR_Drop", |state| of_dataset(state, &name, Session::drop_dataset))
 }
 
 /// Deletes a dataset.
@@ -266,13 +266,13 @@ pub unsafe extern "C" fn SCR_Drop(name: *const c_char) -> c_int {
 pub unsafe extern "C" fn SCR_Delete(name: *const c_char) -> c_int {
     // SAFETY: the caller's promise.
     let name = unsafe { text::read_name(name) };
-    entry("SCR_Delete", |state| of_dataset(state, name, Session::delete))
+    entry("SCR_Delete", |state| of_dataset(state, &name, Session::delete))
 }
 
 /// Calls `work` with the name, and with the empty name, which no dataset has, where this rank has none to give.
 fn of_dataset(
     state: &mut State,
-    name: Text,
+    name: &Text,
     work: fn(&mut Session, &[u8]) -> Result<(), SessionError>,
 ) -> Result<(), Failure> {
     let session = state.session()?;

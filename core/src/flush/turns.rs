@@ -89,7 +89,7 @@ fn leave(files: &dyn Files, path: &Path) -> Result<(), FsError> {
 const BEGUN: &str = "begun";
 
 /// The places in a folder that all nodes see, each of which one process has at a time: a lock file with its number. A process that dies gives its place
-/// back without a word; see [`if_free`](dyn Files::if_free).
+/// back without a word; see `if_free`.
 #[derive(Clone, Copy)]
 pub struct Places<'a> {
     /// Sees the folder.
