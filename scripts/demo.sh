@@ -1,5 +1,5 @@
 #!/bin/bash
-# demo.sh MPI: a job of four ranks on four pretend nodes loses a rank and its node, goes on, and comes to the answer
+# demo.sh MPI: a job of four ranks on four pretend nodes loses a rank and its node, restarts, and computes the answer
 # of an undisturbed run, bit for bit. Uses the tree that `make stage` has put under target/MPI/stage.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,7 @@ nodes=$(mktemp -d /dev/shm/scr-demo.XXXXXX 2>/dev/null || mktemp -d "$work/nodes
 finish() {
     local status=$?
     rm -rf "$nodes"
-    if [ $status = 0 ]; then rm -rf "$work"; else echo "scr demo: FAILED; what the runs said is kept in $work" >&2; fi
+    if [ $status = 0 ]; then rm -rf "$work"; else echo "scr demo: FAILED; the output of the runs is kept in $work" >&2; fi
 }
 trap finish EXIT
 
@@ -38,7 +38,7 @@ job() {
     wait $pid || status=$?
     return $status
 }
-# Of all that is said, what belongs to the story.
+# Only the lines that belong to the story.
 shown() { grep --line-buffered -E '^heat2d:|^SCR .*(ERROR|WARNING|NOTE|lost|missing|rebuil|recover|restart)' || true; }
 
 export SCR_PREFIX=$work/prefix SCR_JOB_ID=demo SCR_DEBUG=1
@@ -49,22 +49,21 @@ mkdir "$work/prefix"
 
 echo "scr demo: heat2d, 4 ranks on 4 pretend nodes ($PRETEND_MODE), $mpi; cache in $nodes"
 
-say "1/4  the answer: an undisturbed run, without SCR"
+say "1/4  an undisturbed run without scr"
 job plain "$work/heat2d-plain" || die "the plain run failed with status $?: see $work/plain.log"
 
-say "2/4  the same with SCR: a checkpoint in the memory of the nodes every $every steps, XOR across them;" \
-    "rank $victim dies after step $kill_step"
+say "2/4  the same with scr: checkpoints on the nodes, XOR across them; rank $victim dies after step $kill_step"
 if job killed "$work/heat2d" --kill-rank $victim --kill-step $kill_step; then
-    die "the job was to die, and did not"
+    die "the job should have died, but it succeeded"
 fi
 last=$(sed -n 's/^heat2d: checkpoint \(.*\) is complete$/\1/p' "$work/killed.log" | tail -n 1)
 [ -n "$last" ] || die "the job died before its first checkpoint was complete: see $work/killed.log"
-echo "    the job is dead; the last complete checkpoint is $last, and nothing of it is in the prefix directory:"
+echo "    the job is dead; its last complete checkpoint is $last, and none of it is in the prefix directory:"
 saved=$(find "$work/prefix" -name '*.heat' | wc -l)
-[ "$saved" = 0 ] || die "there are $saved checkpoint files in $work/prefix, where none were to be"
+[ "$saved" = 0 ] || die "there are $saved checkpoint files in $work/prefix; expected none"
 echo "    $saved checkpoint files under the prefix"
 
-say "3/4  node n$victim is lost: all that it stored is wiped"
+say "3/4  node n$victim is lost: everything that it stored is wiped"
 [ -d "$nodes/n$victim" ] || die "node n$victim has stored nothing"
 (cd "$nodes" && find "n$victim" -type f -printf '    lost: %p (%s bytes)\n' | sort)
 rm -rf "${nodes:?}/n$victim"
@@ -73,10 +72,10 @@ say "4/4  restart in the same allocation"
 job restarted "$work/heat2d" || die "the restarted run failed with status $?: see $work/restarted.log"
 step=$((10#${last#heat.}))
 grep -q "^heat2d: restarted from $last at step $step\$" "$work/restarted.log" ||
-    die "the job did not go on from $last: see $work/restarted.log"
+    die "the job did not restart from $last: see $work/restarted.log"
 
 say "result"
 cmp "$work/plain.result" "$work/restarted.result" || die "the answers differ"
-echo "    resumed at step $step, the last complete checkpoint; $((kill_step - step)) steps had to be computed a second time"
+echo "    resumed at step $step, the last complete checkpoint; $((kill_step - step)) steps were computed a second time"
 echo "    the answer equals that of the undisturbed run in all $(stat -c %s "$work/plain.result") bytes"
 echo "scr demo: PASSED"
