@@ -33,14 +33,14 @@ done
 if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
     put 644 etc/scr.conf etc # what the site has written there stays
 fi
-# The pages keep their folders, so that their links to each other lead somewhere.
-for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md; do
+# The pages keep their folders, so that their links to each other resolve.
+for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md docs/images/*.svg; do
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"
 done
 if [ -e etc/modulefiles/scr ]; then
     put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles
 fi
-# What the pages lead to: a sample that stays as it is, the header, programs to begin with.
+# What the pages link to: an unchanged sample, the header, example programs.
 put 644 etc/scr.conf share/doc/scr/etc
 install -d "$prefix/share/doc/scr/ffi/include"
 ln -sf ../../../../../include/scr.h "$prefix/share/doc/scr/ffi/include/scr.h"

@@ -3,10 +3,9 @@
 //! ```text
 //! cargo run -p scr-core --example parameters > docs/user/parameters.md
 //! ```
-//! The tests compare the page with the table.
+//! A test compares the page with the table.
 
-use scr_core::param::TABLE;
-use std::fmt::Write as _;
+use scr_core::param::{Scope, TABLE};
 
 #[allow(dead_code, reason = "the tests use the page alone")]
 fn main() {
@@ -16,14 +15,35 @@ fn main() {
 /// The page, in Markdown.
 pub(crate) fn page() -> String {
     let mut text = String::from(HEAD);
-    text.push_str("| parameter | type | default | set | meaning |\n|---|---|---|---|---|\n");
     for info in TABLE {
         let (name, kind, help) = (info.name, info.kind.label(), info.help);
-        let (default, place) = (info.preset.in_words("`"), info.scope.label());
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "| `{name}` | {kind} | {default} | {place} | {help} |");
+        let default = info.preset.in_words("`");
+        let scope = match info.scope {
+            Scope::Anywhere => String::new(),
+            limited => format!("; {}", limited.label()),
+        };
+        push_wrapped(&mut text, &format!("- `{name}` ({kind}; default: {default}{scope}):"), help);
     }
     text
+}
+
+/// Adds a list item, wrapped at 100 columns.
+fn push_wrapped(text: &mut String, start: &str, rest: &str) {
+    let mut column = 0;
+    for word in start.split(' ').chain(rest.split(' ')) {
+        let is_first = column == 0;
+        if !is_first && column + 1 + word.chars().count() > 100 {
+            text.push_str("\n ");
+            column = 1;
+        }
+        if !is_first {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += word.chars().count();
+    }
+    text.push('\n');
 }
 
 const HEAD: &str = "\
@@ -31,30 +51,34 @@ const HEAD: &str = "\
 
 <!-- Made by: cargo run -p scr-core --example parameters > docs/user/parameters.md -->
 
-Where each can be set, and in which order the places count, is told in [configuration.md](configuration.md). In the
-column *set*:
+Each parameter is listed with its type and its default. [configuration.md](configuration.md) says
+which sources there are and which of them wins.
 
-- *anywhere*: the environment, a file of the user's, `SCR_Config`, the system file. The environment of rank 0 counts for
-  all ranks.
-- *anywhere; per rank*: the same, but where a rank has the variable in its own environment, that one counts for it.
-- *anywhere; per rank only*: the same, but the environment of rank 0 counts for rank 0 alone.
-- *environment only*, *system file only*: elsewhere it is passed over with a message.
+Unless its entry says otherwise, a parameter can be set anywhere: in the environment, in the user's
+configuration file, with `SCR_Config`, or in the system file. The environment of rank 0 then holds
+for all ranks. The exceptions are:
+
+- *anywhere; per rank*: a rank that has the variable in its own environment uses that value.
+- *anywhere; per rank only*: the same, and the environment of rank 0 holds for rank 0 alone.
+- *environment only*, *system file only*: scr ignores the parameter elsewhere and prints a message.
 
 Types:
 
-| type | what is accepted |
+| type | accepted values |
 |---|---|
 | 0 or 1 | `0`, `1`, and `no`, `yes`, `off`, `on`, `false`, `true` in any case |
 | count | a whole number |
-| bytes | a number with or without a unit: `131072`, `128KB`, `1GiB`; units are steps of 1024 with or without the `i` |
-| seconds | a number with or without a unit `s`, `m`, `h` or `d` |
-| number | a number, not negative, perhaps with a decimal point |
+| bytes | a number, optionally with a unit: `131072`, `128KB`, `1GiB`; units are powers of 1024 |
+| seconds | a number, optionally with a unit `s`, `m`, `h` or `d` |
+| number | a number that is not negative, optionally with a decimal point |
 | name | one of the known names, or the name of a plugin, in any case |
-| path | a folder or file; a relative one starts at the current folder |
+| path | a folder or file; a relative path starts at the current folder |
 | paths | absolute folders, separated by colons |
-| text, secret | anything; a secret is never shown |
+| text, secret | any text; scr never prints a secret |
 
-A value that does not fit its type, or is out of range, is told with where it was set; the next place that sets the
-parameter counts, or else the default.
+If a value does not fit its type or is out of range, scr reports where it was set and ignores it.
+The next source that sets the parameter wins, or else the default.
+
+## All parameters
 
 ";

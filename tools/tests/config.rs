@@ -75,7 +75,7 @@ fn a_parameter_is_explained_by_its_name_in_any_form() {
         let explained = scr.in_prefix(&["config", "--explain", name]).env("SCR_FLUSH", "4").output().unwrap();
         let shown = text(&explained);
         let words = [
-            "Flush every so many",
+            "Flush every Nth",
             "a whole number",
             "default  10",
             "value    3",

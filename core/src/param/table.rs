@@ -182,23 +182,23 @@ macro_rules! parameters {
 
 parameters! {
     ENABLE: bool = "SCR_ENABLE", Kind::Bool, text("1"), Anywhere,
-        "Set to 0 to turn SCR off: SCR_Init then returns an error and the application runs without it.";
+        "Set to 0 to turn SCR off. SCR_Init then returns an error and the application runs without it.";
     DEBUG: u64 = "SCR_DEBUG", COUNT, text("0"), Anywhere,
-        "Set to 1 or 2 for messages with more and more detail.";
+        "Set to 1 or 2 for more detailed messages.";
     CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, Preset::Unset, Environment,
         "The user configuration file, instead of .scrconf in the prefix directory.";
     LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, Preset::Unset, SystemFile,
-        "Names of parameters, separated by commas, that only the system configuration file may set.";
+        "Comma-separated parameters that only the system configuration file may set.";
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, Preset::CurrentDir, Anywhere,
-        "The prefix directory on the parallel file system, where datasets are read from and written to.";
+        "The prefix directory on the parallel file system, where datasets are written and read.";
     CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, build::CNTL_BASE, Node,
-        "Base folder of the control directory, in fast node-local storage.";
+        "Base folder of the control directory. Use storage local to the node.";
     CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, build::CACHE_BASE, Node,
         "Base folder of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
-        "How many datasets to keep in cache.";
+        "How many complete datasets to keep in cache.";
     CACHE_BYPASS: bool = "SCR_CACHE_BYPASS", Kind::Bool, text("1"), Anywhere,
-        "Whether files are written to and read from the prefix directory and not the cache.";
+        "Whether to write files straight to the prefix directory and read them there, without the cache.";
     CACHE_PURGE: bool = "SCR_CACHE_PURGE", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init deletes all datasets from cache.";
     COPY_TYPE: String = "SCR_COPY_TYPE", Kind::Name { known: SCHEMES }, text("XOR"), Anywhere,
@@ -206,76 +206,76 @@ parameters! {
     GROUP: String = "SCR_GROUP", Kind::Text, text("NODE"), Anywhere,
         "The failure group: processes that are likely to fail together.";
     SET_SIZE: u32 = "SCR_SET_SIZE", RANKS, text("8"), Anywhere,
-        "The least number of processes in a redundancy set, where there are enough failure groups.";
+        "Minimum number of processes in a redundancy set, if there are enough failure groups.";
     SET_FAILURES: u32 = "SCR_SET_FAILURES", RANKS, text("2"), Anywhere,
-        "How many failures in each set the RS scheme survives.";
+        "How many failures per set the RS scheme survives.";
     CURRENT: Option<String> = "SCR_CURRENT", Kind::Text, Preset::Unset, Anywhere,
         "Name of the checkpoint to mark as current and to fetch first.";
     DISTRIBUTE: bool = "SCR_DISTRIBUTE", Kind::Bool, text("1"), Anywhere,
-        "Set to 0 to restart from the prefix directory and never from cache.";
+        "Set to 0 to restart from the prefix directory only. This deletes the datasets in cache.";
     FETCH: bool = "SCR_FETCH", Kind::Bool, text("1"), Anywhere,
         "Set to 0 to fetch nothing from the prefix directory in SCR_Init.";
     FETCH_BYPASS: bool = "SCR_FETCH_BYPASS", Kind::Bool, text("0"), Anywhere,
-        "Whether a fetch leaves the files in the prefix directory and copies nothing to cache.";
+        "Whether to read fetched files in the prefix directory instead of copying them to cache.";
     FETCH_WIDTH: u32 = "SCR_FETCH_WIDTH", RANKS, text("256"), Anywhere,
-        "How many processes read from the parallel file system at the same time.";
+        "How many processes may read from the parallel file system at the same time.";
     FLUSH: u64 = "SCR_FLUSH", COUNT, text("10"), Anywhere,
-        "Flush every so many checkpoints to the prefix directory; 0 for no periodic flush.";
+        "Flush every Nth checkpoint to the prefix directory; 0 for no periodic flush.";
     FLUSH_TYPE: String = "SCR_FLUSH_TYPE", Kind::Name { known: TRANSPORTS }, text("SYNC"), Anywhere,
         "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,
-        "How many processes write to the parallel file system at the same time.";
+        "How many processes may write to the parallel file system at the same time.";
     FLUSH_ASYNC: bool = "SCR_FLUSH_ASYNC", Kind::Bool, text("0"), Anywhere,
-        "Whether the application goes on while a flush is running.";
+        "Whether the application continues while a flush is running.";
     FLUSH_ASYNC_BW: u64 = "SCR_FLUSH_ASYNC_BW", Kind::Bytes { least: 0 }, text("0"), Anywhere,
-        "Most bytes per second that asynchronous flushes of all nodes together may write; 0 for no limit.";
+        "Maximum bytes per second that asynchronous flushes write, over all nodes; 0 for no limit.";
     FLUSH_ASYNC_PERCENT: f64 = "SCR_FLUSH_ASYNC_PERCENT", Kind::Number { most: 100.0 }, text("0"), Anywhere,
-        "Most percent of a processor that asynchronous flushes may take, in each process that copies; 0 for no limit.";
+        "Maximum percent of a processor for asynchronous flushes, per copying process; 0 for no limit.";
     FLUSH_ASYNC_USLEEP: u64 = "SCR_FLUSH_ASYNC_USLEEP", COUNT, text("1000"), Anywhere,
-        "Microseconds between two looks at a running flush while waiting for it.";
+        "Microseconds between two polls of a flush that a process waits for.";
     FLUSH_POSTSTAGE: bool = "SCR_FLUSH_POSTSTAGE", Kind::Bool, text("0"), Anywhere,
-        "Whether scr_poststage finishes asynchronous flushes after the job, and not SCR_Finalize.";
+        "Whether scr_poststage finishes asynchronous flushes after the job, instead of SCR_Finalize.";
     FLUSH_ON_RESTART: bool = "SCR_FLUSH_ON_RESTART", Kind::Bool, text("0"), Anywhere,
-        "Whether to flush cached datasets during restart, for applications without the Restart API.";
+        "Whether SCR_Init flushes cached datasets, for applications that do not use the Restart API.";
     GLOBAL_RESTART: bool = "SCR_GLOBAL_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether to flush cached datasets in SCR_Init and restart from the prefix directory.";
     DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Anywhere,
-        "Whether datasets newer than the current one are dropped from the index on restart.";
+        "Whether to drop datasets newer than the current one from the index on restart.";
     PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
         "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept.";
     PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
-        "Whether SCR_Init deletes all datasets, output too, from the prefix directory.";
+        "Whether SCR_Init deletes all datasets from the prefix directory, including output.";
     CHECKPOINT_INTERVAL: u64 = "SCR_CHECKPOINT_INTERVAL", COUNT, text("0"), Anywhere,
-        "How often SCR_Need_checkpoint is called until it says yes; 0 to ignore calls.";
+        "SCR_Need_checkpoint returns true on every Nth call; 0 to ignore the number of calls.";
     CHECKPOINT_SECONDS: Duration = "SCR_CHECKPOINT_SECONDS", Kind::Seconds, text("0"), Anywhere,
-        "Least time between two checkpoints, for SCR_Need_checkpoint; 0 to ignore time.";
+        "Minimum time between checkpoints for SCR_Need_checkpoint; 0 to ignore time.";
     CHECKPOINT_OVERHEAD: f64 = "SCR_CHECKPOINT_OVERHEAD", Kind::Number { most: 100.0 }, text("0"), Anywhere,
-        "Most percent of the time spent on checkpoints, for SCR_Need_checkpoint; 0 to ignore cost.";
+        "Maximum percent of time spent on checkpoints for SCR_Need_checkpoint; 0 to ignore cost.";
     HALT_EXIT: bool = "SCR_HALT_EXIT", Kind::Bool, text("0"), Anywhere,
         "Whether SCR ends the application when a halt condition holds.";
     HALT_SECONDS: Duration = "SCR_HALT_SECONDS", Kind::Seconds, text("0"), Anywhere,
-        "Halt when less than this is left of the allocation; 0 to ignore its end.";
+        "Halt when less than this time is left in the allocation; 0 to ignore its end.";
     CRC_ON_COPY: bool = "SCR_CRC_ON_COPY", Kind::Bool, text("0"), Anywhere,
-        "Whether checksums are also taken and checked where the files are read for nothing else.";
+        "Whether to compute and check checksums even where that takes an extra read of the files.";
     CRC_ON_FLUSH: bool = "SCR_CRC_ON_FLUSH", Kind::Bool, text("1"), Anywhere,
-        "Whether checksums are taken and checked when files are flushed, fetched and scavenged.";
+        "Whether to compute and check checksums when files are flushed, fetched and scavenged.";
     CRC_ON_DELETE: bool = "SCR_CRC_ON_DELETE", Kind::Bool, text("0"), Anywhere,
-        "Whether checksums are checked before a dataset is deleted from cache.";
+        "Whether to check checksums before a dataset is deleted from cache.";
     COPY_METADATA: bool = "SCR_COPY_METADATA", Kind::Bool, text("1"), Anywhere,
         "Whether permissions, owner and times of files are kept when they are copied.";
     AXL_MKDIR: bool = "SCR_AXL_MKDIR", Kind::Bool, text("0"), Anywhere,
-        "Whether each process makes the folders its files are flushed to, and not one process for all.";
+        "Whether each process creates the folders for its flushed files, instead of one process for all.";
     MPI_BUF_SIZE: u64 = "SCR_MPI_BUF_SIZE", BUFFER, text("524288"), Anywhere,
-        "Bytes in a message at most when redundancy is computed, or files are rebuilt or moved between nodes.";
+        "Maximum bytes per message when files are protected, rebuilt or moved between nodes.";
     FILE_BUF_SIZE: u64 = "SCR_FILE_BUF_SIZE", BUFFER, text("1048576"), Anywhere,
-        "Bytes read or written at once when files are copied.";
+        "Bytes per read or write when files are copied.";
     PLUGIN_PATH: Option<Vec<PathBuf>> = "SCR_PLUGIN_PATH", Kind::Paths, Preset::Unset, Anywhere,
-        "Folders to look for plugins in before those of the installation, separated by colons.";
+        "Folders to search for plugins before those of the installation, separated by colons.";
     NODE_NAME: String = "SCR_NODE_NAME", Kind::Text, Preset::Host, Rank,
-        "Name of the node, instead of the name of the host.";
+        "Name of the node, instead of the host name.";
     NODELIST: Option<String> = "SCR_NODELIST", Kind::Text,
         Preset::Variables(&["SLURM_JOB_NODELIST", "SLURM_NODELIST"]), Anywhere,
-        "The nodes of the allocation, instead of what the resource manager says.";
+        "Nodes of the allocation, instead of those the resource manager reports.";
     USER_NAME: String = "SCR_USER_NAME", Kind::Text, Preset::User, Anywhere,
         "Name of the user, in paths and logs.";
     JOB_ID: String = "SCR_JOB_ID", Kind::Text,
@@ -290,31 +290,31 @@ parameters! {
     END_TIME: Option<u64> = "SCR_END_TIME", COUNT, Preset::Variables(&["SLURM_JOB_END_TIME"]), Anywhere,
         "When the allocation ends, in seconds since the epoch.";
     RUNS: i64 = "SCR_RUNS", Kind::Whole { least: -1 }, text("1"), Anywhere,
-        "How often scr_run starts the job within an allocation; -1 for no limit.";
+        "How many times scr_run starts the job within an allocation; -1 for no limit.";
     MIN_NODES: Option<u64> = "SCR_MIN_NODES", COUNT, Preset::Unset, Anywhere,
-        "Least number of nodes a run needs; unset for as many as the last run had.";
+        "Minimum number of nodes a run needs; unset for as many as the last run had.";
     EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, Preset::Unset, Anywhere,
         "Nodes not to run on, as a list such as node[1-3,7].";
     LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, build::LOG_ENABLE, Anywhere,
-        "Whether events are logged at all.";
+        "Whether to log events at all.";
     LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, build::LOG_TXT_ENABLE, Anywhere,
-        "Whether events are logged to .scr/log in the prefix directory.";
+        "Whether to log events to .scr/log in the prefix directory.";
     LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
         build::LOG_SYSLOG_ENABLE, Anywhere,
-        "Whether events are logged to syslog.";
+        "Whether to log events to syslog.";
     LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
         build::LOG_SYSLOG_FACILITY, Anywhere,
-        "The facility of messages to syslog, as in openlog(3).";
+        "Facility of syslog messages, as in openlog(3).";
     LOG_SYSLOG_LEVEL: String = "SCR_LOG_SYSLOG_LEVEL", Kind::Text,
         build::LOG_SYSLOG_LEVEL, Anywhere,
-        "The level of messages to syslog, as in openlog(3).";
+        "Level of syslog messages, as in openlog(3).";
     LOG_SYSLOG_PREFIX: String = "SCR_LOG_SYSLOG_PREFIX", Kind::Text,
         build::LOG_SYSLOG_PREFIX, Anywhere,
-        "What messages to syslog start with.";
+        "Text at the start of each syslog message.";
     LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, build::LOG_DB_ENABLE, Anywhere,
-        "Whether events are logged to a MySQL or MariaDB database.";
+        "Whether to log events to a MySQL or MariaDB database.";
     LOG_DB_DEBUG: bool = "SCR_LOG_DB_DEBUG", Kind::Bool, text("0"), Anywhere,
-        "Whether the statements sent to the database are printed.";
+        "Whether to print the statements sent to the database.";
     LOG_DB_HOST: Option<String> = "SCR_LOG_DB_HOST", Kind::Text, Preset::Unset, Anywhere,
         "Host of the database server.";
     LOG_DB_NAME: Option<String> = "SCR_LOG_DB_NAME", Kind::Text, Preset::Unset, Anywhere,
@@ -324,11 +324,11 @@ parameters! {
     LOG_DB_PASS: Option<String> = "SCR_LOG_DB_PASS", Kind::Secret, Preset::Unset, Anywhere,
         "Password of that user.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
-        "Whether scr_run ends a run that writes no checkpoint in the expected time.";
+        "Whether scr_run ends a run that writes no checkpoint within the expected time.";
     WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, Preset::Unset, Anywhere,
-        "Longest expected time between checkpoints that are written to cache.";
+        "Longest expected time between checkpoints written to cache.";
     WATCHDOG_TIMEOUT_PFS: Option<Duration> = "SCR_WATCHDOG_TIMEOUT_PFS", Kind::Seconds, Preset::Unset, Anywhere,
-        "Longest expected time between checkpoints that are written to the parallel file system.";
+        "Longest expected time between checkpoints written to the parallel file system.";
 }
 
 /// The schemes that come with scr, and the word for descriptors.
