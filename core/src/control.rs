@@ -6,10 +6,11 @@
 
 use crate::cache::node_dir;
 use crate::cache::sharing::Sharing;
-use crate::context::{job_folder, Context};
+use crate::context::Context;
+use crate::error::Error;
 use crate::fs::Files;
+use crate::job::job_folder;
 use crate::param::{self, Params};
-use crate::session::Error;
 use crate::store::own_folder;
 use crate::Described;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,6 @@
 //! What is in cache is brought back first; a checkpoint comes from the prefix directory where cache has none.
 
 use super::datasets::{Cached, ROOT};
-use super::error::Doing;
 use super::flushed::Known;
 use super::moving::FlushState;
 use super::restart::Loaded;
@@ -13,6 +12,7 @@ use crate::comm::collective::broadcast_tree;
 use crate::comm::Comm;
 use crate::context::Context;
 use crate::env::Env;
+use crate::error::Doing;
 use crate::fs::Durability;
 use crate::param::{self, AppConfig};
 use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted, Running};

@@ -1,11 +1,11 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
 
 use super::datasets::{Cached, ROOT};
-use super::error::Doing;
 use super::{Error, Session};
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::Differs;
 use crate::delete::Deleting;
+use crate::error::Doing;
 use crate::param;
 use crate::prefix::{DatasetDescriptor, Index, PrefixError};
 use crate::restart;

@@ -16,11 +16,9 @@
 //! | `flushing` | which datasets are flushed, and when; `moving`: how; `flusher`: with what; `flushed`: which are there already |
 //! | `flush_file` | what the flush file says of them, for the commands |
 //! | `logging` | what is logged when; `words`: how messages name things |
-//! | `error` | what a call can fail with |
 
 mod advice;
 mod datasets;
-mod error;
 mod fetching;
 mod flush_file;
 mod flushed;
@@ -37,7 +35,7 @@ mod route;
 mod settling;
 mod words;
 
-pub use error::Error;
+pub use crate::error::Error;
 
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
@@ -118,7 +116,7 @@ impl Session {
 
     /// From now on relative names of files start at this folder: the application may change where it is.
     pub fn work_in(&mut self, current_dir: PathBuf) {
-        self.ctx.env.current_dir = current_dir;
+        self.ctx.job.env.current_dir = current_dir;
     }
 
     /// Why the application should be ended now, where the user has asked for that with `SCR_HALT_EXIT=1`.

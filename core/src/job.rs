@@ -1,0 +1,210 @@
+//! What everybody needs and nobody changes: the ranks, the outside world, the settings, the prefix directory, the log. Made once, when a
+//! session begins; the same on all ranks but for what is a rank's own.
+
+use crate::comm::collective::{broadcast_tree, same_everywhere};
+use crate::comm::{Comm, CommError, Differs, Disagreement, Rank};
+use crate::descriptor::Descriptors;
+use crate::env::Env;
+use crate::error::Error;
+use crate::fs::Files;
+use crate::log::Log;
+use crate::message::Reporter;
+use crate::param::{self, AppConfig, Params, RawSettings};
+use crate::placement::Placement;
+use crate::prefix::{DatasetDescriptor, Prefix};
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+/// A run of a job, as all of the runtime sees it.
+pub(crate) struct Job {
+    pub(crate) comm: Box<dyn Comm>,
+    pub(crate) env: Env,
+    pub(crate) report: Reporter,
+    pub(crate) params: Params,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) prefix: Prefix,
+    pub(crate) log: Log,
+    /// Which ranks share a node.
+    pub(crate) nodes: Placement,
+    /// Processors for each rank that runs on this machine; at least one.
+    pub(crate) processors: u32,
+}
+
+impl Job {
+    /// Reads the settings and finds out which ranks share a node. Collective.
+    ///
+    /// # Errors
+    /// [`Error`]: the settings cannot be used, or SCR is disabled. The same on all ranks.
+    pub(crate) fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+        let raw = load_settings(&*comm, &env, app)?;
+        let (params, problems) = Params::resolve(&raw, &env);
+        let node = params.get(&param::NODE_NAME);
+        let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
+        for problem in problems {
+            report.warn(&problem.to_string());
+        }
+        if !params.get(&param::ENABLE) {
+            return Err(Error::Disabled);
+        }
+        tell_other_requests(&*comm, app, &report)?;
+        let descriptors = agreed_descriptors(&*comm, &node, &params, &report)?;
+        let nodes = Placement::gather(&*comm, &node)?;
+        let processors = processors_for_each(&*comm, &env)?;
+        let prefix = prefix_of(&*comm, &*env.files, &params)?;
+        let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
+        Ok(Self { comm, env, report, params, descriptors, prefix, log, nodes, processors })
+    }
+
+    /// This rank.
+    pub(crate) fn rank(&self) -> Rank {
+        self.comm.rank()
+    }
+
+    /// The file layer.
+    pub(crate) fn files(&self) -> &dyn Files {
+        &*self.env.files
+    }
+
+    /// The prefix directory as datasets record it.
+    pub(crate) fn prefix_bytes(&self) -> &[u8] {
+        self.prefix.dir().as_os_str().as_bytes()
+    }
+
+    /// One outcome for all ranks, with nodes named where it is bad.
+    pub(crate) fn agree<T, E: Display>(
+        &self,
+        result: Result<T, E>,
+    ) -> Result<Result<T, Disagreement>, CommError> {
+        together(&*self.comm, self.nodes.name(self.rank()), result)
+    }
+
+    /// The fields of a dataset's description that are the same for all datasets of a job.
+    pub(crate) fn descriptor_of_job(&self) -> DatasetDescriptor {
+        DatasetDescriptor {
+            user: self.params.get(&param::USER_NAME),
+            job_id: self.params.get(&param::JOB_ID),
+            job_name: self.params.get(&param::JOB_NAME).unwrap_or_default(),
+            cluster: self.params.get(&param::CLUSTER_NAME).unwrap_or_default(),
+            ..DatasetDescriptor::default()
+        }
+    }
+
+    /// Microseconds since the epoch.
+    pub(crate) fn micros(&self) -> u64 {
+        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The time of day as the files under the prefix directory give it: local, to the second.
+    pub(crate) fn local_time(&self) -> String {
+        self.env.local_time()
+    }
+
+    /// Time on the stopwatch.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.env.clock.elapsed()
+    }
+
+    /// `<user>/scr.<allocation>`
+    pub(crate) fn job_folder(&self) -> PathBuf {
+        job_folder(&self.params)
+    }
+
+    /// What this rank is grouped by in a group.
+    pub(crate) fn group_value(&self, group: &str) -> Result<String, String> {
+        let node = self.params.get(&param::NODE_NAME);
+        self.descriptors.groups.value(group, &node, self.rank()).map_err(|error| error.to_string())
+    }
+}
+
+/// `<user>/scr.<allocation>`
+pub(crate) fn job_folder(params: &Params) -> PathBuf {
+    let user = params.get(&param::USER_NAME);
+    Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
+}
+
+/// One outcome for all ranks, with nodes named where it is bad.
+pub(crate) fn together<T, E: Display>(
+    comm: &dyn Comm,
+    node: &str,
+    result: Result<T, E>,
+) -> Result<Result<T, Disagreement>, CommError> {
+    match crate::comm::collective::agree_at(comm, node, result) {
+        Err(Disagreement { broken: Some(error), .. }) => Err(error),
+        outcome => Ok(outcome),
+    }
+}
+
+/// Groups, stores and redundancy, which are the same on all ranks as far as they decide on steps. Collective.
+fn agreed_descriptors(
+    comm: &dyn Comm,
+    node: &str,
+    params: &Params,
+    report: &Reporter,
+) -> Result<Descriptors, Error> {
+    let mut problems = Vec::new();
+    let built = Descriptors::build(params, &mut problems).map_err(|error| error.to_string());
+    for problem in problems {
+        report.warn(&problem.to_string());
+    }
+    let descriptors = together(comm, node, built)?
+        .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
+    same_descriptors(comm, &descriptors)?;
+    Ok(descriptors)
+}
+
+/// Nodes by name may share a machine, as containers do, and then they share its processors. Collective.
+fn processors_for_each(comm: &dyn Comm, env: &Env) -> Result<u32, CommError> {
+    let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
+    let mates = Placement::gather(comm, &machine)?.mates(comm.rank()).len();
+    Ok((env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1))
+}
+
+/// Ranks of which each knew another interval or store would not take the same steps. Collective.
+fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
+    same_everywhere(comm, &descriptors.common().pack()).map_err(|differs| match differs {
+        Differs::Broken(error) => error.into(),
+        differs => Error::Config {
+            why: format!(
+                "{differs} in a STORE or CKPT line; use variables that are not the same on all ranks only in the folder of \
+                 a STORE and for GROUPS"
+            ),
+        },
+    })
+}
+
+/// The prefix directory, with links followed where they lead to the same place on all ranks.
+fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Prefix, CommError> {
+    let given = params.get(&param::PREFIX);
+    let followed = Prefix::at(files, &given);
+    match same_everywhere(comm, followed.dir().as_os_str().as_bytes()) {
+        Ok(()) => Ok(followed),
+        Err(Differs::From0 { .. }) => Ok(Prefix::new(given)),
+        Err(Differs::Broken(error)) => Err(error),
+    }
+}
+
+/// What rank 0 has set with `SCR_Config` counts for all. Another rank that has set something else, or nothing, is told that it
+/// does not get it.
+fn tell_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
+    match same_everywhere(comm, app.to_text().as_bytes()) {
+        Ok(()) => (),
+        Err(Differs::Broken(error)) => return Err(error.into()),
+        Err(differs) => report.warn(&format!(
+            "{differs} in what it has set with SCR_Config; what rank 0 has set counts for all, so let all ranks set the same"
+        )),
+    }
+    Ok(())
+}
+
+/// Rank 0 reads files and environment for all.
+fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<RawSettings, Error> {
+    let own = (comm.rank() == Rank(0)).then(|| RawSettings::load(env, app));
+    let tree = own.as_ref().map(RawSettings::to_tree).unwrap_or_default();
+    let tree = broadcast_tree(comm, Rank(0), &tree)?;
+    match own {
+        Some(raw) => Ok(raw),
+        None => RawSettings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),
+    }
+}
