@@ -14,10 +14,11 @@ mod run;
 mod status;
 
 use crate::output::{complain, print, Answer};
+use crate::progress::Heartbeat;
 use crate::world;
 use anyhow::{bail, Context, Result};
 use clap::Args;
-use scr_agent::AgentPresence;
+use scr_agent::{AgentPresence, Transfer};
 use scr_core::env::Env;
 use scr_core::{control_dir, param};
 use std::path::{Path, PathBuf};
@@ -40,6 +41,9 @@ pub(crate) struct AgentArgs {
     /// Leaves the session of whoever has started it, as --detach wants it
     #[arg(long, hide = true)]
     own_session: bool,
+    /// Prints a line now and then while data moves, for a process that waits
+    #[arg(long, hide = true, requires = "drain")]
+    heartbeat: bool,
     /// Answers in JSON, with --status
     #[arg(long, requires = "status")]
     json: bool,
@@ -71,14 +75,15 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
     match &args.wish {
         Wish { detach: true, .. } => detach::detach(&control, args.threads),
         Wish { drain: true, .. } => {
-            wish(&control, run::DRAIN)?;
+            let heartbeat = Heartbeat::new(args.heartbeat);
+            wish(&control, run::DRAIN, &heartbeat)?;
             // Where none runs there may still be something left by one that was killed.
-            run::until(&env, &control, threads, run::Until::NothingIsLeft)?;
+            run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
             Ok(Answer::Yes)
         }
         Wish { stop: true, .. } => {
             let runs = AgentPresence::find(&control).is_some();
-            wish(&control, run::EXIT)?;
+            wish(&control, run::EXIT, &Heartbeat::new(false))?;
             Ok(Answer::from(runs))
         }
         Wish { status: true, .. } => status::tell(&control, args.json),
@@ -86,7 +91,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
             if args.own_session {
                 detach::leave_session();
             }
-            let became = run::until(&env, &control, threads, run::Until::TheJobIsOver)?;
+            let became =
+                run::until(&env, &control, threads, run::Until::TheJobIsOver, &Heartbeat::new(false))?;
             if !became {
                 complain(&format!("scr: an agent runs already for {}", control.display()))?;
             }
@@ -112,16 +118,23 @@ fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
 }
 
 /// Tells the agent that runs, if one does, and waits until it has ended.
-fn wish(control: &Path, name: &str) -> Result<()> {
+fn wish(control: &Path, name: &str, heartbeat: &Heartbeat) -> Result<()> {
     let path = control.join(name);
     while AgentPresence::find(control).is_some() {
         // One that has just begun takes away what it finds.
         if !path.exists() {
             std::fs::write(&path, b"").with_context(|| format!("cannot write {}", path.display()))?;
         }
+        heartbeat.report(|| bytes_written(control));
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// What all transfers of this node have written so far.
+fn bytes_written(control: &Path) -> u64 {
+    let transfers = scr_agent::list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
+    transfers.map(|transfer| transfer.written()).sum()
 }
 
 /// Prints a line for whoever started the agent.
@@ -144,7 +157,7 @@ mod tests {
         let (control, path) = (control.path(), control.path().join(run::DRAIN));
         let agent = AgentPresence::become_one(control).unwrap().unwrap();
         std::thread::scope(|scope| {
-            let drains = scope.spawn(|| wish(control, run::DRAIN).unwrap());
+            let drains = scope.spawn(|| wish(control, run::DRAIN, &Heartbeat::new(false)).unwrap());
             for _ in 0..2 {
                 let began = std::time::Instant::now();
                 while std::fs::remove_file(&path).is_err() {

@@ -4,7 +4,8 @@
 //! from its first flush with the transport `AGENT` until its process ends; one that began to wait for an application
 //! waits until the first has come, or until it is told to end.
 
-use super::{tell, LOOK};
+use super::{bytes_written, tell, LOOK};
+use crate::progress::Heartbeat;
 use crate::world;
 use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor, TakeTurn, Turns};
@@ -30,7 +31,13 @@ pub(super) enum Until {
 }
 
 /// Is the agent of a control directory until then; gives false if there is one already.
-pub(super) fn until(env: &Env, control: &Path, threads: usize, until: Until) -> Result<bool> {
+pub(super) fn until(
+    env: &Env,
+    control: &Path,
+    threads: usize,
+    until: Until,
+    heartbeat: &Heartbeat,
+) -> Result<bool> {
     let became = AgentPresence::become_one(control);
     let became = became.with_context(|| format!("cannot use {}", control.display()))?;
     let Some(presence) = became else { return Ok(false) };
@@ -47,7 +54,8 @@ pub(super) fn until(env: &Env, control: &Path, threads: usize, until: Until) -> 
         for _ in 0..threads {
             scope.spawn(|| executor.work());
         }
-        let mut watch = Watch { env, control, executor: &executor, until, came: executor.has_seen_any() };
+        let mut watch =
+            Watch { env, control, executor: &executor, until, heartbeat, came: executor.has_seen_any() };
         let ended = watch.run();
         executor.stop();
         ended
@@ -63,6 +71,7 @@ struct Watch<'a> {
     control: &'a Path,
     executor: &'a Executor,
     until: Until,
+    heartbeat: &'a Heartbeat,
     /// Whether an application has been there.
     came: bool,
 }
@@ -84,6 +93,7 @@ impl Watch<'_> {
                     look_after(self.env, self.control, &|name, options| transports.open(name, options));
                 tell_news(&looked, &told);
                 (told, looked_at) = (looked, Some(Instant::now()));
+                self.heartbeat.report(|| bytes_written(self.control));
             }
             if !copying && !told.left {
                 if let Over::Yes(nobody_comes) = self.is_over()? {

@@ -8,7 +8,7 @@
 mod report;
 
 use crate::output::{complain, print, print_json, Answer};
-use crate::progress;
+use crate::progress::{self, Heartbeat};
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -17,6 +17,7 @@ use scr_core::env::Env;
 use scr_core::param::{self, Params};
 use scr_core::scavenge::Copier;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stands under the help text.
 pub(crate) const EXIT_CODES: &str =
@@ -47,6 +48,9 @@ pub(crate) struct CopyArgs {
     /// Answers in JSON
     #[arg(long)]
     json: bool,
+    /// Prints a line now and then while data moves, for a process that waits
+    #[arg(long, hide = true)]
+    heartbeat: bool,
 }
 
 /// Does what is asked.
@@ -58,6 +62,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let node = params.get(&param::NODE_NAME);
     let bar = progress::bar(0);
     bar.set_message(format!("dataset {}", args.id));
+    let (heartbeat, moved) = (Heartbeat::new(args.heartbeat), AtomicU64::new(0));
     let copier = Copier {
         files: &*env.files,
         prefix: &prefix,
@@ -67,6 +72,8 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
         progress: &|bytes, total| {
             bar.set_length(total);
             bar.inc(bytes);
+            let moved = moved.fetch_add(bytes, Ordering::Relaxed) + bytes;
+            heartbeat.report(|| moved);
         },
     };
     let copied = copier.dataset(&caches, args.id);

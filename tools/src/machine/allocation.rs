@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// What the user wants to be taken instead of what is found.
-#[derive(Default, Clone)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Wish {
     /// The name of a resource manager.
     pub(crate) resource_manager: Option<String>,
@@ -53,6 +53,9 @@ impl Allocation {
         let job_id = job_id(env, params, &manager, complain);
         let (host_lines, nodes_are_ours) = nodes(env, params, &manager, wish, &job_id)?;
         let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
+        // The names come from files, variables and commands, and become words of command lines.
+        let named = nodes.iter().try_for_each(|node| hostlist::check_name(node));
+        named.context("in the list of the job's nodes")?;
         let prefix = params.get(&param::PREFIX);
         let prefix = prefix.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
         let env = env.clone();
@@ -253,6 +256,31 @@ mod tests {
         assert!(format!("{error:#}").contains("set SCR_NODELIST: cannot read /no/such/file"), "{error:#}");
         let (found, _) = find(&env.with_variable("SCR_NODELIST", "n[0-1]"), &Wish::default()).unwrap();
         assert_eq!((found.nodes.join(" "), found.nodes_are_ours), ("n0 n1".to_owned(), true));
+    }
+
+    #[test]
+    fn no_source_of_nodes_can_name_one_that_reads_as_an_option() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hosts");
+        std::fs::write(&path, "n0\n-oProxyCommand=touch${IFS}x slots=2\n").unwrap();
+        let file = path.to_str().unwrap();
+        let hostfile = Wish { hostfile: Some(path.clone()), ..Wish::default() };
+        for (env, wish) in [
+            (world(), hostfile),
+            (world().with_variable("PBS_JOBID", "9").with_variable("PBS_NODEFILE", file), Wish::default()),
+            (
+                world().with_variable("LSB_JOBID", "8").with_variable("LSB_MCPU_HOSTS", "-x 2"),
+                Wish::default(),
+            ),
+            (
+                world().with_variable("SLURM_JOB_ID", "7").with_variable("SLURM_JOB_NODELIST", "-x"),
+                Wish::default(),
+            ),
+            (world().with_variable("SCR_NODELIST", "n0,-x"), Wish::default()),
+        ] {
+            let Err(error) = find(&env.with_variable("SCR_END_TIME", "1"), &wish) else { panic!("{wish:?}") };
+            assert!(format!("{error:#}").contains("is no name of a host"), "{error:#}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The v1.1 manual's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
 //! what does not answer, and what has no usable place for datasets.
 
+use super::process::Limit;
 use super::{hostlist, Allocation};
 use crate::output::{complain, Answer};
 use crate::world;
@@ -78,7 +79,8 @@ fn failing_check(allocation: &Allocation, nodes: &[String], complain: &mut dyn F
         return Vec::new();
     }
     let Some(command) = command_here() else { return Vec::new() };
-    let answers = allocation.on_nodes().run(nodes, &[command, "check-node".to_owned()], Some(PATIENCE));
+    let command = [command, "check-node".to_owned()];
+    let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(PATIENCE));
     let mut bad = Vec::new();
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {

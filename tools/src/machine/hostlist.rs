@@ -18,6 +18,9 @@ pub(crate) enum HostlistError {
     /// Something between brackets that is no number and no range.
     #[error("`{0}' between brackets is no number and no range such as 1-3")]
     Range(String),
+    /// A name that `ssh` or a launcher would take for one of its options, or that no host can have.
+    #[error("`{}' is no name of a host", .0.escape_debug())]
+    Name(String),
     /// More than anybody has.
     #[error("`{0}' stands for more than {MOST_NODES} nodes")]
     TooMany(String),
@@ -32,7 +35,17 @@ pub(crate) fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
     for part in parts(text)? {
         nodes.extend(names(part, MOST_NODES.saturating_sub(nodes.len()))?);
     }
+    nodes.iter().try_for_each(|node| check_name(node))?;
     Ok(unique(nodes))
+}
+
+/// Refuses what must never become a word of a command line: options, and text with control characters.
+///
+/// # Errors
+/// No host can have this name.
+pub(crate) fn check_name(node: &str) -> Result<(), HostlistError> {
+    let is_usable = !node.is_empty() && !node.starts_with('-') && !node.contains(char::is_control);
+    is_usable.then_some(()).ok_or_else(|| HostlistError::Name(node.to_owned()))
 }
 
 /// The parameters that hold a list of nodes and are none, for `scr config` to tell before there is a job.
@@ -209,6 +222,14 @@ mod tests {
         for text in ["n[0-999999999]", "n[0-18446744073709551615]", "a[0-1023]b[0-1023]c[0-1023]"] {
             assert!(matches!(expand(text), Err(HostlistError::TooMany(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_that_reads_as_an_option_is_refused() {
+        for text in ["-oProxyCommand=true", "n0,-x", "-n[1-2]", "n\u{7}"] {
+            assert!(matches!(expand(text), Err(HostlistError::Name(_))), "{text}");
+        }
+        assert_eq!(expand("n-[1-2]-ib").unwrap().join(" "), "n-1-ib n-2-ib");
     }
 
     #[test]

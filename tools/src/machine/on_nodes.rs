@@ -1,12 +1,11 @@
 //! One command on many nodes, on some of them at a time. A node that fails is no matter of the others.
 
 use super::manifest::OnNode;
-use super::process::{self, Finished, Started};
+use super::process::{self, Finished, Limit, Started};
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
-use std::time::Duration;
 
 /// The way to run commands on nodes.
 pub(crate) struct OnNodes<'a> {
@@ -31,7 +30,7 @@ impl<'a> OnNodes<'a> {
         &self,
         nodes: &[String],
         command: &[String],
-        limit: Option<Duration>,
+        limit: Limit<'_>,
     ) -> Vec<Result<Finished>> {
         let next = AtomicUsize::new(0);
         let answers: Mutex<Vec<Option<Result<Finished>>>> = Mutex::new(nodes.iter().map(|_| None).collect());
@@ -98,6 +97,7 @@ mod tests {
     use super::*;
     use scr_core::fs::RealFiles;
     use std::sync::Arc;
+    use std::time::Duration;
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -117,7 +117,7 @@ mod tests {
         let answers = OnNodes::new(Some(&how), &env, Vec::new()).run(
             &nodes,
             &words("echo I am"),
-            Some(Duration::from_secs(60)),
+            Limit::Total(Duration::from_secs(60)),
         );
         for (number, answer) in answers.into_iter().enumerate() {
             let answer = answer.unwrap();
@@ -136,7 +136,8 @@ mod tests {
         let how = OnNode { command: words("sh -c"), shell: true };
         let command = ["sh", "-c", "pwd; echo \"$SCR_PREFIX $SCR_X $HOME\""].map(str::to_owned);
         let given = vec![("SCR_X".to_owned(), "$1".to_owned())];
-        let mut answers = OnNodes::new(Some(&how), &env, given).run(&["n0".to_owned()], &command, None);
+        let limit = Limit::Total(Duration::from_secs(60));
+        let mut answers = OnNodes::new(Some(&how), &env, given).run(&["n0".to_owned()], &command, limit);
         let answer = answers.remove(0).unwrap();
         let home = std::env::var("HOME").unwrap_or_default();
         assert_eq!(answer.stdout, format!("{}\n/a b $1 {home}\n", folder.display()), "{}", answer.stderr);

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
@@ -15,7 +16,7 @@ pub(crate) struct Finished {
     pub(crate) status: Option<ExitStatus>,
     /// What it printed.
     pub(crate) stdout: String,
-    /// What it complained about.
+    /// What it printed to standard error.
     pub(crate) stderr: String,
 }
 
@@ -25,21 +26,53 @@ impl Finished {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Why it did not end well, on one line: the last thing it complained about, or how it ended.
+    /// Why it failed, on one line: the last line it printed to standard error, or how it ended.
     pub(crate) fn complaint(&self) -> String {
         let Some(status) = self.status else { return "it did not answer in time".to_owned() };
-        match self.stderr.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
+        match last_line(&self.stderr) {
             Some(line) => line.to_owned(),
             None => format!("it ended with {status}"),
         }
     }
 }
 
-/// Runs a command, without input; it is killed after the time of `limit`.
+/// When a command is killed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Limit<'a> {
+    /// It takes longer than this.
+    Total(Duration),
+    /// Neither it nor any command with the same activity has printed something for too long.
+    Idle(&'a Activity),
+}
+
+/// When commands that work together last printed something.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    longest_idle: Duration,
+    last: Mutex<Instant>,
+}
+
+impl Activity {
+    pub(crate) fn new(longest_idle: Duration) -> Self {
+        Self { longest_idle, last: Mutex::new(Instant::now()) }
+    }
+
+    /// How long the commands may still print nothing.
+    fn left(&self) -> Duration {
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.longest_idle.saturating_sub(last.elapsed())
+    }
+
+    fn renew(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+/// Runs a command without input, and kills it at its limit.
 ///
 /// # Errors
 /// It cannot be started. How it ended is no error.
-pub(crate) fn run(command: &[String], limit: Option<Duration>) -> Result<Finished> {
+pub(crate) fn run(command: &[String], limit: Limit<'_>) -> Result<Finished> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
     // Files and not pipes: a command that leaves a process behind would keep a pipe open.
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -50,16 +83,46 @@ pub(crate) fn run(command: &[String], limit: Option<Duration>) -> Result<Finishe
         .stderr(stderr.try_clone()?)
         .spawn()
         .with_context(|| format!("cannot start `{program}'"))?;
-    let status = wait(&mut child, limit)?;
+    let status = match limit {
+        Limit::Total(time) => wait(&mut child, time)?,
+        Limit::Idle(activity) => wait_while_active(&mut child, activity, || {
+            Ok(stdout.metadata()?.len() + stderr.metadata()?.len())
+        })?,
+    };
     Ok(Finished { status, stdout: text(&mut stdout)?, stderr: text(&mut stderr)? })
+}
+
+/// Waits for the end of a process, and kills it once nothing was printed for too long.
+fn wait_while_active(
+    child: &mut Child,
+    activity: &Activity,
+    printed: impl Fn() -> Result<u64>,
+) -> Result<Option<ExitStatus>> {
+    let mut before = 0;
+    loop {
+        let left = activity.left();
+        if left.is_zero() {
+            kill(child)?;
+            return Ok(None);
+        }
+        let status = child.wait_timeout(left.min(ACTIVITY_TICK))?;
+        let now = printed()?;
+        if status.is_some() || now > before {
+            activity.renew();
+        }
+        if status.is_some() {
+            return Ok(status);
+        }
+        before = now;
+    }
 }
 
 /// What a command prints.
 ///
 /// # Errors
 /// It cannot be started, fails, or takes too long; the error has its last line.
-pub(crate) fn output_of(command: &[String], limit: Option<Duration>) -> Result<String> {
-    let finished = run(command, limit)?;
+pub(crate) fn output_of(command: &[String], limit: Duration) -> Result<String> {
+    let finished = run(command, Limit::Total(limit))?;
     if !finished.succeeded() {
         bail!("`{}' failed: {}", command.join(" "), finished.complaint());
     }
@@ -109,28 +172,41 @@ impl Started {
     /// The last thing that it said.
     pub(crate) fn complaint(&mut self) -> String {
         let said = text(&mut self.said).unwrap_or_default();
-        let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
-        last.map_or_else(|| "it says nothing".to_owned(), str::to_owned)
+        last_line(&said).map_or_else(|| "it says nothing".to_owned(), str::to_owned)
     }
 
     /// Waits for its end, and kills it where that takes too long.
     pub(crate) fn end_within(&mut self, limit: Duration) {
         // What cannot be waited for is gone.
-        let _ = wait(&mut self.child, Some(limit));
+        let _ = wait(&mut self.child, limit);
     }
 }
 
 /// Between two looks at a process.
 const LOOK: Duration = Duration::from_millis(20);
 
-fn wait(child: &mut Child, limit: Option<Duration>) -> Result<Option<ExitStatus>> {
-    let Some(limit) = limit else { return Ok(Some(child.wait()?)) };
+/// Between two looks at whether a command has printed something.
+const ACTIVITY_TICK: Duration = Duration::from_millis(200);
+/// A process that is stuck in the kernel does not end when it is killed, and nobody waits for it any longer than this.
+const LONGEST_KILL: Duration = Duration::from_secs(5);
+
+/// Waits for the end of a process, and kills it after the time of `limit`.
+fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let status = child.wait_timeout(limit)?;
     if status.is_none() {
-        child.kill()?;
-        child.wait()?;
+        kill(child)?;
     }
     Ok(status)
+}
+
+fn kill(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait_timeout(LONGEST_KILL)?;
+    Ok(())
+}
+
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
 fn text(file: &mut File) -> Result<String> {
@@ -150,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_command_is_taken_by_its_output_or_by_its_last_complaint() {
-        let limit = Some(Duration::from_secs(30));
+        let limit = Duration::from_secs(30);
         assert_eq!(output_of(&shell("echo n0; echo noise >&2"), limit).unwrap(), "n0\n");
         let error = output_of(&shell("echo one >&2; echo two >&2; echo >&2; exit 3"), limit).unwrap_err();
         assert!(error.to_string().ends_with("failed: two"), "{error}");
@@ -173,8 +249,31 @@ mod tests {
 
     #[test]
     fn a_command_that_never_ends_is_killed_also_where_it_leaves_a_process_behind() {
-        let finished = run(&shell("sleep 5 & exec sleep 1000"), Some(Duration::from_millis(50))).unwrap();
+        let finished =
+            run(&shell("sleep 5 & exec sleep 1000"), Limit::Total(Duration::from_millis(50))).unwrap();
         assert_eq!(finished.complaint(), "it did not answer in time");
         assert!(!finished.succeeded());
+    }
+
+    #[test]
+    fn a_command_may_take_any_time_while_one_of_its_group_prints_something() {
+        let activity = Activity::new(Duration::from_secs(3));
+        let limit = Limit::Idle(&activity);
+        let dir = tempfile::tempdir().unwrap();
+        let over = dir.path().join("over").display().to_string();
+        std::thread::scope(|scope| {
+            let quiet = format!("until [ -e {over} ]; do sleep 0.1; done");
+            let quiet = scope.spawn(move || run(&shell(&quiet), limit).unwrap());
+            let busy = format!("for i in 1 2 3 4 5 6 7 8 9; do echo; sleep 0.4; done; touch {over}");
+            assert!(run(&shell(&busy), limit).unwrap().succeeded());
+            assert!(quiet.join().unwrap().succeeded());
+        });
+    }
+
+    #[test]
+    fn a_command_that_prints_nothing_more_is_killed() {
+        let activity = Activity::new(Duration::from_millis(500));
+        let finished = run(&shell("echo once; exec sleep 1000"), Limit::Idle(&activity)).unwrap();
+        assert_eq!(finished.complaint(), "it did not answer in time");
     }
 }

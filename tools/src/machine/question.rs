@@ -87,7 +87,7 @@ impl Question {
         if command.is_empty() {
             return Ok(None);
         }
-        let answer = process::output_of(&command, Some(PATIENCE))?;
+        let answer = process::output_of(&command, PATIENCE)?;
         Ok(Some(answer).filter(|answer| !answer.trim().is_empty()))
     }
 

@@ -5,6 +5,7 @@
 
 use super::{agents, say, Asked, PlaceArgs};
 use crate::machine::health::{bad_nodes, command_here, good_nodes};
+use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::{Allocation, BadNode};
 use crate::output::Answer;
 use crate::poststage;
@@ -16,6 +17,7 @@ use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
 use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix};
 use scr_core::scavenge::{Builder, Built, Outcome};
+use std::time::Duration;
 
 /// Stands under the help text.
 pub(crate) const EXIT_CODES: &str =
@@ -118,7 +120,7 @@ impl Scavenge<'_> {
             say("waiting for flushes that go on behind the job");
         }
         if goes_on || has_agents {
-            self.on_nodes(&["agent", "--drain"]).iter().for_each(|line| say(line));
+            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(|line| say(line));
         }
         let ending = poststage::end(self.env, self.prefix)?;
         ending.wrong.iter().chain(&ending.told).for_each(|line| say(line));
@@ -152,16 +154,17 @@ impl Scavenge<'_> {
     /// Every node copies what it has. What went wrong may be of no matter: nodes without a part have nothing to copy.
     fn copy(&self, id: u64) -> Vec<String> {
         let Some(prefix) = self.prefix.dir().to_str() else { return vec![NOT_UTF8.to_owned()] };
-        self.on_nodes(&["copy", "--id", &id.to_string(), "--prefix", prefix])
+        self.on_nodes(&["copy", "--heartbeat", "--id", &id.to_string(), "--prefix", prefix])
     }
 
-    /// Runs a subcommand of scr on every node, and gives the complaints.
+    /// Runs a subcommand of scr on every node, and gives the complaints. It may take as long as data moves on one of them.
     fn on_nodes(&self, arguments: &[&str]) -> Vec<String> {
         let Some(scr) = command_here() else { return vec![NOT_UTF8.to_owned()] };
         let command: Vec<String> =
             std::iter::once(scr.as_str()).chain(arguments.iter().copied()).map(str::to_owned).collect();
-        let answers = self.allocation.on_nodes().run(&self.nodes, &command, None);
-        let complaint = |(node, answer): (&String, Result<crate::machine::process::Finished>)| match answer {
+        let activity = Activity::new(LONGEST_IDLE);
+        let answers = self.allocation.on_nodes().run(&self.nodes, &command, Limit::Idle(&activity));
+        let complaint = |(node, answer): (&String, Result<Finished>)| match answer {
             Ok(answer) if answer.succeeded() => None,
             Ok(answer) => Some(format!("node {node}: {}", answer.complaint())),
             Err(error) => Some(format!("node {node}: {error:#}")),
@@ -184,6 +187,8 @@ impl Scavenge<'_> {
     }
 }
 
+/// A file system may need minutes to fail over; after this time without a byte moved on any node it is not waited for.
+const LONGEST_IDLE: Duration = Duration::from_secs(600);
 const NOT_UTF8: &str = "the name of a folder is not UTF-8";
 
 #[cfg(test)]
