@@ -17,7 +17,7 @@ pub(crate) fn page() -> String {
     let mut text = String::from(HEAD);
     for info in TABLE {
         let (name, kind, help) = (info.name, info.kind.label(), info.help);
-        let default = info.preset.in_words("`");
+        let default = info.default.in_words("`");
         let scope = match info.scope {
             Scope::Anywhere => String::new(),
             limited => format!("; {}", limited.label()),

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::fs::Files;
 use crate::log::Log;
 use crate::message::Reporter;
-use crate::param::{self, AppConfig, Params, RawSettings};
+use crate::param::{self, AppConfig, Params, Settings};
 use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Prefix};
 use std::fmt::Display;
@@ -199,12 +199,12 @@ fn tell_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> R
 }
 
 /// Rank 0 reads files and environment for all.
-fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<RawSettings, Error> {
-    let own = (comm.rank() == Rank(0)).then(|| RawSettings::load(env, app));
-    let tree = own.as_ref().map(RawSettings::to_tree).unwrap_or_default();
+fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<Settings, Error> {
+    let own = (comm.rank() == Rank(0)).then(|| Settings::load(env, app));
+    let tree = own.as_ref().map(Settings::to_tree).unwrap_or_default();
     let tree = broadcast_tree(comm, Rank(0), &tree)?;
     match own {
         Some(raw) => Ok(raw),
-        None => RawSettings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),
+        None => Settings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),
     }
 }

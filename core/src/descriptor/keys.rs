@@ -1,6 +1,6 @@
 //! The keys of a descriptor line as typed values: a value that cannot be used is told and the default counts.
 
-use crate::param::{nearest, Cause, ConfigError, Kind, Line, Origin, Problem, Value};
+use crate::param::{nearest, Cause, ConfigError, FromValue, Kind, Line, Origin, Problem};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -22,12 +22,12 @@ impl Keys<'_> {
     }
 
     /// The value of a key, or the default.
-    pub(super) fn read<T: Value>(&mut self, key: &str, kind: Kind, default: T) -> T {
+    pub(super) fn read<T: FromValue>(&mut self, key: &str, kind: Kind, default: T) -> T {
         let Some(text) = self.text(key) else { return default };
         match kind.read(&text, Path::new("/")) {
-            Ok(datum) => T::from_datum(&datum).unwrap_or(default),
+            Ok(value) => T::from_value(&value).unwrap_or(default),
             Err(rejected) => {
-                self.tell(rejected.cause(self.line.title(key), text));
+                self.tell(Cause::rejected(rejected, self.line.title(key), text));
                 default
             }
         }

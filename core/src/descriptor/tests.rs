@@ -3,7 +3,7 @@
 use super::*;
 use crate::comm::Rank;
 use crate::param::testing::world_of;
-use crate::param::{AppConfig, Origin, RawSettings};
+use crate::param::{AppConfig, Origin, Settings};
 use proptest::prelude::*;
 
 const USER: &str = "/pfs/run1/.scrconf";
@@ -13,7 +13,7 @@ type Built = (Result<Descriptors, ConfigError>, Vec<Problem>);
 /// What a user file comes to, with everything that is wrong with it.
 fn built(text: &str) -> Built {
     let env = world_of(&[(USER, text)]).env();
-    let (params, mut problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+    let (params, mut problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
     (Descriptors::build(&params, &mut problems), problems)
 }
 
@@ -186,7 +186,7 @@ fn what_a_line_does_not_say_is_as_the_parameters_have_it() {
 fn a_store_with_a_variable_has_one_name_and_a_path_per_node() {
     let text = "SCR_CACHE_BASE=/tmp/$SCR_NODE_NAME\nSTORE=/ssd/${SCR_NODE_NAME}\n";
     let zero = world_of(&[(USER, text)]).with_variable("SCR_NODE_NAME", "n0").env();
-    let raw = RawSettings::load(&zero, &AppConfig::default());
+    let raw = Settings::load(&zero, &AppConfig::default());
     for node in ["n0", "n1"] {
         let env = world_of(&[]).with_variable("SCR_NODE_NAME", node).env();
         let (params, _) = Params::resolve(&raw, &env);

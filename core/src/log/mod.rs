@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::env::Env;
     use crate::fs::RealFiles;
-    use crate::param::{AppConfig, RawSettings};
+    use crate::param::{AppConfig, Settings};
     use scr_plugin_api::PluginErrorKind;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
@@ -208,7 +208,7 @@ mod tests {
         let world = Env::for_test(Arc::new(RealFiles), dir).with_variable("SCR_LOG_SYSLOG_ENABLE", "0");
         let world = settings.iter().fold(world, |world, (name, value)| world.with_variable(name, value));
         let env = world.env();
-        let (params, _) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
         let report = Reporter::new(env.output.clone(), rank, "n0", 0);
         (Log::begin(rank, &env, &params, &report, &prefix), world)
     }

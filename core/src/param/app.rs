@@ -3,15 +3,12 @@
 //! A string is one request: `SCR_FLUSH=10` sets, `SCR_FLUSH=` unsets, `SCR_FLUSH` asks; `CKPT=0 TYPE=XOR` sets,
 //! `CKPT=0 TYPE` asks. What is set is kept as text lines in the prefix directory, so that the commands see it.
 
-use super::file::{is_text, parse, unknown, Setting, Settings, DESCRIPTORS};
+use super::file::{is_text, parse, unknown, Setting, Source, DESCRIPTORS};
 use super::line::{quoted, words, Pair, Words};
 use super::origin::Origin;
-use super::params::Params;
 use super::problem::{Cause, ConfigError, Problem};
-use super::raw::RawSettings;
 use super::table::{find, Scope};
 use super::value::Kind;
-use crate::env::Env;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -21,15 +18,15 @@ pub const APP_CONF: &str = ".scr/app.conf";
 /// What the application has set so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AppConfig {
-    settings: Settings,
+    settings: Source,
 }
 
 /// What a string given to `SCR_Config` asks for.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Request(Action);
+pub struct Request(pub(super) Action);
 
 #[derive(Debug, Clone, PartialEq)]
-enum Action {
+pub(super) enum Action {
     /// Keys with an empty value are unset.
     Set(Setting),
     /// A parameter, or all descriptor lines of a kind.
@@ -38,10 +35,10 @@ enum Action {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Query {
-    name: String,
+pub(super) struct Query {
+    pub(super) name: String,
     /// Which descriptor line, and which of its keys.
-    item: Option<(String, String)>,
+    pub(super) item: Option<(String, String)>,
 }
 
 impl Request {
@@ -88,27 +85,6 @@ impl AppConfig {
         }
     }
 
-    /// What counts for a parameter now: from `params` where a session has them, or else from the environment, the
-    /// files and what was set so far. `None` where nobody has set it, whether it has a default or not.
-    ///
-    /// # Errors
-    /// As for [`Request::parse`], and [`Cause::NotAQuery`] for a text that sets something.
-    pub fn query(
-        &self,
-        params: Option<&Params>,
-        env: &Env,
-        text: &str,
-    ) -> Result<Option<String>, ConfigError> {
-        let Action::Query(query) = Request::parse(text)?.0 else {
-            return Err(refused(Cause::NotAQuery { text: text.trim().to_string() }));
-        };
-        if let Some(params) = params {
-            return Ok(effective(params, &query));
-        }
-        let (params, _) = Params::resolve(&RawSettings::load(env, self), env);
-        Ok(effective(&params, &query))
-    }
-
     /// As lines of a file, see [`APP_CONF`]. Without what is secret: whoever may read the prefix directory may read the file.
     pub fn to_text(&self) -> String {
         let is_secret = |name: &str| find(name).is_some_and(|info| info.kind == Kind::Secret);
@@ -130,7 +106,7 @@ impl AppConfig {
         (Self { settings }, problems)
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(super) fn source(&self) -> &Source {
         &self.settings
     }
 
@@ -158,25 +134,13 @@ impl AppConfig {
     }
 }
 
-fn effective(params: &Params, query: &Query) -> Option<String> {
-    if let Some((id, key)) = &query.item {
-        let line = params.lines(&query.name).find(|line| line.value == *id || line.shared == *id)?;
-        return line.item(key).map(|item| item.value.clone());
-    }
-    if DESCRIPTORS.contains(&query.name.as_str()) {
-        return join(params.lines(&query.name).map(|line| line.value.as_str()));
-    }
-    let effective = params.named(&query.name)?;
-    effective.text.filter(|_| effective.is_set()).map(str::to_string)
-}
-
 /// The values in order, separated by blanks; `None` where there is none.
-fn join<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(super) fn join<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> {
     let values: Vec<_> = values.collect();
     (!values.is_empty()).then(|| values.join(" "))
 }
 
-fn refused(cause: Cause) -> ConfigError {
+pub(super) fn refused(cause: Cause) -> ConfigError {
     Problem::new(&Origin::Application, cause).into()
 }
 
@@ -257,11 +221,13 @@ fn check(setting: &Setting) -> Result<(), Cause> {
         return Ok(());
     }
     let read = info.kind.read(&setting.value, Path::new("/"));
-    read.map(drop).map_err(|rejected| rejected.cause(setting.name.clone(), setting.value.clone()))
+    read.map(drop).map_err(|rejected| Cause::rejected(rejected, setting.name.clone(), setting.value.clone()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::params::Params;
+    use super::super::settings::Settings;
     use super::super::testing::world_of;
     use super::*;
     use proptest::prelude::*;
@@ -354,7 +320,7 @@ mod tests {
         let files = [("/opt/scr/etc/scr.conf", "SCR_FLUSH=7\nCKPT=0 STORE=/tmp/$USER\n")];
         let env = world_of(&files).with_variable("SCR_DEBUG", "2").env();
         let config = applied(&["SCR_FLUSH=9", "SCR_DEBUG=1"]);
-        let (params, _) = Params::resolve(&RawSettings::load(&env, &config), &env);
+        let (params, _) = Params::resolve(&Settings::load(&env, &config), &env);
         for params in [None, Some(&params)] {
             let query = |text| config.query(params, &env, text).unwrap();
             assert_eq!(query("SCR_FLUSH").as_deref(), Some("9"));
@@ -384,7 +350,7 @@ mod tests {
         let config = applied(&["SCR_LOG_DB_PASS=hunter2", "SCR_LOG_DB_USER=scr"]);
         assert_eq!(config.to_text(), "SCR_LOG_DB_USER=scr\n");
         let env = world_of(&[]).env();
-        let (params, _) = Params::resolve(&RawSettings::load(&env, &config), &env);
+        let (params, _) = Params::resolve(&Settings::load(&env, &config), &env);
         assert_eq!(params.get(&crate::param::LOG_DB_PASS).as_deref(), Some("hunter2"));
     }
 

@@ -1,170 +1,114 @@
-//! Settings that are each fine and contradict each other.
+//! Settings that are fine one by one and contradict each other.
 //!
-//! Only what somebody has set is looked at: the defaults go together.
+//! Only settings that somebody made are reported: the defaults go together.
 
 use super::origin::Origin;
 use super::params::Params;
 use super::problem::{Cause, Problem};
-use super::table::{self, Param};
+use super::table::{self, Info, Param};
 
-/// Every pair of parameters that do not go together. What concerns descriptors is told when they are built.
-pub(crate) fn contradictions(params: &Params) -> Vec<Problem> {
-    let check = Check { params };
+/// Every pair of parameters that contradict each other. Descriptors are checked where they are built.
+pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
+    let on = |param: &Param<bool>| params.get(param);
     let mut problems = Vec::new();
-    problems.extend(check.asynchronous());
-    problems.extend(check.poststage());
-    problems.extend(check.restart());
-    problems.extend(check.watchdog());
-    problems.extend(check.timeouts());
-    problems.extend(check.database());
-    problems.extend(check.logs());
-    problems.extend(check.purge());
+    let mut report = |wrong: bool, first: &'static Info, second: &'static Info, why, now| {
+        if wrong {
+            problems.push(contradiction(params, first, second, why, now));
+        }
+    };
+    report(
+        on(&table::FLUSH_ASYNC) && params.get(&table::FLUSH_TYPE) == "SYNC",
+        table::FLUSH_ASYNC.info(),
+        table::FLUSH_TYPE.info(),
+        "this transport copies while the application waits",
+        "set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous",
+    );
+    report(
+        on(&table::FLUSH_POSTSTAGE) && !on(&table::FLUSH_ASYNC),
+        table::FLUSH_POSTSTAGE.info(),
+        table::FLUSH_ASYNC.info(),
+        "only an asynchronous flush can be finished after the job",
+        "set SCR_FLUSH_ASYNC=1, or nothing is left to do after the job",
+    );
+    report(
+        on(&table::GLOBAL_RESTART) && !on(&table::FETCH),
+        table::GLOBAL_RESTART.info(),
+        table::FETCH.info(),
+        "a restart from the prefix directory has to fetch",
+        "set SCR_FETCH=1, or SCR_FLUSH_ON_RESTART=1 if the application reads its files without SCR",
+    );
+    let timeouts = [&table::WATCHDOG_TIMEOUT, &table::WATCHDOG_TIMEOUT_PFS];
+    report(
+        on(&table::WATCHDOG) && timeouts.iter().all(|timeout| params.get(*timeout).is_none()),
+        table::WATCHDOG.info(),
+        table::WATCHDOG_TIMEOUT.info(),
+        "the watchdog does not know how long is too long",
+        "set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing",
+    );
+    // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
+    if let Some(timeout) = timeouts.into_iter().find(|timeout| is_of_user(params.origin(timeout))) {
+        report(
+            !params.origin(&table::WATCHDOG).is_set(),
+            timeout.info(),
+            table::WATCHDOG.info(),
+            "no watchdog looks at the time",
+            "set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so",
+        );
+    }
+    report(
+        on(&table::LOG_ENABLE) && on(&table::LOG_DB_ENABLE) && params.get(&table::LOG_DB_HOST).is_none(),
+        table::LOG_DB_ENABLE.info(),
+        table::LOG_DB_HOST.info(),
+        "the database needs a server",
+        "set SCR_LOG_DB_HOST, or nothing is logged to a database",
+    );
+    report(
+        on(&table::LOG_DB_ENABLE) && !on(&table::LOG_ENABLE),
+        table::LOG_DB_ENABLE.info(),
+        table::LOG_ENABLE.info(),
+        "nothing is logged at all",
+        "set SCR_LOG_ENABLE=1 to log to the database",
+    );
+    report(
+        on(&table::PREFIX_PURGE) && params.get(&table::CURRENT).is_some(),
+        table::PREFIX_PURGE.info(),
+        table::CURRENT.info(),
+        "the dataset to start from is deleted with all others",
+        "unset one of the two",
+    );
     problems
 }
 
-struct Check<'a> {
-    params: &'a Params,
+fn is_of_user(origin: &Origin) -> bool {
+    matches!(origin, Origin::Environment | Origin::UserFile(_) | Origin::Application)
 }
 
-impl Check<'_> {
-    fn on(&self, param: &Param<bool>) -> bool {
-        self.params.get(param)
-    }
-
-    /// A problem with the setting that `first` names.
-    fn problem<A, B>(
-        &self,
-        first: &Param<A>,
-        second: &Param<B>,
-        why: &'static str,
-        now: &'static str,
-    ) -> Problem {
-        let shown = |name: &str| match self.params.named(name) {
-            Some(effective) => format!("{name}={effective}"),
-            None => name.to_string(),
-        };
-        let cause = Cause::Contradiction {
-            first: shown(first.info().name),
-            second: shown(second.info().name),
-            why,
-            now,
-        };
-        Problem::new(self.params.origin(first), cause)
-    }
-
-    fn asynchronous(&self) -> Option<Problem> {
-        let is_sync = self.params.get(&table::FLUSH_TYPE) == "SYNC";
-        (self.on(&table::FLUSH_ASYNC) && is_sync).then(|| {
-            self.problem(
-                &table::FLUSH_ASYNC,
-                &table::FLUSH_TYPE,
-                "this transport copies while the application waits",
-                "set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous",
-            )
-        })
-    }
-
-    fn poststage(&self) -> Option<Problem> {
-        (self.on(&table::FLUSH_POSTSTAGE) && !self.on(&table::FLUSH_ASYNC)).then(|| {
-            self.problem(
-                &table::FLUSH_POSTSTAGE,
-                &table::FLUSH_ASYNC,
-                "only an asynchronous flush can be finished after the job",
-                "set SCR_FLUSH_ASYNC=1, or nothing is left to do after the job",
-            )
-        })
-    }
-
-    fn restart(&self) -> Option<Problem> {
-        (self.on(&table::GLOBAL_RESTART) && !self.on(&table::FETCH)).then(|| {
-            self.problem(
-                &table::GLOBAL_RESTART,
-                &table::FETCH,
-                "a restart from the prefix directory has to fetch",
-                "set SCR_FETCH=1, or SCR_FLUSH_ON_RESTART=1 if the application reads its files without SCR",
-            )
-        })
-    }
-
-    fn watchdog(&self) -> Option<Problem> {
-        let no_timeout = self.params.get(&table::WATCHDOG_TIMEOUT).is_none()
-            && self.params.get(&table::WATCHDOG_TIMEOUT_PFS).is_none();
-        (self.on(&table::WATCHDOG) && no_timeout).then(|| {
-            self.problem(
-                &table::WATCHDOG,
-                &table::WATCHDOG_TIMEOUT,
-                "the watchdog does not know how long is too long",
-                "set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing",
-            )
-        })
-    }
-
-    /// The user guide has the times alone, as if they were enough. A site may set them for those who want a watchdog.
-    fn timeouts(&self) -> Option<Problem> {
-        let of_user = |timeout: &&Param<_>| {
-            matches!(
-                self.params.origin(timeout),
-                Origin::Environment | Origin::UserFile(_) | Origin::Application
-            )
-        };
-        let timeout = [&table::WATCHDOG_TIMEOUT, &table::WATCHDOG_TIMEOUT_PFS].into_iter().find(of_user)?;
-        (!self.params.origin(&table::WATCHDOG).is_set()).then(|| {
-            self.problem(
-                timeout,
-                &table::WATCHDOG,
-                "no watchdog looks at the time",
-                "set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so",
-            )
-        })
-    }
-
-    fn database(&self) -> Option<Problem> {
-        let wanted = self.on(&table::LOG_ENABLE) && self.on(&table::LOG_DB_ENABLE);
-        (wanted && self.params.get(&table::LOG_DB_HOST).is_none()).then(|| {
-            self.problem(
-                &table::LOG_DB_ENABLE,
-                &table::LOG_DB_HOST,
-                "the database needs a server",
-                "set SCR_LOG_DB_HOST, or nothing is logged to a database",
-            )
-        })
-    }
-
-    fn logs(&self) -> Option<Problem> {
-        let wanted = self.on(&table::LOG_DB_ENABLE) && !self.on(&table::LOG_ENABLE);
-        wanted.then(|| {
-            self.problem(
-                &table::LOG_DB_ENABLE,
-                &table::LOG_ENABLE,
-                "nothing is logged at all",
-                "set SCR_LOG_ENABLE=1 to log to the database",
-            )
-        })
-    }
-
-    fn purge(&self) -> Option<Problem> {
-        let wanted = self.on(&table::PREFIX_PURGE) && self.params.get(&table::CURRENT).is_some();
-        wanted.then(|| {
-            self.problem(
-                &table::PREFIX_PURGE,
-                &table::CURRENT,
-                "the dataset to start from is deleted with all others",
-                "unset one of the two",
-            )
-        })
-    }
+/// A problem of the setting that `first` names.
+fn contradiction(
+    params: &Params,
+    first: &Info,
+    second: &Info,
+    why: &'static str,
+    now: &'static str,
+) -> Problem {
+    let parameter = |info: &Info| params.named(info.name);
+    let text = |info: &Info| {
+        parameter(info).map_or_else(|| info.name.to_string(), |found| format!("{}={found}", info.name))
+    };
+    let origin = parameter(first).map_or(Origin::Default, |found| found.origin.clone());
+    Problem { origin, cause: Cause::Contradiction { first: text(first), second: text(second), why, now } }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{world, world_of};
-    use super::super::{AppConfig, RawSettings};
+    use super::super::{AppConfig, Settings};
     use super::*;
 
     fn problems(variables: &[(&str, &str)]) -> Vec<String> {
         let env =
             variables.iter().fold(world(), |world, (name, value)| world.with_variable(name, value)).env();
-        let (_, problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        let (_, problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -177,7 +121,7 @@ mod tests {
     fn a_site_may_set_the_times_of_a_watchdog_that_users_switch_on() {
         let files = [("/opt/scr/etc/scr.conf", "SCR_WATCHDOG_TIMEOUT=600\n")];
         let env = world_of(&files).env();
-        let (_, problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        let (_, problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
         assert_eq!(problems, []);
         let off = [("SCR_WATCHDOG", "0"), ("SCR_WATCHDOG_TIMEOUT", "600")];
         assert_eq!(self::problems(&off), Vec::<String>::new());

@@ -1,11 +1,10 @@
-//! `$VAR` and `${VAR}` inside values, `~/` before paths, and paths made plain.
+//! `$VAR` and `${VAR}` inside values, and `~/` before paths.
 //!
-//! Each rank expands with its own variables, since `$SCR_NODE_NAME` differs from node to node. A `\$` is a plain
-//! `$`, and so is a `$` that no name follows. What a variable holds is not expanded again.
+//! Each rank expands with its own variables, since `$SCR_NODE_NAME` differs from node to node. `\$` is a plain `$`,
+//! and so is a `$` without a name after it. The content of a variable is not expanded again.
 
 use super::value::Kind;
 use crate::env::Env;
-use std::path::{Component, Path, PathBuf};
 
 /// The variables of one rank.
 #[derive(Clone, Copy)]
@@ -93,22 +92,6 @@ fn variable(text: &str) -> Option<(&str, &str)> {
     (is_name && name.starts_with(|c: char| !c.is_ascii_digit())).then_some((name, tail))
 }
 
-/// An absolute path without `.`, `..`, doubled or trailing slashes. Links are not looked at, so the file system is
-/// not asked; `..` at the root stays at the root.
-pub fn normalise(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::from("/");
-    for component in path.components() {
-        match component {
-            Component::Normal(name) => plain.push(name),
-            Component::ParentDir => {
-                plain.pop();
-            }
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
-        }
-    }
-    plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::world;
@@ -158,13 +141,5 @@ mod tests {
     #[test]
     fn user_and_node_are_known_without_a_variable() {
         assert_eq!(expand("/tmp/$USER/$SCR_NODE_NAME").0, "/tmp/user1/host0");
-    }
-
-    #[test]
-    fn paths_are_made_plain_without_asking_the_file_system() {
-        let paths = [("/a/./b//c/", "/a/b/c"), ("/a/../../b", "/b"), ("/", "/"), ("a/b", "/a/b"), ("", "/")];
-        for (path, plain) in paths {
-            assert_eq!(normalise(Path::new(path)), Path::new(plain), "{path}");
-        }
     }
 }

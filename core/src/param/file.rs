@@ -1,12 +1,12 @@
 //! Configuration files: settings with the line each was made on.
 //!
 //! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` with pairs behind it; what follows a `#` is a comment. A
-//! line that cannot be read is told and passed over, whatever bytes it has; the rest of the file counts.
+//! line that cannot be read is reported and passed over, whatever bytes it has; the rest of the file counts.
 
 use super::line::{self, LineFault, Pair, Words};
 use super::origin::{Origin, Place};
 use super::problem::{Cause, Problem};
-use super::shown::nearest;
+use super::quote::nearest;
 use super::table::{find, retired, TABLE};
 use crate::fs::{Files, How, Kind};
 use indexmap::map::Entry;
@@ -20,7 +20,7 @@ pub(crate) const STORE: &str = "STORE";
 pub(crate) const CKPT: &str = "CKPT";
 pub(crate) const DESCRIPTORS: &[&str] = &[GROUPS, STORE, CKPT];
 
-/// A configuration file of more bytes is none.
+/// A larger file is refused.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// A parameter or a descriptor line as it was set; variables are not expanded.
@@ -64,11 +64,11 @@ impl Setting {
     }
 }
 
-/// Settings of one source: each thing is set once, in the order in which it was first set.
+/// The settings of one source: each thing is set once, in the order in which it was first set.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Settings(IndexMap<(String, String), Setting>);
+pub(crate) struct Source(IndexMap<(String, String), Setting>);
 
-impl Settings {
+impl Source {
     /// Adds a setting; the later one counts. Gives what it changed, and where that was set before.
     pub(crate) fn add(&mut self, later: Setting) -> Vec<(String, Origin)> {
         match self.0.entry(key(&later.name, &later.value)) {
@@ -117,7 +117,7 @@ pub(crate) fn load(
     path: &Path,
     origin: fn(Place) -> Origin,
     problems: &mut Vec<Problem>,
-) -> Option<Settings> {
+) -> Option<Source> {
     match read(files, path) {
         Ok(bytes) => Some(parse(&bytes, path, origin, problems)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -125,7 +125,7 @@ pub(crate) fn load(
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
             let place = Place { file: path.to_path_buf(), line: 0 };
             problems.push(Problem::new(&origin(place), cause));
-            Some(Settings::default())
+            Some(Source::default())
         }
     }
 }
@@ -162,9 +162,9 @@ pub(crate) fn parse(
     path: &Path,
     origin: fn(Place) -> Origin,
     problems: &mut Vec<Problem>,
-) -> Settings {
+) -> Source {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let mut settings = Settings::default();
+    let mut settings = Source::default();
     for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
         let origin = origin(Place { file: path.to_path_buf(), line: number });
         let mut found = Vec::new();

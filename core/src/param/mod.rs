@@ -1,16 +1,16 @@
 //! Parameters: one table, and everything from text to values. The user guide's section "Configure a job".
 //!
-//! - `table`: every parameter with its type, default, place and help; one typed constant each.
+//! - `value`, `table`: text as typed values; every parameter with its type, default, place and help.
+//! - `origin`, `problem`, `quote`: where a setting was made, what is wrong with it, and how messages quote it.
 //! - `line`, `file`: a line as `key=value` pairs; a configuration file as settings with their file and line.
-//! - `expand`, `value`: variables inside values; text as typed values.
-//! - `raw`: what rank 0 reads and sends to all ranks.
-//! - `pick`, `resolve`: which setting of a parameter counts, and why the others do not; the effective values on one rank.
-//! - `params`: those values with their origins, to be asked.
-//! - `check`: settings that contradict each other.
-//! - `app`: `SCR_Config`.
-//! - `origin`: where a setting was made; `problem`: what is wrong with it, and what to do about it; `shown`: what users wrote, as messages show it.
+//! - `expand`: variables inside values.
+//! - `app`, `query`: what `SCR_Config` sets, and what it answers.
+//! - `resolve`: one parameter on one rank, from all settings of it.
+//! - `settings`: everything that rank 0 reads and sends to all ranks.
+//! - `params`, `check`: the parameters of one rank; settings that contradict each other.
 //!
-//! Rank 0 calls [`RawSettings::load`] and broadcasts [`RawSettings::to_tree`]; every rank calls [`Params::resolve`].
+//! Rank 0 calls [`Settings::load`] and broadcasts [`Settings::to_tree`]; every rank calls [`Params::resolve`].
+//! The list above is in the order of imports: each file uses those before it.
 
 mod app;
 mod check;
@@ -19,11 +19,11 @@ mod file;
 mod line;
 mod origin;
 mod params;
-mod pick;
 mod problem;
-mod raw;
+mod query;
+mod quote;
 mod resolve;
-mod shown;
+mod settings;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -31,15 +31,14 @@ mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};
 pub(crate) use expand::expanded;
-pub use expand::normalise;
 pub use file::unknown;
 pub use origin::{Origin, Place};
-pub use params::{Effective, Params};
-pub use problem::{Cause, ConfigError, Problem};
-pub use raw::{FileOf, RawSettings};
-pub use table::*;
-pub use value::{Datum, Kind, Value};
-
 pub(crate) use params::Line;
-pub(crate) use pick::scheme_name;
-pub(crate) use shown::nearest;
+pub use params::Params;
+pub use problem::{Cause, ConfigError, Problem};
+pub(crate) use quote::nearest;
+pub(crate) use resolve::scheme_name;
+pub use resolve::Parameter;
+pub use settings::{FileOf, Settings};
+pub use table::*;
+pub use value::{normalise, FromValue, Kind, Value};

@@ -4,7 +4,8 @@
 //! [`ConfigError`] stops the run.
 
 use super::origin::{Origin, Place};
-use super::shown::{of_value, range, show, suggest};
+use super::quote::{of_value, quote, range, suggest};
+use super::value::Rejected;
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -41,7 +42,7 @@ impl From<Problem> for ConfigError {
 #[non_exhaustive]
 pub enum Cause {
     /// No parameter has this name.
-    #[error("there is no parameter {}{}", show(name), suggest(nearest))]
+    #[error("there is no parameter {}{}", quote(name), suggest(nearest))]
     UnknownName {
         /// The name.
         name: String,
@@ -49,7 +50,7 @@ pub enum Cause {
         nearest: Option<String>,
     },
     /// A key of a descriptor line looks like a mistyped one; it is taken for an option of a plugin.
-    #[error("{line} has no key {}{}; it is passed to the plugin as an option", show(key), suggest(nearest))]
+    #[error("{line} has no key {}{}; it is passed to the plugin as an option", quote(key), suggest(nearest))]
     UnknownKey {
         /// `STORE` or `CKPT`.
         line: String,
@@ -77,7 +78,7 @@ pub enum Cause {
         now: String,
     },
     /// The value does not read as what it should be.
-    #[error("{name} holds `{}', which is not {expected}; it is passed over", show(found))]
+    #[error("{name} holds `{}', which is not {expected}; it is passed over", quote(found))]
     Malformed {
         /// The parameter or key.
         name: String,
@@ -87,7 +88,7 @@ pub enum Cause {
         expected: String,
     },
     /// The value is too small or too large.
-    #[error("{name} holds {}, which is not {}; it is passed over", show(found), range(found, least, most))]
+    #[error("{name} holds {}, which is not {}; it is passed over", quote(found), range(found, least, most))]
     OutOfRange {
         /// The parameter or key.
         name: String,
@@ -99,7 +100,7 @@ pub enum Cause {
         most: String,
     },
     /// There is a name but no value.
-    #[error("{} has no value and counts as not set; remove the line or give a value", show(name))]
+    #[error("{} has no value and counts as not set; remove the line or give a value", quote(name))]
     Empty {
         /// The parameter or key.
         name: String,
@@ -116,7 +117,7 @@ pub enum Cause {
         variable: String,
     },
     /// The same thing was set before in the same file.
-    #[error("{} is set a second time, after {earlier}; the later one counts", show(name))]
+    #[error("{} is set a second time, after {earlier}; the later one counts", quote(name))]
     Duplicate {
         /// The parameter or key.
         name: String,
@@ -124,7 +125,7 @@ pub enum Cause {
         earlier: Place,
     },
     /// The same thing is described twice.
-    #[error("{} is described a second time, after {earlier}; the line is passed over", show(name))]
+    #[error("{} is described a second time, after {earlier}; the line is passed over", quote(name))]
     Twice {
         /// What.
         name: String,
@@ -132,13 +133,13 @@ pub enum Cause {
         earlier: Place,
     },
     /// A line, or what is left of it, has no `=`.
-    #[error("`{}' has no `=', write KEY=value; it is passed over", show(text))]
+    #[error("`{}' has no `=', write KEY=value; it is passed over", quote(text))]
     NoEquals {
         /// The text.
         text: String,
     },
     /// Something follows the value.
-    #[error("`{}' after the value of {} is passed over; put a value with blanks in quotes, and each parameter on a line of its own", show(rest), show(name))]
+    #[error("`{}' after the value of {} is passed over; put a value with blanks in quotes, and each parameter on a line of its own", quote(rest), quote(name))]
     AfterValue {
         /// The parameter.
         name: String,
@@ -146,7 +147,7 @@ pub enum Cause {
         rest: String,
     },
     /// A parameter is to be changed where it can only be asked for.
-    #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is passed over", show(text))]
+    #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is passed over", quote(text))]
     NotAQuery {
         /// What was asked.
         text: String,
@@ -262,7 +263,7 @@ pub enum Cause {
     /// No group has this name.
     #[error(
         "{name} names the group {}, which is not defined; the groups are {known}{}",
-        show(group),
+        quote(group),
         suggest(nearest)
     )]
     UnknownGroup {
@@ -276,7 +277,7 @@ pub enum Cause {
         nearest: Option<String>,
     },
     /// No store has this path.
-    #[error("CKPT={index} names the store {}, which is not described; the stores are {known}{}; add STORE={store}", show(store), suggest(nearest))]
+    #[error("CKPT={index} names the store {}, which is not described; the stores are {known}{}; add STORE={store}", quote(store), suggest(nearest))]
     UnknownStore {
         /// The descriptor.
         index: u32,
@@ -347,6 +348,16 @@ pub enum Cause {
         /// The group.
         group: String,
     },
+}
+
+impl Cause {
+    /// The text `found` was rejected as the value of the parameter or key `name`.
+    pub(crate) fn rejected(rejected: Rejected, name: String, found: String) -> Self {
+        match rejected {
+            Rejected::Malformed(expected) => Cause::Malformed { name, found, expected },
+            Rejected::OutOfRange { least, most } => Cause::OutOfRange { name, found, least, most },
+        }
+    }
 }
 
 impl Problem {

@@ -35,16 +35,16 @@ pub struct Info {
     /// What it holds.
     pub kind: Kind,
     /// Its value where nobody sets it.
-    pub preset: Preset,
+    pub default: DefaultValue,
     /// Where it can be set.
     pub scope: Scope,
     /// One line about it.
     pub help: &'static str,
 }
 
-/// What a parameter is where nobody sets it.
+/// The value of a parameter that nobody sets.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Preset {
+pub enum DefaultValue {
     /// Not set.
     Unset,
     /// This text.
@@ -63,32 +63,32 @@ pub enum Preset {
     Host,
 }
 
-impl Preset {
-    /// In words, what stands for itself between two `quote`s.
+impl DefaultValue {
+    /// In words; literal text stands between two `quote`s.
     pub fn in_words(self, quote: &str) -> String {
         let either = |names: &[&str]| {
             names.iter().map(|name| format!("{quote}${name}{quote}")).collect::<Vec<_>>().join(", ")
         };
         match self {
-            Preset::Unset => "unset".to_owned(),
-            Preset::Text(text) | Preset::Built(text) => format!("{quote}{text}{quote}"),
-            Preset::Variables(names) => either(names),
-            Preset::VariablesOr(names, text) => format!("{}, or {quote}{text}{quote}", either(names)),
-            Preset::CurrentDir => "current folder".to_owned(),
-            Preset::User => "name of the user".to_owned(),
-            Preset::Host => "name of the host".to_owned(),
+            DefaultValue::Unset => "unset".to_owned(),
+            DefaultValue::Text(text) | DefaultValue::Built(text) => format!("{quote}{text}{quote}"),
+            DefaultValue::Variables(names) => either(names),
+            DefaultValue::VariablesOr(names, text) => format!("{}, or {quote}{text}{quote}", either(names)),
+            DefaultValue::CurrentDir => "current folder".to_owned(),
+            DefaultValue::User => "name of the user".to_owned(),
+            DefaultValue::Host => "name of the host".to_owned(),
         }
     }
 }
 
-/// Where a parameter can be set. The environment of rank 0 counts for all ranks if nothing else is said.
+/// Where a parameter can be set. The environment of rank 0 counts for all ranks, except where noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Everywhere: environment, files, `SCR_Config`.
     Anywhere,
-    /// Everywhere; and a rank's own environment goes before that of rank 0.
+    /// Everywhere; a rank's own environment goes before that of rank 0.
     Node,
-    /// Everywhere; and only a rank's own environment counts, not that of rank 0.
+    /// Everywhere; of the environments only a rank's own counts.
     Rank,
     /// In the environment only.
     Environment,
@@ -128,7 +128,7 @@ pub fn find(name: &str) -> Option<&'static Info> {
     TABLE.iter().find(|info| info.name == name)
 }
 
-/// Names of former versions, with what to do about them.
+/// Names of former versions, with advice.
 const RETIRED: &[(&str, &str)] = &[
     ("SCR_HOP_DISTANCE", "describe failure groups with GROUPS lines and name one with SCR_GROUP"),
     ("HOP_DISTANCE", "describe failure groups with GROUPS lines and name one with GROUP"),
@@ -138,7 +138,7 @@ const RETIRED: &[(&str, &str)] = &[
     ("CNTLDIR", "set SCR_CNTL_BASE"),
 ];
 
-/// What to do about a name of former versions.
+/// Advice on a name of former versions.
 pub(crate) fn retired(name: &str) -> Option<&'static str> {
     RETIRED.iter().find(|(retired, _)| *retired == name).map(|(_, advice)| *advice)
 }
@@ -147,8 +147,15 @@ pub(crate) fn retired(name: &str) -> Option<&'static str> {
 pub(crate) const FOREIGN: &[&str] =
     &["SCR_BIN", "SCR_CONFIG_FILE", "SCR_DIR", "SCR_HOME", "SCR_INSTALL_DIR", "SCR_ROOT", "SCR_VERSION"];
 
-const fn text(default: &'static str) -> Preset {
-    Preset::Text(default)
+const fn text(default: &'static str) -> DefaultValue {
+    DefaultValue::Text(default)
+}
+
+const fn built(replaced: Option<&'static str>, default: &'static str) -> DefaultValue {
+    match replaced {
+        Some(text) => DefaultValue::Built(text),
+        None => DefaultValue::Text(default),
+    }
 }
 
 const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
@@ -157,7 +164,7 @@ const RANKS: Kind = Kind::Count { least: 1, most: u32::MAX as u64 };
 const BUFFER: Kind = Kind::Bytes { least: 4096 };
 
 macro_rules! parameters {
-    ($($id:ident: $type:ty = $name:literal, $kind:expr, $preset:expr, $scope:ident, $help:literal;)*) => {
+    ($($id:ident: $type:ty = $name:literal, $kind:expr, $default:expr, $scope:ident, $help:literal;)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Row { $($id),* }
 
@@ -168,14 +175,14 @@ macro_rules! parameters {
 
         /// Every parameter, in the order in which they are shown.
         pub static TABLE: &[Info] = &[$(
-            Info { name: $name, kind: $kind, preset: $preset, scope: Scope::$scope, help: $help }
+            Info { name: $name, kind: $kind, default: $default, scope: Scope::$scope, help: $help }
         ),*];
 
         #[cfg(test)]
-        fn is_of_its_type(index: usize, datum: &super::value::Datum) -> bool {
-            use super::value::Value as _;
-            let checks: &[fn(&super::value::Datum) -> bool] = &[$(|datum| <$type>::from_datum(datum).is_some()),*];
-            checks[index](datum)
+        fn is_of_its_type(index: usize, value: &super::value::Value) -> bool {
+            use super::value::FromValue as _;
+            let checks: &[fn(&super::value::Value) -> bool] = &[$(|value| <$type>::from_value(value).is_some()),*];
+            checks[index](value)
         }
     };
 }
@@ -185,15 +192,15 @@ parameters! {
         "Set to 0 to turn SCR off. SCR_Init then returns an error and the application runs without it.";
     DEBUG: u64 = "SCR_DEBUG", COUNT, text("0"), Anywhere,
         "Set to 1 or 2 for more detailed messages.";
-    CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, Preset::Unset, Environment,
+    CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, DefaultValue::Unset, Environment,
         "The user configuration file, instead of .scrconf in the prefix directory.";
-    LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, Preset::Unset, SystemFile,
+    LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, DefaultValue::Unset, SystemFile,
         "Comma-separated parameters that only the system configuration file may set.";
-    PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, Preset::CurrentDir, Anywhere,
+    PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, DefaultValue::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are written and read.";
-    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, build::CNTL_BASE, Node,
+    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, "/dev/shm"), Node,
         "Base folder of the control directory. Use storage local to the node.";
-    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, build::CACHE_BASE, Node,
+    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, "/dev/shm"), Node,
         "Base folder of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
         "How many complete datasets to keep in cache.";
@@ -209,7 +216,7 @@ parameters! {
         "Minimum number of processes in a redundancy set, if there are enough failure groups.";
     SET_FAILURES: u32 = "SCR_SET_FAILURES", RANKS, text("2"), Anywhere,
         "How many failures per set the RS scheme survives.";
-    CURRENT: Option<String> = "SCR_CURRENT", Kind::Text, Preset::Unset, Anywhere,
+    CURRENT: Option<String> = "SCR_CURRENT", Kind::Text, DefaultValue::Unset, Anywhere,
         "Name of the checkpoint to mark as current and to fetch first.";
     DISTRIBUTE: bool = "SCR_DISTRIBUTE", Kind::Bool, text("1"), Anywhere,
         "Set to 0 to restart from the prefix directory only. This deletes the datasets in cache.";
@@ -269,65 +276,65 @@ parameters! {
         "Maximum bytes per message when files are protected, rebuilt or moved between nodes.";
     FILE_BUF_SIZE: u64 = "SCR_FILE_BUF_SIZE", BUFFER, text("1048576"), Anywhere,
         "Bytes per read or write when files are copied.";
-    PLUGIN_PATH: Option<Vec<PathBuf>> = "SCR_PLUGIN_PATH", Kind::Paths, Preset::Unset, Anywhere,
+    PLUGIN_PATH: Option<Vec<PathBuf>> = "SCR_PLUGIN_PATH", Kind::Paths, DefaultValue::Unset, Anywhere,
         "Folders to search for plugins before those of the installation, separated by colons.";
-    NODE_NAME: String = "SCR_NODE_NAME", Kind::Text, Preset::Host, Rank,
+    NODE_NAME: String = "SCR_NODE_NAME", Kind::Text, DefaultValue::Host, Rank,
         "Name of the node, instead of the host name.";
     NODELIST: Option<String> = "SCR_NODELIST", Kind::Text,
-        Preset::Variables(&["SLURM_JOB_NODELIST", "SLURM_NODELIST"]), Anywhere,
+        DefaultValue::Variables(&["SLURM_JOB_NODELIST", "SLURM_NODELIST"]), Anywhere,
         "Nodes of the allocation, instead of those the resource manager reports.";
-    USER_NAME: String = "SCR_USER_NAME", Kind::Text, Preset::User, Anywhere,
+    USER_NAME: String = "SCR_USER_NAME", Kind::Text, DefaultValue::User, Anywhere,
         "Name of the user, in paths and logs.";
     JOB_ID: String = "SCR_JOB_ID", Kind::Text,
-        Preset::VariablesOr(
+        DefaultValue::VariablesOr(
             &["SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "COBALT_JOBID"], "defjobid"),
         Anywhere, "Id of the allocation, in paths and logs.";
     JOB_NAME: Option<String> = "SCR_JOB_NAME", Kind::Text,
-        Preset::Variables(&["SLURM_JOB_NAME", "LSB_JOBNAME", "PBS_JOBNAME"]), Anywhere,
+        DefaultValue::Variables(&["SLURM_JOB_NAME", "LSB_JOBNAME", "PBS_JOBNAME"]), Anywhere,
         "Name of the job, in logs.";
-    CLUSTER_NAME: Option<String> = "SCR_CLUSTER_NAME", Kind::Text, Preset::Variables(&["SLURM_CLUSTER_NAME"]), Anywhere,
+    CLUSTER_NAME: Option<String> = "SCR_CLUSTER_NAME", Kind::Text, DefaultValue::Variables(&["SLURM_CLUSTER_NAME"]), Anywhere,
         "Name of the cluster, in logs.";
-    END_TIME: Option<u64> = "SCR_END_TIME", COUNT, Preset::Variables(&["SLURM_JOB_END_TIME"]), Anywhere,
+    END_TIME: Option<u64> = "SCR_END_TIME", COUNT, DefaultValue::Variables(&["SLURM_JOB_END_TIME"]), Anywhere,
         "When the allocation ends, in seconds since the epoch.";
     RUNS: i64 = "SCR_RUNS", Kind::Whole { least: -1 }, text("1"), Anywhere,
         "How many times scr_run starts the job within an allocation; -1 for no limit.";
-    MIN_NODES: Option<u64> = "SCR_MIN_NODES", COUNT, Preset::Unset, Anywhere,
+    MIN_NODES: Option<u64> = "SCR_MIN_NODES", COUNT, DefaultValue::Unset, Anywhere,
         "Minimum number of nodes a run needs; unset for as many as the last run had.";
-    EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, Preset::Unset, Anywhere,
+    EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, DefaultValue::Unset, Anywhere,
         "Nodes not to run on, as a list such as node[1-3,7].";
-    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, build::LOG_ENABLE, Anywhere,
+    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(build::LOG_ENABLE, "0"), Anywhere,
         "Whether to log events at all.";
-    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, build::LOG_TXT_ENABLE, Anywhere,
+    LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(build::LOG_TXT_ENABLE, "1"), Anywhere,
         "Whether to log events to .scr/log in the prefix directory.";
     LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
-        build::LOG_SYSLOG_ENABLE, Anywhere,
+        built(build::LOG_SYSLOG_ENABLE, "1"), Anywhere,
         "Whether to log events to syslog.";
     LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
-        build::LOG_SYSLOG_FACILITY, Anywhere,
+        built(build::LOG_SYSLOG_FACILITY, "LOG_LOCAL7"), Anywhere,
         "Facility of syslog messages, as in openlog(3).";
     LOG_SYSLOG_LEVEL: String = "SCR_LOG_SYSLOG_LEVEL", Kind::Text,
-        build::LOG_SYSLOG_LEVEL, Anywhere,
+        built(build::LOG_SYSLOG_LEVEL, "LOG_INFO"), Anywhere,
         "Level of syslog messages, as in openlog(3).";
     LOG_SYSLOG_PREFIX: String = "SCR_LOG_SYSLOG_PREFIX", Kind::Text,
-        build::LOG_SYSLOG_PREFIX, Anywhere,
+        built(build::LOG_SYSLOG_PREFIX, "SCR"), Anywhere,
         "Text at the start of each syslog message.";
-    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, build::LOG_DB_ENABLE, Anywhere,
+    LOG_DB_ENABLE: bool = "SCR_LOG_DB_ENABLE", Kind::Bool, built(build::LOG_DB_ENABLE, "0"), Anywhere,
         "Whether to log events to a MySQL or MariaDB database.";
     LOG_DB_DEBUG: bool = "SCR_LOG_DB_DEBUG", Kind::Bool, text("0"), Anywhere,
         "Whether to print the statements sent to the database.";
-    LOG_DB_HOST: Option<String> = "SCR_LOG_DB_HOST", Kind::Text, Preset::Unset, Anywhere,
+    LOG_DB_HOST: Option<String> = "SCR_LOG_DB_HOST", Kind::Text, DefaultValue::Unset, Anywhere,
         "Host of the database server.";
-    LOG_DB_NAME: Option<String> = "SCR_LOG_DB_NAME", Kind::Text, Preset::Unset, Anywhere,
+    LOG_DB_NAME: Option<String> = "SCR_LOG_DB_NAME", Kind::Text, DefaultValue::Unset, Anywhere,
         "Name of the database.";
-    LOG_DB_USER: Option<String> = "SCR_LOG_DB_USER", Kind::Text, Preset::Unset, Anywhere,
+    LOG_DB_USER: Option<String> = "SCR_LOG_DB_USER", Kind::Text, DefaultValue::Unset, Anywhere,
         "User of the database.";
-    LOG_DB_PASS: Option<String> = "SCR_LOG_DB_PASS", Kind::Secret, Preset::Unset, Anywhere,
+    LOG_DB_PASS: Option<String> = "SCR_LOG_DB_PASS", Kind::Secret, DefaultValue::Unset, Anywhere,
         "Password of that user.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
         "Whether scr_run ends a run that writes no checkpoint within the expected time.";
-    WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, Preset::Unset, Anywhere,
+    WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, DefaultValue::Unset, Anywhere,
         "Longest expected time between checkpoints written to cache.";
-    WATCHDOG_TIMEOUT_PFS: Option<Duration> = "SCR_WATCHDOG_TIMEOUT_PFS", Kind::Seconds, Preset::Unset, Anywhere,
+    WATCHDOG_TIMEOUT_PFS: Option<Duration> = "SCR_WATCHDOG_TIMEOUT_PFS", Kind::Seconds, DefaultValue::Unset, Anywhere,
         "Longest expected time between checkpoints written to the parallel file system.";
 }
 
@@ -340,7 +347,7 @@ pub(crate) const TRANSPORTS: &[&str] = &["SYNC", "PTHREAD", "AGENT", "BBAPI", "D
 
 #[cfg(test)]
 mod tests {
-    use super::super::value::Datum;
+    use super::super::value::Value;
     use super::*;
     use std::collections::BTreeSet;
     use std::path::Path;
@@ -364,11 +371,11 @@ mod tests {
             ["", "0", "1", "7", "-1", "4096", "4294967295", "4294967296", "18446744073709551615", "/a:/b"];
         for (index, info) in TABLE.iter().enumerate() {
             let data = texts.iter().filter_map(|text| info.kind.read(text, Path::new("/")).ok());
-            for datum in data {
-                assert!(is_of_its_type(index, &datum), "{} {datum:?}", info.name);
+            for value in data {
+                assert!(is_of_its_type(index, &value), "{} {value:?}", info.name);
             }
-            if matches!(info.preset, Preset::Unset | Preset::Variables(_)) {
-                assert!(is_of_its_type(index, &Datum::Unset), "{} may be unset", info.name);
+            if matches!(info.default, DefaultValue::Unset | DefaultValue::Variables(_)) {
+                assert!(is_of_its_type(index, &Value::Unset), "{} may be unset", info.name);
             }
         }
     }
@@ -376,7 +383,9 @@ mod tests {
     #[test]
     fn every_default_is_accepted() {
         for info in TABLE {
-            if let Preset::Text(text) | Preset::Built(text) | Preset::VariablesOr(_, text) = info.preset {
+            if let DefaultValue::Text(text) | DefaultValue::Built(text) | DefaultValue::VariablesOr(_, text) =
+                info.default
+            {
                 assert!(info.kind.read(text, Path::new("/")).is_ok(), "{}", info.name);
             }
         }
@@ -386,7 +395,7 @@ mod tests {
     fn a_constant_stands_for_its_row() {
         assert_eq!(CACHE_SIZE.info().name, "SCR_CACHE_SIZE");
         assert_eq!(WATCHDOG_TIMEOUT_PFS.info().name, "SCR_WATCHDOG_TIMEOUT_PFS");
-        assert_eq!(find("SCR_SET_SIZE").unwrap().preset, Preset::Text("8"));
+        assert_eq!(find("SCR_SET_SIZE").unwrap().default, DefaultValue::Text("8"));
         assert_eq!(find("SCR_NONE"), None);
     }
 }

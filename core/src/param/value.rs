@@ -2,9 +2,7 @@
 //!
 //! Sizes count in steps of 1024 with or without an `i`, as C SCR has it: `10MB` and `10MiB` are the same.
 
-use super::expand::normalise;
-use super::problem::Cause;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// What a parameter holds.
@@ -53,7 +51,7 @@ pub enum Kind {
 
 /// A value as it was read.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Datum {
+pub enum Value {
     /// Not set, and without a default.
     Unset,
     /// Of [`Kind::Bool`].
@@ -74,33 +72,23 @@ pub enum Datum {
     Paths(Vec<PathBuf>),
 }
 
-/// Why a text is no value of a kind.
+/// Why a text is not a value of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Rejected {
-    /// It does not read as one; what would.
+    /// It cannot be parsed; what would be.
     Malformed(String),
     /// It is too small or too large.
     OutOfRange { least: String, most: String },
 }
 
-impl Rejected {
-    /// As a problem of the parameter or key of this name.
-    pub(crate) fn cause(self, name: String, found: String) -> Cause {
-        match self {
-            Rejected::Malformed(expected) => Cause::Malformed { name, found, expected },
-            Rejected::OutOfRange { least, most } => Cause::OutOfRange { name, found, least, most },
-        }
-    }
-}
-
 impl Kind {
     /// Reads a value. A relative path starts from `base`.
-    pub(crate) fn read(self, text: &str, base: &Path) -> Result<Datum, Rejected> {
+    pub(crate) fn read(self, text: &str, base: &Path) -> Result<Value, Rejected> {
         match self {
-            Kind::Bool => boolean(text).map(Datum::Bool).ok_or_else(|| self.malformed()),
+            Kind::Bool => boolean(text).map(Value::Bool).ok_or_else(|| self.malformed()),
             Kind::Count { least, most } => {
                 let number = text.parse::<i128>().map_err(|_| self.malformed())?;
-                in_range(number, least, most).map(Datum::Count)
+                in_range(number, least, most).map(Value::Count)
             }
             Kind::Whole { least } => {
                 let number = text.parse::<i128>().map_err(|_| self.malformed())?;
@@ -109,29 +97,29 @@ impl Kind {
                 if whole < least {
                     Err(out())
                 } else {
-                    Ok(Datum::Whole(whole))
+                    Ok(Value::Whole(whole))
                 }
             }
             Kind::Bytes { least } => {
                 let bytes = scaled(text, byte_unit).ok_or_else(|| self.malformed())?;
-                in_range(bytes, least, u64::MAX).map(Datum::Count)
+                in_range(bytes, least, u64::MAX).map(Value::Count)
             }
             Kind::Seconds => {
                 let seconds = scaled(text, time_unit).ok_or_else(|| self.malformed())?;
                 let seconds = in_range(seconds, 0, MOST_SECONDS)?;
-                Ok(Datum::Seconds(Duration::from_secs(seconds)))
+                Ok(Value::Seconds(Duration::from_secs(seconds)))
             }
-            Kind::Number { most } => number(text, most).ok_or_else(|| self.malformed())?.map(Datum::Number),
-            Kind::Text | Kind::Secret => Ok(Datum::Text(text.to_string())),
-            Kind::Name { known } => name(text, known).map(Datum::Text).ok_or_else(|| self.malformed()),
-            Kind::Path => Ok(Datum::Path(normalise(&base.join(text)))),
-            Kind::Paths => paths(text).map(Datum::Paths).ok_or_else(|| self.malformed()),
+            Kind::Number { most } => number(text, most).ok_or_else(|| self.malformed())?.map(Value::Number),
+            Kind::Text | Kind::Secret => Ok(Value::Text(text.to_string())),
+            Kind::Name { known } => name(text, known).map(Value::Text).ok_or_else(|| self.malformed()),
+            Kind::Path => Ok(Value::Path(normalise(&base.join(text)))),
+            Kind::Paths => paths(text).map(Value::Paths).ok_or_else(|| self.malformed()),
         }
     }
 
     /// A value of this kind that stands elsewhere than in a setting, such as on a command line.
-    pub fn value<T: Value>(self, text: &str) -> Option<T> {
-        T::from_datum(&self.read(text, Path::new("/")).ok()?)
+    pub fn value<T: FromValue>(self, text: &str) -> Option<T> {
+        T::from_value(&self.read(text, Path::new("/")).ok()?)
     }
 
     /// What a value looks like, to say where something else was found.
@@ -254,40 +242,56 @@ fn paths(text: &str) -> Option<Vec<PathBuf>> {
     parts.map(|part| part.starts_with('/').then(|| normalise(Path::new(part)))).collect()
 }
 
+/// An absolute path without `.`, `..`, doubled or trailing slashes. Does not ask the file system, so links are not
+/// followed; `..` at the root stays at the root.
+pub fn normalise(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
+}
+
 /// A type that a parameter can have. `Default` stands in for what the table's tests rule out.
-pub trait Value: Default {
+pub trait FromValue: Default {
     /// The value, if it is of this type.
-    fn from_datum(datum: &Datum) -> Option<Self>;
+    fn from_value(value: &Value) -> Option<Self>;
 }
 
 macro_rules! values {
     ($($type:ty: $pattern:pat => $value:expr;)*) => {$(
-        impl Value for $type {
-            fn from_datum(datum: &Datum) -> Option<Self> {
-                match datum { $pattern => $value, _ => None }
+        impl FromValue for $type {
+            fn from_value(value: &Value) -> Option<Self> {
+                match value { $pattern => $value, _ => None }
             }
         }
     )*};
 }
 
 values! {
-    bool: Datum::Bool(value) => Some(*value);
-    u64: Datum::Count(value) => Some(*value);
-    u32: Datum::Count(value) => u32::try_from(*value).ok();
-    i64: Datum::Whole(value) => Some(*value);
-    f64: Datum::Number(value) => Some(*value);
-    Duration: Datum::Seconds(value) => Some(*value);
-    String: Datum::Text(value) => Some(value.clone());
-    PathBuf: Datum::Path(value) => Some(value.clone());
-    Vec<PathBuf>: Datum::Paths(value) => Some(value.clone());
+    bool: Value::Bool(value) => Some(*value);
+    u64: Value::Count(value) => Some(*value);
+    u32: Value::Count(value) => u32::try_from(*value).ok();
+    i64: Value::Whole(value) => Some(*value);
+    f64: Value::Number(value) => Some(*value);
+    Duration: Value::Seconds(value) => Some(*value);
+    String: Value::Text(value) => Some(value.clone());
+    PathBuf: Value::Path(value) => Some(value.clone());
+    Vec<PathBuf>: Value::Paths(value) => Some(value.clone());
 }
 
 /// A parameter that may be unset.
-impl<T: Value> Value for Option<T> {
-    fn from_datum(datum: &Datum) -> Option<Self> {
-        match datum {
-            Datum::Unset => Some(None),
-            set => T::from_datum(set).map(Some),
+impl<T: FromValue> FromValue for Option<T> {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Unset => Some(None),
+            set => T::from_value(set).map(Some),
         }
     }
 }
@@ -299,7 +303,7 @@ mod tests {
     const BYTES: Kind = Kind::Bytes { least: 1 };
     const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
 
-    fn read(kind: Kind, text: &str) -> Result<Datum, Rejected> {
+    fn read(kind: Kind, text: &str) -> Result<Value, Rejected> {
         kind.read(text, Path::new("/here"))
     }
 
@@ -315,7 +319,7 @@ mod tests {
             ("15E", 15 << 60),
         ];
         for (text, bytes) in sizes {
-            assert_eq!(read(BYTES, text), Ok(Datum::Count(bytes)), "{text}");
+            assert_eq!(read(BYTES, text), Ok(Value::Count(bytes)), "{text}");
         }
     }
 
@@ -333,10 +337,10 @@ mod tests {
     #[test]
     fn truth_has_many_names() {
         for text in ["1", "yes", "ON", "True"] {
-            assert_eq!(read(Kind::Bool, text), Ok(Datum::Bool(true)));
+            assert_eq!(read(Kind::Bool, text), Ok(Value::Bool(true)));
         }
         for text in ["0", "no", "Off", "false"] {
-            assert_eq!(read(Kind::Bool, text), Ok(Datum::Bool(false)));
+            assert_eq!(read(Kind::Bool, text), Ok(Value::Bool(false)));
         }
         for text in ["2", "-1", "y e s", "enabled", ""] {
             assert!(read(Kind::Bool, text).is_err(), "{text}");
@@ -345,8 +349,8 @@ mod tests {
 
     #[test]
     fn seconds_may_have_a_unit() {
-        assert_eq!(read(Kind::Seconds, "3600"), Ok(Datum::Seconds(Duration::from_secs(3600))));
-        assert_eq!(read(Kind::Seconds, "2h"), Ok(Datum::Seconds(Duration::from_secs(7200))));
+        assert_eq!(read(Kind::Seconds, "3600"), Ok(Value::Seconds(Duration::from_secs(3600))));
+        assert_eq!(read(Kind::Seconds, "2h"), Ok(Value::Seconds(Duration::from_secs(7200))));
         assert!(read(Kind::Seconds, "-1").is_err());
         assert!(read(Kind::Seconds, "200000000000000000").is_err());
     }
@@ -354,7 +358,7 @@ mod tests {
     #[test]
     fn numbers_are_finite_and_in_range() {
         let kind = Kind::Number { most: 100.0 };
-        assert_eq!(read(kind, "2.5"), Ok(Datum::Number(2.5)));
+        assert_eq!(read(kind, "2.5"), Ok(Value::Number(2.5)));
         for text in ["NaN", "inf", "-1", "101", "", "5%"] {
             assert!(read(kind, text).is_err(), "{text}");
         }
@@ -364,28 +368,36 @@ mod tests {
     fn a_negative_count_is_out_of_range_and_not_malformed() {
         assert!(matches!(read(COUNT, "-1"), Err(Rejected::OutOfRange { .. })));
         assert!(matches!(read(COUNT, "1.5"), Err(Rejected::Malformed(_))));
-        assert_eq!(read(Kind::Whole { least: -1 }, "-1"), Ok(Datum::Whole(-1)));
+        assert_eq!(read(Kind::Whole { least: -1 }, "-1"), Ok(Value::Whole(-1)));
         assert!(read(Kind::Whole { least: -1 }, "-2").is_err());
     }
 
     #[test]
     fn names_are_open_and_known_ones_take_their_own_case() {
         let kind = Kind::Name { known: &["XOR", "RS"] };
-        assert_eq!(read(kind, "xor"), Ok(Datum::Text("XOR".to_string())));
-        assert_eq!(read(kind, "acme-Scheme_2"), Ok(Datum::Text("acme-Scheme_2".to_string())));
+        assert_eq!(read(kind, "xor"), Ok(Value::Text("XOR".to_string())));
+        assert_eq!(read(kind, "acme-Scheme_2"), Ok(Value::Text("acme-Scheme_2".to_string())));
         assert!(read(kind, "../evil").is_err());
         assert!(read(kind, "a b").is_err());
     }
 
     #[test]
     fn a_plugin_folder_is_never_relative() {
-        assert_eq!(read(Kind::Paths, "/a/../b::/c/"), Ok(Datum::Paths(vec!["/b".into(), "/c".into()])));
+        assert_eq!(read(Kind::Paths, "/a/../b::/c/"), Ok(Value::Paths(vec!["/b".into(), "/c".into()])));
         assert!(read(Kind::Paths, "/a:plugins").is_err());
         assert!(read(Kind::Paths, ".").is_err());
     }
 
     #[test]
+    fn paths_are_made_plain_without_asking_the_file_system() {
+        let paths = [("/a/./b//c/", "/a/b/c"), ("/a/../../b", "/b"), ("/", "/"), ("a/b", "/a/b"), ("", "/")];
+        for (path, plain) in paths {
+            assert_eq!(normalise(Path::new(path)), Path::new(plain), "{path}");
+        }
+    }
+
+    #[test]
     fn a_relative_path_starts_from_the_current_folder() {
-        assert_eq!(read(Kind::Path, "a/./b/../c"), Ok(Datum::Path("/here/a/c".into())));
+        assert_eq!(read(Kind::Path, "a/./b/../c"), Ok(Value::Path("/here/a/c".into())));
     }
 }

@@ -1,7 +1,7 @@
 //! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
 
 use super::manifest::{Manifest, PluginKind};
-use crate::param::{nearest, Datum, Kind};
+use crate::param::{nearest, Kind, Value};
 use scr_plugin_api::KvTree;
 use std::path::Path;
 
@@ -168,7 +168,7 @@ impl OptionSpec {
                 fits.then(|| number.to_string())
             }
             OptionType::Boolean => match read(Kind::Bool, text)? {
-                Datum::Bool(value) => Some(u8::from(value).to_string()),
+                Value::Bool(value) => Some(u8::from(value).to_string()),
                 _ => None,
             },
             OptionType::Text if text.contains('\0') => None,
@@ -205,7 +205,7 @@ impl OptionType {
         match self {
             OptionType::Integer => text.trim().parse::<i64>().ok().map(i128::from),
             OptionType::Size => match read(Kind::Bytes { least: 0 }, text)? {
-                Datum::Count(bytes) => Some(i128::from(bytes)),
+                Value::Count(bytes) => Some(i128::from(bytes)),
                 _ => None,
             },
             OptionType::Boolean | OptionType::Text => None,
@@ -214,7 +214,7 @@ impl OptionType {
 }
 
 /// Read as a parameter of the same kind is.
-fn read(kind: Kind, text: &str) -> Option<Datum> {
+fn read(kind: Kind, text: &str) -> Option<Value> {
     kind.read(text.trim(), Path::new("")).ok()
 }
 

@@ -1,15 +1,15 @@
 //! What `SCR_DEBUG=1` shows first: every parameter, and the descriptors made of them, as C SCR prints them.
 
 use crate::context::Context;
-use crate::param::Datum;
+use crate::param::Value;
 use scr_plugin_api::KvTree;
 use std::fmt::Write as _;
 
 /// Lists the settings of a run.
 pub(super) fn list_settings(ctx: &Context) {
     for effective in ctx.params.iter() {
-        let shown = match effective.value {
-            Datum::Unset => "(null)".to_owned(),
+        let shown = match &effective.value {
+            Value::Unset => "(null)".to_owned(),
             _ => effective.to_string(),
         };
         ctx.report.info(&format!("{}={shown}", effective.info.name));

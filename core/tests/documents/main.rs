@@ -9,7 +9,7 @@ mod parameters;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::fs::RealFiles;
-use scr_core::param::{AppConfig, Params, RawSettings, TABLE};
+use scr_core::param::{AppConfig, Params, Settings, TABLE};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
         .with_variable("SCR_NODE_NAME", "node1")
         .with_variable("SCR_COPY_TYPE", copy_type)
         .env();
-    let (params, mut problems) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+    let (params, mut problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
     let error = Descriptors::build(&params, &mut problems).err();
     let mut told: Vec<_> = problems.iter().map(ToString::to_string).collect();
     told.extend(error.map(|error| error.to_string()));

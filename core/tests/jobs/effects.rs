@@ -7,7 +7,7 @@ mod seen;
 
 use super::world::{Source, World};
 use scr_core::comm::Rank;
-use scr_core::param::{self, AppConfig, Kind, Origin, Params, RawSettings, Scope, APP_CONF, TABLE};
+use scr_core::param::{self, AppConfig, Kind, Origin, Params, Scope, Settings, APP_CONF, TABLE};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -235,15 +235,15 @@ fn is_shown_as_it_was_used(setting: &Setting) {
     let path = used.get(&param::PREFIX).join(APP_CONF);
     let (application, problems) = AppConfig::from_text(&std::fs::read(&path).unwrap(), &path);
     assert_eq!(problems, []);
-    let (shown, _) = Params::resolve(&RawSettings::load(&env, &application), &env);
+    let (shown, _) = Params::resolve(&Settings::load(&env, &application), &env);
     for (used, shown) in used.iter().zip(shown.iter()) {
         // A secret of the application's own is not left where commands could read it.
-        if used.info.kind == Kind::Secret && *used.origin == Origin::Application {
+        if used.info.kind == Kind::Secret && used.origin == Origin::Application {
             assert!(!shown.is_set());
             continue;
         }
-        let all = |one: &param::Effective<'_>| (one.info.name, one.to_string(), one.origin.clone());
-        assert_eq!(all(&used), all(&shown), "where {} is set in {:?}", setting.name, setting.source);
+        let all = |one: &param::Parameter| (one.info.name, one.to_string(), one.origin.clone());
+        assert_eq!(all(used), all(shown), "where {} is set in {:?}", setting.name, setting.source);
         assert!(used.info.name != setting.name || used.is_set(), "{}", setting.name);
     }
 }

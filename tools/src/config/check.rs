@@ -5,7 +5,7 @@ use super::told::{Row, Told};
 use crate::output::{print, print_json, Answer, JSON_VERSION};
 use anyhow::Result;
 use scr_core::env::Env;
-use scr_core::param::{FileOf, Origin, RawSettings};
+use scr_core::param::{FileOf, Origin, Settings};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ pub(super) fn run(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Res
 }
 
 fn problems(env: &Env, file: &Path, whose: FileOf) -> Vec<Told> {
-    let mut told = Outcome::of(env, &RawSettings::of_file(env, file, whose)).told;
+    let mut told = Outcome::of(env, &Settings::of_file(env, file, whose)).told;
     // What the system file has is not mended in a user's file.
     told.retain(|told| whose == FileOf::Site || !matches!(told.problem.origin, Origin::SystemFile(_)));
     told.sort_by_key(|told| told.place().map(|(_, line)| line));

@@ -6,7 +6,7 @@ use crate::world;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;
-use scr_core::param::{Params, RawSettings};
+use scr_core::param::{Params, Settings};
 use scr_core::plugin::check_named;
 
 /// Parameters and descriptors, and what is wrong with them.
@@ -19,7 +19,7 @@ pub(super) struct Outcome {
 
 impl Outcome {
     /// Of these settings. The manifests of plugins are read, their libraries are not opened.
-    pub(super) fn of(env: &Env, settings: &RawSettings) -> Self {
+    pub(super) fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
         let built = Descriptors::build(&params, &mut problems);
         problems.extend(check_logger(&params));

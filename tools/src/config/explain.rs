@@ -5,7 +5,7 @@ use super::show::Row;
 use super::told::{Row as ToldRow, Told};
 use crate::output::{columns, complain, print, print_json, Answer, JSON_VERSION};
 use anyhow::Result;
-use scr_core::param::{self, Effective};
+use scr_core::param::{self, Parameter};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -35,11 +35,11 @@ pub(super) fn run(outcome: &Outcome, name: &str, json: bool) -> Result<Answer> {
         complain(&format!("scr: {why}"))?;
         return Ok(Answer::No);
     };
-    let report = Report::of(outcome, &effective);
+    let report = Report::of(outcome, effective);
     if json {
         print_json(&report)?;
     } else {
-        print(&report.in_words(&effective))?;
+        print(&report.in_words(effective))?;
         for told in about(outcome, effective.info.name) {
             complain(&format!("scr: {}", told.in_words()))?;
         }
@@ -58,21 +58,21 @@ fn about<'a>(outcome: &'a Outcome, name: &'a str) -> impl Iterator<Item = &'a To
 }
 
 impl Report {
-    fn of(outcome: &Outcome, effective: &Effective<'_>) -> Self {
+    fn of(outcome: &Outcome, effective: &Parameter) -> Self {
         let info = effective.info;
         Self {
             version: JSON_VERSION,
             row: Row::of(effective),
             help: info.help,
             kind: info.kind.expected(),
-            default: info.preset.in_words(""),
+            default: info.default.in_words(""),
             set: info.scope.allowed(),
             locked: outcome.params.locked(info.name).map(ToString::to_string),
             problems: about(outcome, info.name).map(Told::row).collect(),
         }
     }
 
-    fn in_words(&self, effective: &Effective<'_>) -> String {
+    fn in_words(&self, effective: &Parameter) -> String {
         let mut rows = vec![["  type", &self.kind], ["  default", &self.default], ["  set", self.set]]
             .into_iter()
             .map(|row| row.map(str::to_owned))

@@ -5,7 +5,7 @@ use super::told::{Row as ToldRow, Source, Told};
 use crate::output::{columns, complain, print, print_json, Answer, JSON_VERSION};
 use anyhow::Result;
 use scr_core::descriptor::Descriptors;
-use scr_core::param::Effective;
+use scr_core::param::Parameter;
 use scr_plugin_api::KvTree;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ pub(super) fn run(outcome: &Outcome, set: bool, json: bool) -> Result<Answer> {
     if json {
         print_json(&Report {
             version: JSON_VERSION,
-            parameters: shown.iter().map(Row::of).collect(),
+            parameters: shown.iter().map(|shown| Row::of(shown)).collect(),
             descriptors: outcome.descriptors.as_ref().map(Lines::of),
             problems: outcome.told.iter().map(Told::row).collect(),
         })?;
@@ -61,9 +61,9 @@ pub(super) fn run(outcome: &Outcome, set: bool, json: bool) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-fn table(shown: &[Effective<'_>]) -> String {
+fn table(shown: &[&Parameter]) -> String {
     let head = ["PARAMETER", "VALUE", "FROM"].map(str::to_owned);
-    let row = |effective: &Effective<'_>| {
+    let row = |effective: &&Parameter| {
         [effective.info.name.to_owned(), effective.to_string(), effective.origin.to_string()]
     };
     let rows: Vec<_> = std::iter::once(head).chain(shown.iter().map(row)).collect();
@@ -71,11 +71,11 @@ fn table(shown: &[Effective<'_>]) -> String {
 }
 
 impl Row {
-    pub(super) fn of(effective: &Effective<'_>) -> Self {
+    pub(super) fn of(effective: &Parameter) -> Self {
         Self {
             name: effective.info.name,
             value: effective.has_value().then(|| effective.to_string()),
-            from: Source::of(effective.origin),
+            from: Source::of(&effective.origin),
         }
     }
 }

@@ -185,12 +185,12 @@ mod tests {
     use super::*;
     use scr_core::env::TestEnv;
     use scr_core::fs::RealFiles;
-    use scr_core::param::{AppConfig, RawSettings};
+    use scr_core::param::{AppConfig, Settings};
     use std::sync::Arc;
 
     fn find(env: &TestEnv, wish: &Wish) -> Result<(Allocation, Vec<String>)> {
         let env = env.env();
-        let (params, _) = Params::resolve(&RawSettings::load(&env, &AppConfig::default()), &env);
+        let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
         let mut complaints = Vec::new();
         let manifests = Manifests::load(&env)?;
         let found = Allocation::find(&env, &params, &manifests, wish, &mut |text| {

@@ -24,7 +24,7 @@ pub(super) fn page() -> String {
 }
 
 fn parameter(roff: &mut Roff, info: &Info) {
-    let (value, default, set) = (info.kind.expected(), info.preset.in_words(""), info.scope.label());
+    let (value, default, set) = (info.kind.expected(), info.default.in_words(""), info.scope.label());
     let facts = format!("Value: {value}. Default: {default}. Set: {set}.");
     roff.control("TP", []).text([bold(info.name)]).text([roman(info.help), line_break(), roman(facts)]);
 }

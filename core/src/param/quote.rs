@@ -1,30 +1,30 @@
-//! What users have written, as messages show it: short, on one line, without what is secret; and the name that they may have meant.
+//! What users wrote, as messages quote it: short, on one line, without secrets; and the known name they may have meant.
 
 use super::table::{find, TABLE};
 use super::value::Kind;
 
-/// What a user wrote, on one short line whatever it was, and without what is secret in it.
-pub(super) fn show(text: &str) -> String {
+/// Text of a user on one short line, without secrets.
+pub(super) fn quote(text: &str) -> String {
     const LONGEST: usize = 120;
-    let mut shown = String::new();
+    let mut quoted = String::new();
     if let Some(before) = before_secret(text) {
-        return show(before) + " ...";
+        return quote(before) + " ...";
     }
     for c in text.chars().take(LONGEST) {
-        // Also what is there and cannot be seen, such as a blank without width.
+        // Invisible characters too, such as a blank without width.
         if c.escape_debug().len() > 1 && !"\"'\\".contains(c) {
-            shown.extend(c.escape_debug());
+            quoted.extend(c.escape_debug());
         } else {
-            shown.push(c);
+            quoted.push(c);
         }
     }
     if text.chars().nth(LONGEST).is_some() {
-        shown.push_str("...");
+        quoted.push_str("...");
     }
-    shown
+    quoted
 }
 
-/// What is allowed; the largest number that a computer holds is told to those alone who have gone beyond.
+/// The allowed range. The largest number that fits is named only where the value exceeds it.
 pub(super) fn range(found: &str, least: &str, most: &str) -> String {
     if found.starts_with('-') && most == u64::MAX.to_string() {
         format!("{least} or more")
@@ -47,13 +47,13 @@ fn before_secret(text: &str) -> Option<&str> {
     None
 }
 
-/// Whether a name stands for a parameter whose value is not to be shown, be it mistyped.
+/// Whether a name, even mistyped, is that of a parameter with a secret value.
 fn is_secret(name: &str) -> bool {
     let likely = nearest(name, TABLE.iter().map(|info| info.name));
     likely.and_then(|name| find(&name)).is_some_and(|info| info.kind == Kind::Secret)
 }
 
-/// A variable in the value of a parameter; in what is secret a `$` may just be a part of it.
+/// A variable in the value of a parameter; a `$` in a secret may be part of the secret.
 pub(super) fn of_value(name: &str, variable: &str) -> String {
     if is_secret(name) {
         "a variable".to_owned()
@@ -66,7 +66,7 @@ pub(super) fn suggest(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean {name}?")).unwrap_or_default()
 }
 
-/// The name that a mistyped one most likely stands for: few letters apart for its length, upper or lower case.
+/// The known name that a mistyped one most likely means: few letters differ for its length; case does not count.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const LONGEST: usize = 64;
     if name.len() > LONGEST {
@@ -94,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_wrote_is_shown_short_and_on_one_line() {
-        assert_eq!(show("a\nb\u{7}'\"\\é"), "a\\nb\\u{7}'\"\\é");
-        assert_eq!(show("SCR_FLUSH\u{200b}"), "SCR_FLUSH\\u{200b}");
-        assert_eq!(show(&"x".repeat(10_000)).len(), 123);
+    fn what_a_user_wrote_is_quoted_short_and_on_one_line() {
+        assert_eq!(quote("a\nb\u{7}'\"\\é"), "a\\nb\\u{7}'\"\\é");
+        assert_eq!(quote("SCR_FLUSH\u{200b}"), "SCR_FLUSH\\u{200b}");
+        assert_eq!(quote(&"x".repeat(10_000)).len(), 123);
     }
 }

@@ -1,18 +1,18 @@
 //! What rank 0 reads for all ranks: its environment, the files and `SCR_Config`.
 //!
-//! Rank 0 alone asks the file system; the others get the same settings as a tree. What is one for the whole run, as the
-//! prefix directory and most parameters are, is settled here already, with the variables of rank 0: ranks of which each
-//! knew another number would not take the same steps. What may differ from node to node still has its variables.
+//! Only rank 0 asks the file system; the others get the same settings as a tree. Values that all ranks share, such
+//! as the prefix directory and most parameters, are expanded here with the variables of rank 0: ranks with different
+//! numbers would not take the same steps. Values that may differ from node to node keep their variables.
 
 use super::app::AppConfig;
-use super::expand::{normalise, Variables};
-use super::file::{is_text, load, unknown, Setting, Settings};
+use super::expand::Variables;
+use super::file::{is_text, load, unknown, Setting, Source};
 use super::line::Pair;
 use super::origin::{Origin, Place};
-use super::pick::{pick, undefined, Locks};
 use super::problem::{Cause, Problem};
-use super::table::{self, find, Preset, Scope, FOREIGN, TABLE};
-use super::value::Datum;
+use super::resolve::{resolve_one, undefined, Locks, Parameter};
+use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
+use super::value::{normalise, Value};
 use crate::build::SYSTEM_FILE;
 use crate::env::Env;
 use scr_plugin_api::kvtree::FieldError;
@@ -23,97 +23,92 @@ use std::path::{Path, PathBuf};
 
 /// The settings of a run, the same on all ranks.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RawSettings {
-    prefix: PathBuf,
-    prefix_text: Option<String>,
-    prefix_origin: Origin,
+pub struct Settings {
+    /// The one parameter that rank 0 resolves for all: the user file lies in this directory.
+    prefix: Parameter,
     /// The first one of a name counts.
     settings: Vec<Setting>,
     problems: Vec<Problem>,
 }
 
-impl RawSettings {
+impl Settings {
     /// Reads the environment and the files. For rank 0, and for commands.
     ///
-    /// Never fails: what is wrong is in [`problems`](Self::problems), and the next source counts.
+    /// Never fails: [`problems`](Self::problems) has what is wrong, and the next source counts.
     pub fn load(env: &Env, app: &AppConfig) -> Self {
         let mut problems = Vec::new();
-        let system = match system_file(env) {
-            Some(file) => load(&*env.files, &file, Origin::SystemFile, &mut problems).unwrap_or_default(),
-            None => Settings::default(),
-        };
+        let system = system_file(env);
+        let system = system.and_then(|file| load(&*env.files, &file, Origin::SystemFile, &mut problems));
         let named = named_user_file(env, &mut problems);
-        Self::from_sources(env, app, named, system, problems)
+        Self::of_sources(env, app, named, system.unwrap_or_default(), problems)
     }
 
-    /// What one file comes to, in a job without any other setting: for checking it before there is a job. Of the
-    /// environment its variables count, and no parameters. A user's file is read beside the system file, whose
-    /// locks and descriptors it meets.
+    /// The settings of one file in a job without any other, to check it before there is a job. Of the environment
+    /// only variables that are not parameters count. A user's file is read with the system file, whose locks and
+    /// descriptors apply to it.
     pub fn of_file(env: &Env, file: &Path, whose: FileOf) -> Self {
         let mut env = env.clone();
         env.variables.retain(|name, _| !name.starts_with("SCR_") || name == table::NODE_NAME.info().name);
         let mut problems = Vec::new();
         let (user, system) = match whose {
             FileOf::User => {
-                let system = system_file(&env);
-                // What is wrong there is not the user's to mend.
-                let system =
-                    system.and_then(|system| load(&*env.files, &system, Origin::SystemFile, &mut Vec::new()));
-                (must_be_there(&env, file, Origin::UserFile, &mut problems), system.unwrap_or_default())
+                // The user cannot mend what is wrong there.
+                let system = system_file(&env)
+                    .and_then(|system| load(&*env.files, &system, Origin::SystemFile, &mut Vec::new()));
+                (load_existing(&env, file, Origin::UserFile, &mut problems), system.unwrap_or_default())
             }
-            FileOf::Site => {
-                (Settings::default(), must_be_there(&env, file, Origin::SystemFile, &mut problems))
-            }
+            FileOf::Site => (Source::default(), load_existing(&env, file, Origin::SystemFile, &mut problems)),
         };
-        Self::from_sources(&env, &AppConfig::default(), Some(user), system, problems)
+        Self::of_sources(&env, &AppConfig::default(), Some(user), system, problems)
     }
 
-    /// `named` is the user's file where one is named; otherwise the one in the prefix directory is looked for.
-    fn from_sources(
+    /// `named` is the user's file where one is named; otherwise the one in the prefix directory is read.
+    fn of_sources(
         env: &Env,
         app: &AppConfig,
-        named: Option<Settings>,
-        system: Settings,
+        named: Option<Source>,
+        system: Source,
         mut problems: Vec<Problem>,
     ) -> Self {
         let environment = environment(env, &mut problems);
         let is_named = named.is_some();
-        let mut sources = vec![environment, named.unwrap_or_default(), app.settings().clone(), system];
+        let mut sources = [environment, named.unwrap_or_default(), app.source().clone(), system];
         sources.iter_mut().for_each(|source| expand_shared(source, env, &mut problems));
-        let (prefix, prefix_text, prefix_origin) = prefix(env, &sources, &mut problems);
+        let prefix = resolve_prefix(env, &sources, &mut problems);
         if !is_named {
-            let file = prefix.join(".scrconf");
+            let dir = dir_of(&prefix);
+            let file = dir.join(".scrconf");
             let mut user = load(&*env.files, &file, Origin::UserFile, &mut problems).unwrap_or_default();
             expand_shared(&mut user, env, &mut problems);
-            check_prefix(env, &user, &prefix, &mut problems);
+            check_prefix(env, &user, dir, &mut problems);
             sources[1] = user;
         }
         for source in &mut sources {
             drop_misplaced(source, &mut problems);
         }
-        let mut settings: Vec<_> = sources.iter().flat_map(Settings::iter).cloned().collect();
-        settings.extend(presets(env));
-        Self { prefix, prefix_text, prefix_origin, settings, problems }
+        let mut settings: Vec<_> = sources.iter().flat_map(Source::iter).cloned().collect();
+        settings.extend(defaults(env));
+        Self { prefix, settings, problems }
     }
 
-    /// What was wrong with what was read. Only where it was read: it does not travel.
+    /// The problems of what was read. They are not sent to other ranks.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
     /// The prefix directory: absolute, without `.` and `..`.
     pub fn prefix(&self) -> &Path {
-        &self.prefix
+        dir_of(&self.prefix)
     }
 
     /// As a tree, to be sent to the other ranks.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
-        tree.set_bytes("PREFIX", self.prefix.as_os_str().as_bytes());
-        if let Some(text) = &self.prefix_text {
+        tree.set_bytes("PREFIX", self.prefix().as_os_str().as_bytes());
+        if let Some(text) = &self.prefix.text {
             tree.set("TEXT", text);
         }
-        origin_to_tree(&self.prefix_origin, &mut tree);
+        origin_to_tree(&self.prefix.origin, &mut tree);
         for (number, setting) in self.settings.iter().enumerate() {
             let entry = tree.entry("SETTING", number);
             entry.set("NAME", &setting.name);
@@ -133,33 +128,40 @@ impl RawSettings {
     /// # Errors
     /// The tree is of something else.
     pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let prefix = bytes_path(tree, "PREFIX")?;
+        let text: Option<String> = tree.parse("TEXT")?;
+        let prefix = Parameter {
+            info: table::PREFIX.info(),
+            value: Value::Path(bytes_path(tree, "PREFIX")?),
+            shared: text.clone(),
+            text,
+            origin: origin_from_tree(tree)?,
+        };
         let mut settings = Vec::new();
         for entry in children(tree, "SETTING") {
-            let mut setting = Setting::new("", "", origin_from_tree(entry)?);
-            setting.name = entry.require("NAME")?;
-            setting.value = entry.require("VALUE")?;
+            let (name, value): (String, String) = (entry.require("NAME")?, entry.require("VALUE")?);
+            let mut setting = Setting::new(&name, &value, origin_from_tree(entry)?);
             for item in children(entry, "ITEM") {
                 setting.items.push(Pair { key: item.require("KEY")?, value: item.require("VALUE")? });
             }
             settings.push(setting);
         }
-        let prefix_text = tree.parse("TEXT")?;
-        Ok(Self {
-            prefix,
-            prefix_text,
-            prefix_origin: origin_from_tree(tree)?,
-            settings,
-            problems: Vec::new(),
-        })
+        Ok(Self { prefix, settings, problems: Vec::new() })
     }
 
-    pub(crate) fn settings(&self) -> &[Setting] {
-        &self.settings
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Setting> {
+        self.settings.iter()
     }
 
-    pub(crate) fn prefix_as_set(&self) -> (Option<&String>, &Origin) {
-        (self.prefix_text.as_ref(), &self.prefix_origin)
+    pub(super) fn prefix_parameter(&self) -> &Parameter {
+        &self.prefix
+    }
+}
+
+fn dir_of(prefix: &Parameter) -> &Path {
+    match &prefix.value {
+        Value::Path(dir) => dir,
+        // The parameter has a default, and the table gives it this kind.
+        _ => Path::new("/"),
     }
 }
 
@@ -172,18 +174,13 @@ pub enum FileOf {
     Site,
 }
 
-/// Reads a file whose absence is a problem of its own.
-fn must_be_there(
-    env: &Env,
-    file: &Path,
-    origin: fn(Place) -> Origin,
-    problems: &mut Vec<Problem>,
-) -> Settings {
+/// Reads a file; that it does not exist is a problem.
+fn load_existing(env: &Env, file: &Path, origin: fn(Place) -> Origin, problems: &mut Vec<Problem>) -> Source {
     load(&*env.files, file, origin, problems).unwrap_or_else(|| {
         let origin = origin(Place { file: file.to_path_buf(), line: 0 });
         let cause = Cause::Unreadable { file: file.to_path_buf(), reason: NOT_THERE.to_string() };
         problems.push(Problem::new(&origin, cause));
-        Settings::default()
+        Source::default()
     })
 }
 
@@ -197,9 +194,9 @@ fn system_file(env: &Env) -> Option<PathBuf> {
     }
 }
 
-/// What `SCR_CONF_FILE` names, if it is set. A file that is asked for must be there.
-fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Settings> {
-    // A variable that is missing is told with those of the other parameters.
+/// The file that `SCR_CONF_FILE` names, if it is set. It must exist.
+fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Source> {
+    // A missing variable is reported with those of the other parameters.
     let (path, _) = Variables::of(env).expand_path(env.variable(table::CONF_FILE.info().name)?);
     let file = normalise(&env.current_dir.join(path));
     let settings = load(&*env.files, &file, Origin::UserFile, problems);
@@ -210,9 +207,9 @@ fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Settings> {
     Some(settings.unwrap_or_default())
 }
 
-/// The parameters among the variables, and what looks like one and is none.
-fn environment(env: &Env, problems: &mut Vec<Problem>) -> Settings {
-    let mut settings = Settings::default();
+/// The parameters among the variables. Reports variables that look like a parameter and are not.
+fn environment(env: &Env, problems: &mut Vec<Problem>) -> Source {
+    let mut settings = Source::default();
     for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
         let Some(value) = env.variable(name) else { continue };
         let cause = match find(name) {
@@ -231,8 +228,8 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Settings {
     settings
 }
 
-/// Replaces the variables in what is the same on all ranks.
-fn expand_shared(source: &mut Settings, env: &Env, problems: &mut Vec<Problem>) {
+/// Replaces the variables in values that all ranks share.
+fn expand_shared(source: &mut Source, env: &Env, problems: &mut Vec<Problem>) {
     for setting in source.iter_mut() {
         let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
         let (text, missing) = Variables::of(env).expand_as(info.kind, &setting.value);
@@ -241,36 +238,33 @@ fn expand_shared(source: &mut Settings, env: &Env, problems: &mut Vec<Problem>) 
     }
 }
 
-/// What rank 0 has instead of what nobody sets.
-fn presets(env: &Env) -> impl Iterator<Item = Setting> + '_ {
+/// Defaults that rank 0 takes from its environment.
+fn defaults(env: &Env) -> impl Iterator<Item = Setting> + '_ {
     let first = |names: &[&str]| names.iter().find_map(|name| env.variable(name));
     TABLE.iter().filter_map(move |info| {
-        let value = match info.preset {
-            Preset::Variables(names) | Preset::VariablesOr(names, _) => first(names)?,
-            Preset::User => &env.user,
-            Preset::Unset | Preset::Text(_) | Preset::Built(_) | Preset::CurrentDir | Preset::Host => {
-                return None
-            }
+        let value = match info.default {
+            DefaultValue::Variables(names) | DefaultValue::VariablesOr(names, _) => first(names)?,
+            DefaultValue::User => &env.user,
+            DefaultValue::Unset
+            | DefaultValue::Text(_)
+            | DefaultValue::Built(_)
+            | DefaultValue::CurrentDir
+            | DefaultValue::Host => return None,
         };
         Some(Setting::new(info.name, value, Origin::Default))
     })
 }
 
-fn prefix(env: &Env, sources: &[Settings], problems: &mut Vec<Problem>) -> (PathBuf, Option<String>, Origin) {
+fn resolve_prefix(env: &Env, sources: &[Source], problems: &mut Vec<Problem>) -> Parameter {
     let info = table::PREFIX.info();
-    let candidates = sources.iter().filter_map(|source| source.get(info.name, ""));
-    let locks = Locks::of(sources.iter().flat_map(Settings::iter), &mut Vec::new());
-    match pick(info, candidates, &locks, env, problems) {
-        Some(picked) => match picked.datum {
-            Datum::Path(path) => (path, Some(picked.text), picked.origin),
-            _ => (normalise(&env.current_dir), None, Origin::Default),
-        },
-        None => (normalise(&env.current_dir), None, Origin::Default),
-    }
+    let settings: Vec<_> = sources.iter().filter_map(|source| source.get(info.name, "")).collect();
+    // Problems of the locks are reported where all parameters are resolved.
+    let locks = Locks::of(sources.iter().flat_map(Source::iter), &mut Vec::new());
+    resolve_one(info, &settings, &locks, env, problems)
 }
 
 /// The file that was found in the prefix directory cannot name another one.
-fn check_prefix(env: &Env, user: &Settings, prefix: &Path, problems: &mut Vec<Problem>) {
+fn check_prefix(env: &Env, user: &Source, prefix: &Path, problems: &mut Vec<Problem>) {
     let Some(setting) = user.get(table::PREFIX.info().name, "") else { return };
     let found = normalise(&env.current_dir.join(&setting.value));
     if found != prefix {
@@ -279,8 +273,8 @@ fn check_prefix(env: &Env, user: &Settings, prefix: &Path, problems: &mut Vec<Pr
     }
 }
 
-/// Takes away what cannot be set in this source.
-fn drop_misplaced(source: &mut Settings, problems: &mut Vec<Problem>) {
+/// Removes settings that are not allowed in this source.
+fn drop_misplaced(source: &mut Source, problems: &mut Vec<Problem>) {
     source.retain(|setting| {
         let Some(info) = find(&setting.name) else { return true };
         let allowed = match info.scope {
@@ -352,37 +346,37 @@ mod tests {
             ("/pfs/run1/.scrconf", "CKPT=0 STORE=/tmp/$SCR_NODE_NAME\n"),
         ];
         let env = world_of(&files).with_variable("SCR_FLUSH", "2").with_variable("SLURM_JOB_ID", "77").env();
-        let raw = RawSettings::load(&env, &AppConfig::default());
-        assert_eq!(raw.problems(), []);
-        assert_eq!(RawSettings::from_tree(&raw.to_tree()), Ok(raw));
+        let settings = Settings::load(&env, &AppConfig::default());
+        assert_eq!(settings.problems(), []);
+        assert_eq!(Settings::from_tree(&settings.to_tree()), Ok(settings));
     }
 
     #[test]
     fn a_tree_of_something_else_is_refused() {
-        assert!(RawSettings::from_tree(&KvTree::new()).is_err());
-        let mut tree = RawSettings::load(&world().env(), &AppConfig::default()).to_tree();
+        assert!(Settings::from_tree(&KvTree::new()).is_err());
+        let mut tree = Settings::load(&world().env(), &AppConfig::default()).to_tree();
         tree.set("SOURCE", "MOON");
-        assert!(RawSettings::from_tree(&tree).is_err());
+        assert!(Settings::from_tree(&tree).is_err());
     }
 
     #[test]
     fn the_prefix_is_absolute_and_plain() {
-        let raw = |value: &str| {
+        let prefix = |value: &str| {
             let env = world().with_variable("SCR_PREFIX", value).with_variable("JOB", "x").env();
-            RawSettings::load(&env, &AppConfig::default()).prefix().to_path_buf()
+            Settings::load(&env, &AppConfig::default()).prefix().to_path_buf()
         };
-        assert_eq!(raw("/a/b/../c/./"), Path::new("/a/c"));
-        assert_eq!(raw("sub/../other"), Path::new("/pfs/run1/other"));
-        assert_eq!(raw("$JOB"), Path::new("/pfs/run1/x"));
-        assert_eq!(raw(""), Path::new("/pfs/run1"));
+        assert_eq!(prefix("/a/b/../c/./"), Path::new("/a/c"));
+        assert_eq!(prefix("sub/../other"), Path::new("/pfs/run1/other"));
+        assert_eq!(prefix("$JOB"), Path::new("/pfs/run1/x"));
+        assert_eq!(prefix(""), Path::new("/pfs/run1"));
     }
 
     #[test]
     fn the_file_in_the_prefix_cannot_move_the_prefix() {
         let env = world_of(&[("/pfs/run1/.scrconf", "SCR_PREFIX=/elsewhere\n")]).env();
-        let raw = RawSettings::load(&env, &AppConfig::default());
-        assert_eq!(raw.prefix(), Path::new("/pfs/run1"));
-        assert!(matches!(raw.problems(), [Problem { cause: Cause::PrefixMoved { .. }, .. }]));
+        let settings = Settings::load(&env, &AppConfig::default());
+        assert_eq!(settings.prefix(), Path::new("/pfs/run1"));
+        assert!(matches!(settings.problems(), [Problem { cause: Cause::PrefixMoved { .. }, .. }]));
     }
 
     #[test]
@@ -392,9 +386,9 @@ mod tests {
             .with_variable("HOME", "/home/u")
             .with_variable("SCR_CONF_FILE", "~/my.conf")
             .env();
-        let raw = RawSettings::load(&env, &AppConfig::default());
-        assert_eq!(raw.prefix(), Path::new("/pfs/run2"));
-        assert!(raw.settings().iter().all(|setting| setting.name != "SCR_DEBUG"));
+        let settings = Settings::load(&env, &AppConfig::default());
+        assert_eq!(settings.prefix(), Path::new("/pfs/run2"));
+        assert!(settings.iter().all(|setting| setting.name != "SCR_DEBUG"));
     }
 
     #[test]
@@ -403,9 +397,9 @@ mod tests {
             [(&[][..], "no such file"), (&[("/x.conf", "(folder)")][..], "not a regular file")]
         {
             let env = world_of(files).with_variable("SCR_CONF_FILE", "/x.conf").env();
-            let raw = RawSettings::load(&env, &AppConfig::default());
-            assert_eq!(raw.problems().len(), 1);
-            let text = raw.problems()[0].to_string();
+            let settings = Settings::load(&env, &AppConfig::default());
+            assert_eq!(settings.problems().len(), 1);
+            let text = settings.problems()[0].to_string();
             assert!(text.contains("/x.conf") && text.contains(reason), "{text}");
         }
     }
@@ -414,8 +408,8 @@ mod tests {
     #[test]
     fn a_named_user_file_in_a_home_that_is_not_known_is_told() {
         let env = world_of(&[]).with_variable("SCR_CONF_FILE", "~/my.conf").env();
-        let raw = RawSettings::load(&env, &AppConfig::default());
-        let told: Vec<_> = raw.problems().iter().map(ToString::to_string).collect();
+        let settings = Settings::load(&env, &AppConfig::default());
+        let told: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
         let expected = [
             "environment: the file /my.conf cannot be read: there is no such file; its settings do not count",
             "environment: SCR_CONF_FILE uses $HOME, which is not set and counts as empty; set it or write \\$ for a plain $",
@@ -430,9 +424,9 @@ mod tests {
             .with_variable("SCR_INSTALL_DIR", "/opt/scr")
             .with_variable("SCRATCH", "/s")
             .env();
-        let raw = RawSettings::load(&env, &AppConfig::default());
-        assert_eq!(raw.problems().len(), 1);
+        let settings = Settings::load(&env, &AppConfig::default());
+        assert_eq!(settings.problems().len(), 1);
         let expected = "environment: there is no parameter SCR_CACHE_SZIE, did you mean SCR_CACHE_SIZE?";
-        assert_eq!(raw.problems()[0].to_string(), expected);
+        assert_eq!(settings.problems()[0].to_string(), expected);
     }
 }
