@@ -17,35 +17,35 @@ WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 .PHONY: all help deps build stage install demo test test-slurm bench fmt lint clean
 all: build
 
-help:                 ## this list
+help:                 ## prints this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 12
 
-deps:                 ## installs what is missing (as root), or says what it is
+deps:                 ## installs missing packages (as root), or lists them
 	@scripts/deps.sh
 
-build: deps           ## tools, plugins and libscr.so
+build: deps           ## builds tools, plugins and libscr.so
 	$(CARGO) build --release --locked
 	$(WITH_MPI) build --release --locked -p scr-ffi --target-dir "target/$(MPI)"
 
-stage: build          ## an installed tree under target/, which demo and tests use
+stage: build          ## installs into target/ for the demo and the tests
 	@scripts/install.sh "$(MPI)" "target/$(MPI)/stage"
 
-install: build        ## PREFIX=/where: bin, lib, include, etc and share below it
+install: build        ## installs into PREFIX=/path: bin, lib, include, etc, share
 	@scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)"
 
-demo: stage           ## a job loses a node and goes on, before your eyes
+demo: stage           ## runs a job that loses a node and restarts
 	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"
 
-test:                 ## all tests, the jobs under every MPI that is there
+test:                 ## runs all tests, the jobs under every installed MPI
 	@scripts/deps.sh tests
 	@scripts/test.sh
 
-test-slurm:           ## a job loses a node under a real Slurm, started for it (as root, Debian's slurm)
+test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
 	$(CARGO) test --locked -p scr-tests --test slurm -- --test-threads 1
 
-bench: deps           ## the benchmarks; those of whole jobs take Open MPI
+bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
 	$(CARGO) bench --locked
 	@$(MAKE) stage MPICC=mpicc.openmpi
 	@benches/flush.sh
@@ -54,11 +54,11 @@ bench: deps           ## the benchmarks; those of whole jobs take Open MPI
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all
 
-lint: deps            ## what CI wants: format, clippy, documentation
+lint: deps            ## checks what CI checks: format, clippy, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(WITH_MPI) clippy --locked --all-targets -p scr-ffi -p scr-tests --target-dir "target/$(MPI)" -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 
-clean:                ## removes everything that was built
+clean:                ## removes all build results
 	$(CARGO) clean

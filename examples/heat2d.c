@@ -1,9 +1,9 @@
 /* heat2d: heat spreads over a square plate, computed by all ranks together, with checkpoints through SCR.
  *
- * Each rank owns a block of rows and swaps its border rows with the two neighbours in every step. Every few
- * steps the ranks save their rows; a job that died goes on from the last checkpoint and comes to the very same
- * answer. All of SCR is in `checkpoint`, `restart` and `main`; without -DUSE_SCR, or with --no-scr, it is a plain
- * MPI program.
+ * Each rank owns a block of rows and swaps its border rows with its two neighbours in every step. Every few
+ * steps the ranks save their rows. A job that died continues from the last checkpoint and computes the same
+ * answer. All calls of SCR are in `checkpoint`, `restart` and `main`. Without -DUSE_SCR, or with --no-scr, it is a
+ * plain MPI program.
  *
  *   mpicc -DUSE_SCR heat2d.c -o heat2d -lscr        mpirun -n 4 ./heat2d --steps 1000 --result heat.out
  */
