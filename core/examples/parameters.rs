@@ -68,7 +68,7 @@ Types:
 |---|---|
 | 0 or 1 | `0`, `1`, and `no`, `yes`, `off`, `on`, `false`, `true` in any case |
 | count | a whole number |
-| bytes | a number, optionally with a unit: `131072`, `128KB`, `1GiB`; units are powers of 1024 |
+| bytes | a number, optionally with a unit: `131072`, `128KB`, `1GiB`; `KB` means `KiB` |
 | seconds | a number, optionally with a unit `s`, `m`, `h` or `d` |
 | number | a number that is not negative, optionally with a decimal point |
 | name | one of the known names, or the name of a plugin, in any case |
