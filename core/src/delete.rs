@@ -7,7 +7,7 @@
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{Comm, CommError, Disagreement, Rank};
 use crate::flush::ledger::Ledger;
-use crate::flush::{lists, names};
+use crate::flush::lists;
 use crate::fs::Files;
 use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
 use crate::{describe, Described};
@@ -79,8 +79,7 @@ impl Deleting<'_> {
 
     fn remove(&self, mine: &[PrefixFile]) -> Result<(), String> {
         mine.iter().try_for_each(|file| {
-            let path = names::target(self.prefix.dir(), &file.name).map_err(|error| error.to_string())?;
-            self.files.remove_if_there(&path).map(drop).described()
+            self.files.remove_if_there(&self.prefix.file(&file.name)).map(drop).described()
         })
     }
 

@@ -7,6 +7,7 @@
 use super::part::PartDir;
 use super::record::RankRecord;
 use crate::fs::{At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
+use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -54,7 +55,7 @@ pub(crate) enum Entry<'a> {
     /// The part is being brought back; the record says what it will be.
     Arriving(&'a RankRecord),
     /// A file may exist from now on: its name below the prefix.
-    File(&'a [u8]),
+    File(&'a FileName),
     /// The part is valid and protected, and these are the records kept for neighbours.
     Prepared(&'a RankRecord, &'a [RankRecord]),
     /// Every part is.
@@ -308,7 +309,7 @@ mod tests {
         open.redundancy = None;
         let entries = [
             Entry::Open(&open),
-            Entry::File(b"ckpt.7/rank_0"),
+            Entry::File(&"ckpt.7/rank_0".parse().unwrap()),
             Entry::Prepared(&own, &kept),
             Entry::Complete,
         ];
@@ -374,8 +375,8 @@ mod tests {
         let journal = Journal::begin(&faulty, &path, &Entry::Open(&own)).unwrap();
         // The device is full: half of the entry gets there, and cannot be cut off at once.
         faulty.fail_from(faulty.mutations() + 1, io::ErrorKind::StorageFull);
-        assert!(journal.append(&Entry::File(b"a")).is_err());
-        let half = &frame(&Entry::File(b"a"))[..9];
+        assert!(journal.append(&Entry::File(&"a".parse().unwrap())).is_err());
+        let half = &frame(&Entry::File(&"a".parse().unwrap()))[..9];
         std::fs::write(&path, [&std::fs::read(&path).unwrap(), half].concat()).unwrap();
         faulty.heal();
         journal.append(&Entry::Prepared(&own, &[])).unwrap();

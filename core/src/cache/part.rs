@@ -14,9 +14,10 @@
 //! already has costs less to write than fresh memory. Nothing ever reads it.
 
 use super::kept_open::KeptOpen;
-use super::record::{base_name, RankRecord};
+use super::record::RankRecord;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
+use crate::prefix::FileName;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -51,9 +52,9 @@ impl PartDir {
         self.dataset.join(format!("r{}", self.rank))
     }
 
-    /// Where a file of this name below the prefix lies.
-    pub(crate) fn file(&self, name: &[u8]) -> PathBuf {
-        self.data().join(OsStr::from_bytes(base_name(name)))
+    /// Where a file of this name lies.
+    pub(crate) fn file(&self, name: &FileName) -> PathBuf {
+        self.data().join(OsStr::from_bytes(name.base()))
     }
 
     /// The journal.

@@ -4,7 +4,7 @@
 //! of as many neighbours as the scheme survives losses.
 
 use crate::comm::Rank;
-use crate::prefix::{crc, set_crc, DatasetDescriptor};
+use crate::prefix::{crc, set_crc, DatasetDescriptor, FileName, FileNameError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -60,8 +60,8 @@ pub(crate) struct Protection {
 /// One file of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileRecord {
-    /// Path below the prefix directory.
-    pub(crate) name: Vec<u8>,
+    /// Its name.
+    pub(crate) name: FileName,
     /// Length.
     pub(crate) bytes: u64,
     /// Permission bits.
@@ -99,7 +99,7 @@ impl RankRecord {
 
     /// Where a file of it lies in the prefix directory.
     pub(crate) fn prefix_path(&self, file: &FileRecord) -> PathBuf {
-        Path::new(OsStr::from_bytes(&self.prefix)).join(OsStr::from_bytes(&file.name))
+        file.name.below(Path::new(OsStr::from_bytes(&self.prefix)))
     }
 
     /// A member of the set as messages name it.
@@ -242,23 +242,22 @@ impl FileRecord {
 
     fn from_tree(name: &[u8], tree: &KvTree) -> Result<Self, FieldError> {
         Ok(Self {
-            name: name.to_vec(),
+            name: FileName::parse(name).map_err(|error| malformed_name(&error))?,
             bytes: tree.require("SIZE")?,
             mode: tree.require("MODE")?,
             mtime: (tree.require("MTIME_SECS")?, tree.require("MTIME_NSECS")?),
             crc: crc(tree)?,
         })
     }
-
-    /// The last part of its name: what it is called in cache.
-    pub(crate) fn base(&self) -> &[u8] {
-        base_name(&self.name)
-    }
 }
 
-/// What follows the last slash.
-pub(crate) fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+/// A record that holds a name which leads elsewhere is damaged, whatever else it says.
+pub(crate) fn malformed_name(error: &FileNameError) -> FieldError {
+    FieldError::Malformed {
+        key: "FILE".to_owned(),
+        found: error.name.clone(),
+        expected: "the name of a file below the prefix directory",
+    }
 }
 
 fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
@@ -302,7 +301,7 @@ pub(crate) mod tests {
             members: (0..4).map(Rank).collect(),
             nodes: (0..4).map(|node| format!("n{node}")).collect(),
             files: vec![FileRecord {
-                name: b"ckpt.7/rank_0".to_vec(),
+                name: "ckpt.7/rank_0".parse().unwrap(),
                 bytes: 12,
                 mode: 0o100_640,
                 mtime: (17, 5),
@@ -334,7 +333,7 @@ pub(crate) mod tests {
         assert!(broken(|record| record.members = vec![Rank(1), Rank(9)]).contains("SET"));
         assert!(broken(|record| {
             let mut second = record.files[0].clone();
-            second.name = b"other".to_vec();
+            second.name = "other".parse().unwrap();
             second.bytes = u64::MAX;
             record.files.push(second);
         })

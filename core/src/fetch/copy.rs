@@ -1,6 +1,5 @@
 //! One file from the prefix directory into cache, or the other way when it is scavenged, in one pass with its checksum.
 
-use super::FetchedFile;
 use crate::flush::verify::{block_size, MoveError};
 use crate::fs::{At, File, Files, How};
 use std::ops::Range;
@@ -8,6 +7,19 @@ use std::path::Path;
 
 /// What is all zeros and as long as this becomes a hole: file systems keep track of no less.
 const PAGE: usize = 4096;
+
+/// What a copy has to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attributes {
+    /// Length.
+    pub(crate) bytes: u64,
+    /// Permission bits.
+    pub(crate) mode: u32,
+    /// Time of the last change: seconds and nanoseconds since the epoch.
+    pub(crate) mtime: (i64, u32),
+    /// Time of the last access.
+    pub(crate) atime: (i64, u32),
+}
 
 /// Copies through the file layer.
 #[derive(Clone, Copy)]
@@ -21,10 +33,15 @@ pub(crate) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies an open source of `file.bytes` to `file.path`, and gives its checksum. Pages of zeros become
-    /// holes. Nothing waits for stable storage: what a lost node has in cache is lost anyway.
-    pub(crate) fn run(self, source: &dyn File, from: &Path, file: &FetchedFile) -> Result<u32, MoveError> {
-        let to = &file.path;
+    /// Copies an open source of `wanted.bytes` to `to`, and gives its checksum. Pages of zeros become holes. Nothing waits
+    /// for stable storage: what a lost node has in cache is lost anyway.
+    pub(crate) fn run(
+        self,
+        source: &dyn File,
+        from: &Path,
+        to: &Path,
+        wanted: &Attributes,
+    ) -> Result<u32, MoveError> {
         let copy = self.files.open(to, How::Replace(0o600)).at("create", to)?;
         let mut block = vec![0; block_size(self.block_bytes)];
         let mut hasher = crc32fast::Hasher::new();
@@ -44,16 +61,16 @@ impl Copy<'_> {
             offset += count as u64;
             (self.progress)(count as u64);
         }
-        if offset != file.bytes {
+        if offset != wanted.bytes {
             // It was changed while it was read.
-            return Err(MoveError::Size { path: from.to_owned(), expected: file.bytes, found: offset });
+            return Err(MoveError::Size { path: from.to_owned(), expected: wanted.bytes, found: offset });
         }
         if written < offset {
             copy.set_len(offset).at("extend", to)?;
         }
         if self.metadata {
-            copy.set_mode(file.mode & 0o777).at("set the permissions of", to)?;
-            let times = copy.set_times(file.atime, file.mtime);
+            copy.set_mode(wanted.mode & 0o777).at("set the permissions of", to)?;
+            let times = copy.set_times(wanted.atime, wanted.mtime);
             times.at("set the times of", to)?;
         }
         Ok(hasher.finalize())
@@ -83,19 +100,11 @@ mod tests {
         let file = crate::fs::RealFiles.open(&from, How::Create(0o600)).unwrap();
         file.write_at(0, &[7; 10_000]).unwrap();
         for (bytes, is_right) in [(9_999, false), (10_000, true), (10_001, false)] {
-            let fetched = FetchedFile {
-                name: b"from".to_vec(),
-                path: folder.path().join("to"),
-                bytes,
-                crc: None,
-                mode: 0o600,
-                mtime: (0, 0),
-                atime: (0, 0),
-            };
+            let wanted = Attributes { bytes, mode: 0o600, mtime: (0, 0), atime: (0, 0) };
             let source = crate::fs::RealFiles.open(&from, How::Read).unwrap();
             let copy =
                 Copy { files: &crate::fs::RealFiles, block_bytes: 4096, metadata: true, progress: &|_| () };
-            let copied = copy.run(&*source, &from, &fetched);
+            let copied = copy.run(&*source, &from, &folder.path().join("to"), &wanted);
             assert_eq!(copied.is_ok(), is_right, "{copied:?}");
             assert!(is_right || copied.unwrap_err().is_damage());
         }

@@ -15,7 +15,7 @@ mod copy;
 mod tests;
 
 pub(crate) use candidates::{candidates, in_order, Candidate};
-pub(crate) use copy::Copy;
+pub(crate) use copy::{Attributes, Copy};
 
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
@@ -24,7 +24,9 @@ use crate::flush::shares::{self, Shares};
 use crate::flush::verify::{checksum, compare, open_whole, MoveError};
 use crate::flush::{lists, turns};
 use crate::fs::Files;
-use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
+use crate::prefix::{
+    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
@@ -61,8 +63,8 @@ pub(crate) struct Fetch<'a> {
 /// One file of this rank, fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FetchedFile {
-    /// Path below the prefix directory.
-    pub(crate) name: Vec<u8>,
+    /// Its name.
+    pub(crate) name: FileName,
     /// Where it lies now.
     pub(crate) path: PathBuf,
     /// Length.
@@ -73,8 +75,6 @@ pub(crate) struct FetchedFile {
     pub(crate) mode: u32,
     /// Time of the last change: seconds and nanoseconds since the epoch.
     pub(crate) mtime: (i64, u32),
-    /// Time of the last access.
-    pub(crate) atime: (i64, u32),
 }
 
 /// A dataset that was fetched.
@@ -148,12 +148,12 @@ impl Fetch<'_> {
         let (dataset, mine) = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
         let shares = if self.options.bypass && checks {
-            shares::share_out(self.comm, mine.iter().map(|file| file.name.as_slice()))?
+            shares::share_out(self.comm, mine.iter().map(|file| &file.name))?
         } else {
             Shares::default()
         };
         // Of a file that many ranks read where it lies, the first one checks the bytes.
-        let sums = |name: &[u8]| checks && shares.leads(self.comm.rank(), name);
+        let sums = |name: &FileName| checks && shares.leads(self.comm.rank(), name);
         let width = self.options.width;
         let outcome = turns::in_turn(self.comm, width, || self.bring(&dataset, &mine, place, &sums))?;
         let outcome = self.compare_totals(&dataset, outcome)?;
@@ -223,7 +223,7 @@ impl Fetch<'_> {
         dataset: &DatasetDescriptor,
         mine: &[PrefixFile],
         place: &mut Place<'_>,
-        sums: &dyn Fn(&[u8]) -> bool,
+        sums: &dyn Fn(&FileName) -> bool,
     ) -> Result<Vec<FetchedFile>, MoveError> {
         mine.iter()
             .map(|file| {
@@ -236,14 +236,15 @@ impl Fetch<'_> {
                     crc: file.crc,
                     mode: status.mode,
                     mtime: status.mtime,
-                    atime: status.atime,
                 };
                 let Options { block_bytes, metadata, .. } = self.options;
                 let expected = file.crc.filter(|_| sums(&file.name));
                 if !self.options.bypass {
                     fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
                     let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
-                    let crc = copy.run(&*open, &source, &fetched)?;
+                    let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
+                    let wanted = Attributes { bytes: status.len, mode, mtime, atime };
+                    let crc = copy.run(&*open, &source, &fetched.path, &wanted)?;
                     compare(&source, expected, Some(crc))?;
                     fetched.crc = Some(crc);
                 } else if expected.is_some() {

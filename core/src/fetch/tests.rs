@@ -127,14 +127,14 @@ fn in_bypass_mode_the_files_stay_where_they_are() {
     for file in fetch().unwrap().iter().flat_map(|of_rank| &of_rank.files) {
         assert_eq!(file.path, stage.prefix.file(&file.name));
     }
-    fs::remove_file(stage.prefix.file(b"a/rank_2")).unwrap();
+    fs::remove_file(stage.prefix.file(&"a/rank_2".parse().unwrap())).unwrap();
     assert!(matches!(fetch(), Err(FetchError::Damaged { .. })));
 }
 
 #[test]
 fn checksums_are_compared_in_cache_and_in_place_unless_they_are_switched_off() {
     let (stage, cached) = flushed(3, 1, "a");
-    let path = stage.prefix.file(b"a/rank_1");
+    let path = stage.prefix.file(&"a/rank_1".parse().unwrap());
     let mut bytes = fs::read(&path).unwrap();
     bytes[0] ^= 4;
     fs::write(&path, bytes).unwrap();
@@ -180,16 +180,20 @@ type Damage = fn(&Stage);
 
 fn damages() -> Vec<(&'static str, Damage)> {
     vec![
-        ("a/rank_1 is missing", |stage| fs::remove_file(stage.prefix.file(b"a/rank_1")).unwrap()),
-        ("were recorded", |stage| fs::write(stage.prefix.file(b"a/rank_1"), b"short").unwrap()),
+        ("a/rank_1 is missing", |stage| {
+            fs::remove_file(stage.prefix.file(&"a/rank_1".parse().unwrap())).unwrap()
+        }),
+        ("were recorded", |stage| {
+            fs::write(stage.prefix.file(&"a/rank_1".parse().unwrap()), b"short").unwrap()
+        }),
         ("checksum", |stage| {
-            let path = stage.prefix.file(b"a/rank_1");
+            let path = stage.prefix.file(&"a/rank_1".parse().unwrap());
             let mut bytes = fs::read(&path).unwrap();
             bytes[700] ^= 1;
             fs::write(path, bytes).unwrap();
         }),
         ("is not a regular file", |stage| {
-            let path = stage.prefix.file(b"a/rank_1");
+            let path = stage.prefix.file(&"a/rank_1".parse().unwrap());
             fs::remove_file(&path).unwrap();
             fs::create_dir(path).unwrap();
         }),
@@ -211,7 +215,7 @@ fn damages() -> Vec<(&'static str, Damage)> {
 #[test]
 fn where_files_may_have_been_replaced_checksums_are_compared_also_where_they_are_switched_off() {
     let (stage, cached) = flushed(2, 1, "a");
-    let path = stage.prefix.file(b"a/rank_0");
+    let path = stage.prefix.file(&"a/rank_0".parse().unwrap());
     let mut bytes = fs::read(&path).unwrap();
     bytes[1] ^= 1;
     fs::write(&path, bytes).unwrap();
@@ -333,7 +337,7 @@ fn no_place_in_cache_is_told_by_all() {
             assert_eq!(dataset.id, 1);
             number += 1;
             match comm.rank().0 {
-                1 => Err(format!("no room for {}", String::from_utf8_lossy(&file.name))),
+                1 => Err(format!("no room for {}", file.name)),
                 _ => Ok(folder.join(number.to_string())),
             }
         });
@@ -371,7 +375,7 @@ fn what_c_scr_flushed_is_fetched_newest_first() {
 #[test]
 fn without_sizes_at_least_the_sum_must_be_right() {
     let (dir, prefix) = scratch_copy("xor-flush2");
-    fs::write(prefix.file(b"ckpt.4/rank_2.ckpt"), b"short").unwrap();
+    fs::write(prefix.file(&"ckpt.4/rank_2.ckpt".parse().unwrap()), b"short").unwrap();
     let candidate = Candidate { id: 4, name: b"ckpt.4".to_vec(), suspect: false };
     let to: PathBuf = dir.path().join("to");
     let error = fetch_with(&RealFiles, &prefix, 4, &candidate, &to, OPTIONS).unwrap_err();

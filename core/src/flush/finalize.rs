@@ -10,11 +10,10 @@
 
 use super::ended::Ended;
 use super::ledger::Ledger;
-use super::names;
 use super::pending::{self, Pending};
 use super::verify::{expect_bytes, expect_size, MoveError};
 use crate::fs::{At, Files};
-use crate::prefix::{FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
 use crate::{describe, Described};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
@@ -257,7 +256,7 @@ impl Finalizer<'_> {
         let lists = Rank2File::read(self.files, self.prefix, id)?;
         let expected = |file: &PrefixFile| {
             let target = self.prefix.file(&file.name);
-            let part = names::part(&target, &self.record.token);
+            let part = staging_file(&target, &self.record.token);
             Some(Expected { part, target, bytes: file.bytes?, crc: file.crc })
         };
         let all: Option<Vec<_>> = lists.by_rank().iter().flatten().map(expected).collect();

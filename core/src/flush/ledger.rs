@@ -2,7 +2,9 @@
 
 use super::pending::Pending;
 use crate::fs::Files;
-use crate::prefix::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary};
+use crate::prefix::{
+    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+};
 use std::collections::HashSet;
 
 /// What is recorded of the datasets under one prefix.
@@ -63,7 +65,7 @@ impl Ledger<'_> {
     }
 
     /// Names of files that belong to complete datasets other than `id`.
-    pub(crate) fn names_of_others(&self, id: u64) -> Result<HashSet<Vec<u8>>, PrefixError> {
+    pub(crate) fn names_of_others(&self, id: u64) -> Result<HashSet<FileName>, PrefixError> {
         let mut names = HashSet::new();
         let index = Index::read(self.files, self.prefix)?;
         for other in index.entries().iter().filter(|entry| entry.is_valid() && entry.id != id) {
@@ -109,7 +111,7 @@ impl Ledger<'_> {
         dataset: &DatasetDescriptor,
         lists: &[Vec<PrefixFile>],
     ) -> Result<Vec<u64>, PrefixError> {
-        let names: HashSet<&[u8]> = lists.iter().flatten().map(|file| file.name.as_slice()).collect();
+        let names: HashSet<&FileName> = lists.iter().flatten().map(|file| &file.name).collect();
         let index = Index::read(self.files, self.prefix)?;
         let others =
             index.entries().into_iter().filter(|entry| entry.is_valid() && entry.name != dataset.name);
@@ -117,7 +119,7 @@ impl Ledger<'_> {
         for other in others.filter(|entry| entry.id != dataset.id) {
             match Rank2File::read(self.files, self.prefix, other.id) {
                 Ok(lists) => {
-                    if lists.by_rank().iter().flatten().any(|file| names.contains(file.name.as_slice())) {
+                    if lists.by_rank().iter().flatten().any(|file| names.contains(&file.name)) {
                         sharing.push(other.id);
                     }
                 }

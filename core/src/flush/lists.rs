@@ -2,7 +2,7 @@
 
 use super::movers::Mover;
 use crate::comm::{collective, Comm, CommError, Rank};
-use crate::prefix::PrefixFile;
+use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 
@@ -46,7 +46,7 @@ pub(crate) fn to_tree(list: &[PrefixFile]) -> KvTree {
 pub(crate) fn from_tree(tree: &KvTree) -> Option<Vec<PrefixFile>> {
     let file = |entry: &KvTree| {
         Some(PrefixFile {
-            name: entry.value("NAME")?.to_vec(),
+            name: FileName::parse(entry.value("NAME")?).ok()?,
             bytes: entry.parse("SIZE").ok()?,
             crc: entry.parse("CRC").ok()?,
         })
@@ -59,7 +59,7 @@ fn share_checksums(lists: &mut [Vec<PrefixFile>]) {
     if lists.iter().flatten().all(|file| file.crc.is_some()) {
         return;
     }
-    let known: HashMap<Vec<u8>, u32> =
+    let known: HashMap<FileName, u32> =
         lists.iter().flatten().filter_map(|file| Some((file.name.clone(), file.crc?))).collect();
     for file in lists.iter_mut().flatten() {
         file.crc = file.crc.or_else(|| known.get(&file.name).copied());
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_list_comes_back_in_its_order() {
-        let file = |name: &str, bytes, crc| PrefixFile { name: name.into(), bytes, crc };
+        let file = |name: &str, bytes, crc| PrefixFile { name: name.parse().unwrap(), bytes, crc };
         let list =
             vec![file("z", Some(u64::MAX), Some(0)), file("a/b", None, None), file("\n", Some(0), None)];
         assert_eq!(from_tree(&to_tree(&list)), Some(list));

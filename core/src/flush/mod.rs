@@ -22,7 +22,6 @@
 //! | `movers` | one rank's files on their way |
 //! | `verify` | a file must be what was recorded of it |
 //! | `turns` | so many ranks at a time |
-//! | `names` | which names are allowed, and where a file lies until it is whole |
 //! | `shares` | which rank makes which folder; two ranks that mean one file |
 //! | `lists` | a rank's list of files, on its way between ranks |
 //! | `pending` | the record of a flush under way, for whoever ends it |
@@ -35,7 +34,6 @@ pub(crate) mod finalize;
 pub(crate) mod ledger;
 pub(crate) mod lists;
 pub(crate) mod movers;
-pub(crate) mod names;
 pub(crate) mod pending;
 mod plan;
 pub(crate) mod shares;
@@ -57,7 +55,7 @@ pub use turns::Places;
 use crate::comm::{Comm, CommError};
 use crate::env::Env;
 use crate::fs::Files;
-use crate::prefix::Prefix;
+use crate::prefix::{FileName, Prefix};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
@@ -84,8 +82,8 @@ pub(crate) struct Flush<'a> {
 pub(crate) struct SourceFile {
     /// Where it lies in cache; in bypass mode it is not looked at.
     pub(crate) source: PathBuf,
-    /// Path below the prefix directory.
-    pub(crate) name: Vec<u8>,
+    /// Its name.
+    pub(crate) name: FileName,
     /// Length.
     pub(crate) bytes: u64,
     /// Checksum, where one was recorded.

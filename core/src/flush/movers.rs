@@ -3,11 +3,10 @@
 //! The host makes each file before the transport fills it, so that no transport needs to know of permissions; and
 //! it checks what came, so that none has to be trusted.
 
-use super::names;
 use super::verify::{checksum, compare, expect_size, open_whole, MoveError};
 use super::{Options, SourceFile};
 use crate::fs::{At, Files, How, Status};
-use crate::prefix::FILE_MODE;
+use crate::prefix::{staging_file, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, Transport};
 use std::path::{Path, PathBuf};
 
@@ -28,13 +27,13 @@ pub(crate) struct Mover {
 }
 
 /// Where all files of this rank go.
-pub(crate) fn plan(prefix: &Path, files: &[SourceFile], token: &str) -> Result<Vec<Mover>, MoveError> {
+pub(crate) fn plan(prefix: &Path, files: &[SourceFile], token: &str) -> Vec<Mover> {
     files
         .iter()
         .map(|file| {
-            let target = names::target(prefix, &file.name)?;
-            let part = names::part(&target, token);
-            Ok(Mover { file: file.clone(), target, part, crc: None, origin: None, leads: true })
+            let target = file.name.below(prefix);
+            let part = staging_file(&target, token);
+            Mover { file: file.clone(), target, part, crc: None, origin: None, leads: true }
         })
         .collect()
 }

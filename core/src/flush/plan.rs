@@ -2,14 +2,13 @@
 
 use super::lists;
 use super::movers::{self, Mover};
-use super::names;
 use super::pending::Pending;
 use super::shares;
 use super::steps::Step;
 use super::{Flush, FlushError, SourceFile};
 use crate::comm::collective::any;
 use crate::comm::CommError;
-use crate::prefix::{DatasetDescriptor, PrefixFile};
+use crate::prefix::{DatasetDescriptor, FileName, PrefixFile};
 use std::path::{Path, PathBuf};
 
 /// What is known then.
@@ -32,8 +31,7 @@ impl Flush<'_> {
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
     ) -> Result<Plan, FlushError> {
-        let planned = movers::plan(self.prefix.dir(), mine, token);
-        let mut movers = self.agreed(dataset, Step::CheckingNames, planned)?;
+        let mut movers = movers::plan(self.prefix.dir(), mine, token);
         let folders = self.share_folders(dataset, &mut movers)?;
         let may_replace = self.may_replace(&movers)?;
         let record = Pending {
@@ -66,24 +64,22 @@ impl Flush<'_> {
         dataset: &DatasetDescriptor,
         movers: &mut [Mover],
     ) -> Result<Vec<PathBuf>, FlushError> {
-        let names = movers.iter().map(|mover| mover.file.name.as_slice());
-        let shares = shares::share_out(self.comm, names)?;
+        let shares = shares::share_out(self.comm, movers.iter().map(|mover| &mover.file.name))?;
         for mover in movers.iter_mut() {
             mover.leads = shares.leads(self.comm.rank(), &mover.file.name);
         }
         let clash = match shares.shared.first_key_value() {
             // In bypass mode all ranks may well have written one file.
             Some((name, other)) if !self.options.in_place => {
-                let name = String::from_utf8_lossy(name).into_owned();
                 Err(format!("rank {other}, too, wrote a file named {name}; give each rank its own"))
             }
             _ => Ok(()),
         };
-        let path = |folder: &Vec<u8>| match folder.as_slice() {
-            b"" => Ok(self.prefix.dir().to_owned()),
-            name => names::target(self.prefix.dir(), name).map_err(|error| error.to_string()),
+        let path = |folder: &Option<FileName>| match folder {
+            None => self.prefix.dir().to_owned(),
+            Some(folder) => self.prefix.file(folder),
         };
-        let shared = clash.and_then(|()| shares.folders.iter().map(path).collect());
+        let shared = clash.map(|()| shares.folders.iter().map(path).collect());
         self.agreed(dataset, Step::Folders, shared)
     }
 

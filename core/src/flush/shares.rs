@@ -3,25 +3,25 @@
 //! Each name, and each folder, has one rank that keeps the book for it, chosen by its checksum. So no rank hears of
 //! all names, and it takes two rounds whatever their number.
 
-use super::names;
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
+use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What this rank hears back.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// The folders that this rank makes and syncs, below the prefix directory.
-    pub(crate) folders: Vec<Vec<u8>>,
+    /// The folders that this rank makes and syncs; `None` is the prefix directory itself.
+    pub(crate) folders: Vec<Option<FileName>>,
     /// Names of this rank that another rank has too, and which: for the first rank that has it any other, for the
     /// others the first.
-    pub(crate) shared: BTreeMap<Vec<u8>, Rank>,
+    pub(crate) shared: BTreeMap<FileName, Rank>,
 }
 
 impl Shares {
     /// Whether `me` is the first of the ranks that have this name.
-    pub(crate) fn leads(&self, me: Rank, name: &[u8]) -> bool {
+    pub(crate) fn leads(&self, me: Rank, name: &FileName) -> bool {
         self.shared.get(name).is_none_or(|&other| me < other)
     }
 }
@@ -29,14 +29,21 @@ impl Shares {
 /// Shares out folders, and looks for names that two ranks want to write. All ranks call it.
 pub(crate) fn share_out<'a>(
     comm: &dyn Comm,
-    mine: impl Iterator<Item = &'a [u8]>,
+    mine: impl Iterator<Item = &'a FileName>,
 ) -> Result<Shares, CommError> {
     let answers = keep_book(&route_trees(comm, questions(comm.size(), mine))?);
     let mut shares = Shares::default();
-    for (_, answer) in route_trees(comm, answers)? {
-        shares.folders.extend(answer.get(FOLDER).into_iter().flat_map(KvTree::keys).map(<[u8]>::to_vec));
-        for (name, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
-            shares.shared.extend(other.keys_as().next().map(|other| (name.to_vec(), Rank(other))));
+    for (from, answer) in route_trees(comm, answers)? {
+        let name = |name: &[u8]| {
+            FileName::parse(name).map_err(|_| CommError::Malformed { from, what: "the name of a file" })
+        };
+        for folder in answer.get(FOLDER).into_iter().flat_map(KvTree::keys) {
+            shares.folders.push(if folder.is_empty() { None } else { Some(name(folder)?) });
+        }
+        for (shared, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
+            if let Some(other) = other.keys_as().next() {
+                shares.shared.insert(name(shared)?, Rank(other));
+            }
         }
     }
     Ok(shares)
@@ -46,12 +53,13 @@ const NAME: &str = "NAME";
 /// The empty name, the prefix directory itself, stands for itself as a key.
 const FOLDER: &str = "FOLDER";
 
-fn questions<'a>(size: u32, mine: impl Iterator<Item = &'a [u8]>) -> Vec<(Rank, KvTree)> {
+fn questions<'a>(size: u32, mine: impl Iterator<Item = &'a FileName>) -> Vec<(Rank, KvTree)> {
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
     let keeper = |key: &[u8]| Rank(crc32fast::hash(key) % size);
     for name in mine {
-        to.entry(keeper(name)).or_default().child(NAME).child(name);
-        let folder = names::folder(name);
+        to.entry(keeper(name.as_bytes())).or_default().child(NAME).child(name);
+        let folder = name.folder();
+        let folder = folder.as_ref().map_or(&b""[..], FileName::as_bytes);
         to.entry(keeper(folder)).or_default().child(FOLDER).child(folder);
     }
     to.into_iter().collect()
@@ -87,8 +95,8 @@ mod tests {
 
     fn shares_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<Shares> {
         run(ranks, |comm| {
-            let mine = names(comm.rank().0);
-            share_out(&comm, mine.iter().map(String::as_bytes)).unwrap()
+            let mine: Vec<FileName> = names(comm.rank().0).iter().map(|name| name.parse().unwrap()).collect();
+            share_out(&comm, mine.iter()).unwrap()
         })
         .unwrap()
     }
@@ -101,8 +109,8 @@ mod tests {
             });
             let mut folders: Vec<_> = all.iter().flat_map(|shares| shares.folders.clone()).collect();
             folders.sort();
-            let mut expected = vec![b"".to_vec(), b"a".to_vec()];
-            expected.extend((0..ranks.min(3)).map(|number| format!("b{number}").into_bytes()));
+            let mut expected = vec![None, Some("a".parse().unwrap())];
+            expected.extend((0..ranks.min(3)).map(|number| Some(format!("b{number}").parse().unwrap())));
             assert_eq!(folders, expected);
             assert!(all.iter().all(|shares| shares.shared.is_empty()));
         }
@@ -113,7 +121,7 @@ mod tests {
         let all = shares_of(4, |rank| vec![format!("a/{}", rank.min(2))]);
         let other = |rank: usize| all[rank].shared.get(&b"a/2"[..]).copied();
         assert_eq!([other(0), other(1), other(2), other(3)], [None, None, Some(Rank(3)), Some(Rank(2))]);
-        let leads = |rank: usize| all[rank].leads(Rank(rank as u32), b"a/2");
-        assert!(leads(2) && !leads(3) && all[0].leads(Rank(0), b"a/0"));
+        let leads = |rank: usize| all[rank].leads(Rank(rank as u32), &"a/2".parse().unwrap());
+        assert!(leads(2) && !leads(3) && all[0].leads(Rank(0), &"a/0".parse().unwrap()));
     }
 }

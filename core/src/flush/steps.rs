@@ -239,7 +239,6 @@ pub(super) fn make_folders(files: &dyn Files, folders: &[PathBuf]) -> Result<(),
 /// What all ranks agree on, in its order, as messages name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    CheckingNames,
     Folders,
     Recording,
     Copying,
@@ -252,7 +251,6 @@ pub(super) enum Step {
 impl Step {
     fn name(self) -> &'static str {
         match self {
-            Self::CheckingNames => "checking the file names",
             Self::Folders => "making the folders",
             Self::Recording => "recording what is to come",
             Self::Copying => "copying",

@@ -12,6 +12,7 @@
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
 //! | `running`: who runs now | `running` |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
+//! | (the name of a file below the prefix directory) | [`FileName`] |
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
 //! | (how C SCR writes yes and no, times, checksums) | `fields` |
 //! | (what processes that died have left half written) | `tidy` |
@@ -22,6 +23,7 @@
 mod descriptor;
 mod error;
 mod fields;
+mod file_name;
 mod flush_file;
 mod halt;
 mod index;
@@ -36,6 +38,8 @@ mod tidy;
 pub use descriptor::DatasetDescriptor;
 pub use error::{PrefixError, Rank2FileFault};
 pub(crate) use fields::{crc, local_time, set_crc};
+pub(crate) use file_name::staging_file;
+pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
 pub use index::{Index, IndexEntry};

@@ -31,7 +31,7 @@ impl PartPlace for PartDir {
     fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf {
         let mut name = format!(".scr-rebuild-{number}");
         // The application may have thought of that name too.
-        while record.files.iter().any(|file| file.base() == name.as_bytes()) {
+        while record.files.iter().any(|file| file.name.base() == name.as_bytes()) {
             name.push('~');
         }
         self.data().join(name)

@@ -164,8 +164,7 @@ fn compare(record: &RankRecord, data: &LogicalFile, redundancy: &LogicalFile) ->
         })
     };
     for (file, sum) in record.files.iter().zip(sums.0) {
-        let name = String::from_utf8_lossy(&file.name);
-        if let Some(corrupt) = file.crc.and_then(|expected| wrong(&name, sum, expected)) {
+        if let Some(corrupt) = file.crc.and_then(|expected| wrong(&file.name.to_string(), sum, expected)) {
             return Ok(corrupt);
         }
     }

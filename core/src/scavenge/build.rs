@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
     fn complete(&self, scan: &Scan) -> Result<Built, BuildError> {
         let (id, name) = (scan.any.id_in_prefix, scan.any.dataset.name.clone());
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
-        let names = scan.records().flat_map(|record| record.files.iter().map(|file| file.name.as_slice()));
+        let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
         let apart = Apart::find(self.files(), self.prefix, id, names)?;
         let mend = Mend {
             env: self.env,

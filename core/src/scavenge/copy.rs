@@ -10,7 +10,7 @@ use super::place::{being_copied, Apart, ScavengedPart};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
-use crate::fetch::{Copy, FetchedFile};
+use crate::fetch::{Attributes, Copy};
 use crate::flush::verify::{checksum, compare, open_whole, MoveError};
 use crate::fs::{At, Durability, Files, How, MAX_TREE_BYTES};
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
@@ -92,8 +92,7 @@ impl Copier<'_> {
         }
         self.prefix.make_scr_dir(self.files)?;
         self.prefix.make_dataset_dir(self.files, id)?;
-        let names =
-            parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| file.name.as_slice()));
+        let names = parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| &file.name));
         let apart = Apart::find(self.files, self.prefix, id, names)?;
         let saved = |map: &ScavengedMap| map.saved(self.files, self.prefix);
         let total = parts.iter().map(|(_, map)| bytes_of(map)).fold(0, u64::saturating_add);
@@ -222,17 +221,14 @@ impl Copier<'_> {
             self.files.make_dirs(folder, DIR_MODE, Durability::Synced)?;
         }
         let path = being_copied(target, id, self.node);
-        let fetched = FetchedFile {
-            name: Vec::new(),
-            path: path.clone(),
+        let attributes = Attributes {
             bytes: wanted.bytes,
-            crc: wanted.crc,
             mode: wanted.mode,
             mtime: if wanted.mtime == (0, 0) { status.mtime } else { wanted.mtime },
             atime: status.atime,
         };
         let copy = Copy { files: self.files, block_bytes: self.block_bytes, metadata: true, progress };
-        let copied = copy.run(&*open, source, &fetched).and_then(|crc| {
+        let copied = copy.run(&*open, source, &path, &attributes).and_then(|crc| {
             compare(source, wanted.crc, Some(crc))?;
             let file = self.files.open(&path, How::Read).at("open", &path)?;
             file.sync().at("sync", &path)?;

@@ -7,16 +7,15 @@ use super::filemap::redundancy_name;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Rank;
 use crate::flush::ledger::Ledger;
-use crate::flush::names;
 use crate::fs::{Files, Kind};
-use crate::prefix::{Prefix, PrefixError};
+use crate::prefix::{staging_file, FileName, Prefix, PrefixError};
 use crate::redundancy::place::PartPlace;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// The names of a dataset whose files lie beside their own paths.
 #[derive(Debug, Default)]
-pub(super) struct Apart(HashSet<Vec<u8>>);
+pub(super) struct Apart(HashSet<FileName>);
 
 impl Apart {
     /// Of these names of dataset `id`: those that belong to another complete dataset, and those that were put apart before.
@@ -24,16 +23,16 @@ impl Apart {
         files: &dyn Files,
         prefix: &Prefix,
         id: u64,
-        names: impl Iterator<Item = &'n [u8]>,
+        names: impl Iterator<Item = &'n FileName>,
     ) -> Result<Self, PrefixError> {
         let is_file = |path: PathBuf| files.status(&path).is_ok_and(|status| status.kind != Kind::Dir);
         let mut apart = HashSet::new();
         let mut taken = HashSet::new();
         for name in names {
             if is_file(hidden(prefix, id, name)) {
-                apart.insert(name.to_vec());
+                apart.insert(name.clone());
             } else if is_file(prefix.file(name)) {
-                taken.insert(name.to_vec());
+                taken.insert(name.clone());
             }
         }
         if taken.is_empty() {
@@ -64,7 +63,7 @@ impl PartPlace for ScavengedPart<'_> {
     }
 
     fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf {
-        names::part(&self.prefix.file(&record.files[number].name), &format!("rebuilding.{}", self.id))
+        staging_file(&self.prefix.file(&record.files[number].name), &format!("rebuilding.{}", self.id))
     }
 
     fn redundancy(&self) -> PathBuf {
@@ -83,7 +82,7 @@ pub(super) fn token(id: u64) -> String {
 
 /// What a file is called while a node copies it: its own name comes with its last byte.
 pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
-    names::part(path, &format!("{}.{}", copying(id), node.replace('/', "_")))
+    staging_file(path, &format!("{}.{}", copying(id), node.replace('/', "_")))
 }
 
 /// Stands in the names of files that are being copied.
@@ -91,6 +90,6 @@ pub(super) fn copying(id: u64) -> String {
     format!("copying.{id}")
 }
 
-fn hidden(prefix: &Prefix, id: u64, name: &[u8]) -> PathBuf {
-    names::part(&prefix.file(name), &token(id))
+fn hidden(prefix: &Prefix, id: u64, name: &FileName) -> PathBuf {
+    staging_file(&prefix.file(name), &token(id))
 }

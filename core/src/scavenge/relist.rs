@@ -7,7 +7,7 @@
 use super::build::{BuildError, Builder, Built, Outcome};
 use crate::flush::verify::{checksum, compare, open_whole, MoveError};
 use crate::prefix::{
-    local_time, DatasetDescriptor, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
+    local_time, DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -100,15 +100,17 @@ impl Builder<'_> {
             };
             (count, bytes) = (count + 1, bytes.saturating_add(length));
             verified &= file.crc.is_some();
-            let name = || String::from_utf8_lossy(&file.name).into_owned();
             match (file.crc, replaced) {
                 (None, Some(newer)) => {
-                    return Ok(Err(format!("dataset {newer}, which is newer, may have replaced {}", name())));
+                    return Ok(Err(format!(
+                        "dataset {newer}, which is newer, may have replaced {}",
+                        file.name
+                    )));
                 }
                 (None, None) if evidence.doubted => {
                     return Ok(Err(format!(
                         "nothing says that it was ever complete, and {} has no checksum to prove it",
-                        name()
+                        file.name
                     )));
                 }
                 _ => {}
@@ -184,7 +186,7 @@ struct Evidence {
 #[derive(PartialEq, Eq, Hash)]
 enum Newer {
     Dataset(Vec<u8>),
-    File(Vec<u8>),
+    File(FileName),
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;

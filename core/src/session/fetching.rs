@@ -8,7 +8,7 @@ use super::words::speed;
 use super::{Error, OutputFlags, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
-use crate::cache::record::{base_name, FileRecord, RankRecord};
+use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::log::{Event, Record};
@@ -207,10 +207,10 @@ impl Session {
         };
         let mut bases = std::collections::BTreeSet::new();
         let fetched = fetch.dataset(candidate, &mut |_, file| {
-            if !bases.insert(base_name(&file.name).to_vec()) {
-                let name = String::from_utf8_lossy(&file.name);
+            if !bases.insert(file.name.base().to_vec()) {
                 return Err(format!(
-                    "`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place"
+                    "`{}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place",
+                    file.name
                 ));
             }
             let recorded = journal.append(&Entry::File(&file.name));

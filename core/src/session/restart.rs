@@ -60,7 +60,8 @@ impl Session {
             below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
         // Deprecated, and still used: a bare name stands for the one file of that name, wherever it lies.
         let bare = || {
-            let mut named = record.files.iter().filter(|file| !name.contains(&b'/') && file.base() == name);
+            let mut named =
+                record.files.iter().filter(|file| !name.contains(&b'/') && file.name.base() == name);
             named.next().filter(|_| named.next().is_none())
         };
         if let Some(file) = exact.or_else(bare) {

@@ -5,8 +5,7 @@
 
 use super::{Error, Phase, Session};
 use crate::context::Context;
-use crate::flush::names;
-use crate::prefix::real;
+use crate::prefix::{real, FileName};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -55,7 +54,7 @@ impl Session {
 }
 
 /// The name below the prefix directory of a file that the application calls `name`.
-pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error> {
+pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<FileName, Error> {
     let given = String::from_utf8_lossy(name);
     if name.is_empty() || name.ends_with(b"/") {
         return Err(Error::Argument { what: format!("`{given}' names no file") });
@@ -77,8 +76,7 @@ pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<Vec<u8>, Error>
         });
     }
     // What can never get there is told now, and not at a flush in an hour.
-    names::target(prefix, &below).map_err(|error| Error::Argument { what: error.to_string() })?;
-    Ok(below)
+    FileName::parse(&below).map_err(|error| Error::Argument { what: error.to_string() })
 }
 
 fn strip(path: &Path, prefix: &Path) -> Option<Vec<u8>> {

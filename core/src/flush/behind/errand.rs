@@ -1,9 +1,11 @@
 //! What one rank leaves behind of a flush that goes on without it: `mover.<token>.<rank>` in the control directory of
 //! its node.
 
+use crate::cache::record::malformed_name;
 use crate::flush::movers::Mover;
 use crate::flush::{Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
+use crate::prefix::FileName;
 use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -227,7 +229,7 @@ fn mover_of(tree: &KvTree) -> Result<Mover, FieldError> {
     let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
     let file = SourceFile {
         source: path("SOURCE")?,
-        name: bytes("NAME")?.to_vec(),
+        name: FileName::parse(bytes("NAME")?).map_err(|error| malformed_name(&error))?,
         bytes: tree.require("SIZE")?,
         crc: tree.parse("CRC")?,
         mode: tree.require("MODE")?,
@@ -266,7 +268,7 @@ mod tests {
     fn errand(rank: u32) -> Errand {
         let file = SourceFile {
             source: "/ssd/a".into(),
-            name: b"ckpt/\xff".to_vec(),
+            name: FileName::parse(b"ckpt/\xff").unwrap(),
             bytes: 7,
             crc: None,
             mode: 0o100_640,

@@ -164,10 +164,10 @@ fn an_announcement_that_fails_is_told_by_all_and_nobody_waits_for_it() {
     assert!(failed.contains("it is kept in cache") && !stage.is_listed(1), "{failed}");
     fs::remove_dir(stage.prefix.scr_file("flush.1.x")).unwrap();
     let cached = stage.cache(2, "b");
-    fs::write(stage.prefix.file(b"b"), "in the way of a folder").unwrap();
+    fs::write(stage.prefix.file(&"b".parse().unwrap()), "in the way of a folder").unwrap();
     let failed = stage.flush_in_background(&RealFiles, "2.x", &cached).unwrap_err().to_string();
     assert!(failed.contains("making the folders failed: rank"), "{failed}");
-    fs::remove_file(stage.prefix.file(b"b")).unwrap();
+    fs::remove_file(stage.prefix.file(&"b".parse().unwrap())).unwrap();
     stage.flush_in_background(&RealFiles, "3.x", &cached).unwrap();
     assert!(stage.is_listed(2) && stage.is_right(&cached));
 }

@@ -143,7 +143,7 @@ fn who_finishes_a_flush_has_the_lock_meanwhile() {
     let taken = done.iter().position(|done| done.what == What::Link && done.to.as_ref() == Some(&lock));
     assert!(taken.is_some() && taken < first(What::Rename, "/a/"), "{done:?}");
     // And the new names are on stable storage before the index tells of them.
-    let folder = nodes.stage.prefix.file(b"a");
+    let folder = nodes.stage.prefix.file(&"a".parse().unwrap());
     let synced = done.iter().rposition(|done| done.what == What::SyncDir && done.path == folder);
     let named = done.iter().rposition(|done| done.what == What::Rename && done.path.starts_with(&folder));
     assert!(named.is_some() && named < synced && synced < first(What::Rename, "index.scr"), "{done:?}");
@@ -160,7 +160,7 @@ fn a_file_that_has_arrived_and_is_cut_short_or_gone_keeps_the_dataset_from_being
     for harm in harms {
         let (nodes, cached) = all_marked();
         let file = cached.by_rank[2].iter().find(|file| file.bytes > 1).unwrap();
-        harm(&crate::flush::names::part(&nodes.stage.prefix.file(&file.name), TOKEN));
+        harm(&crate::prefix::staging_file(&nodes.stage.prefix.file(&file.name), TOKEN));
         let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
         assert!(matches!(ended.as_slice(), [Ended::Revoked { .. }]), "{ended:?}");
         assert!(!nodes.stage.is_listed(1) && !nodes.stage.prefix.file(&file.name).exists());
@@ -177,7 +177,7 @@ fn a_flush_that_was_taken_back_is_given_up_by_the_nodes() {
     let ended = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(matches!(ended.as_slice(), [Ended::Revoked { .. }]), "{ended:?}");
     // A mover that was late.
-    let part = crate::flush::names::part(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
+    let part = crate::prefix::staging_file(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
     fs::write(&part, "late").unwrap();
     for node in 0..2 {
         assert_eq!((nodes.look(node), nodes.errands(node)), (Looked::default(), 0));

@@ -4,7 +4,7 @@ use crate::comm::thread::run;
 use crate::comm::Comm;
 use crate::flush::{Flush, FlushError, FlushReport, Hands, Options, SourceFile};
 use crate::fs::{Files, How, RealFiles};
-use crate::prefix::{DatasetDescriptor, Index, Prefix};
+use crate::prefix::{DatasetDescriptor, FileName, Index, Prefix};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::collections::HashMap;
 use std::fs;
@@ -91,7 +91,7 @@ pub(crate) struct Cached {
     pub(crate) dataset: DatasetDescriptor,
     pub(crate) by_rank: Vec<Vec<SourceFile>>,
     /// What every file must hold.
-    pub(crate) bytes: HashMap<Vec<u8>, Vec<u8>>,
+    pub(crate) bytes: HashMap<FileName, Vec<u8>>,
 }
 
 impl Stage {
@@ -106,7 +106,7 @@ impl Stage {
     /// Puts a dataset into cache: each rank has two files, some of them empty, some in folders of their own.
     pub(crate) fn cache(&self, id: u64, name: &str) -> Cached {
         let mut bytes = HashMap::new();
-        let file = |rank: u32, part: u32, bytes: &mut HashMap<Vec<u8>, Vec<u8>>| {
+        let file = |rank: u32, part: u32, bytes: &mut HashMap<FileName, Vec<u8>>| {
             let relative = match part {
                 0 => format!("{name}/rank_{rank}"),
                 _ => format!("{name}/more/{}/{rank}.dat", rank % 2),
@@ -118,9 +118,10 @@ impl Stage {
             fs::create_dir_all(source.parent().unwrap()).unwrap();
             fs::write(&source, &content).unwrap();
             let crc = Some(crc32fast::hash(&content));
-            bytes.insert(relative.clone().into_bytes(), content);
+            let name: FileName = relative.parse().unwrap();
+            bytes.insert(name.clone(), content);
             let mode = if part == 0 { 0o100_640 } else { 0o100_444 };
-            SourceFile { source, name: relative.into_bytes(), bytes: len.into(), crc, mode, mtime: (0, 0) }
+            SourceFile { source, name, bytes: len.into(), crc, mode, mtime: (0, 0) }
         };
         let by_rank: Vec<Vec<SourceFile>> =
             (0..self.ranks).map(|rank| (0..2).map(|part| file(rank, part, &mut bytes)).collect()).collect();

@@ -16,21 +16,17 @@ pub use read::{leaves, read_leaf, Leaf};
 pub use write::{leaf_of, write_leaf, write_maps};
 
 use super::error::Rank2FileFault;
-use super::paths::name_below;
-use super::{Prefix, PrefixError};
+use super::{FileName, FileNameFault, Prefix, PrefixError, MAX_NAME_BYTES};
 use crate::comm::Rank;
 use crate::fs::Files;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// The longest name that C SCR reads.
-pub const MAX_NAME_BYTES: usize = 1023;
-
 /// A file of a dataset, as it lies below the prefix directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixFile {
-    /// Its name below the prefix directory.
-    pub name: Vec<u8>,
+    /// Its name.
+    pub name: FileName,
     /// Its length, where it was recorded.
     pub bytes: Option<u64>,
     /// Its CRC32, where it was recorded.
@@ -95,29 +91,32 @@ fn fault(path: &Path, reason: Rank2FileFault) -> PrefixError {
     PrefixError::Rank2File { path: path.to_owned(), reason }
 }
 
-/// Checks that names are allowed, and that a name stands for one file only.
+/// Checks that a name stands for one file only.
 #[derive(Default)]
 struct Names {
-    seen: HashMap<Vec<u8>, (Rank, Option<u64>, Option<u32>)>,
+    seen: HashMap<FileName, (Rank, Option<u64>, Option<u32>)>,
 }
 
 impl Names {
     fn add(&mut self, rank: Rank, file: &PrefixFile) -> Result<(), Rank2FileFault> {
-        let name = || String::from_utf8_lossy(&file.name).into_owned();
-        let found = file.name.len();
-        if found > MAX_NAME_BYTES {
-            return Err(Rank2FileFault::NameTooLong { rank, name: name(), found, most: MAX_NAME_BYTES });
-        }
-        let below = name_below(&file.name).filter(|below| !below.contains(&0));
-        let below = below.ok_or_else(|| Rank2FileFault::NameOutside { rank, name: name() })?;
-        match self.seen.insert(below, (rank, file.bytes, file.crc)) {
+        match self.seen.insert(file.name.clone(), (rank, file.bytes, file.crc)) {
             // An application may write one file from all ranks, but no rank has it twice.
             Some((first, bytes, crc)) if first == rank || (bytes, crc) != (file.bytes, file.crc) => {
-                Err(Rank2FileFault::NameTwice { name: name(), first, second: rank })
+                Err(Rank2FileFault::NameTwice { name: file.name.to_string(), first, second: rank })
             }
             _ => Ok(()),
         }
     }
+}
+
+/// A name that a list has for a rank, in whichever form.
+fn listed_name(rank: Rank, name: &[u8]) -> Result<FileName, Rank2FileFault> {
+    FileName::shortened(name).map_err(|error| match error.fault {
+        FileNameFault::TooLong => {
+            Rank2FileFault::NameTooLong { rank, name: error.name, found: name.len(), most: MAX_NAME_BYTES }
+        }
+        _ => Rank2FileFault::NameOutside { rank, name: error.name },
+    })
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 //! once, and no name may lead out of the prefix directory.
 
 use super::write::is_part_name;
-use super::{fault, Names, PrefixFile, Rank2File};
+use super::{fault, listed_name, Names, PrefixFile, Rank2File};
 use crate::comm::Rank;
 use crate::fs::{Files, FsError, MAX_TREE_BYTES};
 use crate::prefix::error::{InFile, Rank2FileFault};
 use crate::prefix::fields::crc;
-use crate::prefix::{Prefix, PrefixError};
+use crate::prefix::{FileName, Prefix, PrefixError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, HashSet};
@@ -71,9 +71,11 @@ pub fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<Prefix
     let mut lists = Vec::new();
     for (key, below) in tree.get("RANK").into_iter().flat_map(KvTree::iter) {
         let rank = rank(key, leaf.ranks).map_err(|reason| fault(&leaf.path, reason))?;
-        let list = below.get("FILE").into_iter().flat_map(KvTree::iter);
-        let list =
-            list.map(|(name, below)| file(name, below)).collect::<Result<Vec<_>, _>>().in_file(&leaf.path)?;
+        let mut list = Vec::new();
+        for (name, below) in below.get("FILE").into_iter().flat_map(KvTree::iter) {
+            let name = listed_name(rank, name).map_err(|reason| fault(&leaf.path, reason))?;
+            list.push(file(name, below).in_file(&leaf.path)?);
+        }
         for file in &list {
             names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
         }
@@ -164,6 +166,6 @@ fn rank(key: &[u8], ranks: u32) -> Result<Rank, Rank2FileFault> {
     rank.map(Rank).ok_or_else(|| Rank2FileFault::NoSuchRank { rank: text.into_owned(), ranks })
 }
 
-fn file(name: &[u8], below: &KvTree) -> Result<PrefixFile, FieldError> {
-    Ok(PrefixFile { name: name.to_vec(), bytes: below.parse("SIZE")?, crc: crc(below)? })
+fn file(name: FileName, below: &KvTree) -> Result<PrefixFile, FieldError> {
+    Ok(PrefixFile { name, bytes: below.parse("SIZE")?, crc: crc(below)? })
 }

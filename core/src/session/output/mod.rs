@@ -11,9 +11,10 @@ use super::route::Unrouted;
 use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
-use crate::cache::record::{base_name, FileRecord, RankRecord};
+use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Traffic;
 use crate::fs::Durability;
+use crate::prefix::FileName;
 use crate::redundancy::place::PartPlace;
 use std::time::Duration;
 
@@ -73,17 +74,16 @@ impl Session {
 }
 
 /// In cache two files of a rank would meet under one base name.
-fn expect_own_base_name(record: &RankRecord, name: &[u8]) -> Result<(), Error> {
-    let base = base_name(name);
-    let Some(twin) = record.files.iter().find(|file| file.base() == base && file.name != name) else {
+fn expect_own_base_name(record: &RankRecord, name: &FileName) -> Result<(), Error> {
+    let is_twin = |other: &FileName| other.base() == name.base() && other != name;
+    let Some(twin) = record.files.iter().find(|file| is_twin(&file.name)) else {
         return Ok(());
     };
     Err(Error::Argument {
         what: format!(
-            "`{}' and `{}' have the same base name, and in cache only base names are kept; \
+            "`{name}' and `{}' have the same base name, and in cache only base names are kept; \
              give this rank's files different base names or set SCR_CACHE_BYPASS=1",
-            String::from_utf8_lossy(name),
-            String::from_utf8_lossy(&twin.name)
+            twin.name
         ),
     })
 }

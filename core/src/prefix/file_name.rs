@@ -1,0 +1,276 @@
+//! The name of a file below the prefix directory.
+//!
+//! Names come from the application, from records in cache, from lists that another job or C SCR wrote, and from other ranks.
+//! None of them may lead out of the prefix directory or into the library's own folder there. So a name is checked once, when
+//! it is parsed, and nothing that holds a [`FileName`] checks it again.
+
+use std::borrow::Borrow;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+/// The longest name in bytes: C SCR keeps names in buffers of one byte more.
+pub const MAX_NAME_BYTES: usize = 1023;
+/// What Linux allows for one part of a path.
+const MAX_PART_BYTES: usize = 255;
+/// The library's own folder.
+const HIDDEN: &[u8] = b".scr";
+
+/// The name of a file, relative to the prefix directory: parts separated by single slashes, none of them empty, `.` or `..`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileName(Box<[u8]>);
+
+/// A name that cannot be used below the prefix directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the name `{name}' cannot be used below the prefix directory: {fault}")]
+pub struct FileNameError {
+    /// The name.
+    pub name: String,
+    /// What is wrong with it.
+    pub fault: FileNameFault,
+}
+
+/// What is wrong with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileNameFault {
+    /// It has no bytes.
+    #[error("it is empty")]
+    Empty,
+    /// It is longer than C SCR can read.
+    #[error("it has 1024 bytes or more")]
+    TooLong,
+    /// It has a NUL byte.
+    #[error("it has a NUL byte in it")]
+    Nul,
+    /// It has an empty part: so it is absolute, or the name of a folder, or has two slashes in a row.
+    #[error("it begins or ends with a slash, or has two in a row")]
+    EmptyPart,
+    /// It has a part that is no name.
+    #[error("it has a `.' or `..' in it")]
+    Dots,
+    /// It leads out of the prefix directory, or to no file.
+    #[error("it leads out of that directory, or to no file")]
+    Outside,
+    /// It has a part that no file system takes.
+    #[error("a part of it has more than 255 bytes")]
+    PartTooLong,
+    /// It lies in the library's own folder.
+    #[error("`.scr' belongs to the library")]
+    Reserved,
+}
+
+impl FileName {
+    /// Takes a name as it is.
+    ///
+    /// # Errors
+    /// The name is not in its shortest form, leads out of the prefix directory, or cannot be the name of a file there.
+    pub fn parse(name: &[u8]) -> Result<Self, FileNameError> {
+        match check(name) {
+            Ok(()) => Ok(Self(name.into())),
+            Err(fault) => Err(FileNameError { name: String::from_utf8_lossy(name).into_owned(), fault }),
+        }
+    }
+
+    /// Takes a name in any form, as lists of C SCR have it, and brings it into its shortest form.
+    ///
+    /// # Errors
+    /// The name leads out of the prefix directory, or cannot be the name of a file there.
+    pub fn shortened(name: &[u8]) -> Result<Self, FileNameError> {
+        let outside = || FileNameError {
+            name: String::from_utf8_lossy(name).into_owned(),
+            fault: FileNameFault::Outside,
+        };
+        Self::parse(&shortest(name).ok_or_else(outside)?)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Its last part: what the file is called in cache.
+    pub fn base(&self) -> &[u8] {
+        self.0.rsplit(|&byte| byte == b'/').next().unwrap_or(&self.0)
+    }
+
+    /// The folder it lies in; `None` for the prefix directory itself.
+    pub fn folder(&self) -> Option<FileName> {
+        let slash = self.0.iter().rposition(|&byte| byte == b'/')?;
+        self.0.get(..slash).map(|folder| Self(folder.into()))
+    }
+
+    /// Its path below this prefix directory.
+    pub fn below(&self, prefix: &Path) -> PathBuf {
+        prefix.join(OsStr::from_bytes(&self.0))
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(&self.0), f)
+    }
+}
+
+impl AsRef<[u8]> for FileName {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Borrow<[u8]> for FileName {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for FileName {
+    type Err = FileNameError;
+
+    fn from_str(name: &str) -> Result<Self, FileNameError> {
+        Self::parse(name.as_bytes())
+    }
+}
+
+/// The path of the file into which `target` is copied: hidden, in the same folder, and with a name of its own for each flush.
+/// A rename makes the copy count, so a late copy of another flush cannot touch it.
+pub(crate) fn staging_file(target: &Path, token: &str) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().as_bytes();
+    let ending = format!(".{token}.part");
+    let most = MAX_PART_BYTES.saturating_sub(ending.len() + 1);
+    let mut staging = vec![b'.'];
+    if name.len() <= most {
+        staging.extend(name);
+    } else {
+        let sum = format!("~{:08x}", crc32fast::hash(name));
+        staging.extend(&name[..most.saturating_sub(sum.len())]);
+        staging.extend(sum.as_bytes());
+    }
+    staging.extend(ending.as_bytes());
+    target.with_file_name(OsStr::from_bytes(&staging))
+}
+
+fn check(name: &[u8]) -> Result<(), FileNameFault> {
+    if name.is_empty() {
+        return Err(FileNameFault::Empty);
+    }
+    if name.len() > MAX_NAME_BYTES {
+        return Err(FileNameFault::TooLong);
+    }
+    if name.contains(&0) {
+        return Err(FileNameFault::Nul);
+    }
+    for part in name.split(|&byte| byte == b'/') {
+        match part {
+            b"" => return Err(FileNameFault::EmptyPart),
+            b"." | b".." => return Err(FileNameFault::Dots),
+            part if part.len() > MAX_PART_BYTES => return Err(FileNameFault::PartTooLong),
+            _ => {}
+        }
+    }
+    if name.split(|&byte| byte == b'/').next() == Some(HIDDEN) {
+        return Err(FileNameFault::Reserved);
+    }
+    Ok(())
+}
+
+/// A name without `.`, `..` and empty parts; `None` where it leads out of the prefix directory or is that of a folder.
+fn shortest(name: &[u8]) -> Option<Vec<u8>> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in Path::new(OsStr::from_bytes(name)).components() {
+        match part {
+            Component::Normal(part) => parts.push(part.as_bytes()),
+            Component::CurDir => (),
+            Component::ParentDir => {
+                parts.pop()?;
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    let is_folder = name.ends_with(b"/") || name.ends_with(b"/.") || name.ends_with(b"/..");
+    (!parts.is_empty() && !is_folder).then(|| parts.join(&b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_below_the_prefix() {
+        let prefix = Path::new("/pfs");
+        let name = FileName::parse(b"ckpt.1/rank_0").unwrap();
+        assert_eq!(name.below(prefix), Path::new("/pfs/ckpt.1/rank_0"));
+        let long = [b'a'; 1024];
+        let part = [b'a'; 256];
+        for (name, fault) in [
+            (&b""[..], FileNameFault::Empty),
+            (b"/etc/passwd", FileNameFault::EmptyPart),
+            (b"../x", FileNameFault::Dots),
+            (b"a/../../x", FileNameFault::Dots),
+            (b"a//b", FileNameFault::EmptyPart),
+            (b"a/", FileNameFault::EmptyPart),
+            (b"a/./b", FileNameFault::Dots),
+            (b"a\0b", FileNameFault::Nul),
+            (b".scr/x", FileNameFault::Reserved),
+            (&long, FileNameFault::TooLong),
+            (&part, FileNameFault::PartTooLong),
+        ] {
+            let error = FileName::parse(name).unwrap_err();
+            assert_eq!(error.fault, fault, "{error}");
+            assert!(error.to_string().contains("cannot be used below the prefix directory"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_any_form_is_shortened_or_refused() {
+        for (name, shortened) in [
+            (&b"ckpt.1/rank_0"[..], Some(&b"ckpt.1/rank_0"[..])),
+            (b"./a//b/./c", Some(b"a/b/c")),
+            (b"a/../b", Some(b"b")),
+            (b"\xff/\x01", Some(b"\xff/\x01")),
+            (b"a/../../b", None),
+            (b"../b", None),
+            (b"/etc/passwd", None),
+            (b"", None),
+            (b".", None),
+            (b"a/..", None),
+            (b"a/", None),
+            (b"a/.", None),
+            (b"./.scr/index.scr", None),
+            (b"a/../.scr/index.scr", None),
+        ] {
+            let found = FileName::shortened(name).ok();
+            assert_eq!(
+                found.as_ref().map(FileName::as_bytes),
+                shortened,
+                "{:?}",
+                String::from_utf8_lossy(name)
+            );
+        }
+    }
+
+    #[test]
+    fn a_staging_file_lies_beside_its_target_under_a_name_of_its_own() {
+        let staging = |name: &str| staging_file(&Path::new("/pfs/d").join(name), "7.x");
+        assert_eq!(staging("f"), Path::new("/pfs/d/.f.7.x.part"));
+        let (one, two) = (staging(&("a".repeat(254) + "1")), staging(&("a".repeat(254) + "2")));
+        assert_ne!(one, two);
+        assert_eq!(one.file_name().unwrap().len(), MAX_PART_BYTES);
+    }
+
+    #[test]
+    fn base_and_folder_are_what_the_last_slash_separates() {
+        let name: FileName = "a/b/c".parse().unwrap();
+        assert_eq!((name.base(), name.folder()), (&b"c"[..], Some("a/b".parse().unwrap())));
+        let name: FileName = "c".parse().unwrap();
+        assert_eq!((name.base(), name.folder()), (&b"c"[..], None));
+    }
+}
