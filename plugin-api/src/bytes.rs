@@ -21,17 +21,17 @@ pub trait Bytes: Send + Sync {
     /// The host's text names the file, the offset and the reason.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError>;
 
-    /// The `len` bytes at `offset`, without a copy of them. `None` where the host cannot lend them: then they are to be read.
-    /// Nothing that was lent is ever written meanwhile. Since 1.1.
-    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
+    /// Borrows the `len` bytes at `offset` to read them without a copy. `None` where the host cannot: use
+    /// [`read_at`](Self::read_at) then. Borrowed bytes are not written during the call. Since 1.1.
+    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let _ = (offset, len);
         None
     }
 
-    /// The `len` bytes at `offset`, to be written in place. `None` where the host cannot lend them: then they are to be
-    /// written. Until the loan is dropped they can neither be lent again nor read nor written otherwise. All of them count as
-    /// written then. Since 1.1.
-    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
+    /// Borrows the `len` bytes at `offset` to write them in place. `None` where the host cannot: use
+    /// [`write_at`](Self::write_at) then. A range has at most one writable mapping. Until it is dropped, do not read or
+    /// write the range any other way. All of its bytes count as written. Since 1.1.
+    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
         let _ = (offset, len);
         None
     }
@@ -43,8 +43,8 @@ pub trait Bytes: Send + Sync {
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError>;
 }
 
-/// Bytes of a file that are lent to be written. Dropping it gives them back.
-pub trait Loan: Send {
-    /// The bytes. What they hold at first is nothing to rely on.
+/// A range of a file that is borrowed to be written. Dropping it returns it to the file.
+pub trait MappedRange: Send {
+    /// The bytes. Do not rely on what they hold at first.
     fn bytes(&mut self) -> &mut [u8];
 }

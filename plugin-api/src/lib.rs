@@ -6,15 +6,13 @@
 
 pub mod abi;
 mod bytes;
-pub mod conformance;
-pub mod conformance_transport;
 mod error;
 pub mod kvtree;
 mod log;
 mod scheme;
 mod transport;
 
-pub use bytes::{Bytes, Loan};
+pub use bytes::{Bytes, MappedRange};
 pub use error::{PluginError, PluginErrorKind};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};

@@ -319,7 +319,7 @@ fn a_transport_is_put_through_every_rule_for_transports() {
     let output = folder.plugin(&["conformance", "libscr_sync.so"]);
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     assert!(out(&output).contains("pass  progress is counted in bytes"), "{}", out(&output));
-    assert_eq!(out(&output).lines().count(), scr_plugin_api::conformance_transport::all().count());
+    assert_eq!(out(&output).lines().count(), scr_conformance::transport::all().count());
     // This one says that it is done, and copies nothing.
     folder.library("obedient.so", "obedient");
     folder.write("o.toml", manifest("TRY", "transport", "obedient.so"));

@@ -36,7 +36,7 @@ pub struct Mapped {
 }
 
 /// Bytes of a file, lent to be written, by one at a time. What was there is still there.
-pub struct LentToWrite<'a> {
+pub struct MappedRange<'a> {
     mapped: &'a Mapped,
     range: Range<usize>,
 }
@@ -66,7 +66,7 @@ impl Mapped {
     }
 
     /// A part of a file that is open to be read only.
-    pub fn lend(&self, range: Range<usize>) -> Option<&[u8]> {
+    pub fn borrow(&self, range: Range<usize>) -> Option<&[u8]> {
         if self.lease.kind != LeaseKind::Read || !self.is_there(&range) {
             return None;
         }
@@ -76,17 +76,17 @@ impl Mapped {
     }
 
     /// A part of a file that is open to be written, unless some of it is lent already.
-    pub fn lend_to_write(&self, range: Range<usize>) -> Option<LentToWrite<'_>> {
+    pub fn borrow_mut(&self, range: Range<usize>) -> Option<MappedRange<'_>> {
         let mut lent = self.lent();
         if self.lease.kind != LeaseKind::Write || overlaps(&lent, &range) || !self.is_there(&range) {
             return None;
         }
         lent.push(range.clone());
-        Some(LentToWrite { mapped: self, range })
+        Some(MappedRange { mapped: self, range })
     }
 
     /// Whether some of this part is lent to be written.
-    pub fn is_lent(&self, range: &Range<usize>) -> bool {
+    pub fn is_borrowed(&self, range: &Range<usize>) -> bool {
         overlaps(&self.lent(), range)
     }
 
@@ -114,7 +114,7 @@ fn overlaps(lent: &[Range<usize>], range: &Range<usize>) -> bool {
     lent.iter().any(|other| other.start < range.end && range.start < other.end)
 }
 
-impl LentToWrite<'_> {
+impl MappedRange<'_> {
     /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the range lies within the mapping, which outlives `self` and whose pages were there when it was lent.
@@ -128,7 +128,7 @@ impl LentToWrite<'_> {
     }
 }
 
-impl Drop for LentToWrite<'_> {
+impl Drop for MappedRange<'_> {
     fn drop(&mut self) {
         let mut lent = self.mapped.lent();
         if let Some(at) = lent.iter().position(|range| *range == self.range) {
@@ -236,21 +236,21 @@ mod tests {
     fn what_is_lent_is_what_the_file_holds_and_no_more() {
         let Some((_dir, path)) = in_memory() else { return };
         let mapped = to_read(&path).unwrap();
-        assert_eq!(mapped.lend(4000..LEN).unwrap(), &content()[4000..]);
-        assert!(mapped.lend(1..LEN + 1).is_none(), "there is no such byte");
-        assert!(mapped.lend_to_write(0..1).is_none(), "it was opened to be read");
+        assert_eq!(mapped.borrow(4000..LEN).unwrap(), &content()[4000..]);
+        assert!(mapped.borrow(1..LEN + 1).is_none(), "there is no such byte");
+        assert!(mapped.borrow_mut(0..1).is_none(), "it was opened to be read");
     }
 
     #[test]
     fn what_is_written_to_a_loan_is_in_the_file_and_no_two_loans_overlap() {
         let Some((_dir, path)) = in_memory() else { return };
         let mapped = to_write(&open_to_update(&path)).unwrap();
-        let mut loan = mapped.lend_to_write(100..200).unwrap();
-        assert!(mapped.lend_to_write(199..201).is_none() && mapped.is_lent(&(0..101)));
+        let mut loan = mapped.borrow_mut(100..200).unwrap();
+        assert!(mapped.borrow_mut(199..201).is_none() && mapped.is_borrowed(&(0..101)));
         loan.bytes().fill(9);
-        drop(mapped.lend_to_write(200..300).unwrap());
+        drop(mapped.borrow_mut(200..300).unwrap());
         drop(loan);
-        assert!(!mapped.is_lent(&(0..LEN)) && mapped.lend_to_write(150..250).is_some());
+        assert!(!mapped.is_borrowed(&(0..LEN)) && mapped.borrow_mut(150..250).is_some());
         drop(mapped);
         let mut expected = content();
         expected[100..200].fill(9);
@@ -297,7 +297,7 @@ mod tests {
         assert!(map().is_none(), "a page of it is a hole");
         fs::write(&path, content()).unwrap();
         let mapped = map().unwrap();
-        assert!(mapped.lend_to_write(0..LEN).unwrap().bytes() == content());
+        assert!(mapped.borrow_mut(0..LEN).unwrap().bytes() == content());
     }
 
     #[test]
@@ -311,9 +311,9 @@ mod tests {
         let Some((_dir, path)) = in_memory() else { return };
         std::thread::scope(|scope| {
             let mapped = to_read(&path).unwrap();
-            let before = mapped.lend(0..LEN).unwrap();
+            let before = mapped.borrow(0..LEN).unwrap();
             let truncating = scope.spawn(|| File::create(&path).unwrap());
-            while mapped.lend(0..1).is_some() {
+            while mapped.borrow(0..1).is_some() {
                 std::thread::yield_now();
             }
             // Whoever waits has done nothing yet, and the signal that tells of it has not ended the process.

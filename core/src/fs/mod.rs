@@ -29,7 +29,7 @@ mod whole;
 
 pub(crate) use error::At;
 pub use error::FsError;
-pub use mapped::{LentToWrite, Mapped};
+pub use mapped::{Mapped, MappedRange};
 pub use real::RealFiles;
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;

@@ -4,8 +4,8 @@
 //! are in the processor's cache when they are summed, and no file is read twice.
 
 use super::checksum::Checksum;
-use crate::fs::{File, LentToWrite, Mapped};
-use scr_plugin_api::{Bytes, Loan, PluginError, PluginErrorKind};
+use crate::fs::{self, File, Mapped};
+use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,7 +52,7 @@ impl LogicalFile {
         self.parts.iter().map(|part| part.finish().map(Some)).collect()
     }
 
-    /// The open files, of which nothing is lent any more.
+    /// The open files, of which nothing is borrowed any more.
     pub(crate) fn into_files(self) -> impl Iterator<Item = Box<dyn File>> {
         self.parts.into_iter().map(|part| part.file)
     }
@@ -99,19 +99,19 @@ impl Bytes for LogicalFile {
         Ok(())
     }
 
-    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
+    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let (part, range) = self.around(offset, len)?;
-        let bytes = part.mapped()?.lend(range.clone())?;
+        let bytes = part.mapped()?.borrow(range.clone())?;
         if self.summed {
             part.sum().take_in(range.start as u64, bytes);
         }
         Some(bytes)
     }
 
-    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
+    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
         let (part, range) = self.around(offset, len)?;
-        let lent = part.mapped()?.lend_to_write(range.clone())?;
-        Some(Box::new(PartLent { lent, part, at: range.start as u64, summed: self.summed }))
+        let (at, mapped) = (range.start as u64, part.mapped()?.borrow_mut(range)?);
+        Some(Box::new(PartRange { mapped, part, at, summed: self.summed }))
     }
 
     fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
@@ -122,7 +122,7 @@ impl Bytes for LogicalFile {
             return Err(PluginError::new(PluginErrorKind::Fault, text));
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
-            part.check_not_lent(at, range.len())?;
+            part.check_not_borrowed(at, range.len())?;
             part.file
                 .write_at(at, &buffer[range.clone()])
                 .map_err(|error| part.error("write", at, &error))?;
@@ -134,24 +134,24 @@ impl Bytes for LogicalFile {
     }
 }
 
-/// Bytes of a part, lent to be written; they are summed when they come back.
-struct PartLent<'a> {
-    lent: LentToWrite<'a>,
+/// A range of a part that a scheme writes in place. It is summed when it is dropped.
+struct PartRange<'a> {
+    mapped: fs::MappedRange<'a>,
     part: &'a Part,
     at: u64,
     summed: bool,
 }
 
-impl Loan for PartLent<'_> {
+impl MappedRange for PartRange<'_> {
     fn bytes(&mut self) -> &mut [u8] {
-        self.lent.bytes()
+        self.mapped.bytes()
     }
 }
 
-impl Drop for PartLent<'_> {
+impl Drop for PartRange<'_> {
     fn drop(&mut self) {
         if self.summed {
-            self.part.sum().take_in(self.at, self.lent.bytes());
+            self.part.sum().take_in(self.at, self.mapped.bytes());
         }
     }
 }
@@ -162,12 +162,12 @@ impl Part {
         self.mapped.get_or_init(map).as_ref()
     }
 
-    /// What is lent to be written is nobody else's business until it is given back.
-    fn check_not_lent(&self, at: u64, len: usize) -> Result<(), PluginError> {
+    /// A range that is borrowed to be written is neither read nor written any other way.
+    fn check_not_borrowed(&self, at: u64, len: usize) -> Result<(), PluginError> {
         let range = at as usize..at as usize + len;
         match self.mapped.get() {
-            Some(Some(mapped)) if mapped.is_lent(&range) => {
-                let text = format!("byte {at} of {} is lent to be written", self.path.display());
+            Some(Some(mapped)) if mapped.is_borrowed(&range) => {
+                let text = format!("byte {at} of {} is borrowed to be written", self.path.display());
                 Err(PluginError::new(PluginErrorKind::Fault, text))
             }
             _ => Ok(()),
@@ -179,7 +179,7 @@ impl Part {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
-        self.check_not_lent(offset, buffer.len())?;
+        self.check_not_borrowed(offset, buffer.len())?;
         let mut done = 0;
         while done < buffer.len() {
             let at = offset + done as u64;

@@ -156,7 +156,7 @@ fn too_many_lost(layout: &Layout, set: &dyn Set, member: u32) -> PluginError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_plugin_api::conformance::{run, Limits};
+    use scr_conformance::scheme::{run, Limits};
 
     fn mirror(copies: &str) -> Result<Mirror, PluginError> {
         let mut options = KvTree::new();

@@ -72,17 +72,17 @@ pub trait AbiBytes: Send + Sync {
     fn read_at(&self, offset: u64, buffer: RSliceMut<'_, u8>) -> RResult<(), AbiError>;
     #[sabi(last_prefix_field)]
     fn write_at(&self, offset: u64, bytes: RSlice<'_, u8>) -> RResult<(), AbiError>;
-    /// Since 1.1.
+    /// [`Bytes::borrow`](crate::Bytes::borrow). Since 1.1.
     fn lend(&self, _offset: u64, _len: u64) -> RResult<ROption<RSlice<'_, u8>>, AbiError> {
         RResult::ROk(ROption::RNone)
     }
-    /// Since 1.1.
+    /// [`Bytes::borrow_mut`](crate::Bytes::borrow_mut). Since 1.1.
     fn lend_to_write(&self, _offset: u64, _len: u64) -> RResult<ROption<LoanBox<'_>>, AbiError> {
         RResult::ROk(ROption::RNone)
     }
 }
 
-/// [`Loan`](crate::Loan) of the host. Since 1.1.
+/// [`MappedRange`](crate::MappedRange) of the host; the layout keeps the name that it first had. Since 1.1.
 #[sabi_trait]
 pub trait AbiLoan: Send {
     #[sabi(last_prefix_field)]
@@ -149,7 +149,7 @@ pub trait AbiLogSink: Send + Sync {
 
 /// The host's bytes, for the duration of a call.
 pub type BytesRef<'a> = AbiBytes_TO<'a, RRef<'a, ()>>;
-/// A loan of the host's, which it takes back when the plugin drops it.
+/// A range that the host maps until the plugin drops it.
 pub type LoanBox<'a> = AbiLoan_TO<'a, RBox<()>>;
 /// The host's set, for the duration of a call.
 pub type SetRef<'a> = AbiSet_TO<'a, RRef<'a, ()>>;

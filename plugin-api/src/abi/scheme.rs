@@ -12,7 +12,8 @@ use super::guard::guard;
 use super::module::PluginModuleRef;
 use super::unpacked;
 use crate::{
-    Bytes, KvTree, Level, Loan, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape,
+    Bytes, KvTree, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
+    SetShape,
 };
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{ROption, RResult, RSlice, RSliceMut, RStr, RVec};
@@ -216,26 +217,26 @@ impl AbiBytes for HostBytes<'_> {
     }
 
     fn lend(&self, offset: u64, len: u64) -> RResult<ROption<RSlice<'_, u8>>, AbiError> {
-        guard("the host's lend", || {
-            let lent = usize::try_from(len).ok().and_then(|len| self.0.lend(offset, len));
-            Ok(lent.map(RSlice::from_slice).into())
+        guard("the host's borrow", || {
+            let bytes = usize::try_from(len).ok().and_then(|len| self.0.borrow(offset, len));
+            Ok(bytes.map(RSlice::from_slice).into())
         })
     }
 
     fn lend_to_write(&self, offset: u64, len: u64) -> RResult<ROption<LoanBox<'_>>, AbiError> {
-        guard("the host's lend_to_write", || {
-            let lent = usize::try_from(len).ok().and_then(|len| self.0.lend_to_write(offset, len));
-            Ok(lent.map(|loan| AbiLoan_TO::from_value(HostLoan(loan), TD_Opaque)).into())
+        guard("the host's borrow_mut", || {
+            let range = usize::try_from(len).ok().and_then(|len| self.0.borrow_mut(offset, len));
+            Ok(range.map(|range| AbiLoan_TO::from_value(HostMappedRange(range), TD_Opaque)).into())
         })
     }
 }
 
-/// The host's loan on its way to the plugin.
-struct HostLoan<'a>(Box<dyn Loan + 'a>);
+/// A range that the host maps, on its way to the plugin.
+struct HostMappedRange<'a>(Box<dyn MappedRange + 'a>);
 
-impl AbiLoan for HostLoan<'_> {
+impl AbiLoan for HostMappedRange<'_> {
     fn bytes(&mut self) -> RResult<RSliceMut<'_, u8>, AbiError> {
-        guard("the host's loan", || Ok(RSliceMut::from_mut_slice(self.0.bytes())))
+        guard("the host's mapped range", || Ok(RSliceMut::from_mut_slice(self.0.bytes())))
     }
 }
 
@@ -355,21 +356,21 @@ impl Bytes for GuestBytes<'_> {
         Ok(self.bytes.write_at(offset, RSlice::from_slice(buffer)).into_result()?)
     }
 
-    fn lend(&self, offset: u64, len: usize) -> Option<&[u8]> {
-        let lent = self.bytes.lend(offset, len as u64).into_result().ok()?.into_option()?;
-        Some(lent.as_slice()).filter(|lent| lent.len() == len)
+    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let bytes = self.bytes.lend(offset, len as u64).into_result().ok()?.into_option()?;
+        Some(bytes.as_slice()).filter(|bytes| bytes.len() == len)
     }
 
-    fn lend_to_write(&self, offset: u64, len: usize) -> Option<Box<dyn Loan + '_>> {
-        let lent = self.bytes.lend_to_write(offset, len as u64).into_result().ok()?.into_option()?;
-        Some(Box::new(GuestLoan(lent)))
+    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
+        let range = self.bytes.lend_to_write(offset, len as u64).into_result().ok()?.into_option()?;
+        Some(Box::new(GuestMappedRange(range)))
     }
 }
 
-/// The host's loan, as the plugin uses it.
-struct GuestLoan<'a>(LoanBox<'a>);
+/// A range that the host maps, as the plugin uses it.
+struct GuestMappedRange<'a>(LoanBox<'a>);
 
-impl Loan for GuestLoan<'_> {
+impl MappedRange for GuestMappedRange<'_> {
     fn bytes(&mut self) -> &mut [u8] {
         plain(self.0.bytes()).into_mut_slice()
     }

@@ -1,7 +1,7 @@
 //! The transport `agent` put through the conformance suite for transports, with an agent in the same process.
 
 use scr_agent::{Agent, AgentPresence, Executor, TakeTurn, Turns};
-use scr_plugin_api::conformance_transport::run_in_a_folder;
+use scr_conformance::transport::run_in_a_folder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 

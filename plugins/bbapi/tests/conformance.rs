@@ -1,6 +1,6 @@
 //! The transport `bbapi`, on a stand-in for IBM's library, put through the conformance suite for transports.
 
-use scr_plugin_api::conformance_transport::run_in_a_folder;
+use scr_conformance::transport::run_in_a_folder;
 use scr_plugin_api::KvTree;
 use scr_test_plugins::standin::Standin;
 

@@ -1,7 +1,7 @@
 //! The conformance kit's checks of the scheme PARTNER.
 
+use scr_conformance::scheme::{run, Factory, Limits};
 use scr_partner::{Partner, REPLICAS};
-use scr_plugin_api::conformance::{run, Factory, Limits};
 use scr_plugin_api::KvTree;
 
 fn passes(factory: &Factory<'_>) {

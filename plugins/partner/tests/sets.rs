@@ -1,7 +1,7 @@
 //! Whole sets: every pattern of losses that leaves a copy comes back, and nothing travels that need not.
 
+use scr_conformance::scheme::{Call, SetUp};
 use scr_partner::{Partner, FORMAT, REPLICAS};
-use scr_plugin_api::conformance::{Call, SetUp};
 use scr_plugin_api::{KvTree, Scheme};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The transport `pthread` put through the conformance suite for transports.
 
-use scr_plugin_api::conformance_transport::run_in_a_folder;
+use scr_conformance::transport::run_in_a_folder;
 
 #[test]
 fn the_transport_keeps_every_rule() {

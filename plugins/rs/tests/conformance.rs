@@ -1,6 +1,6 @@
 //! The conformance kit's checks of the scheme RS.
 
-use scr_plugin_api::conformance::{run, Factory, Limits};
+use scr_conformance::scheme::{run, Factory, Limits};
 use scr_plugin_api::KvTree;
 use scr_rs::{rs, SET_FAILURES};
 

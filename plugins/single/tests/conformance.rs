@@ -1,6 +1,6 @@
 //! The conformance kit's checks of the scheme SINGLE.
 
-use scr_plugin_api::conformance::{run, Factory, Limits};
+use scr_conformance::scheme::{run, Factory, Limits};
 use scr_single::Single;
 
 fn passes(factory: &Factory<'_>) {

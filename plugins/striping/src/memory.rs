@@ -1,7 +1,7 @@
-//! The memory that a block is worked on in: that of the files themselves where the host lends it, and buffers.
+//! The memory that a block is worked on in: that of the files themselves where the host maps them, else buffers.
 
 use crate::step::{Buffer, Place, StepPlan};
-use scr_plugin_api::{Bytes, Loan, PluginError};
+use scr_plugin_api::{Bytes, MappedRange, PluginError};
 use std::ops::Range;
 
 /// Buffers, used again for one block after the other.
@@ -16,14 +16,14 @@ pub(crate) struct Buffers {
 /// The memory of one block.
 pub(crate) struct Memory<'a> {
     buffers: Buffers,
-    /// What is lent of what this member reads, by place in the buffer.
-    lent: Vec<(Range<usize>, &'a [u8])>,
-    /// For each piece that this member writes its place in the buffer, and its loan if it is lent.
-    loans: Vec<(Range<usize>, Option<Lent<'a>>)>,
+    /// What is borrowed of the files that this member reads, by place in the buffer.
+    borrowed: Vec<(Range<usize>, &'a [u8])>,
+    /// For each piece that this member writes its place in the buffer, and its mapping if the host maps it.
+    written: Vec<(Range<usize>, Option<Mapping<'a>>)>,
 }
 
-/// A piece of a file that is lent to be written.
-type Lent<'a> = Box<dyn Loan + 'a>;
+/// A piece of a file that is written in place.
+type Mapping<'a> = Box<dyn MappedRange + 'a>;
 
 /// All of it at once, to work with.
 pub(crate) struct Parts<'m> {
@@ -37,27 +37,28 @@ pub(crate) struct Parts<'m> {
 #[derive(Clone, Copy)]
 pub(crate) struct Own<'m> {
     buffer: &'m [u8],
-    lent: &'m [(Range<usize>, &'m [u8])],
+    borrowed: &'m [(Range<usize>, &'m [u8])],
 }
 
 /// A buffer in pieces that are not all in one place: where each begins, in order.
 pub(crate) type Pieces<'m> = Vec<(usize, &'m mut [u8])>;
 
 impl<'a> Memory<'a> {
-    /// Memory for a block. `lend` is asked for each piece that is to be written.
+    /// Memory for a block. `map` is asked for each piece that is to be written.
     pub(crate) fn new(
         plan: &StepPlan,
         mut buffers: Buffers,
-        lend: impl Fn(Place, usize) -> Option<Lent<'a>>,
+        map: impl Fn(Place, usize) -> Option<Mapping<'a>>,
     ) -> Self {
         let len = |buffer: Buffer| plan.lens[buffer as usize];
         let writes = plan.writes.iter();
-        let loans: Vec<_> = writes.map(|(place, range)| (range.clone(), lend(*place, range.len()))).collect();
+        let written: Vec<_> =
+            writes.map(|(place, range)| (range.clone(), map(*place, range.len()))).collect();
         buffers.incoming.resize(len(Buffer::Incoming), 0);
         buffers.passed.resize(len(Buffer::Passed), 0);
-        let is_needed = loans.iter().any(|(_, loan)| loan.is_none());
+        let is_needed = written.iter().any(|(_, mapping)| mapping.is_none());
         buffers.kept.resize(if is_needed { len(Buffer::Kept) } else { 0 }, 0);
-        Self { buffers, lent: Vec::new(), loans }
+        Self { buffers, borrowed: Vec::new(), written }
     }
 
     /// Fills in what nobody computes or sends: zeros, and the header.
@@ -71,15 +72,15 @@ impl<'a> Memory<'a> {
         parts.into_iter().for_each(|part| part.fill(0));
     }
 
-    /// Takes in a piece of a file, lent if it can be.
+    /// Takes in a piece of a file, borrowed if it can be.
     pub(crate) fn read(
         &mut self,
         file: &'a dyn Bytes,
         offset: u64,
         range: &Range<usize>,
     ) -> Result<(), PluginError> {
-        if let Some(bytes) = file.lend(offset, range.len()) {
-            self.lent.push((range.clone(), bytes));
+        if let Some(bytes) = file.borrow(offset, range.len()) {
+            self.borrowed.push((range.clone(), bytes));
             return Ok(());
         }
         let own = &mut self.buffers.own;
@@ -93,10 +94,10 @@ impl<'a> Memory<'a> {
         let Buffers { own, incoming, kept, passed } = &mut self.buffers;
         let mut rest: &mut [u8] = kept;
         let mut at = 0;
-        let mut pieces = Vec::with_capacity(self.loans.len());
-        for (range, loan) in &mut self.loans {
-            let piece = match loan {
-                Some(loan) => loan.bytes(),
+        let mut pieces = Vec::with_capacity(self.written.len());
+        for (range, mapping) in &mut self.written {
+            let piece = match mapping {
+                Some(mapping) => mapping.bytes(),
                 None => {
                     let (piece, after) = rest.split_at_mut(range.start - at).1.split_at_mut(range.len());
                     (rest, at) = (after, range.end);
@@ -105,16 +106,16 @@ impl<'a> Memory<'a> {
             };
             pieces.push((range.start, piece));
         }
-        Parts { own: Own { buffer: own, lent: &self.lent }, incoming, kept: pieces, passed }
+        Parts { own: Own { buffer: own, borrowed: &self.borrowed }, incoming, kept: pieces, passed }
     }
 
-    /// What is not lent, and so has to be written, with its place.
+    /// What is not mapped, and so has to be written, with its place.
     pub(crate) fn to_write<'m>(&'m self, plan: &'m StepPlan) -> impl Iterator<Item = (Place, &'m [u8])> {
-        let pieces = plan.writes.iter().zip(&self.loans).filter(|(_, (_, loan))| loan.is_none());
+        let pieces = plan.writes.iter().zip(&self.written).filter(|(_, (_, mapping))| mapping.is_none());
         pieces.map(|((place, range), _)| (*place, &self.buffers.kept[range.clone()]))
     }
 
-    /// Gives back what was lent, and the buffers for the next block.
+    /// Ends all borrowing, and gives the buffers for the next block.
     pub(crate) fn done(self) -> Buffers {
         self.buffers
     }
@@ -123,9 +124,9 @@ impl<'a> Memory<'a> {
 impl<'m> Own<'m> {
     /// A part, which lies within one piece that was read.
     pub(crate) fn part(&self, range: &Range<usize>) -> &'m [u8] {
-        let inside = |lent: &Range<usize>| lent.start <= range.start && range.end <= lent.end;
-        match self.lent.iter().find(|(lent, _)| inside(lent)) {
-            Some((lent, bytes)) => &bytes[range.start - lent.start..range.end - lent.start],
+        let inside = |piece: &Range<usize>| piece.start <= range.start && range.end <= piece.end;
+        match self.borrowed.iter().find(|(piece, _)| inside(piece)) {
+            Some((piece, bytes)) => &bytes[range.start - piece.start..range.end - piece.start],
             None => &self.buffer[range.clone()],
         }
     }

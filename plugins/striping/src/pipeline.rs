@@ -203,7 +203,7 @@ impl<'a> Worker<'a> {
     fn read(&mut self, block: Block) -> Result<Item<'a>, PluginError> {
         let plan = self.plans.step(block)?;
         let mut memory = Memory::new(&plan, self.spare.pop().unwrap_or_default(), |place, len| {
-            self.file(place).lend_to_write(place.offset, len)
+            self.file(place).borrow_mut(place.offset, len)
         });
         memory.begin(&plan, self.plans.header());
         for (place, range) in &plan.reads {

@@ -1,6 +1,6 @@
 //! Whole sets: what is lost comes back byte for byte, and no more travels than must.
 
-use scr_plugin_api::conformance::{Call, SetUp};
+use scr_conformance::scheme::{Call, SetUp};
 use scr_plugin_api::{PluginErrorKind, Scheme};
 use scr_striping::{Striping, FORMAT};
 use std::sync::Arc;
@@ -31,14 +31,14 @@ fn protected_as(dataset: u64, k: u32, lens: &[usize]) -> (Arc<dyn Scheme>, SetUp
 
 fn every_loss_comes_back(k: u32, lens: &[usize]) {
     // The members of a set have two processors each for an odd dataset, and one for an even one.
-    for (dataset, lends) in [(7, false), (8, true), (9, true)] {
-        every_loss_of(dataset, lends, k, lens);
+    for (dataset, maps_files) in [(7, false), (8, true), (9, true)] {
+        every_loss_of(dataset, maps_files, k, lens);
     }
 }
 
-fn every_loss_of(dataset: u64, lends: bool, k: u32, lens: &[usize]) {
+fn every_loss_of(dataset: u64, maps_files: bool, k: u32, lens: &[usize]) {
     let (scheme, set) = protected_as(dataset, k, lens);
-    let set = SetUp { lends, ..set };
+    let set = SetUp { maps_files, ..set };
     let again = set.call(&scheme, Call::Protect);
     assert!(again.is_clean() && again.members == set.members, "lent or not, the bytes are the same");
     let n = lens.len();

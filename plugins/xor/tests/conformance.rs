@@ -1,6 +1,6 @@
 //! The conformance kit's checks of the scheme XOR.
 
-use scr_plugin_api::conformance::{run, Factory, Limits};
+use scr_conformance::scheme::{run, Factory, Limits};
 use scr_xor::xor;
 
 fn passes(factory: &Factory<'_>) {

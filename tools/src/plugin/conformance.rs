@@ -6,9 +6,9 @@ use super::ConformanceArgs;
 use crate::output::{complain, print, print_json, Answer};
 use crate::world;
 use anyhow::{anyhow, bail, Context, Result};
+use scr_conformance::scheme::Limits;
 use scr_core::plugin::{check_library, Manifest, OpenPlugin, PluginKind, PluginLoadError, Trusted};
-use scr_plugin_api::conformance::{self, Limits};
-use scr_plugin_api::{conformance_transport, KvTree};
+use scr_plugin_api::KvTree;
 use std::process::Command;
 
 pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
@@ -81,7 +81,7 @@ fn scheme(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
         Err(error) => panic!("the scheme was made before, and now: {}", error.full_text()),
     };
     let limits = Limits { format: open.formats().1, ..Limits::default() };
-    Ok(ConformanceReport::of_scheme(&conformance::run(&make, &limits)))
+    Ok(ConformanceReport::of_scheme(&scr_conformance::scheme::run(&make, &limits)))
 }
 
 fn transport(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
@@ -91,6 +91,6 @@ fn transport(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
         Err(error) => panic!("the transport was made before, and now: {}", error.full_text()),
     };
     let survives = open.manifest.capabilities.survives_job;
-    let failures = conformance_transport::run_in_a_folder(&make, survives);
+    let failures = scr_conformance::transport::run_in_a_folder(&make, survives);
     Ok(ConformanceReport::of_transport(&failures.context("cannot make a folder to copy in")?))
 }

@@ -1,8 +1,8 @@
 //! What `scr plugin` knows, in the form of its JSON. Fields are only ever added, unless the version grows.
 
 use crate::output::JSON_VERSION;
+use scr_conformance::{scheme, transport};
 use scr_core::plugin::{Found, Manifest, OptionSpec, OptionType, Survey};
-use scr_plugin_api::{conformance, conformance_transport};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -113,11 +113,11 @@ struct RuleReport {
 }
 
 impl ConformanceReport {
-    pub(crate) fn of_scheme(report: &conformance::Report) -> Self {
-        let failure = |failure: &conformance::Failure| {
+    pub(crate) fn of_scheme(report: &scheme::Report) -> Self {
+        let failure = |failure: &scheme::Failure| {
             format!("{}: expected {}, but {}", failure.place, failure.expected, failure.came)
         };
-        let rule = |check: &conformance::Check| RuleReport {
+        let rule = |check: &scheme::Check| RuleReport {
             rule: check.name.to_owned(),
             tried: Some(check.tried),
             failed: check.failed,
@@ -129,8 +129,8 @@ impl ConformanceReport {
         Self { version: JSON_VERSION, passed: report.passed(), checks }
     }
 
-    pub(crate) fn of_transport(failures: &[conformance_transport::Failure]) -> Self {
-        let rule = |case: &conformance_transport::Case| {
+    pub(crate) fn of_transport(failures: &[transport::Failure]) -> Self {
+        let rule = |case: &transport::Case| {
             let found = failures.iter().filter(|failure| failure.case == case.name);
             let failures: Vec<_> = found.map(|failure| failure.found.clone()).collect();
             RuleReport {
@@ -142,7 +142,7 @@ impl ConformanceReport {
                 skipped: None,
             }
         };
-        let checks = conformance_transport::all().map(rule).collect();
+        let checks = transport::all().map(rule).collect();
         Self { version: JSON_VERSION, passed: failures.is_empty(), checks }
     }
 

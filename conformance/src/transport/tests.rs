@@ -1,7 +1,7 @@
 //! The suite itself: a transport that keeps the rules passes, and one that breaks one is found out in the right place.
 
 use super::*;
-use crate::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
+use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;

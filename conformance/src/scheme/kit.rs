@@ -3,7 +3,7 @@
 use super::report::{Check, Failure, Report};
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
 use super::{damage, faults, losses, promises};
-use crate::Scheme;
+use scr_plugin_api::Scheme;
 use std::ops::RangeInclusive;
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
@@ -130,12 +130,12 @@ impl Kit<'_> {
         outcome
     }
 
-    /// Rebuilds with other messages than the redundancy was made with, and with files that lend their bytes where they did
-    /// not, or the other way round: what is stored does not depend on that.
+    /// Rebuilds with messages of another length than the redundancy was made with, and with files that can be mapped
+    /// where they could not be before, or the other way round: what is stored does not depend on either.
     pub(super) fn rebuild(&mut self, set: &SetUp) -> Outcome {
         let format = self.limits.format;
-        let (message_bytes, lends) = (set.message_bytes / 3, !set.lends);
-        self.call(&SetUp { message_bytes, lends, ..set.clone() }, Call::Rebuild(format))
+        let (message_bytes, maps_files) = (set.message_bytes / 3, !set.maps_files);
+        self.call(&SetUp { message_bytes, maps_files, ..set.clone() }, Call::Rebuild(format))
     }
 
     /// A set that has not been protected yet.
@@ -143,7 +143,7 @@ impl Kit<'_> {
         let limit = self.limits.call;
         let set = self.ask(move |scheme| SetUp::new(scheme, data))?;
         // Sets of both kinds are tried.
-        set.map(|set| SetUp { limit, lends: set.members.len().is_multiple_of(2), ..set })
+        set.map(|set| SetUp { limit, maps_files: set.members.len().is_multiple_of(2), ..set })
             .map_err(|error| error.to_string())
     }
 

@@ -2,7 +2,7 @@
 
 use super::stage::{copy_badly, copy_well, expect, names, told, Found, Stage};
 use super::{Case, Subject};
-use crate::PluginErrorKind;
+use scr_plugin_api::PluginErrorKind;
 use std::fs;
 use std::path::Path;
 

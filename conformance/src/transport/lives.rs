@@ -4,7 +4,7 @@ use super::stage::{
     accepted, copy, copy_well, expect, read, same_bytes, start, told, until_it_moves, Found, Stage,
 };
 use super::{Case, Subject};
-use crate::{CopyItem, CopyState, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyItem, CopyState, PluginErrorKind, Transport};
 use std::fs;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! What the cases are made of: files with known bytes, jobs, and comparisons that say what differs.
 
-use crate::{CopyItem, CopyJob, CopyState, PluginError, Transport};
+use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::kit::{content, Kit};
 use super::set::Call;
-use crate::{PluginErrorKind, SetShape};
+use scr_plugin_api::{PluginErrorKind, SetShape};
 
 /// Every size is taken or refused in order; what is promised makes sense and is the same whoever asks.
 pub(super) fn set_sizes(kit: &mut Kit<'_>) {

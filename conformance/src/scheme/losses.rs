@@ -2,7 +2,7 @@
 
 use super::kit::{clean, members, orderly, patterns, plain, same_files, who, Kit};
 use super::set::{Ended, Outcome, SetUp};
-use crate::PluginErrorKind;
+use scr_plugin_api::PluginErrorKind;
 
 pub(super) const REFUSAL: &str = "`TooManyLost', no member to succeed, and no file to be touched";
 const RETURN: &str = "every file of every member to come back byte for byte";

@@ -5,7 +5,7 @@
 //! was expected.
 //!
 //! ```
-//! # use scr_plugin_api::conformance_transport::run_in_a_folder;
+//! # use scr_conformance::transport::run_in_a_folder;
 //! # fn check(make: &dyn Fn() -> Box<dyn scr_plugin_api::Transport>) {
 //! let failures = run_in_a_folder(make, false).unwrap();
 //! assert!(failures.is_empty(), "{failures:#?}");
@@ -17,13 +17,13 @@
 
 mod cases;
 mod ends;
-mod full;
+mod file_system;
 mod lives;
 mod stage;
 
-pub use full::TinyFileSystem;
+pub use file_system::TinyFileSystem;
 
-use crate::Transport;
+use scr_plugin_api::Transport;
 use std::io;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use super::stage::{accepted, copy_well, expect, read, told, Found, Stage};
 use super::{Case, Subject};
-use crate::{CopyItem, CopyState};
+use scr_plugin_api::{CopyItem, CopyState};
 use std::fs;
 use std::path::Path;
 

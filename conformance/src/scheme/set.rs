@@ -1,14 +1,16 @@
-//! A redundancy set of threads in one process, for tests: files in memory, messages in mailboxes.
+//! One call of a scheme on a whole set: each member is a rank of a thread communicator, its files are in memory.
 //!
-//! It keeps the host's side of the rules strictly, and notes whatever breaks the plugin's: a message of
-//! another length than agreed, one that nobody receives, bytes past the end of a file. Nothing in it waits for
-//! ever: members that all wait for each other are told so at once, and a thread that does not come back within
-//! the limit is left behind and reported.
+//! The members keep the host's side of the rules strictly and record whatever breaks the plugin's: a message of
+//! another length than agreed, one that nobody receives, bytes past the end of a file. A call always ends: the
+//! communicator finds members that wait for each other, and a member that does not return within the limit is
+//! left behind and reported.
 
-use super::threads::{fault, run_member, Shared};
-use crate::{Level, PluginError, Scheme, MESSAGE_BYTES};
-use std::sync::{mpsc, Arc};
-use std::time::{Duration, Instant};
+use super::member::{fault, Member, Record};
+use scr_core::comm::thread::{Job, ThreadComm};
+use scr_core::comm::Comm;
+use scr_plugin_api::{Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
+use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// One member's two logical files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,8 +67,8 @@ pub struct SetUp {
     pub lost: Vec<bool>,
     /// Bytes of a message at most, as the members are told.
     pub message_bytes: u64,
-    /// Whether files lend their bytes, and not only have them read and written.
-    pub lends: bool,
+    /// Whether the scheme can borrow ranges of the files, and not only read and write them.
+    pub maps_files: bool,
     /// What goes wrong on purpose.
     pub injected: Option<Injected>,
     /// How long the call may take.
@@ -110,6 +112,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    fn new(members: Vec<(Record, Stored)>, failure: Option<String>) -> Self {
+        let of = |count: fn(&Record) -> u64| members.iter().map(|(record, _)| count(record)).collect();
+        let ended: Vec<Ended> =
+            members.iter().map(|(record, _)| record.ended.clone().unwrap_or(Ended::Hung)).collect();
+        let broken = members.iter().flat_map(|(record, _)| record.broken.clone());
+        Self {
+            broken: failure.into_iter().chain(broken).chain(deserted(&members, &ended)).collect(),
+            logged: members.iter().flat_map(|(record, _)| record.logged.clone()).collect(),
+            calls: of(|record| record.calls),
+            progress: of(|record| record.progress),
+            sent: of(|record| record.sent),
+            received: of(|record| record.received),
+            messages: of(|record| record.messages),
+            exchanges: of(|record| record.exchanges),
+            ended,
+            members: members.into_iter().map(|(_, stored)| stored).collect(),
+        }
+    }
+
     /// Whether every member returned `Ok` and no rule was broken.
     pub fn is_clean(&self) -> bool {
         self.broken.is_empty() && self.ended.iter().all(|ended| *ended == Ended::Returned(Ok(())))
@@ -142,6 +163,13 @@ impl Outcome {
     }
 }
 
+/// Members that returned success while others still waited for a message of theirs.
+fn deserted(members: &[(Record, Stored)], ended: &[Ended]) -> Option<String> {
+    let mut stopped = members.iter().filter_map(|(record, _)| record.stopped_by);
+    let by = stopped.find(|&by| ended.get(by as usize) == Some(&Ended::Returned(Ok(()))))?;
+    Some(format!("member {by} returned success while others still waited for a message of it"))
+}
+
 impl SetUp {
     /// A set with this data, redundancy of the right length filled with `0xEE`, nothing lost, nothing going wrong.
     ///
@@ -151,7 +179,7 @@ impl SetUp {
         let lens: Vec<u64> = data.iter().map(|bytes| bytes.len() as u64).collect();
         let mut members = Vec::new();
         for (data, rank) in data.into_iter().zip(0_u32..) {
-            let len = scheme.redundancy_len(&crate::SetShape { rank, data_lens: &lens })?;
+            let len = scheme.redundancy_len(&SetShape { rank, data_lens: &lens })?;
             let len = usize::try_from(len)
                 .ok()
                 .filter(|len| *len < 1 << 40)
@@ -164,7 +192,7 @@ impl SetUp {
             lost: vec![false; members.len()],
             members,
             message_bytes: MESSAGE_BYTES,
-            lends: false,
+            maps_files: false,
             injected: None,
             limit: Duration::from_secs(20),
         })
@@ -188,25 +216,34 @@ impl SetUp {
 
     /// The same, each member with its own instance of the scheme, as in a real job.
     pub fn call_each(&self, schemes: impl IntoIterator<Item = Arc<dyn Scheme>>, call: Call) -> Outcome {
-        let shared = Arc::new(Shared::new(self, call));
-        let (report, reports) = mpsc::channel();
-        for (rank, scheme) in (0..shared.size).zip(schemes) {
-            let (shared, report) = (Arc::clone(&shared), report.clone());
-            std::thread::spawn(move || {
-                let ended = run_member(&shared, &*scheme, rank, call);
-                drop(scheme);
-                // Nobody listens any more where the limit has passed.
-                let _ = report.send((rank, ended));
+        let set_up = Arc::new(self.clone());
+        let ranks = (0_u32..).take(self.members.len());
+        let members: Arc<[Member]> = ranks.map(|rank| Member::new(&set_up, rank, call)).collect();
+        let schemes: Vec<_> = schemes.into_iter().map(|scheme| Mutex::new(Some(scheme))).collect();
+        let (returned, all_returned) = mpsc::channel();
+        let ours = Arc::clone(&members);
+        // A thread of its own, since it does not return either where a member never does.
+        std::thread::spawn(move || {
+            let size = u32::try_from(ours.len()).unwrap_or(u32::MAX);
+            let job = Job::new(size).with_stack(STACK_BYTES).run(|comm: ThreadComm| {
+                let place = comm.rank().index();
+                let scheme = schemes.get(place).and_then(|scheme| lock_and_take(scheme));
+                scheme.map(|scheme| ours[place].run(&comm, scheme, call))
             });
-        }
-        let mut ended = vec![Ended::Hung; shared.size as usize];
-        let deadline = Instant::now() + self.limit;
-        for _ in 0..shared.size {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok((rank, end)) = reports.recv_timeout(left) else { break };
-            ended[rank as usize] = end;
-        }
-        shared.abort();
-        shared.outcome(ended)
+            // Nobody listens any more where the limit has passed.
+            let _ = returned.send(job.map(drop));
+        });
+        let failure = match all_returned.recv_timeout(self.limit) {
+            Ok(Err(error)) => Some(format!("the kit cannot run the set: {error}")),
+            _ => None,
+        };
+        Outcome::new(members.iter().map(Member::take_record).collect(), failure)
     }
 }
+
+fn lock_and_take<T>(mutex: &Mutex<Option<T>>) -> Option<T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// As much as a thread of a program has.
+const STACK_BYTES: usize = 2 << 20;

@@ -1,0 +1,292 @@
+//! One member's side of a call: its thread, the set that the scheme sees, and a record of what the scheme does.
+
+use super::memory::{Borrowing, MemoryFile};
+use super::set::{Call, Ended, Injected, SetUp, Stored};
+use scr_core::comm::set::{SetComm, SetError};
+use scr_core::comm::thread::ThreadComm;
+use scr_core::comm::{Comm, CommError, Rank};
+use scr_plugin_api::{
+    Bytes, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
+};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A member during a call. It outlives the member's thread, which may never come back.
+pub(super) struct Member {
+    rank: u32,
+    set_up: Arc<SetUp>,
+    data: MemoryFile,
+    redundancy: MemoryFile,
+    record: Mutex<Record>,
+}
+
+/// What a member has done so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Record {
+    /// How its call ended, once it has.
+    pub(super) ended: Option<Ended>,
+    /// Rules that it broke.
+    pub(super) broken: Vec<String>,
+    /// The member that stopped it by ending before it.
+    pub(super) stopped_by: Option<u32>,
+    /// Whether it waited for a message that nobody could send any more.
+    deadlocked: bool,
+    /// Whether a call of it has failed on purpose.
+    failed: bool,
+    pub(super) logged: Vec<(Level, String)>,
+    pub(super) calls: u64,
+    pub(super) progress: u64,
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    pub(super) messages: u64,
+    pub(super) exchanges: u64,
+}
+
+impl Member {
+    pub(super) fn new(set_up: &Arc<SetUp>, rank: u32, call: Call) -> Self {
+        let (stored, lost) = (&set_up.members[rank as usize], set_up.lost[rank as usize]);
+        let borrowing = |is_written: bool| match (set_up.maps_files, is_written) {
+            (false, _) => Borrowing::Nothing,
+            (true, false) => Borrowing::ToRead,
+            (true, true) => Borrowing::ToWrite,
+        };
+        Self {
+            rank,
+            set_up: Arc::clone(set_up),
+            data: MemoryFile::new("data", &stored.data, borrowing(lost)),
+            redundancy: MemoryFile::new(
+                "redundancy",
+                &stored.redundancy,
+                borrowing(lost || call == Call::Protect),
+            ),
+            record: Mutex::default(),
+        }
+    }
+
+    /// Calls the scheme, and then does what the host does after it. Each rank of the communicator is a member.
+    pub(super) fn run(&self, comm: &ThreadComm, scheme: Arc<dyn Scheme>, call: Call) {
+        let ranks = (0..comm.size()).map(Rank).collect();
+        let comm = match SetComm::new(comm, ranks, 0) {
+            Ok(comm) => comm,
+            Err(error) => return self.record().broken.push(format!("the kit cannot make a set: {error}")),
+        };
+        let set = MemberSet {
+            member: self,
+            comm,
+            data: File(self, &self.data),
+            redundancy: File(self, &self.redundancy),
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| match call {
+            Call::Protect => scheme.protect(&set),
+            Call::Rebuild(format) => scheme.rebuild(&set, format),
+        }));
+        drop(scheme);
+        let outcome = match &result {
+            Ok(result) => result.clone().map_err(|error| error.to_string()),
+            Err(_) => Err("it panicked".to_owned()),
+        };
+        self.end(result.map_or(Ended::Panicked, Ended::Returned));
+        if let Err(SetError::Unclaimed { member, messages, .. }) = set.comm.finish(outcome) {
+            self.broke(format!(
+                "{messages} messages of member {member} to member {} were never received",
+                self.rank
+            ));
+        }
+    }
+
+    /// Its record, and what its files say.
+    pub(super) fn take_record(&self) -> (Record, Stored) {
+        let mut record = self.record().clone();
+        let files = [&self.data, &self.redundancy];
+        let broken = files.iter().filter_map(|file| file.broken());
+        record.broken.extend(broken.map(|what| format!("member {} {what}", self.rank)));
+        (record, Stored { data: self.data.content(), redundancy: self.redundancy.content() })
+    }
+
+    fn end(&self, ended: Ended) {
+        let mut record = self.record();
+        if ended == Ended::Returned(Ok(())) && record.failed {
+            let rank = self.rank;
+            record
+                .broken
+                .push(format!("member {rank} returned success although one of its calls had failed"));
+        }
+        record.ended = Some(if record.deadlocked { Ended::Hung } else { ended });
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call that can fail, and lets it fail where that is wanted.
+    fn count(&self) -> Result<(), PluginError> {
+        let mut record = self.record();
+        let number = record.calls;
+        record.calls += 1;
+        let fails = match self.set_up.injected {
+            Some(Injected::Failure { member, call }) => member == self.rank && call == number,
+            Some(Injected::Death { member, call }) => member == self.rank && call <= number,
+            Some(Injected::Cancel { .. }) | None => false,
+        };
+        if !fails {
+            return Ok(());
+        }
+        record.failed = true;
+        let text = format!("call {number} of member {} fails on purpose", self.rank);
+        Err(PluginError::new(PluginErrorKind::Io, text))
+    }
+
+    /// Notes a rule that was broken.
+    fn broke(&self, text: String) -> PluginError {
+        self.record().broken.push(text.clone());
+        fault(text)
+    }
+}
+
+pub(super) fn fault(text: String) -> PluginError {
+    PluginError::new(PluginErrorKind::Fault, text)
+}
+
+/// The set as a member's scheme sees it.
+struct MemberSet<'a> {
+    member: &'a Member,
+    comm: SetComm<'a>,
+    data: File<'a>,
+    redundancy: File<'a>,
+}
+
+impl MemberSet<'_> {
+    /// What the scheme gets for an error of the set, and what the record gets.
+    fn error(&self, error: SetError) -> PluginError {
+        let me = self.member.rank;
+        match &error {
+            SetError::NoSuchMember { member, .. } => {
+                return self.member.broke(format!("member {me} named member {member}, who does not exist"));
+            }
+            SetError::Comm(CommError::WrongLength { from, found, expected, .. }) => {
+                return self.member.broke(format!(
+                    "member {from} sent {found} bytes to member {me}, who expected {expected}"
+                ));
+            }
+            SetError::Comm(CommError::Deadlock { .. }) => self.member.record().deadlocked = true,
+            SetError::Aborted { member, .. } => self.member.record().stopped_by = Some(*member),
+            _ => {}
+        }
+        error.into()
+    }
+}
+
+impl Set for MemberSet<'_> {
+    fn rank(&self) -> u32 {
+        self.member.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    fn world_rank(&self, member: u32) -> u32 {
+        self.member.set_up.world_ranks[member as usize]
+    }
+
+    fn dataset(&self) -> u64 {
+        self.member.set_up.dataset
+    }
+
+    fn data_len(&self, member: u32) -> u64 {
+        self.member.set_up.members[member as usize].data.len() as u64
+    }
+
+    fn lost(&self, member: u32) -> bool {
+        self.member.set_up.lost[member as usize]
+    }
+
+    fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
+        self.member.count()?;
+        {
+            let mut record = self.member.record();
+            record.exchanges += 1;
+            for send in sends.iter().filter(|send| send.to != self.member.rank) {
+                record.sent += send.bytes.len() as u64;
+                record.messages += 1;
+            }
+        }
+        self.comm.exchange(sends, receives).map_err(|error| self.error(error))?;
+        let others = receives.iter().filter(|receive| receive.from != self.member.rank);
+        self.member.record().received += others.map(|receive| receive.bytes.len() as u64).sum::<u64>();
+        Ok(())
+    }
+
+    fn max(&self, value: u64) -> Result<u64, PluginError> {
+        self.member.count()?;
+        self.comm.max(value).map_err(|error| self.error(error))
+    }
+
+    fn data(&self) -> &dyn Bytes {
+        &self.data
+    }
+
+    fn redundancy(&self) -> &dyn Bytes {
+        &self.redundancy
+    }
+
+    fn progress(&self, done: u64, total: u64) -> Result<(), PluginError> {
+        let me = self.member.rank;
+        if done > total {
+            return Err(self.member.broke(format!("member {me} says that {done} of {total} is done")));
+        }
+        self.member.count()?;
+        let mut record = self.member.record();
+        record.progress += 1;
+        if self.member.set_up.injected == Some(Injected::Cancel { member: me }) {
+            record.failed = true;
+            return Err(PluginError::new(PluginErrorKind::Cancelled, "cancelled on purpose"));
+        }
+        Ok(())
+    }
+
+    fn log(&self, level: Level, text: &str) {
+        self.member.record().logged.push((level, text.to_owned()));
+    }
+
+    fn processors(&self) -> u32 {
+        // Both what a scheme does with one processor and what it does with more are tried.
+        if self.member.set_up.dataset.is_multiple_of(2) {
+            1
+        } else {
+            2
+        }
+    }
+
+    fn message_bytes(&self) -> u64 {
+        self.member.set_up.message_bytes
+    }
+}
+
+/// One of a member's files, with its calls counted.
+struct File<'a>(&'a Member, &'a MemoryFile);
+
+impl Bytes for File<'_> {
+    fn len(&self) -> u64 {
+        self.1.len()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
+        self.0.count()?;
+        self.1.read_at(offset, buffer);
+        Ok(())
+    }
+
+    fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        self.1.borrow(offset, len)
+    }
+
+    fn borrow_mut(&self, offset: u64, len: usize) -> Option<Box<dyn MappedRange + '_>> {
+        self.1.borrow_mut(offset, len)
+    }
+
+    fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
+        self.0.count()?;
+        self.1.write_at(offset, buffer)
+    }
+}
