@@ -4,11 +4,11 @@
 use crate::cache::kept_open::KeptOpen;
 use crate::cache::record::Protection;
 use crate::cache::sharing::Sharing;
-use crate::comm::{Comm, CommError, Rank};
+use crate::comm::{Collective, Comm, Rank};
 use crate::control;
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::job::Job;
 use crate::param::{self, AppConfig};
 use crate::placement::Placement;
@@ -84,23 +84,17 @@ impl Context {
     }
 
     /// How a new dataset is stored and protected by a descriptor. Collective.
-    pub(crate) fn protection_of(
-        &self,
-        descriptor: &Redundancy,
-    ) -> Result<Result<Protection, String>, CommError> {
+    pub(crate) fn protection_of(&self, descriptor: &Redundancy) -> Collective<Protection> {
         self.plugins.protection(self, descriptor)
     }
 
     /// The scheme that a dataset was written with. Collective the first time it is asked for.
-    pub(crate) fn scheme(
-        &self,
-        protection: &Protection,
-    ) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
+    pub(crate) fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         self.plugins.scheme(self, protection)
     }
 
     /// The flush transport that a store wants. Collective the first time it is asked for.
-    pub(crate) fn transport(&self, wanted: &FlushBy) -> Result<Result<TransportInUse, String>, CommError> {
+    pub(crate) fn transport(&self, wanted: &FlushBy) -> Collective<TransportInUse> {
         self.plugins.transport(self, wanted)
     }
 
@@ -131,10 +125,8 @@ impl Context {
             self.report.notice(&prefix.was_made());
         }
         let made = made.described();
-        self.agree(made)?.map_err(|why| Error::Phase {
-            doing: "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned(),
-            why,
-        })?;
+        self.agree(made)
+            .doing(|| "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned())?;
         let sharing = Sharing::new(&*self.comm, self.files(), &self.nodes)?;
         let control = control::open(self, &sharing)?;
         let stores = store::open_all(self, &sharing)?;
@@ -151,9 +143,8 @@ impl Context {
             if self.sets.iter().any(|(known, _)| *known == (group.clone(), size)) {
                 continue;
             }
-            let value = self.agree(self.group_value(&group))?;
             let value =
-                value.map_err(|why| Error::Phase { doing: format!("finding the group {group}"), why })?;
+                self.agree(self.group_value(&group)).doing(|| format!("finding the group {group}"))?;
             let placement = Placement::gather(&*self.comm, &value)?;
             let sets = Sets::choose(placement.numbers(), size);
             self.warn_unprotected(&group, &placement, &sets);

@@ -7,7 +7,7 @@
 use crate::cache::node_dir;
 use crate::cache::sharing::Sharing;
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::fs::Files;
 use crate::job::job_folder;
 use crate::param::{self, Params};
@@ -29,9 +29,8 @@ pub fn control_dir(files: &dyn Files, params: &Params) -> PathBuf {
 pub(crate) fn open(ctx: &Context, sharing: &Sharing<'_>) -> Result<PathBuf, Error> {
     let (files, base) = (ctx.files(), &ctx.descriptors.control);
     let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
-    let failed = |why| Error::Phase { doing: doing(), why };
     let made = files.make_private_dirs(&base.path, &ctx.job_folder(), ctx.env.uid);
-    let control = ctx.agree(made.described())?.map_err(failed)?;
+    let control = ctx.agree(made.described()).doing(doing)?;
     let seen = sharing.of(&control, NUMBER)?.placement;
     let Some((one, other)) = seen.first_apart_in(&ctx.nodes) else {
         return Ok(own(files, &control, &ctx.params).unwrap_or(control));
@@ -45,8 +44,8 @@ pub(crate) fn open(ctx: &Context, sharing: &Sharing<'_>) -> Result<PathBuf, Erro
         base.name,
     ));
     let nodes = files.make_private_dirs_in(&control, Path::new(NODES), ctx.env.uid);
-    let nodes = ctx.agree(nodes.described())?.map_err(failed)?;
-    own_folder(ctx, &seen, &nodes)?.map_err(failed)
+    let nodes = ctx.agree(nodes.described()).doing(doing)?;
+    own_folder(ctx, &seen, &nodes).doing(doing)
 }
 
 /// The folder that this node has got in a control directory.

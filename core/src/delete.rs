@@ -5,7 +5,7 @@
 //! See the guide's `SCR_Delete`.
 
 use crate::comm::collective::{agree_at, barrier, route_trees};
-use crate::comm::{Comm, CommError, Disagreement, Rank};
+use crate::comm::{Collective, Comm, CommError, Rank};
 use crate::flush::ledger::Ledger;
 use crate::flush::lists;
 use crate::fs::Files;
@@ -29,29 +29,25 @@ pub(crate) type Note = Option<String>;
 
 impl Deleting<'_> {
     /// Deletes a dataset. All ranks call it, with the same id; each removes its share of the files.
-    pub(crate) fn run(&self, id: u64) -> Result<Result<Note, Disagreement>, CommError> {
+    pub(crate) fn run(&self, id: u64) -> Collective<Note> {
         let (mut note, mut shares) = (None, Vec::new());
         let opened = self.on_rank_0(|| {
             (note, shares) = self.open(id)?;
             Ok(())
         });
-        if let Err(why) = self.agree(opened)? {
-            return Ok(Err(why));
-        }
+        self.agree(opened)?;
         let mut mine = Vec::new();
         for (_, tree) in route_trees(self.comm, shares)? {
             let malformed = CommError::Malformed { from: Rank(0), what: "a list of files" };
             mine.extend(lists::from_tree(&tree).ok_or(malformed)?);
         }
-        if let Err(why) = self.agree(self.remove(&mine))? {
-            return Ok(Err(why));
-        }
+        self.agree(self.remove(&mine))?;
         for file in &mine {
             self.remove_emptied(&self.prefix.file(&file.name));
         }
         barrier(self.comm)?;
         let closed = self.on_rank_0(|| self.close(id));
-        Ok(self.agree(closed)?.map(|()| note))
+        self.agree(closed).map(|()| note)
     }
 
     /// Makes the dataset count no more, and shares out its files.
@@ -107,11 +103,8 @@ impl Deleting<'_> {
         }
     }
 
-    fn agree<T>(&self, result: Result<T, String>) -> Result<Result<T, Disagreement>, CommError> {
-        match agree_at(self.comm, self.node, result) {
-            Err(Disagreement { broken: Some(error), .. }) => Err(error),
-            outcome => Ok(outcome),
-        }
+    fn agree<T>(&self, result: Result<T, String>) -> Collective<T> {
+        agree_at(self.comm, self.node, result)
     }
 }
 
@@ -129,7 +122,7 @@ mod tests {
         let prefix = &stage.prefix;
         let all = run(ranks, |comm| {
             let deleting = Deleting { comm: &comm, files, node: "node0", prefix };
-            deleting.run(id).unwrap().map_err(|why| why.to_string())
+            deleting.run(id).map_err(|why| why.to_string())
         });
         let mut all = all.unwrap();
         let first = all.remove(0);

@@ -1,6 +1,6 @@
 //! What a call of the interface can fail with.
 
-use crate::comm::{CommError, Disagreement};
+use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
 use crate::fs::FsError;
 
 /// Why a call failed.
@@ -41,7 +41,7 @@ pub enum Error {
         /// What was being done.
         doing: String,
         /// Who failed, and why.
-        why: Disagreement,
+        why: RankErrors,
     },
     /// The dataset cannot be used; the same on all ranks.
     #[error("{0}")]
@@ -51,13 +51,16 @@ pub enum Error {
     Comm(#[from] CommError),
 }
 
-/// Names what was being done when ranks disagreed.
+/// Names what was being done when it failed on some ranks.
 pub(crate) trait Doing<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error>;
 }
 
-impl<T> Doing<T> for Result<T, Disagreement> {
+impl<T> Doing<T> for Collective<T> {
     fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|why| Error::Phase { doing: doing(), why })
+        self.map_err(|error| match error {
+            CollectiveError::Ranks(why) => Error::Phase { doing: doing(), why },
+            CollectiveError::Comm(error) => error.into(),
+        })
     }
 }

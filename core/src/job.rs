@@ -1,8 +1,8 @@
 //! What everybody needs and nobody changes: the ranks, the outside world, the settings, the prefix directory, the log. Made once, when a
 //! session begins; the same on all ranks but for what is a rank's own.
 
-use crate::comm::collective::{broadcast_tree, same_everywhere};
-use crate::comm::{Comm, CommError, Differs, Disagreement, Rank};
+use crate::comm::collective::{agree_at, broadcast_tree, same_everywhere};
+use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank};
 use crate::descriptor::Descriptors;
 use crate::env::Env;
 use crate::error::Error;
@@ -12,7 +12,6 @@ use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, Settings};
 use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Prefix};
-use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -72,11 +71,8 @@ impl Job {
     }
 
     /// One outcome for all ranks, with nodes named where it is bad.
-    pub(crate) fn agree<T, E: Display>(
-        &self,
-        result: Result<T, E>,
-    ) -> Result<Result<T, Disagreement>, CommError> {
-        together(&*self.comm, self.nodes.name(self.rank()), result)
+    pub(crate) fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
+        agree_at(&*self.comm, self.nodes.name(self.rank()), result)
     }
 
     /// The fields of a dataset's description that are the same for all datasets of a job.
@@ -124,18 +120,6 @@ pub(crate) fn job_folder(params: &Params) -> PathBuf {
     Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }
 
-/// One outcome for all ranks, with nodes named where it is bad.
-pub(crate) fn together<T, E: Display>(
-    comm: &dyn Comm,
-    node: &str,
-    result: Result<T, E>,
-) -> Result<Result<T, Disagreement>, CommError> {
-    match crate::comm::collective::agree_at(comm, node, result) {
-        Err(Disagreement { broken: Some(error), .. }) => Err(error),
-        outcome => Ok(outcome),
-    }
-}
-
 /// Groups, stores and redundancy, which are the same on all ranks as far as they decide on steps. Collective.
 fn agreed_descriptors(
     comm: &dyn Comm,
@@ -148,8 +132,12 @@ fn agreed_descriptors(
     for problem in problems {
         report.warn(&problem.to_string());
     }
-    let descriptors = together(comm, node, built)?
-        .map_err(|why| Error::Config { why: format!("reading the descriptors failed: {why}") })?;
+    let descriptors = agree_at(comm, node, built).map_err(|error| match error {
+        CollectiveError::Ranks(why) => {
+            Error::Config { why: format!("reading the descriptors failed: {why}") }
+        }
+        CollectiveError::Comm(error) => error.into(),
+    })?;
     same_descriptors(comm, &descriptors)?;
     Ok(descriptors)
 }
@@ -164,7 +152,7 @@ fn processors_for_each(comm: &dyn Comm, env: &Env) -> Result<u32, CommError> {
 /// Ranks of which each knew another interval or store would not take the same steps. Collective.
 fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
     same_everywhere(comm, &descriptors.common().pack()).map_err(|differs| match differs {
-        Differs::Broken(error) => error.into(),
+        Mismatch::Comm(error) => error.into(),
         differs => Error::Config {
             why: format!(
                 "{differs} in a STORE or CKPT line; use variables that are not the same on all ranks only in the folder of \
@@ -180,8 +168,8 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
     let followed = Prefix::at(files, &given);
     match same_everywhere(comm, followed.dir().as_os_str().as_bytes()) {
         Ok(()) => Ok(followed),
-        Err(Differs::From0 { .. }) => Ok(Prefix::new(given)),
-        Err(Differs::Broken(error)) => Err(error),
+        Err(Mismatch::Rank { .. }) => Ok(Prefix::new(given)),
+        Err(Mismatch::Comm(error)) => Err(error),
     }
 }
 
@@ -190,7 +178,7 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
 fn tell_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
     match same_everywhere(comm, app.to_text().as_bytes()) {
         Ok(()) => (),
-        Err(Differs::Broken(error)) => return Err(error.into()),
+        Err(Mismatch::Comm(error)) => return Err(error.into()),
         Err(differs) => report.warn(&format!(
             "{differs} in what it has set with SCR_Config; what rank 0 has set counts for all, so let all ranks set the same"
         )),

@@ -6,10 +6,10 @@
 use crate::cache::node_dir;
 use crate::cache::sharing::{Seen, Sharing};
 use crate::comm::collective::route_trees;
-use crate::comm::{CommError, Disagreement, Rank};
+use crate::comm::{Collective, CommError, Rank};
 use crate::context::Context;
 use crate::descriptor::{Evict, Store, View};
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::fs::Files;
 use crate::placement::Placement;
 use crate::Described;
@@ -55,20 +55,19 @@ pub(crate) fn open_all(ctx: &Context, sharing: &Sharing<'_>) -> Result<Vec<Store
 
 fn open(ctx: &Context, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
     let doing = || format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name);
-    let failed = |why| Error::Phase { doing: doing(), why };
     let make = if store.mkdir { <dyn Files>::make_private_dirs } else { <dyn Files>::make_private_dirs_in };
     let made = ctx.group_value(&store.group).and_then(|group| {
         let job = make(ctx.files(), &store.path, &ctx.job_folder(), ctx.env.uid);
         job.map(|job| (job, group)).described()
     });
-    let (job, group) = ctx.agree(made)?.map_err(failed)?;
+    let (job, group) = ctx.agree(made).doing(doing)?;
     let is_global = store.view == View::Global;
     let said = Placement::gather(&*ctx.comm, if is_global { "" } else { &group })?;
     let seen = sharing.of(&job, number)?;
     check(ctx, store, &said, &seen)?;
     let placement = seen.placement;
     let cache = if is_global || placement.count() < ctx.nodes.count() {
-        own_folder(ctx, &placement, &job)?.map_err(failed)?
+        own_folder(ctx, &placement, &job).doing(doing)?
     } else {
         job.clone()
     };
@@ -94,8 +93,7 @@ fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<
     if let Some((one, other)) = said.first_apart_in(&seen.placement) {
         let looked =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
-        ctx.agree(looked)?
-            .map_err(|why| Error::Phase { doing: format!("looking at the store {name}"), why })?;
+        ctx.agree(looked).doing(|| format!("looking at the store {name}"))?;
         return Err(Error::Config {
             why: format!(
                 "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
@@ -123,11 +121,7 @@ fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<
 
 /// This node's own folder in a directory that others see as well. The first rank of those that do finds one for
 /// each node. Collective.
-pub(crate) fn own_folder(
-    ctx: &Context,
-    placement: &Placement,
-    job: &Path,
-) -> Result<Result<PathBuf, Disagreement>, CommError> {
+pub(crate) fn own_folder(ctx: &Context, placement: &Placement, job: &Path) -> Collective<PathBuf> {
     let leads = placement.leader(ctx.rank()) == ctx.rank();
     let mates = if leads { placement.mates(ctx.rank()) } else { Vec::new() };
     let nodes: BTreeSet<&str> = mates.iter().map(|&mate| ctx.nodes.name(mate)).collect();
@@ -138,10 +132,7 @@ pub(crate) fn own_folder(
         }
         Err(error) => Err(crate::describe(&error)),
     };
-    let assigned = match ctx.agree(assigned)? {
-        Ok(assigned) => assigned,
-        Err(why) => return Ok(Err(why)),
-    };
+    let assigned = ctx.agree(assigned)?;
     let tell = |mate: Rank| {
         let mut tree = KvTree::new();
         let path = assigned.get(ctx.nodes.name(mate)).and_then(|path| path.file_name());
@@ -152,5 +143,5 @@ pub(crate) fn own_folder(
     let folder = told.first().and_then(|(_, tree)| tree.value("FOLDER"));
     let folder = folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?;
     // Base folders may have different names on different nodes.
-    Ok(Ok(job.join(OsStr::from_bytes(folder))))
+    Ok(job.join(OsStr::from_bytes(folder)))
 }

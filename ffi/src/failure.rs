@@ -1,6 +1,6 @@
 //! What can go wrong in a call from C, and the fixed number that stands for it in `scr.h`.
 
-use scr_core::comm::{CommError, Disagreement};
+use scr_core::comm::{CollectiveError, CommError};
 use scr_core::param::ConfigError;
 use scr_core::session::Error as SessionError;
 use std::ffi::c_int;
@@ -67,7 +67,7 @@ pub(crate) enum Failure {
     #[error("cannot learn the current folder of the process")]
     Environment(#[source] std::io::Error),
     #[error("the library cannot be started: {0}")]
-    Environments(Disagreement),
+    Environments(CollectiveError),
     #[error("there is no memory for the answer")]
     NoMemory,
     /// Without where it was set: that is the call, which every line names.

@@ -9,23 +9,37 @@ use super::collective::{all_reduce, broadcast, Op, Tree, COLLECTIVE};
 use super::frame::{self, Reader, Writer};
 use super::{Comm, CommError, Rank};
 
-/// What went wrong on some ranks, the same account on all of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Disagreement {
-    /// How many ranks failed.
-    pub failed: u64,
-    /// The first of them, by rank; at most [`Disagreement::SHOWN`].
-    pub first: Vec<Complaint>,
-    /// Set where the ranks could not even talk; then the rest is only what this rank knows.
-    pub broken: Option<CommError>,
+/// What all ranks get from something that they do together.
+pub type Collective<T> = Result<T, CollectiveError>;
+
+/// Why ranks did not get what they wanted together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CollectiveError {
+    /// It failed on some ranks. All ranks have the same account of it, and can go on together.
+    #[error(transparent)]
+    Ranks(#[from] RankErrors),
+    /// The ranks can no longer talk to each other.
+    #[error(transparent)]
+    Comm(#[from] CommError),
 }
 
-/// What one rank said.
+/// What failed on which ranks, the same account on all of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RankErrors {
+    /// What failed, where the errors alone do not say it.
+    pub what: Option<String>,
+    /// How many ranks failed.
+    pub failed: u64,
+    /// The errors of the first of them, by rank; at most [`RankErrors::SHOWN`].
+    pub first: Vec<RankError>,
+}
+
+/// The error of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Complaint {
+pub struct RankError {
     /// Which rank.
     pub rank: Rank,
-    /// Its node, where it was told.
+    /// Its node, where it gave one.
     pub node: Option<String>,
     /// Its error.
     pub text: String,
@@ -34,82 +48,81 @@ pub struct Complaint {
 /// Not all ranks gave the same value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Differs {
+pub enum Mismatch {
     /// At least this rank gave another one.
     #[error("rank {rank} differs from rank 0")]
-    From0 {
+    Rank {
         /// The first that differs.
         rank: Rank,
     },
-    /// The ranks could not talk.
+    /// The ranks can no longer talk to each other.
     #[error(transparent)]
-    Broken(#[from] CommError),
+    Comm(#[from] CommError),
 }
+
+/// What a rank can fail with: any error, which the others get as its text with its causes, or a text.
+pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes one outcome of what happened on all ranks: each keeps its value if none failed.
 ///
 /// # Errors
-/// [`Disagreement`], the same on all ranks, where any rank gave an error.
-pub fn agree<T, E: Display>(comm: &dyn Comm, result: Result<T, E>) -> Result<T, Disagreement> {
-    settle(comm, None, result)
+/// [`CollectiveError`], the same on all ranks, where any rank gave an error.
+pub fn agree<T, E: Into<AnyError>>(comm: &dyn Comm, result: Result<T, E>) -> Collective<T> {
+    agree_as(comm, None, result)
 }
 
 /// [`agree`], with the name of this rank's node for the account.
 ///
 /// # Errors
 /// As for [`agree`].
-pub fn agree_at<T, E: Display>(comm: &dyn Comm, node: &str, result: Result<T, E>) -> Result<T, Disagreement> {
-    settle(comm, Some(node), result)
+pub fn agree_at<T, E: Into<AnyError>>(comm: &dyn Comm, node: &str, result: Result<T, E>) -> Collective<T> {
+    agree_as(comm, Some(node), result)
 }
 
 /// Checks that all ranks give the same bytes.
 ///
 /// # Errors
-/// [`Differs`], the same on all ranks; it names the first rank that gave something else than rank 0.
-pub fn same_everywhere(comm: &dyn Comm, bytes: &[u8]) -> Result<(), Differs> {
+/// [`Mismatch`], the same on all ranks; it names the first rank that gave something else than rank 0.
+pub fn same_everywhere(comm: &dyn Comm, bytes: &[u8]) -> Result<(), Mismatch> {
     let mine = if comm.rank() == ROOT { bytes.to_vec() } else { Vec::new() };
     let theirs = broadcast(comm, ROOT, mine)?;
     let nobody = u64::from(u32::MAX);
     let mut first = [if theirs == bytes { nobody } else { u64::from(comm.rank().0) }];
     all_reduce(comm, &mut first, Op::Min)?;
     match u32::try_from(first[0]) {
-        Ok(rank) if rank != u32::MAX => Err(Differs::From0 { rank: Rank(rank) }),
+        Ok(rank) if rank != u32::MAX => Err(Mismatch::Rank { rank: Rank(rank) }),
         _ => Ok(()),
     }
 }
 
-fn settle<T, E: Display>(
+fn agree_as<T, E: Into<AnyError>>(
     comm: &dyn Comm,
     node: Option<&str>,
     result: Result<T, E>,
-) -> Result<T, Disagreement> {
-    let own = result.as_ref().err().map(|error| Complaint {
-        rank: comm.rank(),
-        node: node.map(|node| cut(node, NODE_BYTES)),
-        text: cut(&error.to_string(), TEXT_BYTES),
-    });
-    let mut failed = [u64::from(own.is_some())];
-    if let Err(error) = all_reduce(comm, &mut failed, Op::Sum) {
-        return Err(Disagreement::broken(own, error));
-    }
-    match result {
-        Ok(value) if failed[0] == 0 => Ok(value),
-        _ => Err(match collect(comm, own.clone()) {
-            Ok(first) => Disagreement { failed: failed[0], first, broken: None },
-            Err(error) => Disagreement::broken(own, error),
+) -> Collective<T> {
+    let mut failed = [u64::from(result.is_err())];
+    all_reduce(comm, &mut failed, Op::Sum)?;
+    let own = match result {
+        Ok(value) if failed[0] == 0 => return Ok(value),
+        Ok(_) => None,
+        Err(error) => Some(RankError {
+            rank: comm.rank(),
+            node: node.map(|node| cut(node, NODE_BYTES)),
+            text: cut(&crate::describe(&*error.into()), TEXT_BYTES),
         }),
-    }
+    };
+    Err(RankErrors { what: None, failed: failed[0], first: collect(comm, own)? }.into())
 }
 
-/// The first few complaints of all ranks, on all ranks.
-fn collect(comm: &dyn Comm, own: Option<Complaint>) -> Result<Vec<Complaint>, CommError> {
+/// The errors of the first ranks that have one, on all ranks.
+fn collect(comm: &dyn Comm, own: Option<RankError>) -> Result<Vec<RankError>, CommError> {
     let tree = Tree::new(comm, ROOT)?;
-    let mut first: Vec<Complaint> = own.into_iter().collect();
+    let mut first: Vec<RankError> = own.into_iter().collect();
     for &child in &tree.children {
         let theirs = frame::receive(comm, COLLECTIVE, child)?;
         first.extend(unpack(&theirs, child)?);
-        first.sort_by_key(|complaint| complaint.rank);
-        first.truncate(Disagreement::SHOWN);
+        first.sort_by_key(|error| error.rank);
+        first.truncate(RankErrors::SHOWN);
     }
     let packed = pack(&first);
     if let Some(parent) = tree.parent {
@@ -118,33 +131,33 @@ fn collect(comm: &dyn Comm, own: Option<Complaint>) -> Result<Vec<Complaint>, Co
     unpack(&broadcast(comm, ROOT, packed)?, ROOT)
 }
 
-fn pack(complaints: &[Complaint]) -> Vec<u8> {
+fn pack(errors: &[RankError]) -> Vec<u8> {
     let mut writer = Writer::default();
-    for complaint in complaints {
-        writer.number(complaint.rank.0);
-        writer.number(u32::from(complaint.node.is_some()));
-        writer.bytes(complaint.node.as_deref().unwrap_or_default().as_bytes());
-        writer.bytes(complaint.text.as_bytes());
+    for error in errors {
+        writer.number(error.rank.0);
+        writer.number(u32::from(error.node.is_some()));
+        writer.bytes(error.node.as_deref().unwrap_or_default().as_bytes());
+        writer.bytes(error.text.as_bytes());
     }
     writer.done()
 }
 
-fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<Complaint>, CommError> {
+fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<RankError>, CommError> {
     let mut reader = Reader(bytes);
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     while !reader.is_at_end() {
-        let complaint = unpack_one(&mut reader);
-        complaints.push(complaint.ok_or(CommError::Malformed { from, what: "its errors" })?);
+        let error = unpack_one(&mut reader);
+        errors.push(error.ok_or(CommError::Malformed { from, what: "its errors" })?);
     }
-    Ok(complaints)
+    Ok(errors)
 }
 
-fn unpack_one(reader: &mut Reader<'_>) -> Option<Complaint> {
+fn unpack_one(reader: &mut Reader<'_>) -> Option<RankError> {
     let rank = Rank(reader.number()?);
     let has_node = reader.number()? != 0;
     let node = String::from_utf8_lossy(reader.bytes()?).into_owned();
     let text = String::from_utf8_lossy(reader.bytes()?).into_owned();
-    Some(Complaint { rank, node: has_node.then_some(node), text })
+    Some(RankError { rank, node: has_node.then_some(node), text })
 }
 
 /// The beginning of a text, so that an account stays small whatever ranks say.
@@ -156,29 +169,56 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     format!("{}{ELLIPSIS}", &text[..end.unwrap_or(0)])
 }
 
-impl Disagreement {
-    /// How many complaints it holds at most.
-    pub const SHOWN: usize = 3;
-
-    fn broken(own: Option<Complaint>, error: CommError) -> Self {
-        Self { failed: 1, first: own.into_iter().collect(), broken: Some(error) }
+impl CollectiveError {
+    /// What the ranks agree on, for those who can go on without what has failed; a broken communicator stays an error.
+    ///
+    /// # Errors
+    /// [`CommError`]: the ranks can no longer talk to each other.
+    pub fn agreed(self) -> Result<RankErrors, CommError> {
+        match self {
+            Self::Ranks(errors) => Ok(errors),
+            Self::Comm(error) => Err(error),
+        }
     }
 }
 
-impl Display for Disagreement {
+impl RankErrors {
+    /// How many errors it holds at most.
+    pub const SHOWN: usize = 3;
+
+    /// An account of what all ranks know alike.
+    pub fn known_to_all(what: String) -> Self {
+        Self { what: Some(what), ..Self::default() }
+    }
+
+    /// The account of what failed on one rank, where all ranks know of it already.
+    pub fn on(rank: Rank, node: &str, text: &str) -> Self {
+        let (node, text) = (Some(node.to_owned()), text.to_owned());
+        Self { what: None, failed: 1, first: vec![RankError { rank, node, text }] }
+    }
+
+    /// Says what it was that failed.
+    #[must_use]
+    pub fn with(self, what: String) -> Self {
+        Self { what: Some(what), ..self }
+    }
+}
+
+impl Display for RankErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for (at, Complaint { text, .. }) in self.first.iter().enumerate() {
-            let same = |other: &&Complaint| other.text == *text;
+        if let Some(what) = &self.what {
+            f.write_str(what)?;
+            between = ": ";
+        }
+        for (at, RankError { text, .. }) in self.first.iter().enumerate() {
+            let same = |other: &&RankError| other.text == *text;
             if self.first.iter().position(|other| same(&other)) != Some(at) {
                 continue;
             }
-            let who: Vec<_> = self.first.iter().filter(same).map(Complaint::who).collect();
+            let who: Vec<_> = self.first.iter().filter(same).map(RankError::who).collect();
             write!(f, "{between}{}: {text}", who.join(", "))?;
             between = "; ";
-        }
-        if let Some(error) = &self.broken {
-            return write!(f, "{between}the ranks could not agree: {error}");
         }
         match self.failed.saturating_sub(self.first.len() as u64) {
             0 => Ok(()),
@@ -188,20 +228,20 @@ impl Display for Disagreement {
     }
 }
 
-impl Complaint {
+impl RankError {
     fn who(&self) -> String {
         let on = self.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         format!("rank {}{on}", self.rank)
     }
 }
 
-impl Display for Complaint {
+impl Display for RankError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.who(), self.text)
     }
 }
 
-impl std::error::Error for Disagreement {}
+impl std::error::Error for RankErrors {}
 
 const ROOT: Rank = Rank(0);
 const TEXT_BYTES: usize = 4096;
@@ -220,24 +260,23 @@ mod tests {
     }
 
     #[test]
-    fn a_disagreement_says_who_what_and_how_many() {
-        let complaint = |rank, node: Option<&str>| Complaint {
+    fn an_account_says_who_what_and_how_many() {
+        let error = |rank, node: Option<&str>| RankError {
             rank: Rank(rank),
             node: node.map(str::to_owned),
             text: "disk full".to_owned(),
         };
-        let mut all = Disagreement {
-            failed: 3,
-            first: vec![complaint(3, None), complaint(5, Some("n2"))],
-            broken: None,
-        };
+        let mut all = RankErrors { what: None, failed: 3, first: vec![error(3, None), error(5, Some("n2"))] };
         assert_eq!(all.to_string(), "rank 3, rank 5 on n2: disk full (and 1 more rank)");
         all.failed = 4;
         assert!(all.to_string().ends_with(" (and 2 more ranks)"));
         all.failed = 2;
         all.first[1].text = "no room".to_owned();
         assert_eq!(all.to_string(), "rank 3: disk full; rank 5 on n2: no room");
-        all.broken = Some(CommError::NoSuchTag { tag: 40000 });
-        assert!(all.to_string().ends_with("could not agree: tag 40000 is above 32767, the largest allowed"));
+        assert_eq!(
+            all.with("saving".to_owned()).to_string(),
+            "saving: rank 3: disk full; rank 5 on n2: no room"
+        );
+        assert_eq!(RankErrors::known_to_all("nothing to do".to_owned()).to_string(), "nothing to do");
     }
 }

@@ -6,7 +6,7 @@
 
 use scr_plugin_api::KvTree;
 
-pub use super::agree::{agree, agree_at, same_everywhere, Complaint, Differs, Disagreement};
+pub use super::agree::{agree, agree_at, same_everywhere};
 use super::frame::{self, Reader, Writer};
 pub use super::route::{route, route_trees};
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};

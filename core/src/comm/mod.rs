@@ -25,7 +25,7 @@ pub mod set;
 pub mod thread;
 mod world;
 
-pub use agree::{Complaint, Differs, Disagreement};
+pub use agree::{AnyError, Collective, CollectiveError, Mismatch, RankError, RankErrors};
 
 /// A rank in the whole run, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

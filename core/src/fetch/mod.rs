@@ -283,14 +283,15 @@ impl Fetch<'_> {
         outcome: Result<Vec<FetchedFile>, MoveError>,
     ) -> Result<Vec<FetchedFile>, FetchError> {
         let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(MoveError::is_damage)])?;
-        agree_at(self.comm, self.node, outcome).map_err(|account| {
+        agree_at(self.comm, self.node, outcome).or_else(|error| {
+            let account = error.agreed()?;
             self.mark_if(damaged, candidate);
             let (dataset, account) = (candidate.shown(), account.to_string());
-            if damaged {
+            Err(if damaged {
                 FetchError::Damaged { dataset, account }
             } else {
                 FetchError::Failed { dataset, account }
-            }
+            })
         })
     }
 

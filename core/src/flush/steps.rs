@@ -10,12 +10,11 @@ use super::plan::Plan;
 use super::turns;
 use super::{Flush, FlushError, FlushReport, SourceFile, Started};
 use crate::comm::collective::{agree_at, all_reduce, any, barrier, Op};
-use crate::comm::{CommError, Rank};
+use crate::comm::{AnyError, CommError, Rank};
 use crate::fs::{At, Durability, Files};
 use crate::prefix::{DatasetDescriptor, DIR_MODE};
 use crate::Described;
 use scr_plugin_api::KvTree;
-use std::fmt::Display;
 use std::path::PathBuf;
 
 impl Flush<'_> {
@@ -213,16 +212,18 @@ impl Flush<'_> {
         }
     }
 
-    pub(super) fn agreed<T, E: Display>(
+    pub(super) fn agreed<T, E: Into<AnyError>>(
         &self,
         dataset: &DatasetDescriptor,
         step: Step,
         result: Result<T, E>,
     ) -> Result<T, FlushError> {
-        agree_at(self.comm, self.node, result).map_err(|account| FlushError::Failed {
-            dataset: String::from_utf8_lossy(&dataset.name).into_owned(),
-            step: step.name(),
-            account: account.to_string(),
+        agree_at(self.comm, self.node, result).or_else(|error| {
+            Err(FlushError::Failed {
+                dataset: String::from_utf8_lossy(&dataset.name).into_owned(),
+                step: step.name(),
+                account: error.agreed()?.to_string(),
+            })
         })
     }
 

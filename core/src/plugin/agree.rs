@@ -10,41 +10,10 @@ use super::host::{check, OpenPlugin, PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::search::{chain, Found};
 use crate::comm::collective::{agree_at, broadcast_tree};
-use crate::comm::{Comm, CommError, Disagreement, Rank};
+use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
 use scr_plugin_api::KvTree;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-/// Why a plugin cannot be used by a job.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgreeError {
-    /// Rank 0 does not find it, or may not load what it found.
-    #[error("the {kind} {name} cannot be used: rank 0 on {node}: {why}")]
-    NotResolved {
-        /// What was wanted.
-        kind: PluginKind,
-        /// Its name.
-        name: String,
-        /// The node of rank 0.
-        node: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// Some ranks cannot use what rank 0 found.
-    #[error("the {kind} {name} cannot be used: {why}")]
-    NotEverywhere {
-        /// What was wanted.
-        kind: PluginKind,
-        /// Its name.
-        name: String,
-        /// Which ranks, on which nodes, and what is wrong there.
-        why: Disagreement,
-    },
-    /// The ranks cannot talk.
-    #[error(transparent)]
-    Comm(#[from] CommError),
-}
 
 /// Why one rank cannot use what rank 0 found.
 #[derive(Debug, thiserror::Error)]
@@ -60,13 +29,20 @@ enum HereError {
 /// Finds and loads a plugin on all ranks of a job. All of them call it, and all get the same outcome.
 ///
 /// # Errors
-/// [`AgreeError`], with the same text on all ranks.
+/// Which ranks cannot use it, on which nodes, and why.
 pub fn open_together(
     comm: &dyn Comm,
     host: &PluginHost,
     kind: PluginKind,
     name: &str,
-) -> Result<OpenPlugin, AgreeError> {
+) -> Collective<OpenPlugin> {
+    open(comm, host, kind, name).map_err(|error| match error {
+        CollectiveError::Ranks(why) => why.with(format!("the {kind} {name} cannot be used")).into(),
+        broken @ CollectiveError::Comm(_) => broken,
+    })
+}
+
+fn open(comm: &dyn Comm, host: &PluginHost, kind: PluginKind, name: &str) -> Collective<OpenPlugin> {
     let own = (comm.rank() == Rank(0)).then(|| resolve(host, kind, name));
     let notice = match &own {
         Some(Ok((found, library))) => announce(found, library),
@@ -75,8 +51,7 @@ pub fn open_together(
     };
     let notice = broadcast_tree(comm, Rank(0), &notice)?;
     if let Some(why) = notice.text("ERROR") {
-        let (node, why) = (notice.text("NODE").unwrap_or("?").to_owned(), why.to_owned());
-        return Err(AgreeError::NotResolved { kind, name: name.to_owned(), node, why });
+        return Err(RankErrors::on(Rank(0), notice.text("NODE").unwrap_or("?"), why).into());
     }
     let opened = match own {
         Some(Ok((found, library))) => {
@@ -84,10 +59,7 @@ pub fn open_together(
         }
         _ => open_here(host, &notice),
     };
-    agree_at(comm, host.node(), opened).map_err(|why| match why.broken {
-        Some(error) => AgreeError::Comm(error),
-        None => AgreeError::NotEverywhere { kind, name: name.to_owned(), why },
-    })
+    agree_at(comm, host.node(), opened)
 }
 
 fn resolve<'a>(

@@ -27,7 +27,7 @@ pub(crate) mod schemes;
 mod search;
 mod trust;
 
-pub use agree::{open_together, AgreeError};
+pub use agree::open_together;
 pub use check::{check_library, CheckError, CheckedLibrary};
 pub use document::ManifestError;
 pub use elf::ElfProblem;

@@ -3,7 +3,7 @@
 use super::named::pairs;
 use super::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
-use crate::comm::CommError;
+use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
 use crate::context::Context;
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
@@ -15,9 +15,10 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-type Loaded<T> = Result<Arc<T>, String>;
-type SchemesInUse = HashMap<(String, Vec<u8>), Loaded<dyn Scheme>>;
-type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Result<TransportInUse, String>>;
+/// What was made of a plugin, or why it cannot be used; the same on all ranks.
+type Loaded<T> = Result<T, RankErrors>;
+type SchemesInUse = HashMap<(String, Vec<u8>), Loaded<Arc<dyn Scheme>>>;
+type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Loaded<TransportInUse>>;
 
 /// A transport, and what its manifest says that it can do.
 #[derive(Clone)]
@@ -59,19 +60,11 @@ impl Plugins {
     }
 
     /// How a new dataset is stored and protected by a descriptor. Collective the first time.
-    pub(crate) fn protection(
-        &self,
-        ctx: &Context,
-        descriptor: &Redundancy,
-    ) -> Result<Result<Protection, String>, CommError> {
+    pub(crate) fn protection(&self, ctx: &Context, descriptor: &Redundancy) -> Collective<Protection> {
         if let Some(known) = self.protections.borrow().get(&descriptor.index) {
-            return Ok(Ok(known.clone()));
+            return Ok(known.clone());
         }
-        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &descriptor.scheme);
-        let plugin = match opened {
-            Ok(plugin) => plugin,
-            Err(error) => return Ok(Err(crate::describe(&error))),
-        };
+        let plugin = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &descriptor.scheme)?;
         let made = || {
             let options = plugin.manifest.options_of(descriptor);
             let options = options.map_err(|errors| PluginLoadError::Options { errors });
@@ -89,43 +82,33 @@ impl Plugins {
             };
             Ok((protection, scheme))
         };
-        let made = ctx.agree::<_, String>(made())?.map_err(|why| why.to_string());
-        Ok(made.map(|(protection, scheme)| {
-            self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
-            self.protections.borrow_mut().insert(descriptor.index, protection.clone());
-            protection
-        }))
+        let (protection, scheme) = ctx.agree::<_, String>(made())?;
+        self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
+        self.protections.borrow_mut().insert(descriptor.index, protection.clone());
+        Ok(protection)
     }
 
     /// The scheme that a dataset was written with. Collective the first time.
-    pub(crate) fn scheme(
-        &self,
-        ctx: &Context,
-        protection: &Protection,
-    ) -> Result<Loaded<dyn Scheme>, CommError> {
+    pub(crate) fn scheme(&self, ctx: &Context, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         if let Some(known) = self.schemes.borrow().get(&key(protection)) {
-            return Ok(known.clone());
+            return Ok(known.clone()?);
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &protection.scheme);
-        let made = opened.described().map(|plugin| readable_scheme(&plugin, protection));
-        let made = settle(ctx, made)?;
+        let made = opened.and_then(|plugin| ctx.agree(readable_scheme(&plugin, protection)));
+        let made = to_keep(made.map(Arc::from))?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
-        Ok(made)
+        Ok(made?)
     }
 
     /// The transport that a store wants. Collective the first time.
-    pub(crate) fn transport(
-        &self,
-        ctx: &Context,
-        wanted: &FlushBy,
-    ) -> Result<Result<TransportInUse, String>, CommError> {
+    pub(crate) fn transport(&self, ctx: &Context, wanted: &FlushBy) -> Collective<TransportInUse> {
         let key = (wanted.transport.clone(), wanted.options.clone());
         if let Some(known) = self.transports.borrow().get(&key) {
-            return Ok(known.clone());
+            return Ok(known.clone()?);
         }
         let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, &wanted.transport);
         let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
-        let made = opened.described().map(|plugin| {
+        let made = opened.and_then(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
             let of_host = options_of_host(ctx, &plugin.manifest, &wanted.options);
             let made = plugin.options(pairs(&of_host)).and_then(|made_with| {
@@ -133,14 +116,19 @@ impl Plugins {
                 survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                 plugin.transport(&options)
             });
-            made.map_err(|error| told_at(&wanted.origin, &error))
+            ctx.agree(made.map_err(|error| told_at(&wanted.origin, &error)))
         });
-        let made = settle(ctx, made)?;
         let name = wanted.transport.clone();
-        let made =
-            made.map(|transport| TransportInUse { transport, name, options, asynchronous, survives_job });
+        let in_use = |transport: Box<dyn Transport>| TransportInUse {
+            transport: transport.into(),
+            name,
+            options,
+            asynchronous,
+            survives_job,
+        };
+        let made = to_keep(made.map(in_use))?;
         self.transports.borrow_mut().insert(key, made.clone());
-        Ok(made)
+        Ok(made?)
     }
 }
 
@@ -216,15 +204,12 @@ fn options_of_host(
     options
 }
 
-/// What came of a plugin: that it could not be opened is known to all ranks alike, and what it made of its options is
-/// still to be agreed upon.
-fn settle<T: ?Sized>(
-    ctx: &Context,
-    opened: Result<Result<Box<T>, String>, String>,
-) -> Result<Loaded<T>, CommError> {
-    match opened {
-        Ok(made) => Ok(ctx.agree(made)?.map(Arc::from).map_err(|why| why.to_string())),
-        Err(why) => Ok(Err(why)),
+/// What came of a plugin, to be kept for the next time; but for a broken communicator.
+fn to_keep<T>(made: Collective<T>) -> Result<Loaded<T>, CommError> {
+    match made {
+        Ok(made) => Ok(Ok(made)),
+        Err(CollectiveError::Ranks(why)) => Ok(Err(why)),
+        Err(CollectiveError::Comm(error)) => Err(error),
     }
 }
 

@@ -6,24 +6,22 @@
 use super::place::PartPlace;
 use super::rebuild::{verify, Rebuilding, Trust};
 use crate::cache::record::{Protection, RankRecord};
-use crate::comm::collective::{all_reduce, any, broadcast, gather, Op};
-use crate::comm::{Comm, CommError, Disagreement, Rank};
+use crate::comm::collective::{agree_at, all_reduce, any, broadcast, gather, Op};
+use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::context::Context;
 use crate::fs::Files;
-use crate::job::together;
 use crate::message::Reporter;
 use scr_plugin_api::{KvTree, Scheme};
-use std::fmt::Display;
 use std::sync::Arc;
 
 /// Where schemes come from.
 pub(crate) trait Schemes {
     /// The scheme that a dataset was written with. Collective.
-    fn scheme(&self, protection: &Protection) -> Result<Result<Arc<dyn Scheme>, String>, CommError>;
+    fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>>;
 }
 
 impl Schemes for Context {
-    fn scheme(&self, protection: &Protection) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
+    fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         self.scheme(protection)
     }
 }
@@ -45,20 +43,17 @@ pub(crate) struct Mending<'a> {
 }
 
 impl Mending<'_> {
-    /// Whether every rank has its record; the inner error says what is lost, the same on all ranks. Collective.
+    /// Each rank's record, where all have one; the error says what is lost. Collective.
     pub(crate) fn everybody_knows<'r>(
         &self,
         record: Option<&'r RankRecord>,
         is_lost: bool,
-    ) -> Result<Result<&'r RankRecord, String>, CommError> {
+    ) -> Collective<&'r RankRecord> {
         let known = record.ok_or_else(|| "nothing is left of its part, nor a record of it".to_owned());
-        match self.agree(known)? {
-            Ok(record) => Ok(Ok(record)),
-            Err(disagreement) => {
-                let blamed = self.blame_a_set(record, is_lost)?;
-                Ok(Err(blamed.unwrap_or_else(|| disagreement.to_string())))
-            }
-        }
+        self.agree(known).or_else(|error| {
+            let unknown = error.agreed()?;
+            Err(self.blame_a_set(record, is_lost)?.unwrap_or(unknown).into())
+        })
     }
 
     /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. Gives
@@ -70,15 +65,13 @@ impl Mending<'_> {
         place: &dyn PartPlace,
         mut is_lost: bool,
         make_room: &mut dyn FnMut() -> Result<(), String>,
-    ) -> Result<Result<bool, String>, CommError> {
+    ) -> Collective<bool> {
         let mut rounds = 0;
         loop {
             let lost = lost_ranks(self.comm, is_lost)?;
             if !lost.is_empty() {
                 self.tell_lost(record, &lost)?;
-                if let Err(why) = self.can_rebuild(record, &lost)? {
-                    return Ok(Err(why));
-                }
+                self.can_rebuild(record, &lost)?;
             }
             let outcome = self.try_once(record, place, &lost, make_room)?;
             let damage = self.damage(&outcome, is_lost, record, place);
@@ -86,10 +79,8 @@ impl Mending<'_> {
             is_lost |= damage;
             rounds += 1;
             if !more || rounds > self.comm.size() {
-                let verdict = self.agree(outcome.and_then(Trust::into_result))?;
-                return Ok(verdict
-                    .map(|()| !lost.is_empty())
-                    .map_err(|disagreement| disagreement.to_string()));
+                self.agree(outcome.and_then(Trust::into_result))?;
+                return Ok(!lost.is_empty());
             }
         }
     }
@@ -120,7 +111,7 @@ impl Mending<'_> {
         place: &dyn PartPlace,
         lost: &[Rank],
         make_room: &mut dyn FnMut() -> Result<(), String>,
-    ) -> Result<Result<Trust, String>, CommError> {
+    ) -> Collective<Result<Trust, String>> {
         let in_set = record.members.iter().any(|member| lost.contains(member));
         if record.protection.bypass {
             return Ok(verify(self.files, place, record));
@@ -128,10 +119,6 @@ impl Mending<'_> {
         let scheme = if lost.is_empty() { None } else { Some(self.schemes.scheme(&record.protection)?) };
         let Some(scheme) = scheme.filter(|_| in_set) else {
             return Ok(verify(self.files, place, record));
-        };
-        let scheme = match scheme {
-            Ok(scheme) => scheme,
-            Err(why) => return Ok(Err(why)),
         };
         let ready = if lost.contains(&self.comm.rank()) { make_room() } else { Ok(()) };
         let rebuilding = Rebuilding {
@@ -146,7 +133,7 @@ impl Mending<'_> {
     }
 
     /// Whether every set can do without what it has lost; the same answer on all ranks.
-    fn can_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Result<Result<(), String>, CommError> {
+    fn can_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Collective<()> {
         if record.protection.bypass {
             let gone = lost.contains(&self.comm.rank());
             let outcome = if gone {
@@ -154,11 +141,10 @@ impl Mending<'_> {
             } else {
                 Ok(())
             };
-            return Ok(self.agree(outcome)?.map_err(|disagreement| disagreement.to_string()));
+            return self.agree(outcome);
         }
         let scheme = self.schemes.scheme(&record.protection)?;
-        let outcome = scheme.and_then(|scheme| self.has_enough(record, lost, &*scheme));
-        Ok(self.agree(outcome)?.map_err(|disagreement| disagreement.to_string()))
+        self.agree(self.has_enough(record, lost, &*scheme))
     }
 
     /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.
@@ -184,17 +170,21 @@ impl Mending<'_> {
 
     /// Which set has lost more than its scheme survives, where a rank knows nothing of its own part any more: the
     /// others of its set still know of it. `None` where a whole set is gone. Collective.
-    fn blame_a_set(&self, record: Option<&RankRecord>, is_lost: bool) -> Result<Option<String>, CommError> {
+    fn blame_a_set(
+        &self,
+        record: Option<&RankRecord>,
+        is_lost: bool,
+    ) -> Result<Option<RankErrors>, CommError> {
         let lost = lost_ranks(self.comm, is_lost)?;
         let packed = first_known(self.comm, record.map(|record| record.to_tree().pack()))?;
         let known = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
         let Some(protection) = known.map(|record| record.protection) else { return Ok(None) };
-        let scheme = self.schemes.scheme(&protection)?;
-        let outcome = match (record, scheme) {
-            (Some(record), Ok(scheme)) => self.has_enough(record, &lost, &*scheme),
-            _ => Ok(()),
+        let scheme = match self.schemes.scheme(&protection) {
+            Ok(scheme) => scheme,
+            Err(error) => return error.agreed().map(|_| None),
         };
-        Ok(self.agree(outcome)?.err().map(|disagreement| disagreement.to_string()))
+        let enough = record.map_or(Ok(()), |record| self.has_enough(record, &lost, &*scheme));
+        self.agree(enough).err().map(CollectiveError::agreed).transpose()
     }
 
     /// Says once who has lost what, with the node on which it was written.
@@ -217,8 +207,8 @@ impl Mending<'_> {
         Ok(())
     }
 
-    fn agree<T, E: Display>(&self, result: Result<T, E>) -> Result<Result<T, Disagreement>, CommError> {
-        together(self.comm, self.node, result)
+    fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
+        agree_at(self.comm, self.node, result)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::collective::{all_reduce, any, route, Op};
-use crate::comm::CommError;
+use crate::comm::{Collective, CommError};
 use crate::context::Context;
 use crate::log::{Event, Record};
 use crate::param;
@@ -89,7 +89,7 @@ fn rebuild(
     let log = |event| Record::event(event).id(key.id);
     ctx.log.add_entry(log(Event::RebuildStart));
     let began = ctx.elapsed();
-    let outcome = recovery.run(label)?;
+    let outcome = recovery.run(label);
     let took = ctx.elapsed() - began;
     match outcome {
         Ok(restored) => {
@@ -97,7 +97,8 @@ fn rebuild(
             ctx.report.info(&format!("Rebuilt dataset {}", key.id));
             Ok(Recovered::Restored(Box::new(restored)))
         }
-        Err(why) => {
+        Err(error) => {
+            let why = error.agreed()?.to_string();
             recovery.give_up();
             ctx.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             ctx.report.error(&format!(
@@ -128,8 +129,8 @@ impl<'a> Recovery<'a> {
         Self { ctx, held, whole, record, refused, journal: None, begun: false }
     }
 
-    /// All the steps; the inner error says why the dataset cannot be brought back, the same on all ranks.
-    fn run(&mut self, label: &str) -> Result<Result<Restored, String>, CommError> {
+    /// All the steps. An error of the ranks says why the dataset cannot be brought back.
+    fn run(&mut self, label: &str) -> Collective<Restored> {
         let ctx = self.ctx;
         let mending = Mending {
             comm: &*ctx.comm,
@@ -141,34 +142,23 @@ impl<'a> Recovery<'a> {
             message_bytes: ctx.params.get(&param::MPI_BUF_SIZE),
             label,
         };
-        let record = match mending.everybody_knows(self.record, self.whole.is_none())? {
-            Ok(record) => record,
-            Err(why) => return Ok(Err(why)),
-        };
+        let record = mending.everybody_knows(self.record, self.whole.is_none())?;
         let part = self.place(record);
-        let moved = match self.bring_home(record, &part)? {
-            Ok(moved) => moved,
-            Err(why) => return Ok(Err(why)),
-        };
+        let moved = self.bring_home(record, &part)?;
         let is_lost = if record.protection.bypass {
             !super::in_place(ctx.files(), record)
         } else {
             self.whole.is_none()
         };
-        let rebuilt = match mending.run(record, &part, is_lost, &mut || self.begin_anew(record, &part))? {
-            Ok(rebuilt) => rebuilt,
-            Err(why) => return Ok(Err(why)),
-        };
-        if let Err(why) = self.settle(record, &part, moved || rebuilt)? {
-            return Ok(Err(why));
-        }
+        let rebuilt = mending.run(record, &part, is_lost, &mut || self.begin_anew(record, &part))?;
+        self.settle(record, &part, moved || rebuilt)?;
         self.send_off();
-        Ok(Ok(Restored { record: record.clone(), part, refused: self.refused }))
+        Ok(Restored { record: record.clone(), part, refused: self.refused })
     }
 
     /// Fetches this rank's part where it lies on another node, and sends others theirs. Gives whether anything moved
     /// anywhere.
-    fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Result<Result<bool, String>, CommError> {
+    fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
         let ctx = self.ctx;
         let from = self.whole.map(|claim| claim.holder).filter(|&holder| holder != ctx.rank());
         let from = from.filter(|_| !record.protection.bypass);
@@ -177,7 +167,7 @@ impl<'a> Recovery<'a> {
         let mut count = [wanted.len() as u64];
         all_reduce(&*ctx.comm, &mut count, Op::Sum)?;
         if count == [0] {
-            return Ok(Ok(false));
+            return Ok(false);
         }
         let departing: Vec<_> = wanted
             .iter()
@@ -192,15 +182,10 @@ impl<'a> Recovery<'a> {
         let message_bytes = ctx.params.get(&param::MPI_BUF_SIZE);
         let arrived = moves::run(&*ctx.comm, ctx.files(), message_bytes, &departing, arriving.as_ref())?;
         let settled = begun.and(arrived).and_then(|arrival| self.take_in(record, part, arrival));
-        let outcome = ctx.agree(settled)?;
-        if outcome.is_ok() {
-            ctx.report.info(&format!(
-                "{} of {} ranks fetched their files from other nodes",
-                count[0],
-                ctx.comm.size()
-            ));
-        }
-        Ok(outcome.map(|()| true).map_err(|disagreement| disagreement.to_string()))
+        ctx.agree(settled)?;
+        let all = ctx.comm.size();
+        ctx.report.info(&format!("{} of {all} ranks fetched their files from other nodes", count[0]));
+        Ok(true)
     }
 
     /// What its holder could not read counts as lost, and redundancy repairs it where it can.
@@ -222,12 +207,7 @@ impl<'a> Recovery<'a> {
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
     /// complete.
-    fn settle(
-        &mut self,
-        record: &RankRecord,
-        part: &PartDir,
-        changed: bool,
-    ) -> Result<Result<(), String>, CommError> {
+    fn settle(&mut self, record: &RankRecord, part: &PartDir, changed: bool) -> Collective<()> {
         let ctx = self.ctx;
         let mine = self.own_map().map(|held| held.map.state);
         let damaged = self.own_map().is_some_and(|held| held.map.damaged);
@@ -237,16 +217,14 @@ impl<'a> Recovery<'a> {
         let [anew] = any(&*ctx.comm, [changed || unwritten])?;
         if anew {
             let scheme = ctx.scheme(&record.protection)?;
-            let kept = scheme.and_then(|scheme| self.keep_neighbours(record, &scheme));
+            let kept = self.keep_neighbours(record, &scheme);
             let prepared = kept.and_then(|kept| self.write_prepared(record, part, &kept));
             outcome = outcome.and(prepared);
         }
-        if let Err(disagreement) = ctx.agree(outcome)? {
-            return Ok(Err(disagreement.to_string()));
-        }
+        ctx.agree(outcome)?;
         self.begun = false;
         let says = if anew { Some(State::Prepared) } else { mine };
-        Ok(ctx.agree(self.note_end(part, says))?.map_err(|disagreement| disagreement.to_string()))
+        ctx.agree(self.note_end(part, says))
     }
 
     /// Notes how it ended, where the filemap does not say so already: a device that can only be read still gives a

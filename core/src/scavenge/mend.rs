@@ -5,7 +5,7 @@ use super::place::{Apart, ScavengedPart};
 use super::scan::{Known, Scan};
 use crate::cache::record::{Protection, RankRecord};
 use crate::comm::thread::{self, ThreadComm};
-use crate::comm::{Comm, CommError, Rank};
+use crate::comm::{Collective, Comm, Rank, RankErrors};
 use crate::env::Env;
 use crate::fs::{Durability, Files};
 use crate::message::Reporter;
@@ -44,7 +44,7 @@ impl Mend<'_> {
         let results = thread::run(ranks, |comm| self.rank(&comm, &scheme)).described()?;
         let mut rebuilt = Vec::new();
         for (rank, result) in (0..).map(Rank).zip(results) {
-            if result.map_err(|error| error.to_string())?? {
+            if result.described()? {
                 rebuilt.push(rank);
             }
         }
@@ -52,7 +52,7 @@ impl Mend<'_> {
     }
 
     /// One rank's share; gives whether its part was rebuilt.
-    fn rank(&self, comm: &ThreadComm, scheme: &OneScheme<'_>) -> Result<Result<bool, String>, CommError> {
+    fn rank(&self, comm: &ThreadComm, scheme: &OneScheme<'_>) -> Collective<bool> {
         let rank = comm.rank();
         let report = Reporter::new(self.env.output.clone(), rank, &self.env.host, self.level);
         let mending = Mending {
@@ -69,16 +69,13 @@ impl Mend<'_> {
         let part = ScavengedPart { prefix: self.prefix, apart: self.apart, id, rank };
         let known = self.scan.part(rank);
         let is_lost = !self.may_be_whole(known, &part);
-        let record = match mending.everybody_knows(known.record.as_ref(), is_lost)? {
-            Ok(record) => record,
-            Err(why) => return Ok(Err(why)),
-        };
+        let record = mending.everybody_knows(known.record.as_ref(), is_lost)?;
         let mut rebuilt = false;
-        let mended = mending.run(record, &part, is_lost, &mut || {
+        mending.run(record, &part, is_lost, &mut || {
             rebuilt = true;
             self.make_room(record, &part)
         })?;
-        Ok(mended.map(|_| rebuilt))
+        Ok(rebuilt)
     }
 
     /// Whether all that belongs to a part is there. A file of which no checksum is known could be any file.
@@ -112,12 +109,13 @@ struct OneScheme<'a> {
 }
 
 impl Schemes for OneScheme<'_> {
-    fn scheme(&self, protection: &Protection) -> Result<Result<Arc<dyn Scheme>, String>, CommError> {
+    fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         let load = || {
             let opened = self.plugins.open(PluginKind::Scheme, &protection.scheme);
             let plugin = opened.described()?;
             readable_scheme(&plugin, protection).map(Arc::from)
         };
-        Ok(self.loaded.get_or_init(load).clone())
+        let loaded = self.loaded.get_or_init(load).clone();
+        Ok(loaded.map_err(RankErrors::known_to_all)?)
     }
 }

@@ -118,9 +118,9 @@ impl Session {
     /// The inner error says why it cannot be fetched, the same on all ranks; what was copied is removed then.
     fn fetch_into_cache(&mut self, candidate: &Candidate) -> Result<Result<Loaded, String>, Error> {
         let descriptor = self.ctx.descriptors.choose(1, true, false).clone();
-        let mut protection = match self.ctx.protection_of(&descriptor)? {
+        let mut protection = match self.ctx.protection_of(&descriptor) {
             Ok(protection) => protection,
-            Err(why) => return Ok(Err(why)),
+            Err(error) => return Ok(Err(error.agreed()?.to_string())),
         };
         let params = &self.ctx.params;
         protection.bypass |= params.get(&param::FETCH_BYPASS) || params.get(&param::GLOBAL_RESTART);
@@ -133,9 +133,9 @@ impl Session {
         self.clear_kept(&record)?;
         record.id_in_prefix = candidate.id;
         // Its own id, unless a dataset of another prefix directory has it in cache.
-        let (part, journal) = match self.begin_together(&mut record, |record, id| record.dataset.id = id)? {
+        let (part, journal) = match self.begin_together(&mut record, |record, id| record.dataset.id = id) {
             Ok(begun) => begun,
-            Err(why) => return Ok(Err(why.to_string())),
+            Err(error) => return Ok(Err(error.agreed()?.to_string())),
         };
         let outcome = self.fill_and_seal(candidate, &mut record, &part, &journal)?;
         if outcome.is_err() {
@@ -170,15 +170,17 @@ impl Session {
         };
         record.files = fetched.files.iter().map(recorded).collect();
         record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
-        let scheme = ctx.scheme(&record.protection)?;
         let sealing = ctx.elapsed();
-        let sealed = ctx.agree(self.seal(record, part, journal, scheme))?.map_err(|why| why.to_string());
+        let scheme = ctx.scheme(&record.protection);
+        let sealed = scheme.and_then(|scheme| ctx.agree(self.seal(record, part, journal, &*scheme)));
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
         let took = ctx.elapsed() - sealing;
         ctx.report.info(&speed("scr_reddesc_apply", took, files, bytes, ctx.comm.size()));
-        let sealed =
-            sealed.and_then(|()| journal.append(&Entry::Complete).map_err(|error| error.to_string()));
-        Ok(ctx.agree(sealed)?.map_err(|why| why.to_string()))
+        let sealed = sealed.and_then(|()| ctx.agree(journal.append(&Entry::Complete)));
+        match sealed {
+            Ok(()) => Ok(Ok(())),
+            Err(error) => Ok(Err(error.agreed()?.to_string())),
+        }
     }
 
     /// Copies a checkpoint's files into this rank's part, each recorded before it is there.

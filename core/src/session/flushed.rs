@@ -112,7 +112,8 @@ impl Session {
                 continue;
             }
             let same = self.is_same_in_prefix(&cached.record).map_err(|error| error.to_string());
-            if let Err(why) = self.ctx.agree(same)? {
+            if let Err(error) = self.ctx.agree(same) {
+                let why = error.agreed()?;
                 let label = label(&cached.record);
                 self.ctx.report.error(&format!("{label} is to be flushed again from cache: {why}"));
                 self.cached[at].flushed = false;

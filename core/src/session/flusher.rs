@@ -66,7 +66,10 @@ impl Session {
         }
         let wanted = self.flush_by(self.cached[at].store);
         // Where it cannot be used at all, the flush says why.
-        let Ok(transport) = self.ctx.transport(&wanted)? else { return Ok(false) };
+        let transport = match self.ctx.transport(&wanted) {
+            Ok(transport) => transport,
+            Err(error) => return error.agreed().map(|_| false).map_err(Error::from),
+        };
         let asynchronous = transport.asynchronous;
         if !asynchronous && !std::mem::replace(&mut self.flushes.told_synchronous, true) {
             self.ctx.report.warn(&format!(
@@ -80,9 +83,9 @@ impl Session {
 
     pub(super) fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
         let cached = &self.cached[at];
-        let why = match self.ctx.transport(&self.flush_by(cached.store))? {
+        let why = match self.ctx.transport(&self.flush_by(cached.store)) {
             Ok(transport) => return Ok(transport),
-            Err(why) => why,
+            Err(error) => error.agreed()?,
         };
         let label = label(&cached.record);
         self.flushes.owed |= cached.record.dataset.checkpoint;

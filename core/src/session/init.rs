@@ -88,7 +88,7 @@ impl Session {
         ctx.report.info(&format!("NNODES={}", ctx.nodes.count()));
         let written = if ctx.rank() == ROOT { self.write_for_commands(app) } else { Ok(()) };
         let written = written.or_else(|error| self.expect_only_room_lacks(&error));
-        ctx.agree(written)?.doing(|| "writing to the folder .scr of the prefix directory".to_owned())
+        ctx.agree(written).doing(|| "writing to the folder .scr of the prefix directory".to_owned())
     }
 
     /// Without room a run begins all the same: there may be some at the next flush, and what is in cache can be restarted

@@ -3,7 +3,7 @@
 use super::datasets::{Cached, ROOT};
 use super::{Error, Session};
 use crate::comm::collective::{broadcast_tree, same_everywhere};
-use crate::comm::Differs;
+use crate::comm::Mismatch;
 use crate::delete::Deleting;
 use crate::error::Doing;
 use crate::param;
@@ -131,7 +131,7 @@ impl Session {
         let ctx = &self.ctx;
         let node = ctx.nodes.name(ctx.rank());
         let deleting = Deleting { comm: &*ctx.comm, files: ctx.files(), node, prefix: &ctx.prefix };
-        let note = deleting.run(id)?.doing(|| format!("deleting dataset {id} from the prefix directory"))?;
+        let note = deleting.run(id).doing(|| format!("deleting dataset {id} from the prefix directory"))?;
         if let Some(note) = note {
             ctx.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
         }
@@ -145,7 +145,7 @@ impl Session {
             ROOT => Index::read(ctx.files(), &ctx.prefix).map(|index| find(&index)),
             _ => Ok(Vec::new()),
         };
-        let own = ctx.agree(own.described())?;
+        let own = ctx.agree(own.described());
         let own = own.doing(|| "reading the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
         for id in own {
@@ -157,7 +157,7 @@ impl Session {
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
         self.expect_idle(call)?;
         match same_everywhere(&*self.ctx.comm, name) {
-            Err(Differs::Broken(error)) => return Err(error.into()),
+            Err(Mismatch::Comm(error)) => return Err(error.into()),
             Err(_) => {
                 let what = format!("the ranks gave different names to {call}; all must give the same");
                 return Err(Error::Argument { what });
@@ -182,7 +182,7 @@ impl Session {
         let done: Result<_, PrefixError> =
             if ctx.rank() == ROOT { Index::update(ctx.files(), &ctx.prefix, change) } else { Ok(None) };
         let own =
-            ctx.agree(done.described())?.doing(|| "changing the index of the prefix directory".to_owned())?;
+            ctx.agree(done.described()).doing(|| "changing the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
         if let Some((id, checkpoint)) = own {
             tree.set("ID", id);

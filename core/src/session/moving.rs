@@ -106,10 +106,11 @@ impl Session {
             }
             _ => Err(format!("{} has gone since this run began", folder.display())),
         };
-        ctx.agree(here)?.map_err(|why| {
+        ctx.agree(here).or_else(|error| {
+            let why = error.agreed()?;
             let label = label(&self.cached[at].record);
             self.flushes.owed |= self.cached[at].record.dataset.checkpoint;
-            Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache"))
+            Err(Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache")))
         })
     }
 

@@ -107,12 +107,13 @@ impl Session {
         }
         self.phase = Phase::Idle;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
-        let outcome = self.ctx.agree(own)?;
+        let outcome = self.ctx.agree(own);
         let log = |event, loaded: &Loaded| Record::event(event).id(loaded.id).named(&loaded.name);
-        let Err(why) = outcome else {
+        let Err(error) = outcome else {
             self.loaded.iter().for_each(|loaded| self.ctx.log.add_entry(log(Event::RestartSuccess, loaded)));
             return Ok(());
         };
+        let why = error.agreed()?;
         let loaded = self.loaded.take().expect("a restart phase begins with a checkpoint");
         self.ctx.log.add_entry(log(Event::RestartFail, &loaded).note(why.to_string()));
         let name = String::from_utf8_lossy(&loaded.name).into_owned();

@@ -4,7 +4,7 @@ use scr_core::comm::collective::{
     agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, route, route_trees,
     same_everywhere, sum_below, Op,
 };
-use scr_core::comm::{Comm, CommError, Differs, Disagreement, Rank};
+use scr_core::comm::{Comm, CommError, Mismatch, Rank, RankErrors};
 use scr_plugin_api::KvTree;
 
 use super::{payload, ranks, Case, Random};
@@ -158,13 +158,12 @@ fn disagreeing(comm: &dyn Comm) {
             assert_eq!(result, Ok(()), "{which}");
             continue;
         }
-        let account = result.unwrap_err();
+        let account = result.unwrap_err().agreed().unwrap();
         assert_eq!(account.failed, failed.len() as u64, "{which}");
-        assert_eq!(account.broken, None);
         let said = |rank: &Rank| format!("rank {rank} on n{rank}: no room for {rank}");
-        let first: Vec<String> = failed.iter().take(Disagreement::SHOWN).map(said).collect();
+        let first: Vec<String> = failed.iter().take(RankErrors::SHOWN).map(said).collect();
         assert!(account.to_string().starts_with(&first.join("; ")), "{account}");
-        assert_eq!(account.to_string().contains("more rank"), failed.len() > Disagreement::SHOWN);
+        assert_eq!(account.to_string().contains("more rank"), failed.len() > RankErrors::SHOWN);
     }
 }
 
@@ -175,7 +174,7 @@ fn differing(comm: &dyn Comm) {
     if comm.size() > 1 {
         let odd = comm.size() / 2;
         let mine = if comm.rank().0 >= odd.max(1) { "1.1" } else { "1.0" };
-        let expected = Err(Differs::From0 { rank: Rank(odd.max(1)) });
+        let expected = Err(Mismatch::Rank { rank: Rank(odd.max(1)) });
         assert_eq!(same_everywhere(comm, mine.as_bytes()), expected);
     }
 }

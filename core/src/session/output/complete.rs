@@ -5,8 +5,7 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::collective::{all_reduce, barrier, Op};
-use crate::comm::Disagreement;
-use crate::error::Doing;
+use crate::comm::{Collective, RankErrors};
 use crate::fs::Kind;
 use crate::redundancy::place::PartPlace;
 use crate::redundancy::protect::Protecting;
@@ -14,7 +13,6 @@ use crate::session::logging::Spent;
 use crate::session::words::{label, speed};
 use crate::session::{Error, Phase, Session};
 use scr_plugin_api::Scheme;
-use std::sync::Arc;
 use std::time::Duration;
 
 impl Session {
@@ -48,9 +46,12 @@ impl Session {
         all_reduce(&*self.ctx.comm, &mut totals, Op::Sum)?;
         let [failed, files, bytes] = totals;
         if failed > 0 {
-            let sized = self.ctx.agree(sized)?;
-            self.abandon(&output, sized.as_ref().err())?;
-            return sized.doing(|| format!("{label} is not valid: completing it"));
+            let why = match self.ctx.agree(sized) {
+                Ok(()) => RankErrors::default(),
+                Err(error) => error.agreed()?,
+            };
+            self.abandon(&output, &why)?;
+            return Err(Error::Phase { doing: format!("{label} is not valid: completing it"), why });
         }
         output.record.dataset.files = Some(files);
         output.record.dataset.bytes = Some(bytes);
@@ -58,8 +59,9 @@ impl Session {
         self.say_speed("app write stats", output.ready, completing, files, bytes);
         let written = self.ctx.elapsed();
         self.say_speed("scr write stats", output.started, written, files, bytes);
-        if let Err(why) = self.protect(&mut output)? {
-            self.abandon(&output, Some(&why))?;
+        if let Err(error) = self.protect(&mut output) {
+            let why = error.agreed()?;
+            self.abandon(&output, &why)?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
         }
         let now = self.ctx.elapsed();
@@ -100,16 +102,13 @@ impl Session {
         Ok(())
     }
 
-    /// Protects this rank's part, and notes that the dataset is complete once all have done so. The inner error is the same
-    /// on all ranks.
-    fn protect(&self, output: &mut Output) -> Result<Result<(), Disagreement>, Error> {
+    /// Protects this rank's part, and notes that the dataset is complete once all have done so.
+    fn protect(&self, output: &mut Output) -> Collective<()> {
         let sent = self.ctx.comm.traffic();
         let scheme = self.ctx.scheme(&output.record.protection)?;
         let Output { record, part, journal, .. } = output;
-        let prepared = self.seal(record, part, journal, scheme);
-        if let Err(why) = self.ctx.agree(prepared)? {
-            return Ok(Err(why));
-        }
+        let prepared = self.seal(record, part, journal, &*scheme);
+        self.ctx.agree(prepared)?;
         if let Err(error) = journal.append(&Entry::Complete) {
             // The other parts say so as well; and where no part does, that all are prepared is enough.
             let (path, label) = (part.filemap(), label(record));
@@ -118,7 +117,7 @@ impl Session {
                 .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
         }
         self.say_traffic("scr_reddesc_apply", sent);
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Protects this rank's part of a dataset and records it as prepared. All ranks of its set call it.
@@ -127,15 +126,14 @@ impl Session {
         record: &mut RankRecord,
         part: &PartDir,
         journal: &Journal,
-        scheme: Result<Arc<dyn Scheme>, String>,
+        scheme: &dyn Scheme,
     ) -> Result<(), String> {
         let ctx = &self.ctx;
-        let scheme = scheme?;
         let protecting = Protecting {
             comm: &*ctx.comm,
             files: ctx.files(),
             report: &ctx.report,
-            scheme: &*scheme,
+            scheme,
             processors: ctx.processors,
             message_bytes: ctx.params.get(&crate::param::MPI_BUF_SIZE),
             always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
@@ -147,8 +145,8 @@ impl Session {
     }
 
     /// Gives up a dataset that has failed, and notes where it was for want of room.
-    fn abandon(&mut self, output: &Output, why: Option<&Disagreement>) -> Result<(), Error> {
-        self.log_output_fail(output, &why.map(ToString::to_string).unwrap_or_default());
+    fn abandon(&mut self, output: &Output, why: &RankErrors) -> Result<(), Error> {
+        self.log_output_fail(output, &why.to_string());
         self.note_if_full(output.store, output.record.data_bytes())?;
         if output.flags.checkpoint {
             self.last_checkpoint -= 1;

@@ -5,7 +5,7 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
 use crate::comm::collective::{all_reduce, any, Op};
-use crate::comm::{Disagreement, Rank};
+use crate::comm::{Collective, Rank};
 use crate::error::Doing;
 use crate::flush::ledger::Ledger;
 use crate::fs::FsError;
@@ -61,9 +61,10 @@ impl Session {
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint.saturating_add(1));
         let descriptor =
             self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
-        let protection = self.ctx.protection_of(&descriptor)?;
-        let protection =
-            protection.map_err(|why| Error::Config { why: format!("no dataset can be started: {why}") })?;
+        let protection = self.ctx.protection_of(&descriptor).or_else(|error| {
+            let why = error.agreed()?;
+            Err(Error::Config { why: format!("no dataset can be started: {why}") })
+        })?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
         (record.members, record.nodes) = self.ctx.members(&descriptor);
         if start.crowded {
@@ -149,7 +150,7 @@ impl Session {
             if name.is_none() {
                 record.dataset.name = default_name(id);
             }
-        })?;
+        });
         begun.doing(|| format!("starting {}", label(record)))
     }
 
@@ -159,19 +160,19 @@ impl Session {
         &mut self,
         record: &mut RankRecord,
         renumber: impl Fn(&mut RankRecord, u64),
-    ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
+    ) -> Collective<(PartDir, Journal)> {
         let mut tries = 1;
         loop {
             let begun = self.begin(record);
             let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
             let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
-            let begun = self.settle_begun(record, begun)?;
+            let begun = self.settle_begun(record, begun);
             if begun.is_ok() {
-                return Ok(begun);
+                return begun;
             }
             let [is_final] = any(&*self.ctx.comm, [is_final])?;
             if is_final {
-                return Ok(begun);
+                return begun;
             }
             renumber(record, self.next_id);
             self.next_id += 1;
@@ -184,14 +185,14 @@ impl Session {
         &self,
         record: &RankRecord,
         begun: Result<(PartDir, Journal), FsError>,
-    ) -> Result<Result<(PartDir, Journal), Disagreement>, Error> {
+    ) -> Collective<(PartDir, Journal)> {
         let own = begun.is_ok();
-        let begun = self.ctx.agree(begun.described())?;
+        let begun = self.ctx.agree(begun.described());
         // What this rank has not made may belong to somebody else.
         if begun.is_err() && own {
             self.drop_part(record);
         }
-        Ok(begun)
+        begun
     }
 
     fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
@@ -210,7 +211,7 @@ impl Session {
     /// From here on the name stands for this dataset, or it is not begun.
     fn use_name(&mut self, record: &RankRecord) -> Result<(), Error> {
         self.leave_files_to(record)?;
-        let taken = self.take_name(record)?;
+        let taken = self.take_name(record);
         if taken.is_err() {
             self.drop_part(record);
         }
@@ -240,15 +241,15 @@ impl Session {
     /// Where the files of a dataset are written in the prefix directory itself, older ones of its name count no more
     /// before the first path is given out; and that it was begun stands there, so that what it may have replaced
     /// when it is cut short is looked at closely.
-    fn take_name(&self, record: &RankRecord) -> Result<Result<(), Disagreement>, Error> {
+    fn take_name(&self, record: &RankRecord) -> Collective<()> {
         if !record.protection.bypass {
-            return Ok(Ok(()));
+            return Ok(());
         }
         self.wait_until_announced();
         let ledger = Ledger { files: self.ctx.files(), prefix: &self.ctx.prefix };
         let taken =
             if self.ctx.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
-        Ok(self.ctx.agree(taken.described())?)
+        self.ctx.agree(taken.described())
     }
 }
 
