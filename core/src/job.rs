@@ -5,7 +5,7 @@ use crate::comm::collective::{agree_at, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank};
 use crate::descriptor::Descriptors;
 use crate::env::Env;
-use crate::error::Error;
+use crate::error::{Doing, Error};
 use crate::fs::Files;
 use crate::log::Log;
 use crate::message::Reporter;
@@ -52,7 +52,20 @@ impl Job {
         let processors = processors_for_each(&*comm, &env)?;
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
-        Ok(Self { comm, env, report, params, descriptors, prefix, log, nodes, processors })
+        let job = Self { comm, env, report, params, descriptors, prefix, log, nodes, processors };
+        job.make_scr_dir()?;
+        Ok(job)
+    }
+
+    /// Makes the hidden folder under the prefix directory.
+    fn make_scr_dir(&self) -> Result<(), Error> {
+        let (at_root, prefix) = (self.rank() == Rank(0), &self.prefix);
+        let is_new = at_root && !prefix.is_there(self.files());
+        let made = if at_root { prefix.make_scr_dir(self.files()) } else { Ok(()) };
+        if is_new && made.is_ok() {
+            self.report.notice(&prefix.was_made());
+        }
+        self.agree(made).doing(|| "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned())
     }
 
     /// This rank.

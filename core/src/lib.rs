@@ -12,8 +12,6 @@
 mod build;
 mod cache;
 pub mod comm;
-mod context;
-mod control;
 mod delete;
 pub mod descriptor;
 pub mod env;
@@ -33,12 +31,11 @@ mod restart;
 pub mod scavenge;
 pub mod scrub;
 pub mod session;
-mod store;
 
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-pub use control::control_dir;
+pub use cache::control::control_dir;
 
 /// Results whose error becomes its text, as [`describe`] gives it.
 pub(crate) trait Described<T> {

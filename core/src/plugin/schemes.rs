@@ -4,15 +4,16 @@ use super::named::pairs;
 use super::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
 use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
-use crate::context::Context;
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
 use crate::flush::Places;
+use crate::job::Job;
 use crate::param::{self, Origin, Params};
 use crate::Described;
 use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What was made of a plugin, or why it cannot be used; the same on all ranks.
@@ -60,18 +61,22 @@ impl Plugins {
     }
 
     /// How a new dataset is stored and protected by a descriptor. Collective the first time.
-    pub(crate) fn protection(&self, ctx: &Context, descriptor: &Redundancy) -> Collective<Protection> {
+    pub(crate) fn protection(
+        &self,
+        job: &Job,
+        descriptor: &Redundancy,
+        members: u32,
+    ) -> Collective<Protection> {
         if let Some(known) = self.protections.borrow().get(&descriptor.index) {
             return Ok(known.clone());
         }
-        let plugin = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &descriptor.scheme)?;
+        let plugin = open_together(&*job.comm, &self.host, PluginKind::Scheme, &descriptor.scheme)?;
         let made = || {
             let options = plugin.manifest.options_of(descriptor);
             let options = options.map_err(|errors| PluginLoadError::Options { errors });
             let options = options.map_err(|error| told_at(&descriptor.origin, &error))?;
             let scheme = plugin.scheme(&options).described()?;
-            let size = u32::try_from(ctx.members(descriptor).0.len()).unwrap_or(u32::MAX);
-            scheme.losses_survived(size).map_err(|error| error.to_string())?;
+            scheme.losses_survived(members).map_err(|error| error.to_string())?;
             let protection = Protection {
                 scheme: plugin.manifest.name.clone(),
                 format: plugin.formats().1,
@@ -82,41 +87,46 @@ impl Plugins {
             };
             Ok((protection, scheme))
         };
-        let (protection, scheme) = ctx.agree::<_, String>(made())?;
+        let (protection, scheme) = job.agree::<_, String>(made())?;
         self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
         self.protections.borrow_mut().insert(descriptor.index, protection.clone());
         Ok(protection)
     }
 
     /// The scheme that a dataset was written with. Collective the first time.
-    pub(crate) fn scheme(&self, ctx: &Context, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
+    pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         if let Some(known) = self.schemes.borrow().get(&key(protection)) {
             return Ok(known.clone()?);
         }
-        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Scheme, &protection.scheme);
-        let made = opened.and_then(|plugin| ctx.agree(readable_scheme(&plugin, protection)));
+        let opened = open_together(&*job.comm, &self.host, PluginKind::Scheme, &protection.scheme);
+        let made = opened.and_then(|plugin| job.agree(readable_scheme(&plugin, protection)));
         let made = to_keep(made.map(Arc::from))?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
         Ok(made?)
     }
 
     /// The transport that a store wants. Collective the first time.
-    pub(crate) fn transport(&self, ctx: &Context, wanted: &FlushBy) -> Collective<TransportInUse> {
+    pub(crate) fn transport(
+        &self,
+        job: &Job,
+        control: &Path,
+        wanted: &FlushBy,
+    ) -> Collective<TransportInUse> {
         let key = (wanted.transport.clone(), wanted.options.clone());
         if let Some(known) = self.transports.borrow().get(&key) {
             return Ok(known.clone()?);
         }
-        let opened = open_together(&*ctx.comm, &self.host, PluginKind::Transport, &wanted.transport);
+        let opened = open_together(&*job.comm, &self.host, PluginKind::Transport, &wanted.transport);
         let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
         let made = opened.and_then(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
-            let of_host = options_of_host(ctx, &plugin.manifest, &wanted.options);
+            let of_host = options_of_host(job, control, &plugin.manifest, &wanted.options);
             let made = plugin.options(pairs(&of_host)).and_then(|made_with| {
                 options = made_with;
                 survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                 plugin.transport(&options)
             });
-            ctx.agree(made.map_err(|error| told_at(&wanted.origin, &error)))
+            job.agree(made.map_err(|error| told_at(&wanted.origin, &error)))
         });
         let name = wanted.transport.clone();
         let in_use = |transport: Box<dyn Transport>| TransportInUse {
@@ -162,38 +172,39 @@ pub(crate) fn readable_scheme(
 /// of these names. Limits are for all that is flushed, so each process gets its share, or each node where one process
 /// copies for all of it.
 fn options_of_host(
-    ctx: &Context,
+    job: &Job,
+    control: &Path,
     manifest: &Manifest,
     given: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
     let mut known = vec![
-        ("CONTROL", ctx.control.display().to_string()),
-        ("USLEEP", ctx.params.get(&param::FLUSH_ASYNC_USLEEP).to_string()),
+        ("CONTROL", control.display().to_string()),
+        ("USLEEP", job.params.get(&param::FLUSH_ASYNC_USLEEP).to_string()),
     ];
-    if let Some(install) = &ctx.env.install_dir {
+    if let Some(install) = &job.env.install_dir {
         known.push(("PROGRAM", install.join("bin/scr").display().to_string()));
     }
-    let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
-    let width = ctx.params.get(&param::FLUSH_WIDTH).max(1);
+    let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
+    let width = job.params.get(&param::FLUSH_WIDTH).max(1);
     known.push(("WIDTH", (width / nodes.max(1)).max(1).to_string()));
     let is_given = |name: &str| given.keys().any(|given| given.eq_ignore_ascii_case(name));
     if nodes > width && !is_given("WIDTH") {
         // One for each node would be too many.
-        known.push(("TURNS", Places::folder(&ctx.prefix).display().to_string()));
+        known.push(("TURNS", Places::folder(&job.prefix).display().to_string()));
         known.push(("PLACES", width.to_string()));
     }
-    if ctx.params.get(&param::FLUSH_ASYNC) {
-        let limit = ctx.params.get(&param::FLUSH_ASYNC_BW);
+    if job.params.get(&param::FLUSH_ASYNC) {
+        let limit = job.params.get(&param::FLUSH_ASYNC_BW);
         let shares = match manifest.capabilities.survives_job {
             true if is_given("WIDTH") => u64::from(nodes),
             // No more of them copy at a time.
             true => u64::from(nodes.min(width)),
-            false => u64::from(ctx.comm.size().min(width)),
+            false => u64::from(job.comm.size().min(width)),
         };
         // A share of nothing would be no limit at all.
         let share = if limit == 0 { 0 } else { (limit / shares).max(1) };
         known.push(("BW", share.to_string()));
-        known.push(("PERCENT", ctx.params.get(&param::FLUSH_ASYNC_PERCENT).to_string()));
+        known.push(("PERCENT", job.params.get(&param::FLUSH_ASYNC_PERCENT).to_string()));
     }
     let mut options = given.clone();
     for (name, value) in known {

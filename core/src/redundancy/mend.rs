@@ -8,22 +8,15 @@ use super::rebuild::{verify, Rebuilding, Trust};
 use crate::cache::record::{Protection, RankRecord};
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast, gather, Op};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
-use crate::context::Context;
 use crate::fs::Files;
 use crate::message::Reporter;
 use scr_plugin_api::{KvTree, Scheme};
 use std::sync::Arc;
 
 /// Where schemes come from.
-pub(crate) trait Schemes {
+pub(crate) trait SchemeSource {
     /// The scheme that a dataset was written with. Collective.
     fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>>;
-}
-
-impl Schemes for Context {
-    fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
-        self.scheme(protection)
-    }
 }
 
 /// What a rank needs to take part.
@@ -33,7 +26,7 @@ pub(crate) struct Mending<'a> {
     pub(crate) report: &'a Reporter,
     /// Name of this node, for messages.
     pub(crate) node: &'a str,
-    pub(crate) schemes: &'a dyn Schemes,
+    pub(crate) schemes: &'a dyn SchemeSource,
     /// Processors for each rank.
     pub(crate) processors: u32,
     /// Bytes of a message at most: `SCR_MPI_BUF_SIZE`.

@@ -5,6 +5,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
+//! | `schemes` | the schemes in use, and the sets that they protect |
 //! | `sets` | which ranks protect each other |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
 //! | `rebuild` | lost parts come back, and what can be trusted is found out |
@@ -23,4 +24,5 @@ pub(crate) mod neighbours;
 pub(crate) mod place;
 pub(crate) mod protect;
 pub(crate) mod rebuild;
+pub(crate) mod schemes;
 pub(crate) mod sets;

@@ -11,13 +11,32 @@ mod survey;
 
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
+use crate::cache::record::{Protection, RankRecord};
+use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, barrier, Op};
-use crate::comm::CommError;
-use crate::context::Context;
+use crate::comm::{Collective, CommError};
 use crate::fs::{Files, Kind};
+use crate::job::Job;
+use crate::redundancy::mend::SchemeSource;
+use crate::redundancy::schemes::Schemes;
 use claims::{DatasetKey, Held};
 use recover::{Kept, Recovered, Restored};
+use scr_plugin_api::Scheme;
+use std::sync::Arc;
+
+/// What datasets in cache are brought back with.
+#[derive(Clone, Copy)]
+pub(crate) struct Rebuild<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) cache: &'a Cache,
+    pub(crate) schemes: &'a Schemes,
+}
+
+impl SchemeSource for Rebuild<'_> {
+    fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
+        self.schemes.scheme(self.job, protection)
+    }
+}
 
 /// What a run finds in cache.
 #[derive(Default)]
@@ -33,20 +52,21 @@ pub(crate) struct Found {
 }
 
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
-pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
-    let scan = scan::scan(ctx)?;
+pub(crate) fn restart(on: Rebuild<'_>) -> Result<Found, CommError> {
+    let job = on.job;
+    let scan = scan::scan(job, on.cache)?;
     let mut found = Found { highest: scan.highest, ..Found::default() };
-    let (ours, damaged) = ours(ctx, scan.held);
-    let claims = claims::exchange(&*ctx.comm, ctx.files(), &ours)?;
+    let (ours, damaged) = ours(job, scan.held);
+    let claims = claims::exchange(&*job.comm, job.files(), &ours)?;
     let mut below: Option<DatasetKey> = None;
     let mut occupied = None;
-    while let Some(key) = next_key(ctx, &ours, below)? {
+    while let Some(key) = next_key(job, &ours, below)? {
         let held: Vec<&Held> = ours.iter().filter(|part| part.key() == Some(key)).collect();
         below = Some(key);
         found.seen.push(key.id);
         if occupied == Some(key.id) {
             // Its folders are those of a newer copy with the same id, which is not to be touched for an older one.
-            let size = ctx.comm.size();
+            let size = job.comm.size();
             let own = held.into_iter().filter(|part| part.ranks() == Some(size));
             let apart: Vec<_> =
                 own.filter(|part| !is_whole_again(&found, &part.part)).map(Leftover::of).collect();
@@ -54,7 +74,7 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
             continue;
         }
         let told = claims.get(&key).map_or(&[][..], Vec::as_slice);
-        match recover::recover(ctx, key, &held, told)? {
+        match recover::recover(on, key, &held, told)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Kept(Kept::Unrecoverable) => {
                 found.kept.extend(held.into_iter().map(Leftover::of));
@@ -68,7 +88,7 @@ pub(crate) fn restart(ctx: &Context) -> Result<Found, CommError> {
         damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(Leftover::of).collect();
     found.kept.extend(lost);
     let mut highest = [found.highest];
-    all_reduce(&*ctx.comm, &mut highest, Op::Max)?;
+    all_reduce(&*job.comm, &mut highest, Op::Max)?;
     found.highest = highest[0];
     Ok(found)
 }
@@ -95,23 +115,23 @@ impl Leftover {
 }
 
 /// Removes from cache whatever belongs to this prefix directory, and what nobody can tell of. Collective.
-pub(crate) fn purge(ctx: &Context) -> Result<(), CommError> {
-    purge_where(ctx, |_| true)
+pub(crate) fn purge(job: &Job, cache: &Cache) -> Result<(), CommError> {
+    purge_where(job, cache, |_| true)
 }
 
 /// Removes from cache what is known of datasets whose files lie in the prefix directory. Collective.
-pub(crate) fn purge_bypass(ctx: &Context) -> Result<(), CommError> {
-    purge_where(ctx, |part| part.map.record.as_ref().is_some_and(|record| record.protection.bypass))
+pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
+    purge_where(job, cache, |part| part.map.record.as_ref().is_some_and(|record| record.protection.bypass))
 }
 
-fn purge_where(ctx: &Context, goes: impl Fn(&Held) -> bool) -> Result<(), CommError> {
-    let (ours, unknown) = ours(ctx, scan::scan(ctx)?.held);
+fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&Held) -> bool) -> Result<(), CommError> {
+    let (ours, unknown) = ours(job, scan::scan(job, cache)?.held);
     for part in ours.iter().chain(&unknown).filter(|part| goes(part)) {
-        if let Err(error) = part.part.remove(ctx.files()) {
-            ctx.report.error_here(&crate::describe(&error));
+        if let Err(error) = part.part.remove(job.files()) {
+            job.report.error_here(&crate::describe(&error));
         }
     }
-    barrier(&*ctx.comm)
+    barrier(&*job.comm)
 }
 
 /// Whether the files of a bypass dataset are in the prefix directory as they were written. Nobody has read them to take a
@@ -129,15 +149,15 @@ fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
 /// The parts that belong to this prefix directory, and those of which nobody can tell. Parts of another prefix
 /// directory are neither restarted from nor removed; nor is what nobody can tell of in the folder of a node that does not
 /// take part, where another job may just be beginning it.
-fn ours(ctx: &Context, held: Vec<Held>) -> (Vec<Held>, Vec<Held>) {
+fn ours(job: &Job, held: Vec<Held>) -> (Vec<Held>, Vec<Held>) {
     let (known, mut unknown): (Vec<_>, Vec<_>) = held.into_iter().partition(|part| part.map.record.is_some());
     let ours = known
         .into_iter()
-        .filter(|part| part.map.record.as_ref().is_some_and(|record| record.prefix == ctx.prefix_bytes()));
+        .filter(|part| part.map.record.as_ref().is_some_and(|record| record.prefix == job.prefix_bytes()));
     unknown.retain(|part| {
         let folder = part.part.dataset().parent();
-        let node = folder.and_then(|folder| node_dir::node_of(ctx.files(), folder));
-        node.is_none_or(|node| ctx.nodes.has(&node))
+        let node = folder.and_then(|folder| node_dir::node_of(job.files(), folder));
+        node.is_none_or(|node| job.nodes.has(&node))
     });
     (ours.collect(), unknown)
 }
@@ -147,16 +167,12 @@ fn is_whole_again(found: &Found, part: &PartDir) -> bool {
 }
 
 /// The newest dataset below `below` of which any rank holds a part; the same on all ranks.
-fn next_key(
-    ctx: &Context,
-    held: &[Held],
-    below: Option<DatasetKey>,
-) -> Result<Option<DatasetKey>, CommError> {
+fn next_key(job: &Job, held: &[Held], below: Option<DatasetKey>) -> Result<Option<DatasetKey>, CommError> {
     let keys = || held.iter().filter_map(Held::key).filter(|key| below.is_none_or(|below| *key < below));
     let mut id = [keys().map(|key| key.id.saturating_add(1)).max().unwrap_or(0)];
-    all_reduce(&*ctx.comm, &mut id, Op::Max)?;
+    all_reduce(&*job.comm, &mut id, Op::Max)?;
     let Some(id) = id[0].checked_sub(1) else { return Ok(None) };
     let mut begun = [keys().filter(|key| key.id == id).map(|key| key.begun).max().unwrap_or(0)];
-    all_reduce(&*ctx.comm, &mut begun, Op::Max)?;
+    all_reduce(&*job.comm, &mut begun, Op::Max)?;
     Ok(Some(DatasetKey { id, begun: begun[0] }))
 }

@@ -7,12 +7,13 @@
 use super::claims::{choose, Claim, DatasetKey, Held};
 use super::moves;
 use super::survey::Survey;
+use super::Rebuild;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError};
-use crate::context::Context;
+use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param;
 use crate::redundancy::mend::Mending;
@@ -51,57 +52,59 @@ pub(crate) enum Kept {
 
 /// Brings one dataset back. Collective.
 pub(crate) fn recover(
-    ctx: &Context,
+    on: Rebuild<'_>,
     key: DatasetKey,
     held: &[&Held],
     claims: &[Claim],
 ) -> Result<Recovered, CommError> {
-    let survey = Survey::take(ctx, held)?;
-    let label = survey.label(ctx, key, held)?;
-    let same_size = survey.ranks == Some(ctx.comm.size());
+    let job = on.job;
+    let survey = Survey::take(job, held)?;
+    let label = survey.label(job, key, held)?;
+    let same_size = survey.ranks == Some(job.comm.size());
     // What is open anywhere was never complete, whoever wrote it. What is prepared nowhere may be so on nodes that another
     // number of ranks ran on.
     if !survey.complete && (survey.open || same_size && !survey.prepared) {
-        ctx.report.info(&format!("{label} was never completed and is removed from cache"));
-        remove(ctx, held);
+        job.report.info(&format!("{label} was never completed and is removed from cache"));
+        remove(job, held);
         return Ok(Recovered::Removed);
     }
     if !same_size {
         let ranks = survey.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
-        ctx.report.warn(&format!(
+        job.report.warn(&format!(
             "{label} was written by {ranks} ranks, and this run has {}: it is left alone; \
              start with as many ranks to restart from it",
-            ctx.comm.size()
+            job.comm.size()
         ));
         return Ok(Recovered::Kept(Kept::OtherSize));
     }
-    rebuild(ctx, key, &label, Recovery::new(ctx, held, claims, survey.refused))
+    rebuild(on, key, &label, Recovery::new(on, held, claims, survey.refused))
 }
 
 /// Brings it back with all ranks that wrote it, and tells how that went.
 fn rebuild(
-    ctx: &Context,
+    on: Rebuild<'_>,
     key: DatasetKey,
     label: &str,
     mut recovery: Recovery<'_>,
 ) -> Result<Recovered, CommError> {
-    ctx.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
+    let job = on.job;
+    job.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
     let log = |event| Record::event(event).id(key.id);
-    ctx.log.add_entry(log(Event::RebuildStart));
-    let began = ctx.elapsed();
+    job.log.add_entry(log(Event::RebuildStart));
+    let began = job.elapsed();
     let outcome = recovery.run(label);
-    let took = ctx.elapsed() - began;
+    let took = job.elapsed() - began;
     match outcome {
         Ok(restored) => {
-            ctx.log.add_entry(log(Event::RebuildSuccess).named(&restored.record.dataset.name).took(took));
-            ctx.report.info(&format!("Rebuilt dataset {}", key.id));
+            job.log.add_entry(log(Event::RebuildSuccess).named(&restored.record.dataset.name).took(took));
+            job.report.info(&format!("Rebuilt dataset {}", key.id));
             Ok(Recovered::Restored(Box::new(restored)))
         }
         Err(error) => {
             let why = error.agreed()?.to_string();
             recovery.give_up();
-            ctx.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
-            ctx.report.error(&format!(
+            job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
+            job.report.error(&format!(
                 "{label} cannot be brought back from cache: {why}. What is left of it stays in cache until a newer \
                  dataset is complete"
             ));
@@ -112,7 +115,7 @@ fn rebuild(
 
 /// The work on one dataset.
 struct Recovery<'a> {
-    ctx: &'a Context,
+    on: Rebuild<'a>,
     held: &'a [&'a Held],
     whole: Option<&'a Claim>,
     record: Option<&'a RankRecord>,
@@ -124,29 +127,30 @@ struct Recovery<'a> {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(ctx: &'a Context, held: &'a [&'a Held], claims: &'a [Claim], refused: bool) -> Self {
-        let (whole, record) = choose(ctx.rank(), claims);
-        Self { ctx, held, whole, record, refused, journal: None, begun: false }
+    fn new(on: Rebuild<'a>, held: &'a [&'a Held], claims: &'a [Claim], refused: bool) -> Self {
+        let (whole, record) = choose(on.job.rank(), claims);
+        Self { on, held, whole, record, refused, journal: None, begun: false }
     }
 
     /// All the steps. An error of the ranks says why the dataset cannot be brought back.
     fn run(&mut self, label: &str) -> Collective<Restored> {
-        let ctx = self.ctx;
+        let on = self.on;
+        let job = on.job;
         let mending = Mending {
-            comm: &*ctx.comm,
-            files: ctx.files(),
-            report: &ctx.report,
-            node: ctx.nodes.name(ctx.rank()),
-            schemes: ctx,
-            processors: ctx.processors,
-            message_bytes: ctx.params.get(&param::MPI_BUF_SIZE),
+            comm: &*job.comm,
+            files: job.files(),
+            report: &job.report,
+            node: job.nodes.name(job.rank()),
+            schemes: &on,
+            processors: job.processors,
+            message_bytes: job.params.get(&param::MPI_BUF_SIZE),
             label,
         };
         let record = mending.everybody_knows(self.record, self.whole.is_none())?;
         let part = self.place(record);
         let moved = self.bring_home(record, &part)?;
         let is_lost = if record.protection.bypass {
-            !super::in_place(ctx.files(), record)
+            !super::in_place(job.files(), record)
         } else {
             self.whole.is_none()
         };
@@ -159,13 +163,13 @@ impl<'a> Recovery<'a> {
     /// Fetches this rank's part where it lies on another node, and sends others theirs. Gives whether anything moved
     /// anywhere.
     fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
-        let ctx = self.ctx;
-        let from = self.whole.map(|claim| claim.holder).filter(|&holder| holder != ctx.rank());
+        let job = self.on.job;
+        let from = self.whole.map(|claim| claim.holder).filter(|&holder| holder != job.rank());
         let from = from.filter(|_| !record.protection.bypass);
         let wishes = from.map(|holder| (holder, Vec::new())).into_iter().collect();
-        let wanted = route(&*ctx.comm, wishes)?;
+        let wanted = route(&*job.comm, wishes)?;
         let mut count = [wanted.len() as u64];
-        all_reduce(&*ctx.comm, &mut count, Op::Sum)?;
+        all_reduce(&*job.comm, &mut count, Op::Sum)?;
         if count == [0] {
             return Ok(false);
         }
@@ -179,12 +183,12 @@ impl<'a> Recovery<'a> {
             begun = self.begin_anew(record, part);
         }
         let arriving = from.map(|holder| moves::Arriving { holder, part, record });
-        let message_bytes = ctx.params.get(&param::MPI_BUF_SIZE);
-        let arrived = moves::run(&*ctx.comm, ctx.files(), message_bytes, &departing, arriving.as_ref())?;
+        let message_bytes = job.params.get(&param::MPI_BUF_SIZE);
+        let arrived = moves::run(&*job.comm, job.files(), message_bytes, &departing, arriving.as_ref())?;
         let settled = begun.and(arrived).and_then(|arrival| self.take_in(record, part, arrival));
-        ctx.agree(settled)?;
-        let all = ctx.comm.size();
-        ctx.report.info(&format!("{} of {all} ranks fetched their files from other nodes", count[0]));
+        job.agree(settled)?;
+        let all = job.comm.size();
+        job.report.info(&format!("{} of {all} ranks fetched their files from other nodes", count[0]));
         Ok(true)
     }
 
@@ -197,34 +201,34 @@ impl<'a> Recovery<'a> {
     ) -> Result<(), String> {
         let moves::Arrival::Unreadable(why) = arrival else { return Ok(()) };
         let holder = self.whole.take().map_or(record.rank, |claim| claim.holder);
-        self.ctx.report.error_here(&format!(
+        self.on.job.report.error_here(&format!(
             "the files of rank {} of dataset {} could not be fetched from rank {holder}: {why}; this part counts as lost",
             record.rank, record.dataset.id
         ));
-        let files = self.ctx.files();
+        let files = self.on.job.files();
         part.remove_contents(files).and_then(|()| part.make_data(files)).described()
     }
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
     /// complete.
     fn settle(&mut self, record: &RankRecord, part: &PartDir, changed: bool) -> Collective<()> {
-        let ctx = self.ctx;
+        let job = self.on.job;
         let mine = self.own_map().map(|held| held.map.state);
         let damaged = self.own_map().is_some_and(|held| held.map.damaged);
         let absent = !self.begun && mine.is_none_or(|state| state < State::Prepared);
         let unwritten = absent || damaged;
         let mut outcome = if absent { self.begin_anew(record, part) } else { Ok(()) };
-        let [anew] = any(&*ctx.comm, [changed || unwritten])?;
+        let [anew] = any(&*job.comm, [changed || unwritten])?;
         if anew {
-            let scheme = ctx.scheme(&record.protection)?;
+            let scheme = self.on.schemes.scheme(job, &record.protection)?;
             let kept = self.keep_neighbours(record, &scheme);
             let prepared = kept.and_then(|kept| self.write_prepared(record, part, &kept));
             outcome = outcome.and(prepared);
         }
-        ctx.agree(outcome)?;
+        job.agree(outcome)?;
         self.begun = false;
         let says = if anew { Some(State::Prepared) } else { mine };
-        ctx.agree(self.note_end(part, says))
+        job.agree(self.note_end(part, says))
     }
 
     /// Notes how it ended, where the filemap does not say so already: a device that can only be read still gives a
@@ -244,7 +248,7 @@ impl<'a> Recovery<'a> {
         record: &RankRecord,
         scheme: &Arc<dyn Scheme>,
     ) -> Result<Vec<RankRecord>, String> {
-        in_set(&*self.ctx.comm, &record.members, |set| {
+        in_set(&*self.on.job.comm, &record.members, |set| {
             let copies = scheme.losses_survived(set.size()).map_err(|error| error.to_string())?;
             neighbours::exchange(set, record, copies).map_err(|error| error.to_string())
         })
@@ -262,22 +266,27 @@ impl<'a> Recovery<'a> {
         if self.begun || !self.own_map().is_some_and(|held| held.map.damaged) {
             return self.append(part, &entry);
         }
-        let replaced = Journal::replace(self.ctx.files(), &part.filemap(), &entry);
+        let replaced = Journal::replace(self.on.job.files(), &part.filemap(), &entry);
         self.journal = Some(replaced.described()?);
         Ok(())
     }
 
     /// What lies here of this rank's own part; of two copies the better one.
     fn own_map(&self) -> Option<&Held> {
-        let own = self.held.iter().filter(|held| held.owner == self.ctx.rank());
+        let own = self.held.iter().filter(|held| held.owner == self.on.job.rank());
         own.max_by_key(|held| (!held.map.damaged, held.map.state)).copied()
     }
 
     /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path
     /// that all see, or else in this node's.
     fn place(&self, record: &RankRecord) -> PartDir {
-        let home =
-            || PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, self.ctx.rank());
+        let home = || {
+            PartDir::new(
+                &self.on.cache.dir_of(self.on.job, &record.protection.store),
+                record.dataset.id,
+                self.on.job.rank(),
+            )
+        };
         self.own_map().map_or_else(home, |held| held.part.clone())
     }
 
@@ -285,7 +294,7 @@ impl<'a> Recovery<'a> {
         let path = part.filemap();
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => Journal::reopen(self.ctx.files(), &path).described()?,
+            None => Journal::reopen(self.on.job.files(), &path).described()?,
         };
         let written =
             journal.append(entry).map_err(|error| format!("cannot write {}: {error}", path.display()));
@@ -295,7 +304,7 @@ impl<'a> Recovery<'a> {
 
     /// Begins this rank's filemap anew. What lay there before either is of no use or is being replaced file by file.
     fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), String> {
-        let files = self.ctx.files();
+        let files = self.on.job.files();
         let intact = self.held.iter().any(|held| {
             held.owner == record.rank
                 && held.part == *part
@@ -315,9 +324,9 @@ impl<'a> Recovery<'a> {
 
     /// Removes the copies of parts that have reached their owners.
     fn send_off(&self) {
-        for held in self.held.iter().filter(|held| held.owner != self.ctx.rank()) {
-            if let Err(error) = held.part.remove(self.ctx.files()) {
-                self.ctx.report.error_here(&crate::describe(&error));
+        for held in self.held.iter().filter(|held| held.owner != self.on.job.rank()) {
+            if let Err(error) = held.part.remove(self.on.job.files()) {
+                self.on.job.report.error_here(&crate::describe(&error));
             }
         }
     }
@@ -327,16 +336,16 @@ impl<'a> Recovery<'a> {
         let Some(record) = self.record.filter(|_| self.begun) else { return };
         self.journal = None;
         let part = self.place(record);
-        if let Err(error) = part.remove(self.ctx.files()) {
-            self.ctx.report.error_here(&crate::describe(&error));
+        if let Err(error) = part.remove(self.on.job.files()) {
+            self.on.job.report.error_here(&crate::describe(&error));
         }
     }
 }
 
-fn remove(ctx: &Context, held: &[&Held]) {
+fn remove(job: &Job, held: &[&Held]) {
     for part in held {
-        if let Err(error) = part.part.remove(ctx.files()) {
-            ctx.report.error_here(&crate::describe(&error));
+        if let Err(error) = part.part.remove(job.files()) {
+            job.report.error_here(&crate::describe(&error));
         }
     }
 }

@@ -8,11 +8,12 @@ use super::claims::Held;
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{find_parts, PartDir};
+use crate::cache::Cache;
+use crate::cache::StoreInUse;
 use crate::comm::collective::route_trees;
 use crate::comm::{CommError, Rank};
-use crate::context::Context;
 use crate::fs::{Files, FsError, MAX_TREE_BYTES};
-use crate::store::StoreInUse;
+use crate::job::Job;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,38 +26,32 @@ pub(crate) struct Scan {
 }
 
 /// Looks through all stores. A folder that cannot be read counts as empty, with a message. Collective.
-pub(crate) fn scan(ctx: &Context) -> Result<Scan, CommError> {
+pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
     let mut highest = 0;
     let mut dealt = Vec::new();
-    for (number, store) in ctx.stores.iter().enumerate() {
-        if store.placement.leader(ctx.rank()) == ctx.rank() {
-            deal(ctx, number, store, &mut dealt, &mut highest);
+    for (number, store) in cache.stores().iter().enumerate() {
+        if store.placement.leader(job.rank()) == job.rank() {
+            deal(job, number, store, &mut dealt, &mut highest);
         }
     }
     let mut held = Vec::new();
-    for (_, tree) in route_trees(&*ctx.comm, dealt)? {
-        held.extend(read(ctx, &tree));
+    for (_, tree) in route_trees(&*job.comm, dealt)? {
+        held.extend(read(job, cache, &tree));
     }
     Ok(Scan { held, highest })
 }
 
-fn deal(
-    ctx: &Context,
-    number: usize,
-    store: &StoreInUse,
-    dealt: &mut Vec<(Rank, KvTree)>,
-    highest: &mut u64,
-) {
-    let mates = store.placement.mates(ctx.rank());
+fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, highest: &mut u64) {
+    let mates = store.placement.mates(job.rank());
     let mut next = mates.iter().cycle();
-    let places = node_dir::places(ctx.files(), &store.job).unwrap_or_else(|error| {
-        ctx.report.error_here(&crate::describe(&error));
+    let places = node_dir::places(job.files(), &store.root).unwrap_or_else(|error| {
+        job.report.error_here(&crate::describe(&error));
         vec![store.cache.clone()]
     });
     for place in places {
-        let found = find_parts(ctx.files(), &place);
+        let found = find_parts(job.files(), &place);
         for error in &found.errors {
-            ctx.report.error_here(&crate::describe(error));
+            job.report.error_here(&crate::describe(error));
         }
         *highest = found.ids.iter().copied().fold(*highest, u64::max);
         for (id, owner) in found.parts {
@@ -64,7 +59,7 @@ fn deal(
             let mut tree = KvTree::new();
             tree.set("STORE", number);
             // Another node may know the same folder by another path.
-            let below = place.strip_prefix(&store.job).unwrap_or(Path::new(""));
+            let below = place.strip_prefix(&store.root).unwrap_or(Path::new(""));
             tree.set_bytes("PLACE", below.as_os_str().as_bytes());
             tree.set("DSET", id);
             tree.set("RANK", owner);
@@ -73,19 +68,19 @@ fn deal(
     }
 }
 
-fn read(ctx: &Context, tree: &KvTree) -> Option<Held> {
-    let store = ctx.stores.get(tree.require::<usize>("STORE").ok()?)?;
-    let cache = store.job.join(OsStr::from_bytes(tree.value("PLACE")?));
+fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<Held> {
+    let store = cache.stores().get(tree.require::<usize>("STORE").ok()?)?;
+    let folder = store.root.join(OsStr::from_bytes(tree.value("PLACE")?));
     let owner = Rank(tree.require("RANK").ok()?);
     let id = tree.require("DSET").ok()?;
-    let part = PartDir::new(&cache, id, owner);
-    let map = filemap(ctx.files(), &part).unwrap_or_else(|error| {
-        ctx.report.error_here(&crate::describe(&error));
+    let part = PartDir::new(&folder, id, owner);
+    let map = filemap(job.files(), &part).unwrap_or_else(|error| {
+        job.report.error_here(&crate::describe(&error));
         Filemap { damaged: true, ..Filemap::default() }
     });
     if map.damaged {
         let path = part.filemap();
-        ctx.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
+        job.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
     }
     Some(Held { owner, part, map })
 }

@@ -4,7 +4,7 @@ use super::claims::{DatasetKey, Held};
 use crate::cache::filemap::State;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::CommError;
-use crate::context::Context;
+use crate::job::Job;
 use crate::redundancy::mend::first_known;
 
 /// What all ranks together know of a dataset before anything is done.
@@ -18,7 +18,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    pub(super) fn take(ctx: &Context, held: &[&Held]) -> Result<Self, CommError> {
+    pub(super) fn take(job: &Job, held: &[&Held]) -> Result<Self, CommError> {
         // A damaged filemap that got no further than open is not unfinished but lost.
         let counted = |part: &&&Held| !(part.map.damaged && part.map.state == State::Open);
         let any = |states: &[State]| {
@@ -33,7 +33,7 @@ impl Survey {
             ranks().max().unwrap_or(0),
             ranks().min().map_or(0, |least| u64::MAX - least),
         ];
-        all_reduce(&*ctx.comm, &mut facts, Op::Max)?;
+        all_reduce(&*job.comm, &mut facts, Op::Max)?;
         let [complete, refused, open, prepared, most, least] = facts;
         let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
         Ok(Self {
@@ -46,10 +46,10 @@ impl Survey {
     }
 
     /// The dataset as messages name it, the same on all ranks.
-    pub(super) fn label(&self, ctx: &Context, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
+    pub(super) fn label(&self, job: &Job, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
         let name =
             held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
-        let name = first_known(&*ctx.comm, name)?;
+        let name = first_known(&*job.comm, name)?;
         Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }
 }

@@ -12,7 +12,7 @@ use crate::message::Reporter;
 use crate::plugin::schemes::readable_scheme;
 use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, DIR_MODE};
-use crate::redundancy::mend::{Mending, Schemes};
+use crate::redundancy::mend::{Mending, SchemeSource};
 use crate::redundancy::place::{is_whole, PartPlace};
 use crate::Described;
 use scr_plugin_api::{Scheme, MESSAGE_BYTES};
@@ -108,7 +108,7 @@ struct OneScheme<'a> {
     loaded: OnceLock<Result<Arc<dyn Scheme>, String>>,
 }
 
-impl Schemes for OneScheme<'_> {
+impl SchemeSource for OneScheme<'_> {
     fn scheme(&self, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         let load = || {
             let opened = self.plugins.open(PluginKind::Scheme, &protection.scheme);

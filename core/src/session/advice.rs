@@ -73,19 +73,19 @@ impl Session {
         self.expect_idle("SCR_Need_checkpoint")?;
         self.look_at_flush()?;
         self.advice.asked += 1;
-        let params = &self.ctx.params;
+        let params = &self.job.params;
         let wanted = Wanted {
             interval: params.get(&param::CHECKPOINT_INTERVAL),
             seconds: params.get(&param::CHECKPOINT_SECONDS),
             overhead: params.get(&param::CHECKPOINT_OVERHEAD),
         };
-        let due = if self.ctx.rank() == ROOT {
+        let due = if self.job.rank() == ROOT {
             let halting = self.halt_reason(0).is_some();
-            Some(vec![u8::from(halting || self.advice.is_due(self.ctx.env.clock.elapsed(), &wanted))])
+            Some(vec![u8::from(halting || self.advice.is_due(self.job.env.clock.elapsed(), &wanted))])
         } else {
             None
         };
-        Ok(broadcast(&*self.ctx.comm, ROOT, due.unwrap_or_default())? == [1])
+        Ok(broadcast(&*self.job.comm, ROOT, due.unwrap_or_default())? == [1])
     }
 
     /// Whether the application should stop; the same on all ranks. Collective.
@@ -110,9 +110,9 @@ impl Session {
         self.begin_halt();
         let reason = self.agreed_halt_reason(0)?;
         if let Some(reason) = &reason {
-            self.ctx.report.notice(&format!(
+            self.job.report.notice(&format!(
                 "the job is to halt: {reason}. To run on all the same: scr halt --remove, which removes {}",
-                self.ctx.prefix.halt_file().display()
+                self.job.prefix.halt_file().display()
             ));
         }
         self.note_halt(reason);
@@ -123,30 +123,30 @@ impl Session {
         if let Some(reason) = &reason {
             self.log_halt(reason);
         }
-        if self.ctx.params.get(&param::HALT_EXIT) {
+        if self.job.params.get(&param::HALT_EXIT) {
             self.exit_wanted = reason;
         }
     }
 
     fn agreed_halt_reason(&self, completed: u64) -> Result<Option<String>, Error> {
-        let own = if self.ctx.rank() == ROOT {
+        let own = if self.job.rank() == ROOT {
             self.halt_reason(completed).unwrap_or_default()
         } else {
             String::new()
         };
-        let reason = broadcast(&*self.ctx.comm, ROOT, own.into_bytes())?;
+        let reason = broadcast(&*self.job.comm, ROOT, own.into_bytes())?;
         Ok(Some(String::from_utf8_lossy(&reason).into_owned()).filter(|reason| !reason.is_empty()))
     }
 
     /// Why the job should halt, after `completed` more checkpoints; rank 0 only. A halt file that cannot be read halts
     /// nothing.
     fn halt_reason(&self, completed: u64) -> Option<String> {
-        let now = i64::try_from(self.ctx.micros() / 1_000_000).unwrap_or(i64::MAX);
-        let end = self.ctx.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+        let now = i64::try_from(self.job.micros() / 1_000_000).unwrap_or(i64::MAX);
+        let end = self.job.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
         match self.read_halt(completed > 0) {
             Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
             Err(error) => {
-                self.ctx
+                self.job
                     .report
                     .error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
                 None
@@ -158,25 +158,25 @@ impl Session {
 impl Session {
     /// The halt seconds of the settings.
     pub(super) fn halt_seconds(&self) -> i64 {
-        i64::try_from(self.ctx.params.get(&param::HALT_SECONDS).as_secs()).unwrap_or(i64::MAX)
+        i64::try_from(self.job.params.get(&param::HALT_SECONDS).as_secs()).unwrap_or(i64::MAX)
     }
 
     /// Puts the halt seconds of the settings where commands can change them, unless a command was there before.
     fn begin_halt(&self) {
         let seconds = self.halt_seconds();
-        if self.ctx.rank() != ROOT || seconds == 0 {
+        if self.job.rank() != ROOT || seconds == 0 {
             return;
         }
-        let path = self.ctx.prefix.halt_file();
-        match Halt::begin(self.ctx.files(), &self.ctx.prefix, seconds) {
+        let path = self.job.prefix.halt_file();
+        match Halt::begin(self.job.files(), &self.job.prefix, seconds) {
             Ok(Begun::AsSet) => (),
-            Ok(Begun::AsInFile(found)) => self.ctx.report.warn(&format!(
+            Ok(Begun::AsInFile(found)) => self.job.report.warn(&format!(
                 "SCR_HALT_SECONDS={seconds} does not count, since {} was there before the job, with {} halt seconds; \
                  change them with scr halt --seconds",
                 path.display(),
                 found.unwrap_or(0)
             )),
-            Err(error) => self.ctx.report.error(&format!(
+            Err(error) => self.job.report.error(&format!(
                 "SCR_HALT_SECONDS={seconds} does not count, since the halt file cannot be written: {}",
                 crate::describe(&error)
             )),
@@ -185,7 +185,7 @@ impl Session {
 
     /// The halt conditions, with one checkpoint less to be taken where one has been `completed`.
     fn read_halt(&self, completed: bool) -> Result<Halt, PrefixError> {
-        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
         let Some(halt) = Halt::read(files, prefix)? else { return Ok(Halt::default()) };
         if !completed || halt.checkpoints_left.is_none() {
             return Ok(halt);

@@ -65,11 +65,11 @@ impl Session {
     ) -> Result<(), Error> {
         self.note_node_bytes(store, record.cache_bytes())?;
         let name = String::from_utf8_lossy(&record.dataset.name).into_owned();
-        self.ctx.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
+        self.job.report.debug(&format!("dataset {} `{name}' is complete in cache", record.dataset.id));
         self.cached.push(Cached { may_replace, ..Cached::new(record, part, store) });
         self.settle_names(&[]);
         let kept = std::mem::take(&mut self.kept);
-        for left in kept.iter().filter(|left| left.is_unchanged(self.ctx.files())) {
+        for left in kept.iter().filter(|left| left.is_unchanged(self.job.files())) {
             self.remove_part(&left.part);
         }
         Ok(())
@@ -92,7 +92,7 @@ impl Session {
 
     /// Lets the oldest datasets leave until a store keeps no more than its count.
     pub(super) fn evict_surplus(&mut self, store: usize) -> Result<(), Error> {
-        let most = self.ctx.stores[store].count.max(1);
+        let most = self.cache.stores[store].count.max(1);
         self.evict_down_to(store, most, true)?;
         // What was taken to be leaving and has stayed.
         let unlisted = (0..self.cached.len()).filter(|&at| !self.cached[at].listed);
@@ -102,30 +102,30 @@ impl Session {
 
     /// Which dataset is the next to leave a store that keeps too many, as far as can be told.
     fn leaving(&self, store: usize) -> Option<u64> {
-        let full = self.count_in(store) > self.ctx.stores[store].count.max(1);
+        let full = self.count_in(store) > self.cache.stores[store].count.max(1);
         (full && self.flushes.moving.is_none()).then(|| self.next_to_leave(store, true)).flatten()
     }
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both.
     pub(super) fn make_room(&mut self, store: &str) -> Result<(), Error> {
-        let index = self.ctx.store_index(store);
-        if !self.ctx.stores[index].told_crowded {
-            self.ctx.stores[index].told_crowded = true;
-            let asked = self.ctx.stores[index].evict == Evict::Before;
+        let index = self.cache.store_index(store);
+        if !self.cache.stores[index].warned_crowded {
+            self.cache.stores[index].warned_crowded = true;
+            let asked = self.cache.stores[index].evict == Evict::Before;
             let why = if asked { "EVICT=before is set" } else { "it has no room for both" };
-            self.ctx.report.warn(&format!(
+            self.job.report.warn(&format!(
                 "the store {store} gives up an old dataset before the new one is complete, as {why}: \
                  a failure in between leaves no dataset in cache"
             ));
         }
         self.remove_spare(index);
-        let most = self.ctx.stores[index].count.saturating_sub(1);
+        let most = self.cache.stores[index].count.saturating_sub(1);
         self.evict_down_to(index, most, false)
     }
 
     /// Whether a new dataset does not fit beside the old ones; only the first rank of a node looks.
     pub(super) fn is_crowded(&self, store: usize) -> bool {
-        let here = &self.ctx.stores[store];
+        let here = &self.cache.stores[store];
         let full = self.count_in(store) >= here.count.max(1);
         if !full || here.evict == Evict::After {
             return false;
@@ -133,8 +133,8 @@ impl Session {
         if here.evict == Evict::Before || here.was_full {
             return true;
         }
-        let leads = here.placement.leader(self.ctx.rank()) == self.ctx.rank();
-        let (files, expected) = (self.ctx.files(), room::expected(here.last_bytes));
+        let leads = here.placement.leader(self.job.rank()) == self.job.rank();
+        let (files, expected) = (self.job.files(), room::expected(here.last_bytes));
         let kept = here.last_bytes.saturating_mul(self.count_in(store));
         if here.size.is_some_and(|size| size < kept.saturating_add(expected)) {
             return leads;
@@ -148,19 +148,19 @@ impl Session {
 
     /// After a failure: where the store ran full, old datasets leave before new ones from now on. Collective.
     pub(super) fn note_if_full(&mut self, store: usize, written: u64) -> Result<(), Error> {
-        let here = &self.ctx.stores[store];
-        let full = room::room(self.ctx.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
-        let [full] = any(&*self.ctx.comm, [full])?;
+        let here = &self.cache.stores[store];
+        let full = room::room(self.job.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
+        let [full] = any(&*self.job.comm, [full])?;
         if !full {
             return Ok(());
         }
         // As many as there are now were too many for one more.
         let there = self.count_in(store).max(1);
-        let here = &mut self.ctx.stores[store];
+        let here = &mut self.cache.stores[store];
         here.count = here.count.min(there);
         if !std::mem::replace(&mut here.was_full, true) {
-            let name = &self.ctx.stores[store].name;
-            self.ctx.report.warn(&format!(
+            let name = &self.cache.stores[store].name;
+            self.job.report.warn(&format!(
                 "the store {name} is full: from now on an old dataset leaves it before a new one is written"
             ));
         }
@@ -169,7 +169,7 @@ impl Session {
 
     /// What is known of the datasets that an earlier run has left. Collective.
     pub(super) fn note_newest_bytes(&mut self) -> Result<(), Error> {
-        for store in 0..self.ctx.stores.len() {
+        for store in 0..self.cache.stores.len() {
             let newest =
                 self.cached.iter().filter(|cached| cached.store == store).max_by_key(|cached| cached.id());
             let bytes = newest.map_or(0, |cached| cached.record.cache_bytes());
@@ -180,15 +180,15 @@ impl Session {
 
     /// The bytes that the last dataset took in each store, counted by the first rank of those that share it.
     fn note_node_bytes(&mut self, store: usize, own: u64) -> Result<(), Error> {
-        if self.ctx.stores[store].placement.count() == 1 {
+        if self.cache.stores[store].placement.count() == 1 {
             let mut sum = [own];
-            all_reduce(&*self.ctx.comm, &mut sum, Op::Sum)?;
-            [self.ctx.stores[store].last_bytes] = sum;
+            all_reduce(&*self.job.comm, &mut sum, Op::Sum)?;
+            [self.cache.stores[store].last_bytes] = sum;
             return Ok(());
         }
-        let mates = self.ctx.stores[store].placement.mates(self.ctx.rank());
+        let mates = self.cache.stores[store].placement.mates(self.job.rank());
         let own_bytes = own.to_be_bytes();
-        let leads = mates[0] == self.ctx.rank();
+        let leads = mates[0] == self.job.rank();
         let others = if leads { &mates[1..] } else { &[][..] };
         let mut theirs = vec![[0_u8; 8]; others.len()];
         let mut receives: Vec<_> =
@@ -196,10 +196,10 @@ impl Session {
         let send = [Outgoing { to: mates[0], bytes: &own_bytes }];
         let sends: &[Outgoing<'_>] = if leads { &[] } else { &send };
         if mates.len() > 1 {
-            self.ctx.comm.exchange(TAG, sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
+            self.job.comm.exchange(TAG, sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
         }
         let sum = theirs.iter().fold(own, |sum, bytes| sum.saturating_add(u64::from_be_bytes(*bytes)));
-        self.ctx.stores[store].last_bytes = sum;
+        self.cache.stores[store].last_bytes = sum;
         Ok(())
     }
 
@@ -241,14 +241,14 @@ impl Session {
         if self.loaded.as_ref().is_some_and(|loaded| loaded.id == cached.id()) {
             self.loaded = None;
         }
-        self.ctx.report.info(&format!("Deleting {} from cache", super::words::label(&cached.record)));
+        self.job.report.info(&format!("Deleting {} from cache", super::words::label(&cached.record)));
         self.verify_before_delete(&cached);
-        let files = self.ctx.files();
-        let store = &self.ctx.stores[cached.store];
+        let files = self.job.files();
+        let store = &self.cache.stores[cached.store];
         let is_ours = cached.part.dataset().parent() == Some(&store.cache);
-        let keeps = cached.record.redundancy.is_some() && !store.told_crowded && is_ours;
+        let keeps = cached.record.redundancy.is_some() && !store.warned_crowded && is_ours;
         self.tell(if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
-        self.ctx.open.close_removed();
+        self.cache.kept_open().close_removed();
         self.forget_in_cache(&cached);
     }
 
@@ -256,11 +256,11 @@ impl Session {
     /// checkpoint is needed that lies on it. It goes all the same.
     fn verify_before_delete(&self, cached: &Cached) {
         let record = &cached.record;
-        if !self.ctx.params.get(&param::CRC_ON_DELETE) || record.protection.bypass {
+        if !self.job.params.get(&param::CRC_ON_DELETE) || record.protection.bypass {
             return;
         }
-        if let Ok(Trust::Corrupt(what)) | Err(what) = verify(self.ctx.files(), &cached.part, record) {
-            self.ctx.report.error_here(&format!(
+        if let Ok(Trust::Corrupt(what)) | Err(what) = verify(self.job.files(), &cached.part, record) {
+            self.job.report.error_here(&format!(
                 "{}: {what}. It is deleted from cache all the same; check what stores {}, newer datasets may be damaged too",
                 super::words::label(record),
                 cached.part.dataset().display()
@@ -275,22 +275,22 @@ impl Session {
 
     /// What cannot be removed now is found by the next start.
     pub(super) fn remove_part(&self, part: &PartDir) {
-        self.tell(part.remove(self.ctx.files()));
+        self.tell(part.remove(self.job.files()));
     }
 
     /// Gives back what is kept of datasets that have left.
     pub(super) fn remove_spares(&self) {
-        (0..self.ctx.stores.len()).for_each(|store| self.remove_spare(store));
+        (0..self.cache.stores.len()).for_each(|store| self.remove_spare(store));
     }
 
     fn remove_spare(&self, store: usize) {
-        self.tell(remove_spare(self.ctx.files(), &self.ctx.stores[store].cache, self.ctx.rank()));
-        self.ctx.open.close_removed();
+        self.tell(remove_spare(self.job.files(), &self.cache.stores[store].cache, self.job.rank()));
+        self.cache.kept_open().close_removed();
     }
 
     fn tell(&self, done: Result<(), FsError>) {
         if let Err(error) = done {
-            self.ctx.report.error_here(&crate::describe(&error));
+            self.job.report.error_here(&crate::describe(&error));
         }
     }
 

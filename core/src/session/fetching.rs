@@ -31,7 +31,7 @@ impl Session {
 
     /// Fetches the checkpoint that `SCR_CURRENT` names, and no other.
     pub(super) fn fetch_wanted(&mut self) -> Result<Option<Loaded>, Error> {
-        let wanted = self.ctx.params.get(&param::CURRENT).map(String::into_bytes);
+        let wanted = self.job.params.get(&param::CURRENT).map(String::into_bytes);
         self.fetch_first(false, &|candidate| Some(&candidate.name) == wanted.as_ref())
     }
 
@@ -42,7 +42,7 @@ impl Session {
         at_start: bool,
         eligible: &dyn Fn(&Candidate) -> bool,
     ) -> Result<Option<Loaded>, Error> {
-        let (began, sent) = (self.ctx.elapsed(), self.ctx.comm.traffic());
+        let (began, sent) = (self.job.elapsed(), self.job.comm.traffic());
         let Some(candidates) = self.candidates(at_start)? else { return Ok(None) };
         let mut loaded = None;
         let mut tried = Vec::new();
@@ -55,37 +55,37 @@ impl Session {
         }
         match &loaded {
             Some(loaded) if at_start && tried.is_empty() => self.drop_newer(loaded.id_in_prefix)?,
-            None if !tried.is_empty() => self.ctx.report.error(&format!(
+            None if !tried.is_empty() => self.job.report.error(&format!(
                 "no checkpoint could be fetched from {}; tried: {}",
-                self.ctx.prefix.dir().display(),
+                self.job.prefix.dir().display(),
                 tried.join(", ")
             )),
             _ => (),
         }
-        let (took, code) = ((self.ctx.elapsed() - began).as_secs_f64(), i32::from(loaded.is_none()));
-        self.ctx.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
+        let (took, code) = ((self.job.elapsed() - began).as_secs_f64(), i32::from(loaded.is_none()));
+        self.job.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
         self.say_traffic("scr_fetch_latest", sent);
         Ok(loaded)
     }
 
     /// The checkpoints to try, in their order; none where they cannot be found out, which is told.
     fn candidates(&self, at_start: bool) -> Result<Option<Vec<Candidate>>, Error> {
-        let ctx = &self.ctx;
-        let wanted = ctx.params.get(&param::CURRENT);
+        let job = &self.job;
+        let wanted = job.params.get(&param::CURRENT);
         let wanted = wanted.as_deref().map(str::as_bytes);
-        let candidates = match fetch::candidates(&*ctx.comm, ctx.files(), &ctx.prefix, wanted) {
+        let candidates = match fetch::candidates(&*job.comm, job.files(), &job.prefix, wanted) {
             Ok(candidates) => candidates,
             Err(FetchError::Comm(error)) => return Err(error.into()),
             Err(error) => {
-                ctx.report.error(&format!("nothing is fetched: {error}"));
+                job.report.error(&format!("nothing is fetched: {error}"));
                 return Ok(None);
             }
         };
         if let Some(note) = &candidates.note {
-            ctx.report.warn(note);
+            job.report.warn(note);
         }
         if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
-            ctx.report.warn(why);
+            job.report.warn(why);
         }
         Ok(Some(candidates.list))
     }
@@ -93,23 +93,23 @@ impl Session {
     /// Fetches one checkpoint: its files come to cache and are protected as a new dataset would be.
     fn fetch(&mut self, candidate: &Candidate) -> Result<Option<Loaded>, Error> {
         let name = String::from_utf8_lossy(&candidate.name).into_owned();
-        self.ctx.report.info(&format!("Attempting fetch: {name}"));
+        self.job.report.info(&format!("Attempting fetch: {name}"));
         let log = |event| Record::event(event).id(candidate.id).named(&candidate.name);
-        self.ctx.log.add_entry(log(Event::FetchStart));
-        let began = self.ctx.elapsed();
+        self.job.log.add_entry(log(Event::FetchStart));
+        let began = self.job.elapsed();
         let fetched = self.fetch_into_cache(candidate)?;
-        let took = self.ctx.elapsed() - began;
+        let took = self.job.elapsed() - began;
         match fetched {
             Ok(loaded) => {
-                self.ctx.log.add_entry(log(Event::FetchSuccess).took(took));
+                self.job.log.add_entry(log(Event::FetchSuccess).took(took));
                 if let Some(at) = self.position(loaded.id) {
                     self.log_fetch(&self.cached[at].record, took);
                 }
                 Ok(Some(loaded))
             }
             Err(why) => {
-                self.ctx.log.add_entry(log(Event::FetchFail).took(took).note(why.as_str()));
-                self.ctx.report.error(&format!("`{name}' cannot be fetched: {why}"));
+                self.job.log.add_entry(log(Event::FetchFail).took(took).note(why.as_str()));
+                self.job.report.error(&format!("`{name}' cannot be fetched: {why}"));
                 Ok(None)
             }
         }
@@ -117,19 +117,19 @@ impl Session {
 
     /// The inner error says why it cannot be fetched, the same on all ranks; what was copied is removed then.
     fn fetch_into_cache(&mut self, candidate: &Candidate) -> Result<Result<Loaded, String>, Error> {
-        let descriptor = self.ctx.descriptors.choose(1, true, false).clone();
-        let mut protection = match self.ctx.protection_of(&descriptor) {
+        let descriptor = self.job.descriptors.choose(1, true, false).clone();
+        let mut protection = match self.schemes.protection_of(&self.job, &descriptor) {
             Ok(protection) => protection,
             Err(error) => return Ok(Err(error.agreed()?.to_string())),
         };
-        let params = &self.ctx.params;
+        let params = &self.job.params;
         protection.bypass |= params.get(&param::FETCH_BYPASS) || params.get(&param::GLOBAL_RESTART);
         let flags = OutputFlags { checkpoint: true, output: false };
-        let mut begun = [if self.ctx.rank() == ROOT { self.ctx.micros() } else { 0 }];
-        all_reduce(&*self.ctx.comm, &mut begun, Op::Max)?;
+        let mut begun = [if self.job.rank() == ROOT { self.job.micros() } else { 0 }];
+        all_reduce(&*self.job.comm, &mut begun, Op::Max)?;
         let mut record = self.new_record(begun[0], Some(&candidate.name), flags, None, protection);
         record.dataset.id = candidate.id;
-        (record.members, record.nodes) = self.ctx.members(&descriptor);
+        (record.members, record.nodes) = self.schemes.members(&self.job, &descriptor);
         self.clear_kept(&record)?;
         record.id_in_prefix = candidate.id;
         // Its own id, unless a dataset of another prefix directory has it in cache.
@@ -144,7 +144,7 @@ impl Session {
         Ok(outcome.map(|()| {
             let id = record.dataset.id;
             let loaded = Loaded { id, id_in_prefix: candidate.id, name: record.dataset.name.clone() };
-            let store = self.ctx.store_index(&record.protection.store);
+            let store = self.cache.store_index(&record.protection.store);
             let place = self.cached.partition_point(|cached| cached.id() < id);
             let cached = Cached { flushed: true, ..Cached::new(record, part, store) };
             self.cached.insert(place, cached);
@@ -162,7 +162,7 @@ impl Session {
         part: &PartDir,
         journal: &Journal,
     ) -> Result<Result<(), String>, Error> {
-        let ctx = &self.ctx;
+        let job = &self.job;
         let fetched = match self.fill(candidate, record, part, journal) {
             Ok(fetched) => fetched,
             Err(FetchError::Comm(error)) => return Err(error.into()),
@@ -170,13 +170,13 @@ impl Session {
         };
         record.files = fetched.files.iter().map(recorded).collect();
         record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
-        let sealing = ctx.elapsed();
-        let scheme = ctx.scheme(&record.protection);
-        let sealed = scheme.and_then(|scheme| ctx.agree(self.seal(record, part, journal, &*scheme)));
+        let sealing = job.elapsed();
+        let scheme = self.schemes.scheme(job, &record.protection);
+        let sealed = scheme.and_then(|scheme| job.agree(self.seal(record, part, journal, &*scheme)));
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
-        let took = ctx.elapsed() - sealing;
-        ctx.report.info(&speed("scr_reddesc_apply", took, files, bytes, ctx.comm.size()));
-        let sealed = sealed.and_then(|()| ctx.agree(journal.append(&Entry::Complete)));
+        let took = job.elapsed() - sealing;
+        job.report.info(&speed("scr_reddesc_apply", took, files, bytes, job.comm.size()));
+        let sealed = sealed.and_then(|()| job.agree(journal.append(&Entry::Complete)));
         match sealed {
             Ok(()) => Ok(Ok(())),
             Err(error) => Ok(Err(error.agreed()?.to_string())),
@@ -191,20 +191,20 @@ impl Session {
         part: &PartDir,
         journal: &Journal,
     ) -> Result<fetch::Fetched, FetchError> {
-        let ctx = &self.ctx;
-        let began = ctx.elapsed();
+        let job = &self.job;
+        let began = job.elapsed();
         let fetch = Fetch {
-            comm: &*ctx.comm,
-            files: ctx.files(),
-            node: ctx.nodes.name(ctx.rank()),
-            prefix: &ctx.prefix,
-            now: &ctx.local_time(),
+            comm: &*job.comm,
+            files: job.files(),
+            node: job.nodes.name(job.rank()),
+            prefix: &job.prefix,
+            now: &job.local_time(),
             options: fetch::Options {
-                width: ctx.params.get(&param::FETCH_WIDTH),
-                block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
+                width: job.params.get(&param::FETCH_WIDTH),
+                block_bytes: job.params.get(&param::FILE_BUF_SIZE),
                 bypass: record.protection.bypass,
-                checksums: ctx.params.get(&param::CRC_ON_FLUSH),
-                metadata: ctx.params.get(&param::COPY_METADATA),
+                checksums: job.params.get(&param::CRC_ON_FLUSH),
+                metadata: job.params.get(&param::COPY_METADATA),
             },
         };
         let mut bases = std::collections::BTreeSet::new();
@@ -224,23 +224,23 @@ impl Session {
     }
 
     fn tell_fetched(&self, fetched: &fetch::Fetched, began: std::time::Duration) {
-        let ctx = &self.ctx;
+        let job = &self.job;
         if !fetched.verified {
             let name = String::from_utf8_lossy(&fetched.dataset.name);
-            let why = if ctx.params.get(&param::CRC_ON_FLUSH) {
+            let why = if job.params.get(&param::CRC_ON_FLUSH) {
                 "not all its files have checksums"
             } else {
                 "SCR_CRC_ON_FLUSH=0 is set"
             };
-            ctx.report.warn(&format!(
+            job.report.warn(&format!(
                 "`{name}' is unverified: only the lengths of its files are verified, as {why}"
             ));
         }
         if let Some(note) = &fetched.note {
-            ctx.report.warn(note);
+            job.report.warn(note);
         }
         let (files, bytes) = (fetched.dataset.files.unwrap_or(0), fetched.dataset.bytes.unwrap_or(0));
-        ctx.report.info(&speed("scr_fetch_dset", ctx.elapsed() - began, files, bytes, ctx.comm.size()));
+        job.report.info(&speed("scr_fetch_dset", job.elapsed() - began, files, bytes, job.comm.size()));
     }
 
     /// What is left in cache of a dataset that could not be brought back makes way for its copy from the prefix directory.
@@ -250,11 +250,11 @@ impl Session {
             .into_iter()
             .partition(|left| left.part.dataset() == target.dataset());
         self.kept = other;
-        let files = self.ctx.files();
+        let files = self.job.files();
         for left in same.iter().filter(|left| left.is_unchanged(files)) {
             // Other ranks may already be making their parts in the same folders.
             if let Err(error) = left.part.clear(files) {
-                self.ctx.report.error_here(&crate::describe(&error));
+                self.job.report.error_here(&crate::describe(&error));
             }
         }
         // Another one that was given the same number stays.
@@ -264,22 +264,22 @@ impl Session {
         if let Some(at) = self.cached.iter().position(is_copy) {
             self.finish_flush_of(record.dataset.id)?;
             self.evict(at);
-            barrier(&*self.ctx.comm)?;
+            barrier(&*self.job.comm)?;
         }
         Ok(())
     }
 
     /// Notes in the index that the application could not restart from a checkpoint.
     pub(super) fn mark_failed(&self, loaded: &Loaded) {
-        if self.ctx.rank() != ROOT {
+        if self.job.rank() != ROOT {
             return;
         }
-        let time = self.ctx.local_time();
-        let marked = Index::update(self.ctx.files(), &self.ctx.prefix, |index| {
+        let time = self.job.local_time();
+        let marked = Index::update(self.job.files(), &self.job.prefix, |index| {
             index.mark_failed(loaded.id_in_prefix, &time)
         });
         if let Err(error) = marked {
-            self.ctx.report.error(&crate::describe(&error));
+            self.job.report.error(&crate::describe(&error));
         }
     }
 }

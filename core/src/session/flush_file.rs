@@ -9,12 +9,12 @@ impl Session {
     /// Says which checkpoint the last run of this allocation has left in cache only, where no node of this run has anything
     /// of it: the job is about to do its work again. `first` is the id of what would be fetched first.
     pub(super) fn tell_missing(&self, seen: &[u64], first: Option<u64>) {
-        if self.ctx.rank() != ROOT {
+        if self.job.rank() != ROOT {
             return;
         }
         // That it cannot be read is told where it is renewed.
-        let Ok(file) = FlushFile::read(self.ctx.files(), &self.ctx.prefix) else { return };
-        let job_id = self.ctx.params.get(&param::JOB_ID);
+        let Ok(file) = FlushFile::read(self.job.files(), &self.job.prefix) else { return };
+        let job_id = self.job.params.get(&param::JOB_ID);
         let newest = self.newest_cached(None).map_or(0, |newest| newest.id).max(first.unwrap_or(0));
         let is_missing = |entry: &FlushEntry| {
             let ours = entry.dataset.as_ref().is_some_and(|dataset| dataset.job_id == job_id);
@@ -22,7 +22,7 @@ impl Session {
             ours && only_cached && entry.checkpoint && entry.id > newest && !seen.contains(&entry.id)
         };
         if let Some(missing) = file.entries().into_iter().find(is_missing) {
-            self.ctx.report.notice(&format!(
+            self.job.report.notice(&format!(
                 "dataset {} `{}' was in cache only when the last run ended, and no node of this run has anything of it; if \
                  its nodes are only away, end this run and start it on them",
                 missing.id,
@@ -33,10 +33,10 @@ impl Session {
 
     /// Makes the flush file say what is in cache now.
     pub(super) fn rebuild_flush_file(&self) {
-        if self.ctx.rank() != ROOT {
+        if self.job.rank() != ROOT {
             return;
         }
-        let updated = FlushFile::renew(self.ctx.files(), &self.ctx.prefix, |flush| {
+        let updated = FlushFile::renew(self.job.files(), &self.job.prefix, |flush| {
             for entry in flush.entries() {
                 if self.position(entry.id).is_none() {
                     flush.remove_location(entry.id, Location::Cache);
@@ -48,7 +48,7 @@ impl Session {
             }
         });
         if let Err(error) = updated {
-            self.ctx.report.error(&crate::describe(&error));
+            self.job.report.error(&crate::describe(&error));
         }
     }
 
@@ -74,12 +74,12 @@ impl Session {
 
     /// The flush file is for the commands: where it cannot be written, the session goes on.
     pub(super) fn note(&self, id: u64, change: impl FnOnce(&mut FlushFile, u64)) {
-        if self.ctx.rank() != ROOT {
+        if self.job.rank() != ROOT {
             return;
         }
-        let noted = FlushFile::update(self.ctx.files(), &self.ctx.prefix, |flush| change(flush, id));
+        let noted = FlushFile::update(self.job.files(), &self.job.prefix, |flush| change(flush, id));
         if let Err(error) = noted {
-            self.ctx.report.error(&crate::describe(&error));
+            self.job.report.error(&crate::describe(&error));
         }
     }
 }

@@ -43,8 +43,8 @@ impl Session {
     /// Looks into the prefix directory on rank 0. What cannot be read is told. Collective.
     pub(super) fn known_in_prefix(&self) -> Result<Known, Error> {
         let mut tree = KvTree::new();
-        if self.ctx.rank() == ROOT {
-            let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        if self.job.rank() == ROOT {
+            let (files, prefix) = (self.job.files(), &self.job.prefix);
             let mut highest = 0;
             match Index::read(files, prefix) {
                 Ok(index) => {
@@ -62,19 +62,19 @@ impl Session {
                         known.set("CREATED", entry.dataset.map_or(0, |dataset| dataset.created));
                     }
                 }
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+                Err(error) => self.job.report.error(&crate::describe(&error)),
             }
             match FlushFile::read(files, prefix) {
                 Ok(flush) => highest = highest.max(flush.highest_id().unwrap_or(0)),
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+                Err(error) => self.job.report.error(&crate::describe(&error)),
             }
             match prefix.dataset_ids(files) {
                 Ok(ids) => highest = ids.into_iter().fold(highest, u64::max),
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+                Err(error) => self.job.report.error(&crate::describe(&error)),
             }
             tree.set("HIGHEST", highest);
         }
-        Ok(Known::from_tree(&broadcast_tree(&*self.ctx.comm, ROOT, &tree)?))
+        Ok(Known::from_tree(&broadcast_tree(&*self.job.comm, ROOT, &tree)?))
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
@@ -88,7 +88,7 @@ impl Session {
             cached.flushed = same.is(&cached.record.dataset);
             cached.superseded = !cached.flushed;
             if cached.superseded {
-                self.ctx.report.warn(&format!(
+                self.job.report.warn(&format!(
                     "{} in cache is not the dataset `{}' that the index of the prefix directory has under this number: it \
                      will not be flushed. It was written while nodes were away on which this one lies",
                     label(&cached.record),
@@ -103,7 +103,7 @@ impl Session {
     /// Where the application reads in the prefix directory, what was flushed there by an earlier run has to be what is in
     /// cache; where it is not, it counts as not flushed. Collective.
     pub(super) fn compare_flushed(&mut self) -> Result<(), Error> {
-        if !self.ctx.params.get(&param::GLOBAL_RESTART) {
+        if !self.job.params.get(&param::GLOBAL_RESTART) {
             return Ok(());
         }
         for at in 0..self.cached.len() {
@@ -112,10 +112,10 @@ impl Session {
                 continue;
             }
             let same = self.is_same_in_prefix(&cached.record).map_err(|error| error.to_string());
-            if let Err(error) = self.ctx.agree(same) {
+            if let Err(error) = self.job.agree(same) {
                 let why = error.agreed()?;
                 let label = label(&cached.record);
-                self.ctx.report.error(&format!("{label} is to be flushed again from cache: {why}"));
+                self.job.report.error(&format!("{label} is to be flushed again from cache: {why}"));
                 self.cached[at].flushed = false;
             }
         }
@@ -123,11 +123,11 @@ impl Session {
     }
 
     fn is_same_in_prefix(&self, record: &RankRecord) -> Result<(), MoveError> {
-        let block_bytes = self.ctx.params.get(&param::FILE_BUF_SIZE);
-        let checksums = self.ctx.params.get(&param::CRC_ON_FLUSH);
+        let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
+        let checksums = self.job.params.get(&param::CRC_ON_FLUSH);
         record.files.iter().try_for_each(|file| {
             let crc = file.crc.filter(|_| checksums);
-            expect_bytes(self.ctx.files(), &record.prefix_path(file), file.bytes, crc, block_bytes)
+            expect_bytes(self.job.files(), &record.prefix_path(file), file.bytes, crc, block_bytes)
         })
     }
 }

@@ -19,23 +19,23 @@ impl Session {
     }
 
     pub(super) fn flusher<'a>(&'a self, at: usize, transport: &'a dyn Transport) -> Flush<'a> {
-        let (ctx, cached) = (&self.ctx, &self.cached[at]);
+        let (job, cached) = (&self.job, &self.cached[at]);
         Flush {
-            comm: &*ctx.comm,
-            files: ctx.files(),
+            comm: &*job.comm,
+            files: job.files(),
             transport,
-            node: ctx.nodes.name(ctx.rank()),
-            prefix: &ctx.prefix,
-            now: ctx.local_time(),
+            node: job.nodes.name(job.rank()),
+            prefix: &job.prefix,
+            now: job.local_time(),
             options: Options {
-                width: ctx.params.get(&param::FLUSH_WIDTH),
-                block_bytes: ctx.params.get(&param::FILE_BUF_SIZE),
-                checksums: ctx.params.get(&param::CRC_ON_FLUSH),
+                width: job.params.get(&param::FLUSH_WIDTH),
+                block_bytes: job.params.get(&param::FILE_BUF_SIZE),
+                checksums: job.params.get(&param::CRC_ON_FLUSH),
                 in_place: cached.record.protection.bypass,
                 make_current: cached.record.dataset.checkpoint,
-                metadata: ctx.params.get(&param::COPY_METADATA),
-                owner: ctx.params.get(&param::COPY_METADATA) && ctx.env.uid == ROOT_USER,
-                own_folders: ctx.params.get(&param::AXL_MKDIR),
+                metadata: job.params.get(&param::COPY_METADATA),
+                owner: job.params.get(&param::COPY_METADATA) && job.env.uid == ROOT_USER,
+                own_folders: job.params.get(&param::AXL_MKDIR),
                 may_replace: cached.may_replace,
             },
             behind: None,
@@ -44,35 +44,35 @@ impl Session {
 
     /// For a flush during which the application goes on; where the transport can, it also goes on without it.
     pub(super) fn flusher_behind<'a>(&'a self, at: usize, transport: &'a TransportInUse) -> Flush<'a> {
-        let ctx = &self.ctx;
-        let (nodes, me) = (&ctx.nodes, ctx.rank());
+        let job = &self.job;
+        let (nodes, me) = (&job.nodes, job.rank());
         let behind = transport.survives_job.then(|| Behind {
-            control: &ctx.control,
+            control: self.cache.control(),
             transport: &transport.name,
             transport_options: &transport.options,
             shared: &transport.transport,
             node: nodes.numbers()[me.index()],
             nodes: u32::try_from(nodes.count()).unwrap_or(u32::MAX),
             mates: nodes.mates(me),
-            pause: Duration::from_micros(ctx.params.get(&param::FLUSH_ASYNC_USLEEP)),
+            pause: Duration::from_micros(job.params.get(&param::FLUSH_ASYNC_USLEEP)),
         });
         Flush { behind, ..self.flusher(at, &*transport.transport) }
     }
 
     /// Whether a dataset can be flushed while the application goes on, and the user wants that.
     pub(super) fn goes_on_behind(&mut self, at: usize) -> Result<bool, Error> {
-        if !self.ctx.params.get(&param::FLUSH_ASYNC) || self.cached[at].record.protection.bypass {
+        if !self.job.params.get(&param::FLUSH_ASYNC) || self.cached[at].record.protection.bypass {
             return Ok(false);
         }
         let wanted = self.flush_by(self.cached[at].store);
         // Where it cannot be used at all, the flush says why.
-        let transport = match self.ctx.transport(&wanted) {
+        let transport = match self.schemes.transport(&self.job, &self.cache, &wanted) {
             Ok(transport) => transport,
             Err(error) => return error.agreed().map(|_| false).map_err(Error::from),
         };
         let asynchronous = transport.asynchronous;
         if !asynchronous && !std::mem::replace(&mut self.flushes.told_synchronous, true) {
-            self.ctx.report.warn(&format!(
+            self.job.report.warn(&format!(
                 "SCR_FLUSH_ASYNC=1 has no effect with the transport {}, which copies only while the application \
                  waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD",
                 wanted.transport
@@ -83,7 +83,7 @@ impl Session {
 
     pub(super) fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
         let cached = &self.cached[at];
-        let why = match self.ctx.transport(&self.flush_by(cached.store)) {
+        let why = match self.schemes.transport(&self.job, &self.cache, &self.flush_by(cached.store)) {
             Ok(transport) => return Ok(transport),
             Err(error) => error.agreed()?,
         };
@@ -94,13 +94,13 @@ impl Session {
 
     /// The transport of a store, which may be one that is no longer described.
     fn flush_by(&self, store: usize) -> FlushBy {
-        let name = &self.ctx.stores[store].name;
-        let described = self.ctx.descriptors.stores.iter().find(|known| known.name == *name);
+        let name = &self.cache.stores[store].name;
+        let described = self.job.descriptors.stores.iter().find(|known| known.name == *name);
         described.map_or_else(
             || FlushBy {
-                transport: self.ctx.params.get(&param::FLUSH_TYPE),
+                transport: self.job.params.get(&param::FLUSH_TYPE),
                 options: BTreeMap::new(),
-                origin: self.ctx.params.origin(&param::FLUSH_TYPE).clone(),
+                origin: self.job.params.origin(&param::FLUSH_TYPE).clone(),
             },
             Store::flush_by,
         )

@@ -20,7 +20,7 @@ impl Session {
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn finalize(mut self) -> Result<(), Error> {
         if !matches!(self.phase, Phase::Idle) {
-            self.ctx
+            self.job
                 .report
                 .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
             if let Phase::Output(output) = std::mem::take(&mut self.phase) {
@@ -31,10 +31,10 @@ impl Session {
         self.remove_spares();
         self.halt_logged = false;
         self.log_halt(Halt::FINALIZED);
-        if self.ctx.rank() == ROOT {
-            let told = Halt::end(self.ctx.files(), &self.ctx.prefix, self.halt_seconds());
+        if self.job.rank() == ROOT {
+            let told = Halt::end(self.job.files(), &self.job.prefix, self.halt_seconds());
             if let Err(error) = told {
-                self.ctx.report.error(&crate::describe(&error));
+                self.job.report.error(&crate::describe(&error));
             }
         }
         flushed
@@ -59,7 +59,7 @@ impl Session {
             .filter(|cached| cached.record.dataset.checkpoint && !cached.refused)
             .map(Cached::id)
             .max();
-        let periodic = self.ctx.params.get(&param::FLUSH) > 0;
+        let periodic = self.job.params.get(&param::FLUSH) > 0;
         let wanted = |cached: &&Cached| {
             let newest = periodic && Some(cached.id()) == newest;
             let wanted = cached.record.dataset.output || cached.record.protection.bypass || newest;
@@ -78,7 +78,7 @@ impl Session {
     /// Whether a dataset is to be flushed as soon as it is complete.
     fn is_flush_due(&self, at: usize) -> bool {
         let dataset = &self.cached[at].record.dataset;
-        let every = self.ctx.params.get(&param::FLUSH);
+        let every = self.job.params.get(&param::FLUSH);
         let turn =
             every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint.is_multiple_of(every));
         let periodic = dataset.checkpoint && (turn || every > 0 && self.flushes.owed);
@@ -106,7 +106,7 @@ impl Session {
     /// guide's `SCR_FLUSH_ON_RESTART` and `SCR_GLOBAL_RESTART`. The application waits.
     pub(super) fn flush_restored(&mut self) -> Result<(), Error> {
         self.compare_flushed()?;
-        let params = &self.ctx.params;
+        let params = &self.job.params;
         let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
         let wanted = (0..self.cached.len()).filter(|&at| {
             let cached = &self.cached[at];
@@ -137,7 +137,7 @@ impl Session {
     pub(super) fn told_unless(&self, fails: bool, outcome: Result<(), Error>) -> Result<(), Error> {
         match outcome {
             Err(Error::Refused(why)) if !fails => {
-                self.ctx.report.error(&why);
+                self.job.report.error(&why);
                 Ok(())
             }
             other => other,

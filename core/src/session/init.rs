@@ -8,15 +8,17 @@ use super::moving::FlushState;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
 use crate::cache::part::MAX_ID;
+use crate::cache::Cache;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Comm;
-use crate::context::Context;
 use crate::env::Env;
 use crate::error::Doing;
 use crate::fs::Durability;
+use crate::job::Job;
 use crate::param::{self, AppConfig};
 use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted, Running};
-use crate::restart;
+use crate::redundancy::schemes::Schemes;
+use crate::restart::{self, Rebuild};
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -25,10 +27,16 @@ impl Session {
     /// # Errors
     /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
     pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
-        let ctx = Context::begin(comm, env, app)?;
-        let began = ctx.elapsed();
+        let job = Job::begin(comm, env, app)?;
+        let mut schemes = Schemes::new(&job);
+        job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
+        let cache = Cache::open(&job)?;
+        schemes.choose_sets(&job, &cache)?;
+        let began = job.elapsed();
         let mut session = Self {
-            ctx,
+            job,
+            cache,
+            schemes,
             running: Running::default(),
             phase: Phase::Idle,
             cached: Vec::new(),
@@ -42,7 +50,7 @@ impl Session {
             computing_since: began,
             halt_logged: false,
         };
-        super::listing::list_settings(&session.ctx);
+        super::listing::list_settings(&session.job);
         session.log_start();
         session.tell_other_jobs();
         session.settle_prefix(app)?;
@@ -51,7 +59,7 @@ impl Session {
         session.rebuild_flush_file();
         session.flush_restored()?;
         session.load_first(&known)?;
-        session.advice = Advice::new(session.ctx.elapsed());
+        session.advice = Advice::new(session.job.elapsed());
         session.log_compute_start();
         Ok(session)
     }
@@ -59,18 +67,18 @@ impl Session {
     /// Says that this job runs in the prefix directory, and whether another one does at the same time: what is under way of that
     /// one's flushes looks as if it had died, and what has the same name in both is lost to one of them.
     fn tell_other_jobs(&mut self) {
-        let ctx = &self.ctx;
-        if ctx.rank() != ROOT {
+        let job = &self.job;
+        if job.rank() != ROOT {
             return;
         }
-        let (job, node, time) = (ctx.params.get(&param::JOB_ID), ctx.nodes.name(ROOT), ctx.local_time());
-        let line = format!("allocation {job}, rank 0 on {node}, since {time}");
-        let (running, other) = Running::begin(ctx.files(), &ctx.prefix, &line);
+        let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(ROOT), job.local_time());
+        let line = format!("allocation {id}, rank 0 on {node}, since {time}");
+        let (running, other) = Running::begin(job.files(), &job.prefix, &line);
         if let Some(other) = other {
-            ctx.report.warn(&format!(
+            job.report.warn(&format!(
                 "another job uses the prefix directory {} at the same time ({other}): they share an index, end each other's \
                  flushes, and of two datasets or files of one name one is lost. Give each a prefix directory of its own (SCR_PREFIX)",
-                ctx.prefix.dir().display()
+                job.prefix.dir().display()
             ));
         }
         self.running = running;
@@ -80,15 +88,15 @@ impl Session {
     /// commands read are written.
     fn settle_prefix(&mut self, app: &AppConfig) -> Result<(), Error> {
         self.settle_flushes()?;
-        if self.ctx.params.get(&param::PREFIX_PURGE) {
+        if self.job.params.get(&param::PREFIX_PURGE) {
             self.purge_prefix()?;
         }
-        let ctx = &self.ctx;
-        ctx.report.info(&format!("NPROCS={}", ctx.comm.size()));
-        ctx.report.info(&format!("NNODES={}", ctx.nodes.count()));
-        let written = if ctx.rank() == ROOT { self.write_for_commands(app) } else { Ok(()) };
+        let job = &self.job;
+        job.report.info(&format!("NPROCS={}", job.comm.size()));
+        job.report.info(&format!("NNODES={}", job.nodes.count()));
+        let written = if job.rank() == ROOT { self.write_for_commands(app) } else { Ok(()) };
         let written = written.or_else(|error| self.expect_only_room_lacks(&error));
-        ctx.agree(written).doing(|| "writing to the folder .scr of the prefix directory".to_owned())
+        job.agree(written).doing(|| "writing to the folder .scr of the prefix directory".to_owned())
     }
 
     /// Without room a run begins all the same: there may be some at the next flush, and what is in cache can be restarted
@@ -97,7 +105,7 @@ impl Session {
         let why = crate::describe(error);
         if error.is_for_want_of_room() {
             let what = "the run begins all the same: make room before the next flush";
-            self.ctx.report.error(&format!("{why}; {what}"));
+            self.job.report.error(&format!("{why}; {what}"));
             return Ok(());
         }
         if error.is_for_want_of_permission() {
@@ -109,31 +117,31 @@ impl Session {
     }
 
     fn write_for_commands(&self, app: &AppConfig) -> Result<(), PrefixError> {
-        let ctx = &self.ctx;
-        let nodes = u32::try_from(ctx.nodes.count()).unwrap_or(u32::MAX);
-        Nodes(nodes).write(ctx.files(), &ctx.prefix)?;
-        let (conf, path) = (app.to_text(), ctx.prefix.app_conf_file());
-        ctx.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
-        tidy(ctx.files(), &ctx.prefix.scr_dir(), &path);
+        let job = &self.job;
+        let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
+        Nodes(nodes).write(job.files(), &job.prefix)?;
+        let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
+        job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
+        tidy(job.files(), &job.prefix.scr_dir(), &path);
         if let Some(caution) =
-            Index::exclusion(ctx.files(), &ctx.prefix).ok().and_then(|update| update.caution())
+            Index::exclusion(job.files(), &job.prefix).ok().and_then(|update| update.caution())
         {
-            ctx.report.warn(&format!("the index of {}: {caution}", ctx.prefix.dir().display()));
+            job.report.warn(&format!("the index of {}: {caution}", job.prefix.dir().display()));
         }
         Ok(())
     }
 
     /// Brings back what is in cache, and learns which ids are taken. Gives what is known of the prefix directory.
     fn find_datasets(&mut self) -> Result<Known, Error> {
-        let began = self.ctx.elapsed();
-        let purge = self.ctx.params.get(&param::CACHE_PURGE) || !self.ctx.params.get(&param::DISTRIBUTE);
+        let began = self.job.elapsed();
+        let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
-            restart::purge(&self.ctx)?;
+            restart::purge(&self.job, &self.cache)?;
         }
-        let found = restart::restart(&self.ctx)?;
+        let found = restart::restart(Rebuild { job: &self.job, cache: &self.cache, schemes: &self.schemes })?;
         let known = self.known_in_prefix()?;
         for restored in found.whole.into_iter().rev() {
-            let store = self.ctx.store_index(&restored.record.protection.store);
+            let store = self.cache.store_index(&restored.record.protection.store);
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
             let cached = Cached::new(restored.record, restored.part, store);
@@ -154,9 +162,9 @@ impl Session {
         self.next_id = highest + 1;
         self.note_newest_bytes()?;
         if let Some(newest) = self.cached.iter().rev().find(|cached| cached.is_restartable()) {
-            let took = (self.ctx.elapsed() - began).as_secs_f64();
+            let took = (self.job.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
-            self.ctx.report.info(&format!(
+            self.job.report.info(&format!(
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
@@ -165,7 +173,7 @@ impl Session {
 
     /// Finds the checkpoint to restart from: the one that the user names, or else the newest.
     fn load_first(&mut self, known: &Known) -> Result<(), Error> {
-        let wanted = self.ctx.params.get(&param::CURRENT).map(String::into_bytes);
+        let wanted = self.job.params.get(&param::CURRENT).map(String::into_bytes);
         if let Some(name) = &wanted {
             self.load_wanted(name)?;
         }
@@ -188,7 +196,7 @@ impl Session {
         let since = self.restarted_from(name)?;
         let newest = self.newest_cached(None);
         if let Some(newer) = newest.as_ref().filter(|newest| since.is_some_and(|since| newest.id >= since)) {
-            self.ctx.report.notice(&format!(
+            self.job.report.notice(&format!(
                 "SCR_CURRENT={} was restarted from before in this allocation: going on from `{}', which is newer",
                 String::from_utf8_lossy(name),
                 String::from_utf8_lossy(&newer.name)
@@ -197,7 +205,7 @@ impl Session {
         }
         self.loaded = self.newest_cached_where(|cached| cached.record.dataset.name == name);
         // With nothing in cache the usual way leads to it first.
-        if self.loaded.is_none() && newest.is_some() && self.ctx.params.get(&param::FETCH) {
+        if self.loaded.is_none() && newest.is_some() && self.job.params.get(&param::FETCH) {
             self.loaded = self.fetch_wanted()?;
         }
         self.go_on_from_loaded();
@@ -208,19 +216,19 @@ impl Session {
     /// there, and these nodes know nothing of it. What the user has made current, though older, does not count as newer; that is told.
     fn load_newer(&mut self, known: &Known) -> Result<(), Error> {
         let Some((cached, first)) = self.newest_cached(None).zip(known.first) else { return Ok(()) };
-        let unsaid = self.ctx.params.get(&param::CURRENT).is_none();
+        let unsaid = self.job.params.get(&param::CURRENT).is_none();
         if let Some(chosen) = known.chosen.as_ref().filter(|_| unsaid && first < cached.id_in_prefix) {
             let chosen = String::from_utf8_lossy(chosen);
-            self.ctx.report.notice(&format!(
+            self.job.report.notice(&format!(
                 "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \
                  same, start with SCR_CURRENT={chosen}",
                 String::from_utf8_lossy(&cached.name)
             ));
         }
-        if first <= cached.id_in_prefix || !self.ctx.params.get(&param::FETCH) {
+        if first <= cached.id_in_prefix || !self.job.params.get(&param::FETCH) {
             return Ok(());
         }
-        self.ctx.report.notice(&format!(
+        self.job.report.notice(&format!(
             "dataset {first} in the prefix directory is newer than `{}', the newest checkpoint in cache",
             String::from_utf8_lossy(&cached.name)
         ));
@@ -233,32 +241,32 @@ impl Session {
     /// was one.
     fn restarted_from(&self, name: &[u8]) -> Result<Option<u64>, Error> {
         let mut tree = KvTree::new();
-        if self.ctx.rank() == ROOT {
-            match Restarted::read(self.ctx.files(), &self.ctx.prefix) {
-                Ok(Some(last)) if last.name == name && last.job_id == self.ctx.params.get(&param::JOB_ID) => {
+        if self.job.rank() == ROOT {
+            match Restarted::read(self.job.files(), &self.job.prefix) {
+                Ok(Some(last)) if last.name == name && last.job_id == self.job.params.get(&param::JOB_ID) => {
                     tree.set("NEXT", last.next_id);
                 }
                 Ok(_) => (),
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+                Err(error) => self.job.report.error(&crate::describe(&error)),
             }
         }
-        let tree = broadcast_tree(&*self.ctx.comm, ROOT, &tree)?;
+        let tree = broadcast_tree(&*self.job.comm, ROOT, &tree)?;
         Ok(tree.parse("NEXT").ok().flatten())
     }
 
     /// Notes that the job has restarted from what the user has named, and makes it the current one.
     fn note_wanted(&self, loaded: &Loaded) -> Result<(), Error> {
-        if self.ctx.rank() != ROOT {
+        if self.job.rank() != ROOT {
             return Ok(());
         }
-        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-        let job_id = self.ctx.params.get(&param::JOB_ID);
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
+        let job_id = self.job.params.get(&param::JOB_ID);
         let last = Restarted { job_id, name: loaded.name.clone(), next_id: self.next_id };
         let noted = last
             .write(files, prefix)
             .and_then(|()| Index::update(files, prefix, |index| _ = index.set_current(&loaded.name)));
         if let Err(error) = noted {
-            self.ctx.report.error(&crate::describe(&error));
+            self.job.report.error(&crate::describe(&error));
         }
         Ok(())
     }
@@ -267,7 +275,7 @@ impl Session {
     pub(super) fn load_next(&mut self, refused: Option<&Loaded>) -> Result<(), Error> {
         let cached = self.newest_cached(refused.map(|refused| refused.id));
         let below = refused.map(|refused| refused.id_in_prefix);
-        let wanted = self.ctx.params.get(&param::FETCH);
+        let wanted = self.job.params.get(&param::FETCH);
         if wanted {
             // Once the application has refused a checkpoint, one in the prefix directory may be the newest left.
             let above =
@@ -297,7 +305,7 @@ impl Session {
 
     fn newest_cached_where(&self, wanted: impl Fn(&Cached) -> bool) -> Option<Loaded> {
         // Where all files are read in the prefix directory, they must have got there.
-        let global = self.ctx.params.get(&param::GLOBAL_RESTART);
+        let global = self.job.params.get(&param::GLOBAL_RESTART);
         self.cached
             .iter()
             .filter(|cached| cached.is_restartable() && wanted(cached))

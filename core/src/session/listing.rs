@@ -1,20 +1,20 @@
 //! What `SCR_DEBUG=1` shows first: every parameter, and the descriptors made of them, as C SCR prints them.
 
-use crate::context::Context;
+use crate::job::Job;
 use crate::param::Value;
 use scr_plugin_api::KvTree;
 use std::fmt::Write as _;
 
 /// Lists the settings of a run.
-pub(super) fn list_settings(ctx: &Context) {
-    for effective in ctx.params.iter() {
+pub(super) fn list_settings(job: &Job) {
+    for effective in job.params.iter() {
         let shown = match &effective.value {
             Value::Unset => "(null)".to_owned(),
             _ => effective.to_string(),
         };
-        ctx.report.info(&format!("{}={shown}", effective.info.name));
+        job.report.info(&format!("{}={shown}", effective.info.name));
     }
-    let tree = ctx.descriptors.to_tree();
+    let tree = job.descriptors.to_tree();
     for (title, key) in [
         ("Group descriptors:", "GROUPS"),
         ("Store descriptors:", "STORE"),
@@ -25,7 +25,7 @@ pub(super) fn list_settings(ctx: &Context) {
             let _ = write!(text, "\n{:INDENT$}{key}", "");
             print(below, INDENT + STEP, &mut text);
         }
-        ctx.report.info(&text);
+        job.report.info(&text);
     }
 }
 

@@ -50,21 +50,21 @@ pub(super) struct Spent {
 impl Session {
     /// The run starts.
     pub(super) fn log_start(&self) {
-        let (processes, nodes) = (u64::from(self.ctx.comm.size()), self.ctx.nodes.count() as u64);
-        self.ctx.log.add_entry(Record::event(Event::Start).run(processes, nodes));
+        let (processes, nodes) = (u64::from(self.job.comm.size()), self.job.nodes.count() as u64);
+        self.job.log.add_entry(Record::event(Event::Start).run(processes, nodes));
     }
 
     /// The application computes from now on.
     pub(super) fn log_compute_start(&mut self) {
-        self.computing_since = self.ctx.elapsed();
-        self.ctx.log.add_entry(Record::event(Event::ComputeStart));
+        self.computing_since = self.job.elapsed();
+        self.job.log.add_entry(Record::event(Event::ComputeStart));
     }
 
     /// It has computed until `now`, and begins to write a dataset.
     pub(super) fn log_output_start(&self, record: &RankRecord, now: Duration) {
         let computed = now.saturating_sub(self.computing_since);
-        self.ctx.log.add_entry(Record::event(Event::ComputeEnd).took(computed));
-        self.ctx.log.add_entry(self.of_output(writing(record).start, record));
+        self.job.log.add_entry(Record::event(Event::ComputeEnd).took(computed));
+        self.job.log.add_entry(self.of_output(writing(record).start, record));
     }
 
     /// A dataset is complete in cache.
@@ -78,7 +78,7 @@ impl Session {
                 .size(spent.bytes, spent.files)
         };
         let name = &record.dataset.name;
-        let log = &self.ctx.log;
+        let log = &self.job.log;
         log.add_entry(moved(Transfer::Write, spent.write).named(name));
         if !record.protection.bypass {
             log.add_entry(moved(Transfer::Encode, spent.encode));
@@ -90,7 +90,7 @@ impl Session {
     /// A dataset has come to nothing.
     pub(super) fn log_output_fail(&self, output: &Output, why: &str) {
         let record = &output.record;
-        self.ctx.log.add_entry(Record::event(writing(record).fail).dataset(&record.dataset).note(why));
+        self.job.log.add_entry(Record::event(writing(record).fail).dataset(&record.dataset).note(why));
     }
 
     /// A dataset was copied to the prefix directory, or could not be.
@@ -101,12 +101,12 @@ impl Session {
         outcome: Result<(u64, u64), &str>,
         asynchronous: bool,
     ) {
-        let log = &self.ctx.log;
+        let log = &self.job.log;
         let of = |event| Record::event(event).dataset(&record.dataset).took(took);
         match outcome {
             Ok((files, bytes)) => {
                 log.add_entry(of(Event::FlushSuccess));
-                let (from, to) = (self.place_of(record), self.ctx.prefix.dir());
+                let (from, to) = (self.place_of(record), self.job.prefix.dir());
                 let kind = if asynchronous { Transfer::FlushAsync } else { Transfer::FlushSync };
                 let moved = Record::transfer(kind, &from, to);
                 log.add_entry(moved.dataset(&record.dataset).took(took).size(bytes, files));
@@ -117,16 +117,16 @@ impl Session {
 
     /// A checkpoint was fetched.
     pub(super) fn log_fetch(&self, record: &RankRecord, took: Duration) {
-        let (from, to) = (self.ctx.prefix.dir(), self.place_of(record));
+        let (from, to) = (self.job.prefix.dir(), self.place_of(record));
         let (bytes, files) = (record.dataset.bytes.unwrap_or(0), record.dataset.files.unwrap_or(0));
         let moved = Record::transfer(Transfer::Fetch, from, &to).dataset(&record.dataset);
-        self.ctx.log.add_entry(moved.took(took).size(bytes, files));
+        self.job.log.add_entry(moved.took(took).size(bytes, files));
     }
 
     /// The job is to end. Said once in a run, since the reason stays.
     pub(super) fn log_halt(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.halt_logged, true) {
-            self.ctx.log.add_entry(Record::event(Event::Halt).note(reason));
+            self.job.log.add_entry(Record::event(Event::Halt).note(reason));
         }
     }
 
@@ -137,15 +137,17 @@ impl Session {
 
     /// The base of the store that a dataset goes to.
     fn base_of(&self, protection: &Protection) -> PathBuf {
-        let store = self.ctx.descriptors.store(&protection.store);
+        let store = self.job.descriptors.store(&protection.store);
         store.map_or_else(|| PathBuf::from(&protection.store), |store| store.path.clone())
     }
 
     /// The folder that a dataset's files are in.
     fn place_of(&self, record: &RankRecord) -> PathBuf {
         if record.protection.bypass {
-            return self.ctx.prefix.dir().to_owned();
+            return self.job.prefix.dir().to_owned();
         }
-        self.ctx.cache_of(&record.protection.store).join(format!("scr.dataset.{}", record.dataset.id))
+        self.cache
+            .dir_of(&self.job, &record.protection.store)
+            .join(format!("scr.dataset.{}", record.dataset.id))
     }
 }

@@ -76,21 +76,21 @@ impl Session {
         for id in &listed {
             self.delete_from_prefix(*id)?;
         }
-        self.ctx.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
-        Ok(restart::purge_bypass(&self.ctx)?)
+        self.job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
+        Ok(restart::purge_bypass(&self.job, &self.cache)?)
     }
 
     /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. What
     /// cannot be deleted is told. Collective. See the guide's `SCR_PREFIX_SIZE`.
     pub(super) fn slide_window(&mut self, newest: u64) -> Result<(), Error> {
-        let size = self.ctx.params.get(&param::PREFIX_SIZE);
+        let size = self.job.params.get(&param::PREFIX_SIZE);
         let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
         for id in self.listed(|index| surplus(index, size, newest))? {
             match self.delete_from_prefix(id) {
                 Err(Error::Comm(error)) => return Err(error.into()),
-                Err(error) => self.ctx.report.error(&crate::describe(&error)),
+                Err(error) => self.job.report.error(&crate::describe(&error)),
                 Ok(()) => {
-                    self.ctx.report.info(&format!("Deleting dataset {id} from the prefix directory"));
+                    self.job.report.info(&format!("Deleting dataset {id} from the prefix directory"));
                     let gone = self.position(id).filter(|&at| self.cached[at].record.protection.bypass);
                     if gone.is_some() {
                         self.forget(id);
@@ -104,17 +104,17 @@ impl Session {
     /// Takes the checkpoints newer than `id`, as the index counts, out of it, where the user wants that after going back to an older
     /// one. Collective.
     pub(super) fn drop_newer(&mut self, id: u64) -> Result<(), Error> {
-        if !self.ctx.params.get(&param::DROP_AFTER_CURRENT) || self.ctx.rank() != ROOT {
+        if !self.job.params.get(&param::DROP_AFTER_CURRENT) || self.job.rank() != ROOT {
             return Ok(());
         }
-        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
         match Index::update(files, prefix, |index| index.drop_checkpoints_after(id)) {
             Ok(dropped) if dropped.is_empty() => (),
-            Ok(dropped) => self.ctx.report.notice(&format!(
+            Ok(dropped) => self.job.report.notice(&format!(
                 "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {id} are dropped from the index",
                 dropped.len()
             )),
-            Err(error) => self.ctx.report.error(&crate::describe(&error)),
+            Err(error) => self.job.report.error(&crate::describe(&error)),
         }
         Ok(())
     }
@@ -128,35 +128,35 @@ impl Session {
     }
 
     fn delete_from_prefix(&self, id: u64) -> Result<(), Error> {
-        let ctx = &self.ctx;
-        let node = ctx.nodes.name(ctx.rank());
-        let deleting = Deleting { comm: &*ctx.comm, files: ctx.files(), node, prefix: &ctx.prefix };
+        let job = &self.job;
+        let node = job.nodes.name(job.rank());
+        let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix };
         let note = deleting.run(id).doing(|| format!("deleting dataset {id} from the prefix directory"))?;
         if let Some(note) = note {
-            ctx.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
+            job.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
         }
         Ok(())
     }
 
     /// Ids that rank 0 finds in the index, on all ranks.
     fn listed(&self, find: impl FnOnce(&Index) -> Vec<u64>) -> Result<Vec<u64>, Error> {
-        let ctx = &self.ctx;
-        let own = match ctx.rank() {
-            ROOT => Index::read(ctx.files(), &ctx.prefix).map(|index| find(&index)),
+        let job = &self.job;
+        let own = match job.rank() {
+            ROOT => Index::read(job.files(), &job.prefix).map(|index| find(&index)),
             _ => Ok(Vec::new()),
         };
-        let own = ctx.agree(own.described());
+        let own = job.agree(own.described());
         let own = own.doing(|| "reading the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
         for id in own {
             tree.child(id.to_string());
         }
-        Ok(broadcast_tree(&*ctx.comm, ROOT, &tree)?.keys_as().collect())
+        Ok(broadcast_tree(&*job.comm, ROOT, &tree)?.keys_as().collect())
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
         self.expect_idle(call)?;
-        match same_everywhere(&*self.ctx.comm, name) {
+        match same_everywhere(&*self.job.comm, name) {
             Err(Mismatch::Comm(error)) => return Err(error.into()),
             Err(_) => {
                 let what = format!("the ranks gave different names to {call}; all must give the same");
@@ -177,18 +177,18 @@ impl Session {
         name: &[u8],
         change: impl FnOnce(&mut Index) -> Option<(u64, u64)>,
     ) -> Result<(u64, u64), Error> {
-        let ctx = &self.ctx;
+        let job = &self.job;
         self.wait_until_announced();
         let done: Result<_, PrefixError> =
-            if ctx.rank() == ROOT { Index::update(ctx.files(), &ctx.prefix, change) } else { Ok(None) };
+            if job.rank() == ROOT { Index::update(job.files(), &job.prefix, change) } else { Ok(None) };
         let own =
-            ctx.agree(done.described()).doing(|| "changing the index of the prefix directory".to_owned())?;
+            job.agree(done.described()).doing(|| "changing the index of the prefix directory".to_owned())?;
         let mut tree = KvTree::new();
         if let Some((id, checkpoint)) = own {
             tree.set("ID", id);
             tree.set("CKPT", checkpoint);
         }
-        let tree = broadcast_tree(&*ctx.comm, ROOT, &tree)?;
+        let tree = broadcast_tree(&*job.comm, ROOT, &tree)?;
         let value = |key| tree.parse(key).ok().flatten();
         value("ID").zip(value("CKPT")).ok_or_else(|| Error::Argument {
             what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),

@@ -39,8 +39,10 @@ pub use crate::error::Error;
 
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::context::Context;
+use crate::cache::Cache;
+use crate::job::Job;
 use crate::prefix::Running;
+use crate::redundancy::schemes::Schemes;
 use crate::restart::Leftover;
 use datasets::Cached;
 use output::Output;
@@ -51,7 +53,9 @@ use std::time::Duration;
 
 /// A run under the runtime.
 pub struct Session {
-    ctx: Context,
+    job: Job,
+    cache: Cache,
+    schemes: Schemes,
     /// Says to other jobs that this one runs; only rank 0 does.
     running: Running,
     phase: Phase,
@@ -116,7 +120,7 @@ impl Session {
 
     /// From now on relative names of files start at this folder: the application may change where it is.
     pub fn work_in(&mut self, current_dir: PathBuf) {
-        self.ctx.job.env.current_dir = current_dir;
+        self.job.env.current_dir = current_dir;
     }
 
     /// Why the application should be ended now, where the user has asked for that with `SCR_HALT_EXIT=1`.
@@ -126,12 +130,12 @@ impl Session {
 
     /// The effective parameters.
     pub fn params(&self) -> &crate::param::Params {
-        &self.ctx.params
+        &self.job.params
     }
 
     /// This rank's messages to the user.
     pub fn reporter(&self) -> &crate::message::Reporter {
-        &self.ctx.report
+        &self.job.report
     }
 
     /// Refuses a call that is legal between phases only. `call` is its name, for the message.
@@ -158,7 +162,7 @@ impl Session {
     }
 
     fn part_of(&self, record: &RankRecord) -> PartDir {
-        PartDir::new(&self.ctx.cache_of(&record.protection.store), record.dataset.id, record.rank)
+        self.cache.part_of(&self.job, record)
     }
 }
 

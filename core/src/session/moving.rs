@@ -70,7 +70,7 @@ impl Session {
             // It must be on record when the application ends right after.
             flush.announce(&token, dataset, &mine)
         } else {
-            let files = Arc::clone(&self.ctx.env.files);
+            let files = Arc::clone(&self.job.env.files);
             flush.begin(Hands { files, transport: Arc::clone(&transport.transport) }, &token, dataset, &mine)
         };
         match started {
@@ -96,17 +96,17 @@ impl Session {
     /// The prefix directory must be that of the start: where its file system has gone, a folder of the same name would be
     /// made on another one. Collective.
     fn expect_prefix(&mut self, at: usize) -> Result<(), Error> {
-        let ctx = &self.ctx;
-        let folder = ctx.prefix.scr_dir();
-        let here = match ctx.files().status(&folder) {
-            _ if ctx.rank() != ROOT => Ok(()),
+        let job = &self.job;
+        let folder = job.prefix.scr_dir();
+        let here = match job.files().status(&folder) {
+            _ if job.rank() != ROOT => Ok(()),
             Ok(status) if status.kind == Kind::Dir => Ok(()),
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("cannot look at {}: {error}", folder.display()))
             }
             _ => Err(format!("{} has gone since this run began", folder.display())),
         };
-        ctx.agree(here).or_else(|error| {
+        job.agree(here).or_else(|error| {
             let why = error.agreed()?;
             let label = label(&self.cached[at].record);
             self.flushes.owed |= self.cached[at].record.dataset.checkpoint;
@@ -118,7 +118,7 @@ impl Session {
     /// announcement does not come after what the caller does there. Local.
     pub(super) fn wait_until_announced(&self) {
         if let Some(moving) = &self.flushes.moving {
-            moving.started.wait_until_announced(self.ctx.files());
+            moving.started.wait_until_announced(self.job.files());
         }
     }
 
@@ -138,7 +138,7 @@ impl Session {
     /// Lets go of a flush under way that goes on without this process, where the user wants that; gives its dataset. One that
     /// a transport could not begin on some rank stays under way. Collective.
     pub(super) fn leave_to_poststage(&mut self) -> Result<Option<u64>, Error> {
-        let wanted = self.ctx.params.get(&param::FLUSH_POSTSTAGE);
+        let wanted = self.job.params.get(&param::FLUSH_POSTSTAGE);
         let Some(moving) = &self.flushes.moving else { return Ok(None) };
         let at = self.position(moving.id);
         let at = at.expect("a dataset on its way leaves the list only once it has arrived");
@@ -150,14 +150,14 @@ impl Session {
             return Ok(None);
         }
         let label = label(&self.cached[at].record);
-        self.ctx.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
+        self.job.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
         Ok(self.flushes.moving.take().map(|moving| moving.id))
     }
 
     /// Flushes a dataset before the session ends. Where the user wants that, and the transport can go on without this process, it is only begun.
     pub(super) fn flush_or_leave(&mut self, id: u64) -> Result<(), Error> {
         let at = self.position(id).expect("the caller has it from the list");
-        let wanted = self.ctx.params.get(&param::FLUSH_POSTSTAGE);
+        let wanted = self.job.params.get(&param::FLUSH_POSTSTAGE);
         if wanted && self.goes_on_behind(at)? && self.transport_for(at)?.survives_job {
             self.begin_flush(id)?;
             self.set_off_flush();
@@ -197,13 +197,13 @@ impl Session {
         let at = self.position(id).expect("it does not leave the list during a flush");
         let label = label(&self.cached[at].record);
         let is_checkpoint = self.cached[at].record.dataset.checkpoint;
-        let took = self.ctx.elapsed() - began;
+        let took = self.job.elapsed() - began;
         self.log_flush_end(at, took, &outcome, what);
         match outcome.map_err(flush_error) {
             Ok(report) => {
-                let ranks = self.ctx.comm.size();
-                self.ctx.report.info(&speed(what, took, report.files, report.bytes, ranks));
-                self.ctx.report.info(&format!("{what}: Flush succeeded for {label}"));
+                let ranks = self.job.comm.size();
+                self.job.report.info(&speed(what, took, report.files, report.bytes, ranks));
+                self.job.report.info(&format!("{what}: Flush succeeded for {label}"));
                 self.cached[at].flushed = true;
                 self.flushes.owed &= !is_checkpoint;
                 self.note(id, |flush, id| {
@@ -216,7 +216,7 @@ impl Session {
                 Ok(())
             }
             Err(error) => {
-                self.ctx.report.info(&format!("{what}: Flush failed for {label}"));
+                self.job.report.info(&format!("{what}: Flush failed for {label}"));
                 self.flushes.owed |= is_checkpoint;
                 self.note(id, |flush, id| {
                     Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
@@ -243,15 +243,15 @@ impl Session {
 
     fn tell_begin(&self, at: usize) -> Duration {
         let label = label(&self.cached[at].record);
-        self.ctx.report.info(&format!("Initiating flush of {label}"));
-        self.ctx.log.add_entry(Record::event(Event::FlushStart).dataset(&self.cached[at].record.dataset));
-        self.ctx.elapsed()
+        self.job.report.info(&format!("Initiating flush of {label}"));
+        self.job.log.add_entry(Record::event(Event::FlushStart).dataset(&self.cached[at].record.dataset));
+        self.job.elapsed()
     }
 
     /// A token for a flush, the same on all ranks.
     fn agreed_token(&self, id: u64) -> Result<String, Error> {
-        let token = flush::new_token(id, &self.ctx.env).into_bytes();
-        Ok(String::from_utf8_lossy(&broadcast(&*self.ctx.comm, ROOT, token)?).into_owned())
+        let token = flush::new_token(id, &self.job.env).into_bytes();
+        Ok(String::from_utf8_lossy(&broadcast(&*self.job.comm, ROOT, token)?).into_owned())
     }
 }
 

@@ -43,7 +43,7 @@ impl Session {
         let name = loaded.name.clone();
         self.phase = Phase::Restart;
         let began = Record::event(Event::RestartStart).id(loaded.id).named(&name);
-        self.ctx.log.add_entry(began);
+        self.job.log.add_entry(began);
         Ok(name)
     }
 
@@ -55,7 +55,7 @@ impl Session {
             .expect("a restart phase begins with a checkpoint in the list, and none leaves it meanwhile");
         let record = &cached.record;
         let given = String::from_utf8_lossy(name);
-        let below = super::route::below_prefix(&self.ctx, name);
+        let below = super::route::below_prefix(&self.job, name);
         let exact =
             below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
         // Deprecated, and still used: a bare name stands for the one file of that name, wherever it lies.
@@ -70,7 +70,7 @@ impl Session {
             } else {
                 cached.part.file(&file.name)
             };
-            self.ctx.files().open(&path, crate::fs::How::Read).map_err(|error| Error::Argument {
+            self.job.files().open(&path, crate::fs::How::Read).map_err(|error| Error::Argument {
                 what: format!("{} cannot be read: {error}", path.display()),
             })?;
             return super::path_bytes(&path);
@@ -78,15 +78,15 @@ impl Session {
         if self.is_read_in_prefix(cached) {
             // Where all ranks share the files of a dataset, a rank may read what another one has routed.
             let below = below?;
-            let path = self.ctx.prefix.file(&below);
-            if self.ctx.files().status(&path).is_ok() {
+            let path = self.job.prefix.file(&below);
+            if self.job.files().status(&path).is_ok() {
                 return super::path_bytes(&path);
             }
         }
         Err(Error::Argument {
             what: format!(
                 "`{given}' is not a file that rank {} wrote in {}",
-                self.ctx.rank(),
+                self.job.rank(),
                 super::words::label(record)
             ),
         })
@@ -94,7 +94,7 @@ impl Session {
 
     /// Whether the application reads a dataset where it lies in the prefix directory.
     fn is_read_in_prefix(&self, cached: &Cached) -> bool {
-        cached.record.protection.bypass || self.ctx.params.get(&param::GLOBAL_RESTART) && cached.flushed
+        cached.record.protection.bypass || self.job.params.get(&param::GLOBAL_RESTART) && cached.flushed
     }
 
     /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. Collective.
@@ -107,15 +107,15 @@ impl Session {
         }
         self.phase = Phase::Idle;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
-        let outcome = self.ctx.agree(own);
+        let outcome = self.job.agree(own);
         let log = |event, loaded: &Loaded| Record::event(event).id(loaded.id).named(&loaded.name);
         let Err(error) = outcome else {
-            self.loaded.iter().for_each(|loaded| self.ctx.log.add_entry(log(Event::RestartSuccess, loaded)));
+            self.loaded.iter().for_each(|loaded| self.job.log.add_entry(log(Event::RestartSuccess, loaded)));
             return Ok(());
         };
         let why = error.agreed()?;
         let loaded = self.loaded.take().expect("a restart phase begins with a checkpoint");
-        self.ctx.log.add_entry(log(Event::RestartFail, &loaded).note(why.to_string()));
+        self.job.log.add_entry(log(Event::RestartFail, &loaded).note(why.to_string()));
         let name = String::from_utf8_lossy(&loaded.name).into_owned();
         self.refuse(&loaded);
         self.load_next(Some(&loaded))?;
@@ -134,10 +134,10 @@ impl Session {
             self.mark_failed(loaded);
         }
         let path = self.cached[at].part.filemap();
-        let noted = Journal::reopen(self.ctx.files(), &path)
+        let noted = Journal::reopen(self.job.files(), &path)
             .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
         if let Err(error) = noted {
-            self.ctx.report.error_here(&crate::describe(&error));
+            self.job.report.error_here(&crate::describe(&error));
         }
     }
 }

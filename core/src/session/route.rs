@@ -4,7 +4,7 @@
 //! under the prefix directory.
 
 use super::{Error, Phase, Session};
-use crate::context::Context;
+use crate::job::Job;
 use crate::prefix::{real, FileName};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -49,19 +49,19 @@ impl Session {
     }
 
     fn named(&self, name: &[u8]) -> PathBuf {
-        lexical(&self.ctx.env.current_dir.join(OsStr::from_bytes(name)))
+        lexical(&self.job.env.current_dir.join(OsStr::from_bytes(name)))
     }
 }
 
 /// The name below the prefix directory of a file that the application calls `name`.
-pub(crate) fn below_prefix(ctx: &Context, name: &[u8]) -> Result<FileName, Error> {
+pub(crate) fn below_prefix(job: &Job, name: &[u8]) -> Result<FileName, Error> {
     let given = String::from_utf8_lossy(name);
     if name.is_empty() || name.ends_with(b"/") {
         return Err(Error::Argument { what: format!("`{given}' names no file") });
     }
-    let path = lexical(&ctx.env.current_dir.join(OsStr::from_bytes(name)));
-    let prefix = ctx.prefix.dir();
-    let below = strip(&path, prefix).or_else(|| strip(&real(ctx.files(), &path), &real(ctx.files(), prefix)));
+    let path = lexical(&job.env.current_dir.join(OsStr::from_bytes(name)));
+    let prefix = job.prefix.dir();
+    let below = strip(&path, prefix).or_else(|| strip(&real(job.files(), &path), &real(job.files(), prefix)));
     let below = below.ok_or_else(|| Error::Argument {
         what: format!(
             "{} lies outside the prefix directory {}; \

@@ -15,53 +15,53 @@ impl Session {
     /// Ends, or clears away, the flushes that earlier runs have left behind. Collective.
     pub(super) fn settle_flushes(&self) -> Result<(), Error> {
         self.wait_for_movers()?;
-        if self.ctx.rank() != ROOT {
+        if self.job.rank() != ROOT {
             return Ok(());
         }
-        let (files, prefix) = (self.ctx.files(), &self.ctx.prefix);
-        match finalize::finalize_pending(files, prefix, &self.ctx.local_time()) {
-            Ok(ended) => ended.iter().for_each(|ended| self.ctx.report.notice(&ended.to_string())),
-            Err(error) => self.ctx.report.error(&crate::describe(&error)),
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
+        match finalize::finalize_pending(files, prefix, &self.job.local_time()) {
+            Ok(ended) => ended.iter().for_each(|ended| self.job.report.notice(&ended.to_string())),
+            Err(error) => self.job.report.error(&crate::describe(&error)),
         }
         Ok(())
     }
 
     /// Waits until nothing is copied any more on the nodes of this run, or it makes no sense to wait. Collective.
     fn wait_for_movers(&self) -> Result<(), Error> {
-        let ctx = &self.ctx;
-        let transports = Transports::new(ctx.plugin_host());
-        let leads = ctx.nodes.mates(ctx.rank()).first() == Some(&ctx.rank());
+        let job = &self.job;
+        let transports = Transports::new(self.schemes.plugin_host());
+        let leads = job.nodes.mates(job.rank()).first() == Some(&job.rank());
         let look = || {
             let open = |name: &str, options: &_| transports.open(name, options);
-            let which = Which::To(&ctx.prefix);
+            let which = Which::To(&job.prefix);
             match leads {
-                true => look_after_some(ctx.files(), &ctx.control, &open, &ctx.local_time(), which),
+                true => look_after_some(job.files(), self.cache.control(), &open, &job.local_time(), which),
                 false => Looked::default(),
             }
         };
         let mut patience: Option<Patience> = None;
         loop {
             let looked = look();
-            looked.told.iter().for_each(|line| ctx.report.notice_here(line));
+            looked.told.iter().for_each(|line| job.report.notice_here(line));
             // What cannot be looked after is not waited for.
             let goes_on = looked.left && looked.wrong.is_empty();
             let mut sums = [u64::from(goes_on), looked.moved];
-            all_reduce(&*ctx.comm, &mut sums, Op::Sum)?;
+            all_reduce(&*job.comm, &mut sums, Op::Sum)?;
             let [going_on, moved] = sums;
             if going_on == 0 {
                 return Ok(());
             }
             if patience.is_none() {
-                ctx.report.notice("waiting for flushes of an earlier run that still go on");
+                job.report.notice("waiting for flushes of an earlier run that still go on");
             }
-            let patience = patience.get_or_insert_with(|| Patience::begin(ctx.elapsed(), moved));
+            let patience = patience.get_or_insert_with(|| Patience::begin(job.elapsed(), moved));
             // All clocks are asked, and the first whose time is up decides.
-            let [up] = any(&*ctx.comm, [!patience.lasts(ctx.elapsed(), moved)])?;
+            let [up] = any(&*job.comm, [!patience.lasts(job.elapsed(), moved)])?;
             if up {
-                ctx.report.notice("they take too long, and are taken back");
+                job.report.notice("they take too long, and are taken back");
                 return Ok(());
             }
-            ctx.files().pause(PAUSE);
+            job.files().pause(PAUSE);
         }
     }
 }

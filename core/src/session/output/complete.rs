@@ -35,18 +35,18 @@ impl Session {
 
     fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
         let label = label(&output.record);
-        let completing = self.ctx.elapsed();
+        let completing = self.job.elapsed();
         if output.record.protection.bypass {
             // A file that many ranks write has its length once the last of them is done.
-            barrier(&*self.ctx.comm)?;
+            barrier(&*self.job.comm)?;
         }
         let sized = self.measure(&mut output, valid);
         let mut totals =
             [u64::from(sized.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
-        all_reduce(&*self.ctx.comm, &mut totals, Op::Sum)?;
+        all_reduce(&*self.job.comm, &mut totals, Op::Sum)?;
         let [failed, files, bytes] = totals;
         if failed > 0 {
-            let why = match self.ctx.agree(sized) {
+            let why = match self.job.agree(sized) {
                 Ok(()) => RankErrors::default(),
                 Err(error) => error.agreed()?,
             };
@@ -57,26 +57,26 @@ impl Session {
         output.record.dataset.bytes = Some(bytes);
         output.record.dataset.complete = Some(true);
         self.say_speed("app write stats", output.ready, completing, files, bytes);
-        let written = self.ctx.elapsed();
+        let written = self.job.elapsed();
         self.say_speed("scr write stats", output.started, written, files, bytes);
         if let Err(error) = self.protect(&mut output) {
             let why = error.agreed()?;
             self.abandon(&output, &why)?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
         }
-        let now = self.ctx.elapsed();
+        let now = self.job.elapsed();
         self.say_speed("scr_reddesc_apply", written, now, files, bytes);
         let Output { record, part, flags, may_replace, store, started, sent, .. } = *output;
         let (write, encode, whole) = (written - started, now - written, now - started);
         self.log_output_end(&record, &Spent { write, encode, whole, files, bytes });
         self.add_complete(record, part, store, may_replace)?;
         let outcome = self.after_complete(flags);
-        let now = self.ctx.elapsed();
+        let now = self.job.elapsed();
         if flags.checkpoint {
             self.advice.completed(now, now - started);
         }
-        self.ctx.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
-        self.ctx.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
+        self.job.report.info(&format!("scr_complete_output: {:.6} secs", (now - completing).as_secs_f64()));
+        self.job.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
         self.say_traffic("start to complete", sent);
         outcome
     }
@@ -90,7 +90,7 @@ impl Session {
         for at in 0..output.record.files.len() {
             let path = PartPlace::file(&output.part, &output.record, &output.record.files[at]);
             let status =
-                self.ctx.files().status(&path).map_err(|error| {
+                self.job.files().status(&path).map_err(|error| {
                     format!("{} was routed, but it cannot be found: {error}", path.display())
                 })?;
             if status.kind != Kind::File {
@@ -104,15 +104,15 @@ impl Session {
 
     /// Protects this rank's part, and notes that the dataset is complete once all have done so.
     fn protect(&self, output: &mut Output) -> Collective<()> {
-        let sent = self.ctx.comm.traffic();
-        let scheme = self.ctx.scheme(&output.record.protection)?;
+        let sent = self.job.comm.traffic();
+        let scheme = self.schemes.scheme(&self.job, &output.record.protection)?;
         let Output { record, part, journal, .. } = output;
         let prepared = self.seal(record, part, journal, &*scheme);
-        self.ctx.agree(prepared)?;
+        self.job.agree(prepared)?;
         if let Err(error) = journal.append(&Entry::Complete) {
             // The other parts say so as well; and where no part does, that all are prepared is enough.
             let (path, label) = (part.filemap(), label(record));
-            self.ctx
+            self.job
                 .report
                 .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
         }
@@ -128,16 +128,16 @@ impl Session {
         journal: &Journal,
         scheme: &dyn Scheme,
     ) -> Result<(), String> {
-        let ctx = &self.ctx;
+        let job = &self.job;
         let protecting = Protecting {
-            comm: &*ctx.comm,
-            files: ctx.files(),
-            report: &ctx.report,
+            comm: &*job.comm,
+            files: job.files(),
+            report: &job.report,
             scheme,
-            processors: ctx.processors,
-            message_bytes: ctx.params.get(&crate::param::MPI_BUF_SIZE),
-            always_sum: ctx.params.get(&crate::param::CRC_ON_COPY),
-            open: &ctx.open,
+            processors: job.processors,
+            message_bytes: job.params.get(&crate::param::MPI_BUF_SIZE),
+            always_sum: job.params.get(&crate::param::CRC_ON_COPY),
+            open: self.cache.kept_open(),
         };
         let kept = protecting.run(part, record, Ok(()))?;
         let recorded = journal.append(&Entry::Prepared(record, &kept));
@@ -156,7 +156,7 @@ impl Session {
     }
 
     fn say_speed(&self, what: &str, from: Duration, to: Duration, files: u64, bytes: u64) {
-        let line = speed(what, to.saturating_sub(from), files, bytes, self.ctx.comm.size());
-        self.ctx.report.info(&line);
+        let line = speed(what, to.saturating_sub(from), files, bytes, self.job.comm.size());
+        self.job.report.info(&line);
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Output {
 impl Session {
     /// Takes in a file of the dataset that is being written, and gives the path to write it at. Local.
     pub(super) fn route_output(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
-        let below = super::route::below_prefix(&self.ctx, name)?;
+        let below = super::route::below_prefix(&self.job, name)?;
         let Phase::Output(output) = &mut self.phase else {
             unreachable!("the caller has looked at the phase")
         };
@@ -53,9 +53,9 @@ impl Session {
         let path_bytes = super::path_bytes(&path)?;
         if !known {
             if bypass {
-                output.may_replace |= self.ctx.files().status(&path).is_ok();
+                output.may_replace |= self.job.files().status(&path).is_ok();
                 let parent = path.parent().unwrap_or(&path);
-                self.ctx.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
+                self.job.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
             }
             let journal = output.part.filemap();
             output.journal.append(&Entry::File(&file.name)).map_err(|error| Error::Argument {
@@ -67,9 +67,9 @@ impl Session {
     }
 
     pub(super) fn say_traffic(&self, what: &str, before: Traffic) {
-        let now = self.ctx.comm.traffic();
+        let now = self.job.comm.traffic();
         let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
-        self.ctx.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));
+        self.job.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));
     }
 }
 

@@ -24,21 +24,21 @@ impl Session {
     /// # Errors
     /// [`Error`]; no dataset is begun then, on any rank.
     pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
-        let started = self.ctx.env.clock.elapsed();
-        let sent = self.ctx.comm.traffic();
+        let started = self.job.env.clock.elapsed();
+        let sent = self.job.comm.traffic();
         self.expect_idle("SCR_Start_output")?;
         self.look_at_flush()?;
         let mut record = self.describe_output(name, flags)?;
         let (part, journal) = self.begin_output(&mut record, name)?;
-        self.ctx.report.info(&format!("Starting {}", label(&record)));
+        self.job.report.info(&format!("Starting {}", label(&record)));
         self.log_output_start(&record, started);
         self.use_name(&record)?;
         if let Some(checkpoint) = record.dataset.checkpoint_id {
             self.last_checkpoint = checkpoint;
         }
-        let store = self.ctx.store_index(&record.protection.store);
-        let ready = self.ctx.env.clock.elapsed();
-        self.ctx.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
+        let store = self.cache.store_index(&record.protection.store);
+        let ready = self.job.env.clock.elapsed();
+        self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         self.phase = Phase::Output(Box::new(Output {
             record,
             part,
@@ -60,13 +60,13 @@ impl Session {
         let start = self.agree_on_start(name, flags, crowded)?;
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint.saturating_add(1));
         let descriptor =
-            self.ctx.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
-        let protection = self.ctx.protection_of(&descriptor).or_else(|error| {
+            self.job.descriptors.choose(checkpoint.unwrap_or(0), flags.checkpoint, flags.output).clone();
+        let protection = self.schemes.protection_of(&self.job, &descriptor).or_else(|error| {
             let why = error.agreed()?;
             Err(Error::Config { why: format!("no dataset can be started: {why}") })
         })?;
         let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
-        (record.members, record.nodes) = self.ctx.members(&descriptor);
+        (record.members, record.nodes) = self.schemes.members(&self.job, &descriptor);
         if start.crowded {
             self.make_room(&record.protection.store)?;
         }
@@ -78,9 +78,9 @@ impl Session {
         let mut hasher = DefaultHasher::new();
         (name, flags.checkpoint, flags.output).hash(&mut hasher);
         let hash = hasher.finish();
-        let created = if self.ctx.rank() == Rank(0) { self.ctx.micros() } else { 0 };
+        let created = if self.job.rank() == Rank(0) { self.job.micros() } else { 0 };
         let mut words = [hash, !hash, u64::from(crowded), created];
-        all_reduce(&*self.ctx.comm, &mut words, Op::Max)?;
+        all_reduce(&*self.job.comm, &mut words, Op::Max)?;
         let [most, least, crowded, created] = words;
         if most != !least {
             let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
@@ -97,8 +97,8 @@ impl Session {
     /// The descriptor's store for a dataset with these flags, unless it bypasses cache.
     fn store_of(&self, flags: OutputFlags) -> Option<usize> {
         let checkpoint = if flags.checkpoint { self.last_checkpoint.saturating_add(1) } else { 0 };
-        let descriptor = self.ctx.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
-        (!descriptor.bypass).then(|| self.ctx.store_index(&descriptor.store))
+        let descriptor = self.job.descriptors.choose(checkpoint, flags.checkpoint, flags.output);
+        (!descriptor.bypass).then(|| self.cache.store_index(&descriptor.store))
     }
 
     pub(in crate::session) fn new_record(
@@ -111,7 +111,7 @@ impl Session {
     ) -> RankRecord {
         let id = self.next_id;
         let name = name.map_or_else(|| default_name(id), <[u8]>::to_vec);
-        let ctx = &self.ctx;
+        let job = &self.job;
         let dataset = DatasetDescriptor {
             id,
             name,
@@ -119,16 +119,16 @@ impl Session {
             output: flags.output,
             created: begun,
             checkpoint_id: checkpoint,
-            ..ctx.descriptor_of_job()
+            ..job.descriptor_of_job()
         };
         RankRecord {
             dataset,
             id_in_prefix: id,
             begun,
-            prefix: ctx.prefix_bytes().to_vec(),
-            rank: ctx.rank(),
-            node: ctx.nodes.name(ctx.rank()).to_owned(),
-            ranks: ctx.comm.size(),
+            prefix: job.prefix_bytes().to_vec(),
+            rank: job.rank(),
+            node: job.nodes.name(job.rank()).to_owned(),
+            ranks: job.comm.size(),
             protection,
             members: Vec::new(),
             nodes: Vec::new(),
@@ -170,7 +170,7 @@ impl Session {
             if begun.is_ok() {
                 return begun;
             }
-            let [is_final] = any(&*self.ctx.comm, [is_final])?;
+            let [is_final] = any(&*self.job.comm, [is_final])?;
             if is_final {
                 return begun;
             }
@@ -187,7 +187,7 @@ impl Session {
         begun: Result<(PartDir, Journal), FsError>,
     ) -> Collective<(PartDir, Journal)> {
         let own = begun.is_ok();
-        let begun = self.ctx.agree(begun.described());
+        let begun = self.job.agree(begun.described());
         // What this rank has not made may belong to somebody else.
         if begun.is_err() && own {
             self.drop_part(record);
@@ -197,7 +197,7 @@ impl Session {
 
     fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
         let part = self.part_of(record);
-        let files = self.ctx.files();
+        let files = self.job.files();
         match Journal::begin_part(files, &part, &Entry::Open(record)) {
             Ok(journal) => Ok((part, journal)),
             Err(error) => {
@@ -246,10 +246,10 @@ impl Session {
             return Ok(());
         }
         self.wait_until_announced();
-        let ledger = Ledger { files: self.ctx.files(), prefix: &self.ctx.prefix };
+        let ledger = Ledger { files: self.job.files(), prefix: &self.job.prefix };
         let taken =
-            if self.ctx.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
-        self.ctx.agree(taken.described())
+            if self.job.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
+        self.job.agree(taken.described())
     }
 }
 

@@ -4,14 +4,13 @@
 //! It should lie on the node itself. Where several nodes see the same one, which is found out when a run begins, each has a
 //! folder of its own in it, `nodes/node.<n>`. Processes on the node that are no ranks are led there by the node's name.
 
-use crate::cache::node_dir;
-use crate::cache::sharing::Sharing;
-use crate::context::Context;
+use super::node_dir;
+use super::sharing::Sharing;
+use super::store::own_folder;
 use crate::error::{Doing, Error};
 use crate::fs::Files;
-use crate::job::job_folder;
+use crate::job::{job_folder, Job};
 use crate::param::{self, Params};
-use crate::store::own_folder;
 use crate::Described;
 use std::path::{Path, PathBuf};
 
@@ -26,26 +25,26 @@ pub fn control_dir(files: &dyn Files, params: &Params) -> PathBuf {
 ///
 /// # Errors
 /// A folder cannot be made.
-pub(crate) fn open(ctx: &Context, sharing: &Sharing<'_>) -> Result<PathBuf, Error> {
-    let (files, base) = (ctx.files(), &ctx.descriptors.control);
+pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<PathBuf, Error> {
+    let (files, base) = (job.files(), &job.descriptors.control);
     let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
-    let made = files.make_private_dirs(&base.path, &ctx.job_folder(), ctx.env.uid);
-    let control = ctx.agree(made.described()).doing(doing)?;
+    let made = files.make_private_dirs(&base.path, &job.job_folder(), job.env.uid);
+    let control = job.agree(made.described()).doing(doing)?;
     let seen = sharing.of(&control, NUMBER)?.placement;
-    let Some((one, other)) = seen.first_apart_in(&ctx.nodes) else {
-        return Ok(own(files, &control, &ctx.params).unwrap_or(control));
+    let Some((one, other)) = seen.first_apart_in(&job.nodes) else {
+        return Ok(own(files, &control, &job.params).unwrap_or(control));
     };
-    let node = |rank| format!("{} (rank {rank})", ctx.nodes.name(rank));
-    ctx.report.warn(&format!(
+    let node = |rank| format!("{} (rank {rank})", job.nodes.name(rank));
+    job.report.warn(&format!(
         "{} and {} see the same control folder on {} (SCR_CNTL_BASE): each node gets a folder of its own there. Name a \
          folder on the nodes themselves",
         node(one),
         node(other),
         base.name,
     ));
-    let nodes = files.make_private_dirs_in(&control, Path::new(NODES), ctx.env.uid);
-    let nodes = ctx.agree(nodes.described()).doing(doing)?;
-    own_folder(ctx, &seen, &nodes).doing(doing)
+    let nodes = files.make_private_dirs_in(&control, Path::new(NODES), job.env.uid);
+    let nodes = job.agree(nodes.described()).doing(doing)?;
+    own_folder(job, &seen, &nodes).doing(doing)
 }
 
 /// The folder that this node has got in a control directory.

@@ -3,14 +3,14 @@
 //! Which nodes see the same folder is found out when a run begins. Where several do, each keeps its data in a folder of
 //! its own there, and all of them look after what any node, also one that is lost, has left.
 
-use crate::cache::node_dir;
-use crate::cache::sharing::{Seen, Sharing};
+use super::node_dir;
+use super::sharing::{Seen, Sharing};
 use crate::comm::collective::route_trees;
 use crate::comm::{Collective, CommError, Rank};
-use crate::context::Context;
 use crate::descriptor::{Evict, Store, View};
 use crate::error::{Doing, Error};
 use crate::fs::Files;
+use crate::job::Job;
 use crate::placement::Placement;
 use crate::Described;
 use scr_plugin_api::KvTree;
@@ -24,7 +24,7 @@ pub(crate) struct StoreInUse {
     /// Its name: the base as it was configured, the same on all ranks.
     pub(crate) name: String,
     /// The cache directory of this job on it.
-    pub(crate) job: PathBuf,
+    pub(crate) root: PathBuf,
     /// Where this rank's new datasets go: the job's cache directory, or this node's folder in it.
     pub(crate) cache: PathBuf,
     /// Which ranks see the same folder.
@@ -41,39 +41,39 @@ pub(crate) struct StoreInUse {
     /// Whether a dataset has failed there for want of room.
     pub(crate) was_full: bool,
     /// Whether the user has been told that old datasets leave early.
-    pub(crate) told_crowded: bool,
+    pub(crate) warned_crowded: bool,
 }
 
 /// Makes the job's folders in every store that is enabled. Collective.
 ///
 /// # Errors
 /// A folder cannot be made, or nodes that are said to share a store do not.
-pub(crate) fn open_all(ctx: &Context, sharing: &Sharing<'_>) -> Result<Vec<StoreInUse>, Error> {
-    let stores = ctx.descriptors.stores.iter().filter(|store| store.enabled);
-    stores.enumerate().map(|(number, store)| open(ctx, store, number, sharing)).collect()
+pub(crate) fn open_all(job: &Job, sharing: &Sharing<'_>) -> Result<Vec<StoreInUse>, Error> {
+    let stores = job.descriptors.stores.iter().filter(|store| store.enabled);
+    stores.enumerate().map(|(number, store)| open(job, store, number, sharing)).collect()
 }
 
-fn open(ctx: &Context, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
+fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
     let doing = || format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name);
     let make = if store.mkdir { <dyn Files>::make_private_dirs } else { <dyn Files>::make_private_dirs_in };
-    let made = ctx.group_value(&store.group).and_then(|group| {
-        let job = make(ctx.files(), &store.path, &ctx.job_folder(), ctx.env.uid);
-        job.map(|job| (job, group)).described()
+    let made = job.group_value(&store.group).and_then(|group| {
+        let root = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
+        root.map(|root| (root, group)).described()
     });
-    let (job, group) = ctx.agree(made).doing(doing)?;
+    let (root, group) = job.agree(made).doing(doing)?;
     let is_global = store.view == View::Global;
-    let said = Placement::gather(&*ctx.comm, if is_global { "" } else { &group })?;
-    let seen = sharing.of(&job, number)?;
-    check(ctx, store, &said, &seen)?;
+    let said = Placement::gather(&*job.comm, if is_global { "" } else { &group })?;
+    let seen = sharing.of(&root, number)?;
+    check(job, store, &said, &seen)?;
     let placement = seen.placement;
-    let cache = if is_global || placement.count() < ctx.nodes.count() {
-        own_folder(ctx, &placement, &job).doing(doing)?
+    let cache = if is_global || placement.count() < job.nodes.count() {
+        own_folder(job, &placement, &root).doing(doing)?
     } else {
-        job.clone()
+        root.clone()
     };
     Ok(StoreInUse {
         name: store.name.clone(),
-        job,
+        root,
         cache,
         placement,
         is_global,
@@ -82,18 +82,18 @@ fn open(ctx: &Context, store: &Store, number: usize, sharing: &Sharing<'_>) -> R
         size: store.size,
         last_bytes: 0,
         was_full: false,
-        told_crowded: false,
+        warned_crowded: false,
     })
 }
 
 /// What was said of a store against what was found.
-fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<(), Error> {
-    let node = |rank: Rank| format!("{} (rank {rank})", ctx.nodes.name(rank));
+fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), Error> {
+    let node = |rank: Rank| format!("{} (rank {rank})", job.nodes.name(rank));
     let (name, origin) = (&store.name, &store.origin);
     if let Some((one, other)) = said.first_apart_in(&seen.placement) {
         let looked =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
-        ctx.agree(looked).doing(|| format!("looking at the store {name}"))?;
+        job.agree(looked).doing(|| format!("looking at the store {name}"))?;
         return Err(Error::Config {
             why: format!(
                 "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
@@ -105,9 +105,9 @@ fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<
             ),
         });
     }
-    let is_used = ctx.descriptors.redundancy.all().iter().any(|descriptor| descriptor.store == *name);
+    let is_used = job.descriptors.redundancy.all().iter().any(|descriptor| descriptor.store == *name);
     if let Some((one, other)) = seen.placement.first_apart_in(said).filter(|_| is_used) {
-        ctx.report.warn(&format!(
+        job.report.warn(&format!(
             "{origin}: {} and {} see the same files in the store {name}, which has GROUP={} VIEW={}: each node gets a folder of \
              its own there. Say VIEW=GLOBAL if that is meant, or else name a folder on the nodes themselves",
             node(one),
@@ -121,27 +121,27 @@ fn check(ctx: &Context, store: &Store, said: &Placement, seen: &Seen) -> Result<
 
 /// This node's own folder in a directory that others see as well. The first rank of those that do finds one for
 /// each node. Collective.
-pub(crate) fn own_folder(ctx: &Context, placement: &Placement, job: &Path) -> Collective<PathBuf> {
-    let leads = placement.leader(ctx.rank()) == ctx.rank();
-    let mates = if leads { placement.mates(ctx.rank()) } else { Vec::new() };
-    let nodes: BTreeSet<&str> = mates.iter().map(|&mate| ctx.nodes.name(mate)).collect();
-    let assigned = match node_dir::assign(ctx.files(), job, ctx.env.uid, nodes.into_iter()) {
+pub(crate) fn own_folder(job: &Job, placement: &Placement, root: &Path) -> Collective<PathBuf> {
+    let leads = placement.leader(job.rank()) == job.rank();
+    let mates = if leads { placement.mates(job.rank()) } else { Vec::new() };
+    let nodes: BTreeSet<&str> = mates.iter().map(|&mate| job.nodes.name(mate)).collect();
+    let assigned = match node_dir::assign(job.files(), root, job.env.uid, nodes.into_iter()) {
         Ok((assigned, unnamed)) => {
-            unnamed.iter().for_each(|error| ctx.report.error_here(&crate::describe(error)));
+            unnamed.iter().for_each(|error| job.report.error_here(&crate::describe(error)));
             Ok(assigned)
         }
         Err(error) => Err(crate::describe(&error)),
     };
-    let assigned = ctx.agree(assigned)?;
+    let assigned = job.agree(assigned)?;
     let tell = |mate: Rank| {
         let mut tree = KvTree::new();
-        let path = assigned.get(ctx.nodes.name(mate)).and_then(|path| path.file_name());
+        let path = assigned.get(job.nodes.name(mate)).and_then(|path| path.file_name());
         tree.set_bytes("FOLDER", path.unwrap_or_default().as_bytes());
         (mate, tree)
     };
-    let told = route_trees(&*ctx.comm, mates.iter().copied().map(tell).collect())?;
+    let told = route_trees(&*job.comm, mates.iter().copied().map(tell).collect())?;
     let folder = told.first().and_then(|(_, tree)| tree.value("FOLDER"));
     let folder = folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?;
     // Base folders may have different names on different nodes.
-    Ok(job.join(OsStr::from_bytes(folder)))
+    Ok(root.join(OsStr::from_bytes(folder)))
 }

@@ -1,0 +1,131 @@
+//! The schemes of a run, and the sets of ranks that they protect.
+
+use super::sets::Sets;
+use crate::cache::record::Protection;
+use crate::cache::Cache;
+use crate::comm::{Collective, Rank};
+use crate::descriptor::{FlushBy, Redundancy};
+use crate::error::{Doing, Error};
+use crate::job::Job;
+use crate::placement::Placement;
+use crate::plugin::schemes::{Plugins, TransportInUse};
+use crate::plugin::{check_named, PluginHost};
+use scr_plugin_api::Scheme;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The schemes in use, and the sets of ranks that protect each other.
+pub(crate) struct Schemes {
+    plugins: Plugins,
+    /// The sets for each way to choose them.
+    sets: Vec<(SetRule, Sets)>,
+}
+
+/// How ranks are grouped into sets: failure group and minimum size.
+type SetRule = (String, u32);
+
+impl Schemes {
+    /// Finds the plugins, and warns about names in the settings that stand for none.
+    pub(crate) fn new(job: &Job) -> Self {
+        let plugins = Plugins::new(&job.env, &job.params);
+        if job.rank() == Rank(0) {
+            // Manifests alone show a mistyped name, hours before the first flush would.
+            for problem in check_named(plugins.host(), &job.params, &job.descriptors) {
+                job.report.warn(&problem.to_string());
+            }
+        }
+        Self { plugins, sets: Vec::new() }
+    }
+
+    /// Chooses the sets for every redundancy descriptor. Collective.
+    ///
+    /// # Errors
+    /// [`Error`]: a rank has no value for a failure group. The same on all ranks.
+    pub(crate) fn choose_sets(&mut self, job: &Job, cache: &Cache) -> Result<(), Error> {
+        for descriptor in job.descriptors.redundancy.all() {
+            let rule = (descriptor.group.clone(), descriptor.set_size);
+            if self.sets.iter().any(|(known, _)| *known == rule) {
+                continue;
+            }
+            let (group, size) = &rule;
+            let value = job.agree(job.group_value(group)).doing(|| format!("finding the group {group}"))?;
+            let placement = Placement::gather(&*job.comm, &value)?;
+            let sets = Sets::choose(placement.numbers(), *size);
+            warn_unprotected(job, cache, group, &placement, &sets);
+            self.sets.push((rule, sets));
+        }
+        report_needless_redundancy(job, cache);
+        Ok(())
+    }
+
+    /// How a new dataset is stored and protected by a descriptor. Collective the first time.
+    pub(crate) fn protection_of(&self, job: &Job, descriptor: &Redundancy) -> Collective<Protection> {
+        let members = self.members(job, descriptor).0.len();
+        self.plugins.protection(job, descriptor, u32::try_from(members).unwrap_or(u32::MAX))
+    }
+
+    /// The scheme that a dataset was written with. Collective the first time.
+    pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
+        self.plugins.scheme(job, protection)
+    }
+
+    /// The flush transport that a store wants. Collective the first time.
+    pub(crate) fn transport(&self, job: &Job, cache: &Cache, wanted: &FlushBy) -> Collective<TransportInUse> {
+        self.plugins.transport(job, cache.control(), wanted)
+    }
+
+    /// Where plugins are found.
+    pub(crate) fn plugin_host(&self) -> &PluginHost {
+        self.plugins.host()
+    }
+
+    /// The ranks of this rank's redundancy set under a descriptor, and their nodes.
+    pub(crate) fn members(&self, job: &Job, descriptor: &Redundancy) -> (Vec<Rank>, Vec<String>) {
+        let wanted = (&descriptor.group, descriptor.set_size);
+        let found = self.sets.iter().find(|((group, size), _)| (group, *size) == wanted);
+        let members = found.map_or_else(|| vec![job.rank()], |(_, sets)| sets.of(job.rank()).members);
+        let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
+        (members, nodes)
+    }
+}
+
+/// Reports where redundancy costs time and room and gains little.
+fn report_needless_redundancy(job: &Job, cache: &Cache) {
+    let all = job.descriptors.redundancy.all();
+    let needless = all
+        .into_iter()
+        .filter(|descriptor| uses_redundancy(descriptor) && cache.outlives_nodes(&descriptor.store));
+    let pairs: BTreeSet<_> =
+        needless.map(|descriptor| (&descriptor.store, descriptor.scheme.as_str())).collect();
+    for (store, scheme) in pairs {
+        job.report.notice(&format!(
+            "all nodes see the store {store}, and the loss of a node takes nothing from it: {scheme} repairs no more than \
+             single files there, while SINGLE saves its time and room"
+        ));
+    }
+}
+
+/// Warns where redundancy cannot protect, at every level of messages.
+fn warn_unprotected(job: &Job, cache: &Cache, group: &str, placement: &Placement, sets: &Sets) {
+    let alone = sets.unprotected();
+    let used = job.descriptors.redundancy.all().into_iter().any(|descriptor| {
+        descriptor.group == group && uses_redundancy(descriptor) && !cache.outlives_nodes(&descriptor.store)
+    });
+    if alone == 0 || !used {
+        return;
+    }
+    let all = job.comm.size();
+    let why = if placement.count() == 1 {
+        format!("all ranks are in one failure group ({group} {})", placement.name(job.rank()))
+    } else {
+        "there are too few failure groups for them".to_owned()
+    };
+    job.report.warn(&format!(
+        "the files of {alone} of {all} ranks in cache are not protected against the loss of a node: {why}; \
+         run on more nodes, or flush often (SCR_FLUSH)"
+    ));
+}
+
+fn uses_redundancy(descriptor: &Redundancy) -> bool {
+    !descriptor.bypass && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
+}
