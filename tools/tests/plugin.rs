@@ -62,7 +62,7 @@ fn a_list_has_a_line_per_plugin_and_nothing_else_on_standard_output() {
     );
     let path = folder.path().join("broken.toml").display().to_string();
     let complaint =
-        format!("scr: passed over {path}:1: `name' should be a text in quotes, and it is a whole number\n");
+        format!("scr: passed over {path}:1: `name`: invalid type: integer `7`, expected a string\n");
     assert_eq!(err(&output), complaint);
     assert!(!out(&folder.plugin(&["list", "--kind", "transport"])).contains("MIRROR"));
 }
@@ -261,7 +261,7 @@ fn a_manifest_that_is_wrong_or_has_unknown_keys_is_a_no_with_the_line() {
     let folder = Folder::new();
     folder.library("obedient.so", "obedient");
     for (text, reason) in [
-        ("name = 7\n".to_owned(), "m.toml:1: `name' should be a text in quotes"),
+        ("name = 7\n".to_owned(), "m.toml:1: `name`: invalid type: integer `7`, expected a string"),
         (
             manifest("TRY", "scheme", "obedient.so").replace("version", "verzion"),
             "the key `version' is missing",

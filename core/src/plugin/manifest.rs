@@ -28,17 +28,56 @@
 //! max = "1GB"
 //! help = "Bytes per message"
 //! ```
-//! Unknown keys are told and passed over, so that a newer manifest serves an older host.
+//! Unknown keys are reported and passed over, so that a newer manifest serves an older host.
 
-use super::document::{Document, ManifestError, Section, Value};
-use super::options::{OptionSpec, OptionType};
+use super::options::{read_given, OptionError, OptionSpec, OptionType};
+use crate::param::nearest;
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
+use serde::de::{value::MapAccessDeserializer, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
 use std::fmt;
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::de::{DeString, DeTable};
+use toml::Spanned;
+
+/// Why a manifest cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// What the system reports.
+        source: std::io::Error,
+    },
+    /// It is not text of a sensible size.
+    #[error("{} is not a manifest: {reason}", path.display())]
+    NotText {
+        /// Which.
+        path: PathBuf,
+        /// What it is instead.
+        reason: String,
+    },
+    /// It is not TOML, or a key is missing or holds something else than it should.
+    #[error("{}:{line}: {text}", path.display())]
+    Invalid {
+        /// Which.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong, and with which key.
+        text: String,
+    },
+}
 
 /// What a plugin is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PluginKind {
     /// A redundancy scheme, named by `TYPE=`.
     Scheme,
@@ -107,8 +146,6 @@ impl Capabilities {
 /// Longest manifest that is read.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-const MAX_NAME_LEN: usize = 64;
-
 impl fmt::Display for PluginKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -120,186 +157,306 @@ impl fmt::Display for PluginKind {
 }
 
 impl Manifest {
-    /// Reads the text of the manifest at `path`, and gives what it would like to say of it besides.
+    /// Reads the text of the manifest at `path`. Gives a line for each unknown key as well.
     ///
     /// # Errors
     /// [`ManifestError`] with the file and the line.
     pub fn parse(path: &Path, text: &str) -> Result<(Self, Vec<String>), ManifestError> {
-        let document = Document::parse(path, text)?;
-        let root = document.root();
-        let name = name(&root.require("name", "the name that users write")?)?;
-        let (options, mut notes) = options(&root)?;
-        let (format, more) = format(&root, &name)?;
-        notes.extend(more);
-        let (capabilities, more) = capabilities(&root)?;
-        notes.extend(more);
-        let manifest = Self {
-            kind: kind(&root.require("kind", "`scheme', `transport' or `log'")?)?,
-            version: line(&root.require("version", "the plugin's own version")?)?,
-            abi: abi(&root.require("abi", "the version of the plugin boundary, such as \"1.0\"")?)?,
-            library: library(&root.require("library", "the file name of the library")?)?,
-            description: root.get("description").map_or(Ok(String::new()), |value| line(&value))?,
-            name,
-            format,
-            capabilities,
-            options,
+        let document = Document { path, text };
+        let root = DeTable::parse(text).map_err(|error| document.invalid(&error))?;
+        let unknown = document.unknown_keys(root.get_ref());
+        let root = Root::deserialize(toml::Deserializer::from(root));
+        let root = root.map_err(|error| document.invalid(&error))?;
+        let capabilities = root.capabilities;
+        let mut manifest = Self {
+            kind: root.kind,
+            version: root.version.0,
+            abi: root.abi.0,
+            library: root.library.0,
+            description: root.description.map_or_else(String::new, |line| line.0),
+            format: document.format(root.format, &root.name.0)?,
+            name: root.name.0,
+            capabilities: Capabilities {
+                tolerates: capabilities.tolerates.map(Scalar::into_text),
+                asynchronous: capabilities.asynchronous,
+                survives_job: capabilities.survives_job,
+                survives_job_unless: capabilities.survives_job_unless.map(|name| name.0),
+            },
+            options: Vec::new(),
         };
-        notes.extend(root.unknown_keys());
-        Ok((manifest, notes))
+        for table in root.option {
+            if manifest.option(&table.name.get_ref().0).is_some() {
+                return Err(document.refuse("name", &table.name.span(), "the name of no other option"));
+            }
+            manifest.options.push(document.option(table)?);
+        }
+        Ok((manifest, unknown))
     }
 
     /// Whether a user who writes `name` means this plugin.
     pub fn is_called(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
-}
 
-fn name(value: &Value<'_>) -> Result<String, ManifestError> {
-    let text = value.text()?;
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-    if (1..=MAX_NAME_LEN).contains(&text.len()) && text.bytes().all(allowed) {
-        return Ok(text.to_owned());
+    /// The option of this name, in any case.
+    pub fn option(&self, name: &str) -> Option<&OptionSpec> {
+        self.options.iter().find(|option| option.is_called(name))
     }
-    Err(value.not_allowed(format!("1 to {MAX_NAME_LEN} letters, digits, `_', `-' or `.'")))
-}
 
-fn kind(value: &Value<'_>) -> Result<PluginKind, ManifestError> {
-    match value.text()? {
-        "scheme" => Ok(PluginKind::Scheme),
-        "transport" => Ok(PluginKind::Transport),
-        "log" => Ok(PluginKind::Log),
-        _ => Err(value.not_allowed("`scheme', `transport' or `log'".to_owned())),
-    }
-}
-
-/// A text that fits on a line of a listing.
-fn line(value: &Value<'_>) -> Result<String, ManifestError> {
-    let text = value.text()?;
-    if text.is_empty() || text.chars().any(char::is_control) {
-        return Err(value.not_allowed("a line of text".to_owned()));
-    }
-    Ok(text.to_owned())
-}
-
-fn abi(value: &Value<'_>) -> Result<ApiVersion, ManifestError> {
-    let allowed = || value.not_allowed("two numbers with a dot, such as \"1.0\"".to_owned());
-    let text = value.text()?;
-    if text.contains('.') {
-        text.parse().map_err(|_| allowed())
-    } else {
-        Err(allowed())
+    /// The options that the plugin gets for what a configuration line gives, completed with the defaults. Names are
+    /// those of the manifest.
+    ///
+    /// # Errors
+    /// All that is wrong with them, each naming option, value and what is allowed.
+    pub fn options_from<'a>(
+        &self,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<KvTree, Vec<OptionError>> {
+        read_given(&self.options, &format!("the {} {}", self.kind, self.name), given)
     }
 }
 
-fn library(value: &Value<'_>) -> Result<String, ManifestError> {
-    let text = value.text()?;
-    let is_name = !text.contains('/') && !matches!(text, "" | "." | "..");
-    let is_absolute = text.starts_with('/') && text.len() > 1;
-    if (is_name || is_absolute) && !text.contains('\0') {
-        return Ok(text.to_owned());
-    }
-    Err(value.not_allowed("a file name without folders, or an absolute path".to_owned()))
+/// The text of a manifest and where it lies, for errors.
+struct Document<'a> {
+    path: &'a Path,
+    text: &'a str,
 }
 
-fn format(root: &Section<'_>, name: &str) -> Result<(Format, Vec<String>), ManifestError> {
-    let id = name.to_ascii_lowercase();
-    match root.get("format") {
-        None => Ok((Format { id, oldest: 1, newest: 1 }, Vec::new())),
-        Some(value) if value.is_integer() => {
-            let number = number(&value)?;
-            Ok((Format { id, oldest: number, newest: number }, Vec::new()))
+impl Document<'_> {
+    fn error(&self, offset: usize, text: String) -> ManifestError {
+        ManifestError::Invalid { path: self.path.to_owned(), line: self.line_of(offset), text }
+    }
+
+    fn line_of(&self, offset: usize) -> usize {
+        self.text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
+    }
+
+    fn invalid(&self, error: &toml::de::Error) -> ManifestError {
+        // Without the text the parser names the key, and does not repeat the line.
+        let mut error = error.clone();
+        error.set_input(None);
+        let offset = error.span().map_or(0, |span| span.start);
+        let text = error.to_string();
+        let text = text.trim_end();
+        let (text, key) = text.rsplit_once("\nin ").unwrap_or((text, ""));
+        let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+        self.error(offset, format!("{key}{}", text.lines().collect::<Vec<_>>().join(", ")))
+    }
+
+    fn refuse(&self, key: &str, found: &Range<usize>, allowed: &str) -> ManifestError {
+        let text = self.text.get(found.clone()).unwrap_or("").trim_matches(['"', '\'']);
+        self.error(found.start, format!("`{key}' is `{text}', and should be {allowed}"))
+    }
+
+    fn format(&self, table: Option<FormatTable>, name: &str) -> Result<Format, ManifestError> {
+        let id = name.to_ascii_lowercase();
+        let Some(table) = table else { return Ok(Format { id, oldest: 1, newest: 1 }) };
+        let newest = table.newest.get_ref().get();
+        let oldest = table.oldest.map_or(newest, NonZeroU32::get);
+        if oldest > newest {
+            let allowed = format!("at least `oldest', which is {oldest}");
+            return Err(self.refuse("newest", &table.newest.span(), &allowed));
         }
-        Some(value) if !value.is_table() => {
-            Err(value.table().err().unwrap_or_else(|| value.not_allowed("a number or a table".to_owned())))
-        }
-        Some(value) => {
-            let table = value.table()?;
-            let id = table.get("id").map_or(Ok(id), |value| line(&value))?;
-            let newest_value = table.require("newest", "the number of the format that it writes")?;
-            let newest = number(&newest_value)?;
-            let oldest = table.get("oldest").map_or(Ok(newest), |value| number(&value))?;
-            if oldest > newest {
-                return Err(newest_value.not_allowed(format!("at least `oldest', which is {oldest}")));
+        Ok(Format { id: table.id.map_or(id, |id| id.0), oldest, newest })
+    }
+
+    fn option(&self, table: OptionTable) -> Result<OptionSpec, ManifestError> {
+        let kind = table.kind;
+        let bound = |key, value: Option<Spanned<Scalar>>| {
+            let Some(value) = value else { return Ok(None) };
+            let (span, text) = (value.span(), value.into_inner().into_text());
+            let allowed = || format!("a bound of {}", kind.expected());
+            kind.number(&text)
+                .map(|number| Some((number, span.clone())))
+                .ok_or_else(|| self.refuse(key, &span, &allowed()))
+        };
+        let (min, max) = (bound("min", table.min)?, bound("max", table.max)?);
+        if let (Some((min, _)), Some((max, span))) = (&min, &max) {
+            if max < min {
+                return Err(self.refuse("max", span, &format!("at least `min', which is {min}")));
             }
-            Ok((Format { id, oldest, newest }, table.unknown_keys()))
+        }
+        let mut option = OptionSpec {
+            name: table.name.into_inner().0,
+            kind,
+            default: None,
+            min: min.map(|(min, _)| min),
+            max: max.map(|(max, _)| max),
+            choices: table.choices,
+            help: table.help.map_or_else(String::new, |line| line.0),
+        };
+        if let Some(value) = table.default {
+            let (span, text) = (value.span(), value.into_inner().into_text());
+            let default =
+                option.read(&text).ok_or_else(|| self.refuse("default", &span, &option.allowed()))?;
+            option.default = Some(default);
+        }
+        Ok(option)
+    }
+
+    /// A line for every key that this host does not know.
+    fn unknown_keys(&self, root: &DeTable<'_>) -> Vec<String> {
+        let mut lines = self.unknown_in(root, KEYS);
+        for (key, known) in [("option", OPTION_KEYS), ("format", FORMAT_KEYS), ("capabilities", CAPABILITIES)]
+        {
+            let Some(value) = root.get(key).map(Spanned::get_ref) else { continue };
+            let below = value.as_array().into_iter().flatten().filter_map(|value| value.get_ref().as_table());
+            for table in value.as_table().into_iter().chain(below) {
+                lines.extend(self.unknown_in(table, known));
+            }
+        }
+        lines
+    }
+
+    fn unknown_in(&self, table: &DeTable<'_>, known: &[&str]) -> Vec<String> {
+        let line = |key: &Spanned<DeString<'_>>| {
+            let name: &str = key.get_ref();
+            let hint = nearest(name, known.iter().copied());
+            let hint = hint.map_or_else(String::new, |near| format!("; did you mean `{near}'?"));
+            let line = self.line_of(key.span().start);
+            format!("{}:{line}: the unknown key `{name}' is ignored{hint}", self.path.display())
+        };
+        table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())).map(line).collect()
+    }
+}
+
+const KEYS: &[&str] =
+    &["name", "kind", "version", "abi", "library", "description", "format", "capabilities", "option"];
+const FORMAT_KEYS: &[&str] = &["id", "oldest", "newest"];
+const CAPABILITIES: &[&str] = &["tolerates", "asynchronous", "survives-job", "survives-job-unless"];
+const OPTION_KEYS: &[&str] = &["name", "type", "default", "min", "max", "choices", "help"];
+
+#[derive(Deserialize)]
+struct Root {
+    name: Name,
+    kind: PluginKind,
+    version: Line,
+    abi: Abi,
+    library: Library,
+    description: Option<Line>,
+    format: Option<FormatTable>,
+    #[serde(default)]
+    capabilities: CapabilitiesTable,
+    #[serde(default)]
+    option: Vec<OptionTable>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct CapabilitiesTable {
+    tolerates: Option<Scalar>,
+    asynchronous: bool,
+    survives_job: bool,
+    survives_job_unless: Option<Name>,
+}
+
+#[derive(Deserialize)]
+struct OptionTable {
+    name: Spanned<Name>,
+    #[serde(rename = "type")]
+    kind: OptionType,
+    default: Option<Spanned<Scalar>>,
+    min: Option<Spanned<Scalar>>,
+    max: Option<Spanned<Scalar>>,
+    #[serde(default)]
+    choices: Vec<String>,
+    help: Option<Line>,
+}
+
+/// A table, or a number for short.
+struct FormatTable {
+    id: Option<Line>,
+    oldest: Option<NonZeroU32>,
+    newest: Spanned<NonZeroU32>,
+}
+
+impl<'de> Deserialize<'de> for FormatTable {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Table {
+            id: Option<Line>,
+            oldest: Option<NonZeroU32>,
+            newest: Spanned<NonZeroU32>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = FormatTable;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table, or a number from 1 on")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<FormatTable, E> {
+                let newest = u32::try_from(number).ok().and_then(NonZeroU32::new);
+                let newest =
+                    newest.ok_or_else(|| E::invalid_value(serde::de::Unexpected::Signed(number), &self))?;
+                Ok(FormatTable { id: None, oldest: None, newest: Spanned::new(0..0, newest) })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FormatTable, A::Error> {
+                let Table { id, oldest, newest } = Table::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(FormatTable { id, oldest, newest })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// A single value, as a user would write it in a configuration line.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "invalid type, expected a text, a whole number, or true or false")]
+enum Scalar {
+    Text(String),
+    Integer(i64),
+    Boolean(bool),
+}
+
+impl Scalar {
+    fn into_text(self) -> String {
+        match self {
+            Scalar::Text(text) => text,
+            Scalar::Integer(number) => number.to_string(),
+            Scalar::Boolean(value) => u8::from(value).to_string(),
         }
     }
 }
 
-fn number(value: &Value<'_>) -> Result<u32, ManifestError> {
-    let number = u32::try_from(value.integer()?).ok().filter(|&number| number > 0);
-    number.ok_or_else(|| value.not_allowed("a number from 1 on".to_owned()))
-}
+/// Types whose values are texts of a certain form.
+macro_rules! texts {
+    ($($(#[$doc:meta])* $id:ident($value:ty): $read:expr, $allowed:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Deserialize)]
+        #[serde(try_from = "String")]
+        struct $id($value);
 
-fn capabilities(root: &Section<'_>) -> Result<(Capabilities, Vec<String>), ManifestError> {
-    let Some(value) = root.get("capabilities") else { return Ok((Capabilities::default(), Vec::new())) };
-    let table = value.table()?;
-    let flag = |key| table.get(key).map_or(Ok(false), |value| value.boolean());
-    let capabilities = Capabilities {
-        tolerates: table.get("tolerates").map(|value| value.plain()).transpose()?,
-        asynchronous: flag("asynchronous")?,
-        survives_job: flag("survives-job")?,
-        survives_job_unless: table.get("survives-job-unless").map(|value| name(&value)).transpose()?,
-    };
-    Ok((capabilities, table.unknown_keys()))
-}
+        impl TryFrom<String> for $id {
+            type Error = String;
 
-fn options(root: &Section<'_>) -> Result<(Vec<OptionSpec>, Vec<String>), ManifestError> {
-    let (mut options, mut notes) = (Vec::<OptionSpec>::new(), Vec::new());
-    let Some(value) = root.get("option") else { return Ok((options, notes)) };
-    for table in value.tables()? {
-        let name_value = table.require("name", "the name that users write before the `='")?;
-        let spec = option(&table, name(&name_value)?)?;
-        if options.iter().any(|other| other.is_called(&spec.name)) {
-            return Err(name_value.not_allowed("the name of no other option".to_owned()));
+            fn try_from(text: String) -> Result<Self, String> {
+                let read: fn(&str) -> Option<$value> = $read;
+                read(&text).map(Self).ok_or_else(|| format!("`{}' should be {}", text.escape_debug(), $allowed))
+            }
         }
-        options.push(spec);
-        notes.extend(table.unknown_keys());
-    }
-    Ok((options, notes))
+    )*};
 }
 
-fn option(table: &Section<'_>, name: String) -> Result<OptionSpec, ManifestError> {
-    let mut spec = OptionSpec {
-        name,
-        kind: option_type(&table.require("type", "`integer', `size', `boolean' or `text'")?)?,
-        default: None,
-        min: None,
-        max: None,
-        choices: table.get("choices").map_or(Ok(Vec::new()), |value| value.texts())?,
-        help: table.get("help").map_or(Ok(String::new()), |value| line(&value))?,
-    };
-    let bound = |key, spec: &OptionSpec| {
-        let Some(value) = table.get(key) else { return Ok(None) };
-        let text = value.plain()?;
-        match spec.kind.number(&text) {
-            Some(number) => Ok(Some(number)),
-            None => Err(value.not_allowed(format!("a bound of {}", spec.kind.expected()))),
-        }
-    };
-    spec.min = bound("min", &spec)?;
-    let max = bound("max", &spec)?;
-    if let (Some(value), Some(min), Some(max)) = (table.get("max"), spec.min, max) {
-        if max < min {
-            return Err(value.not_allowed(format!("at least `min', which is {min}")));
-        }
-    }
-    spec.max = max;
-    if let Some(value) = table.get("default") {
-        let default = spec.read(&value.plain()?).ok_or_else(|| value.not_allowed(spec.allowed()))?;
-        spec.default = Some(default);
-    }
-    Ok(spec)
-}
-
-fn option_type(value: &Value<'_>) -> Result<OptionType, ManifestError> {
-    match value.text()? {
-        "integer" => Ok(OptionType::Integer),
-        "size" => Ok(OptionType::Size),
-        "boolean" => Ok(OptionType::Boolean),
-        "text" => Ok(OptionType::Text),
-        _ => Err(value.not_allowed("`integer', `size', `boolean' or `text'".to_owned())),
-    }
+texts! {
+    Name(String): |text| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+        let is_name = (1..=64).contains(&text.len()) && text.bytes().all(allowed);
+        is_name.then(|| text.to_owned())
+    }, "1 to 64 letters, digits, `_', `-' or `.'";
+    /// It fits on a line of a listing.
+    Line(String): |text| {
+        (!text.is_empty() && !text.chars().any(char::is_control)).then(|| text.to_owned())
+    }, "a line of text";
+    Abi(ApiVersion): |text| text.contains('.').then(|| text.parse().ok()).flatten(),
+        "two numbers with a dot, such as \"1.0\"";
+    Library(String): |text| {
+        let is_name = !text.contains('/') && !matches!(text, "" | "." | "..");
+        let is_absolute = text.starts_with('/') && text.len() > 1;
+        ((is_name || is_absolute) && !text.contains('\0')).then(|| text.to_owned())
+    }, "a file name without folders, or an absolute path";
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | `document`, `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
+//! | `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
 //! | `named` | the plugins that descriptors name, checked by their manifests alone |
 //! | `search` | which manifests there are, in which order, and what was passed over and why |
 //! | `trust` | nobody else may write what we load |
@@ -16,7 +16,6 @@
 
 mod agree;
 mod check;
-mod document;
 mod elf;
 mod host;
 mod load;
@@ -29,11 +28,10 @@ mod trust;
 
 pub use agree::open_together;
 pub use check::{check_library, CheckError, CheckedLibrary};
-pub use document::ManifestError;
 pub use elf::ElfProblem;
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
 pub use load::{load, LoadError};
-pub use manifest::{Capabilities, Format, Manifest, PluginKind};
+pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
 pub use named::check_named;
 pub use options::{OptionError, OptionSpec, OptionType};
 pub use search::{Found, PassedOver, Place, Shadowed, Survey};

@@ -1,8 +1,8 @@
 //! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
 
-use super::manifest::{Manifest, PluginKind};
 use crate::param::{nearest, Kind, Value};
 use scr_plugin_api::KvTree;
+use serde::Deserialize;
 use std::path::Path;
 
 /// An option that a plugin takes.
@@ -25,7 +25,8 @@ pub struct OptionSpec {
 }
 
 /// What an option holds, and in which form the plugin gets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OptionType {
     /// A whole number; in decimal.
     Integer,
@@ -42,15 +43,13 @@ pub enum OptionType {
 #[non_exhaustive]
 pub enum OptionError {
     /// The plugin has no such option.
-    #[error("{name}={value}: the {kind} {plugin} has no option of this name{}", hint(nearest.as_deref(), known))]
+    #[error("{name}={value}: {plugin} has no option of this name{}", hint(nearest.as_deref(), known))]
     Unknown {
         /// As the user wrote it.
         name: String,
         /// What it was set to.
         value: String,
-        /// Of which kind the plugin is.
-        kind: PluginKind,
-        /// Name of the plugin.
+        /// Kind and name of the plugin.
         plugin: String,
         /// The option that was perhaps meant.
         nearest: Option<String>,
@@ -58,15 +57,13 @@ pub enum OptionError {
         known: Vec<String>,
     },
     /// The value is not one of those that the plugin takes.
-    #[error("{name}={value}: the {kind} {plugin} takes {allowed} here")]
+    #[error("{name}={value}: {plugin} takes {allowed} here")]
     NotAllowed {
         /// Name of the option.
         name: String,
         /// What it was set to.
         value: String,
-        /// Of which kind the plugin is.
-        kind: PluginKind,
-        /// Name of the plugin.
+        /// Kind and name of the plugin.
         plugin: String,
         /// What it may be set to.
         allowed: String,
@@ -91,66 +88,52 @@ fn hint(nearest: Option<&str>, known: &[String]) -> String {
     }
 }
 
-impl Manifest {
-    /// The option of this name, in any case.
-    pub fn option(&self, name: &str) -> Option<&OptionSpec> {
-        self.options.iter().find(|option| option.is_called(name))
+/// The options that `plugin` gets for what a line gives, completed with the defaults. Names are those of `options`.
+///
+/// # Errors
+/// All that is wrong with them, each naming option, value and what is allowed.
+pub(super) fn read_given<'a>(
+    options: &[OptionSpec],
+    plugin: &str,
+    given: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<KvTree, Vec<OptionError>> {
+    let (mut tree, mut errors) = (KvTree::new(), Vec::new());
+    for (name, value) in given {
+        errors.extend(take(options, plugin, &mut tree, name, value).err());
     }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    for option in options {
+        if let Some(default) = option.default.as_ref().filter(|_| !tree.has(&option.name)) {
+            tree.set(&option.name, default);
+        }
+    }
+    Ok(tree)
+}
 
-    /// The tree of options that the plugin gets for what a line gives, completed with the defaults. Names are
-    /// those of the manifest.
-    ///
-    /// # Errors
-    /// All that is wrong with them, each naming option, value and what is allowed.
-    pub fn options_from<'a>(
-        &self,
-        given: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<KvTree, Vec<OptionError>> {
-        let (mut tree, mut errors) = (KvTree::new(), Vec::new());
-        for (name, value) in given {
-            if let Err(error) = self.take(&mut tree, name, value) {
-                errors.push(error);
-            }
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
-        for option in &self.options {
-            if let Some(default) = option.default.as_ref().filter(|_| !tree.has(&option.name)) {
-                tree.set(&option.name, default);
-            }
-        }
-        Ok(tree)
+fn take(
+    options: &[OptionSpec],
+    plugin: &str,
+    tree: &mut KvTree,
+    name: &str,
+    value: &str,
+) -> Result<(), OptionError> {
+    let (plugin, value) = (plugin.to_owned(), value.to_owned());
+    let Some(option) = options.iter().find(|option| option.is_called(name)) else {
+        let known: Vec<_> = options.iter().map(|option| option.name.clone()).collect();
+        let nearest = nearest(name, known.iter().map(String::as_str));
+        return Err(OptionError::Unknown { name: name.to_owned(), value, plugin, nearest, known });
+    };
+    let name = option.name.clone();
+    if let Some(first) = tree.text(&name) {
+        return Err(OptionError::Twice { name, value, first: first.to_owned() });
     }
-
-    fn take(&self, tree: &mut KvTree, name: &str, value: &str) -> Result<(), OptionError> {
-        let option = self.option(name).ok_or_else(|| self.unknown(name, value))?;
-        if let Some(first) = tree.text(&option.name) {
-            let first = first.to_owned();
-            return Err(OptionError::Twice { name: option.name.clone(), value: value.to_owned(), first });
-        }
-        let read = option.read(value).ok_or_else(|| OptionError::NotAllowed {
-            name: option.name.clone(),
-            value: value.to_owned(),
-            kind: self.kind,
-            plugin: self.name.clone(),
-            allowed: option.allowed(),
-        })?;
-        tree.set(&option.name, read);
-        Ok(())
-    }
-
-    fn unknown(&self, name: &str, value: &str) -> OptionError {
-        let known: Vec<_> = self.options.iter().map(|option| option.name.clone()).collect();
-        OptionError::Unknown {
-            name: name.to_owned(),
-            value: value.to_owned(),
-            kind: self.kind,
-            plugin: self.name.clone(),
-            nearest: nearest(name, known.iter().map(String::as_str)),
-            known,
-        }
-    }
+    let Some(read) = option.read(&value) else {
+        return Err(OptionError::NotAllowed { name, value, plugin, allowed: option.allowed() });
+    };
+    tree.set(&name, read);
+    Ok(())
 }
 
 impl OptionSpec {

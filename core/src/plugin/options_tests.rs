@@ -1,5 +1,6 @@
 //! What a configuration line may give a plugin.
 
+use super::super::manifest::Manifest;
 use super::*;
 use std::path::Path;
 

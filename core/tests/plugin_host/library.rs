@@ -288,7 +288,7 @@ fn an_unknown_name_tells_where_was_looked_and_what_was_passed_over() {
         error.full_text(),
         format!(
             "there is no scheme plugin named MIROR; did you mean MIRROR?; looked in {p}, {gone}; passed over \
-             {p}/broken.toml:1: `name' should be a text in quotes, and it is a whole number; passed over `{gone}': \
+             {p}/broken.toml:1: `name`: invalid type: integer `7`, expected a string; passed over `{gone}': \
              there is no such folder"
         )
     );
