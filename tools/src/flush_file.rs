@@ -3,12 +3,13 @@
 //!
 //! Exit codes: 0 yes, or what was asked for is printed; 1 no, or there is nothing to print; 2 an error.
 
-use crate::output::{columns, print, print_json, Answer, JSON_VERSION};
+use crate::output::{show, Answer};
+use crate::table::Table;
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::prefix::{FlushEntry, FlushFile, Location};
-use serde::Serialize;
+use serde_json::{json, Value};
 use std::path::PathBuf;
 
 /// Stands under the help text.
@@ -64,11 +65,7 @@ pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     let file = FlushFile::read(&*env.files, &prefix)
         .with_context(|| format!("cannot read the flush file of {}", prefix.dir().display()))?;
     let reply = args.question.ask(&file, args.before);
-    if args.json {
-        print_json(&Json::new(&reply))?;
-    } else {
-        print(&reply.text)?;
-    }
+    show(args.json, reply.json(), &reply.text)?;
     Ok(Answer::from(reply.yes))
 }
 
@@ -121,9 +118,23 @@ impl Reply {
         Self { yes: !ids.is_empty(), text, datasets }
     }
 
-    fn of_each(datasets: Vec<FlushEntry>, told: fn(&FlushEntry) -> String) -> Self {
-        let text = datasets.iter().map(|entry| told(entry) + "\n").collect();
+    fn of_each(datasets: Vec<FlushEntry>, line: fn(&FlushEntry) -> String) -> Self {
+        let text = datasets.iter().map(|entry| line(entry) + "\n").collect();
         Self { yes: !datasets.is_empty(), text, datasets }
+    }
+
+    fn json(&self) -> Value {
+        let rows = self.datasets.iter().map(|entry| {
+            json!({
+                "id": entry.id,
+                "name": name(entry),
+                "checkpoint": entry.checkpoint,
+                "output": entry.output,
+                "locations": entry.locations.iter().map(|location| location.key()).collect::<Vec<_>>(),
+                "needs_flush": !entry.is_at(Location::Prefix),
+            })
+        });
+        json!({ "answer": self.yes, "datasets": rows.collect::<Vec<_>>() })
     }
 }
 
@@ -147,43 +158,11 @@ fn table(entries: &[FlushEntry]) -> String {
         (false, true) => "OUTPUT",
         (false, false) => "",
     };
-    let head = ["DSET", "KIND", "LOCATION", "NAME"].map(str::to_owned);
-    let rows = entries
-        .iter()
-        .map(|entry| [entry.id.to_string(), kind(entry).to_owned(), places(entry), name(entry)]);
-    columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
-}
-
-/// The answer, and the datasets that it is about.
-#[derive(Serialize)]
-struct Json {
-    version: u32,
-    answer: bool,
-    datasets: Vec<Row>,
-}
-
-#[derive(Serialize)]
-struct Row {
-    id: u64,
-    name: String,
-    checkpoint: bool,
-    output: bool,
-    locations: Vec<&'static str>,
-    needs_flush: bool,
-}
-
-impl Json {
-    fn new(reply: &Reply) -> Self {
-        let rows = reply.datasets.iter().map(|entry| Row {
-            id: entry.id,
-            name: name(entry),
-            checkpoint: entry.checkpoint,
-            output: entry.output,
-            locations: entry.locations.iter().map(|location| location.key()).collect(),
-            needs_flush: !entry.is_at(Location::Prefix),
-        });
-        Self { version: JSON_VERSION, answer: reply.yes, datasets: rows.collect() }
+    let mut table = Table::with_head(&["DSET", "KIND", "LOCATION", "NAME"]);
+    for entry in entries {
+        table.row([entry.id.to_string(), kind(entry).to_owned(), places(entry), name(entry)]);
     }
+    table.text()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod poststage;
 mod progress;
 mod run;
 mod scrub;
+mod table;
 mod world;
 
 use output::Answer;
@@ -32,8 +33,7 @@ fn main() -> ExitCode {
         Ok(Answer::Code(code)) => ExitCode::from(code),
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Without a reader of errors there is nobody to tell.
-            drop(output::complain(&format!("scr: {error:#}")));
+            output::warn(format_args!("{error:#}"));
             ExitCode::from(2)
         }
     }

@@ -1,17 +1,18 @@
 //! What a command answers, and where its text goes.
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 
-/// How a question ended.
+/// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// Yes, or done.
     Yes,
     /// No.
     No,
-    /// What a program that was run has ended with.
+    /// The exit code of the program that was run.
     Code(u8),
 }
 
@@ -25,27 +26,45 @@ impl From<bool> for Answer {
     }
 }
 
-/// The version of the JSON that commands print. It grows when something that was there changes.
-pub(crate) const JSON_VERSION: u32 = 1;
+/// The version of the JSON that commands print. It grows when something that was there changes; fields may be added.
+const JSON_VERSION: u32 = 1;
 
 /// Prints what was asked for.
-pub(crate) fn print(text: &str) -> Result<()> {
+pub(crate) fn print(text: impl AsRef<str>) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    out.write_all(text.as_ref().as_bytes())?;
     Ok(out.flush()?)
 }
 
-/// Prints what was asked for as one JSON value.
-pub(crate) fn print_json(value: &impl Serialize) -> Result<()> {
-    print(&format!("{}\n", serde_json::to_string_pretty(value)?))
+/// Prints what was asked for: the fields of `json` for programs, or else the text for people.
+pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<str>) -> Result<()> {
+    if !as_json {
+        return print(text);
+    }
+    let mut fields = Map::from_iter([("version".to_owned(), JSON_VERSION.into())]);
+    match json {
+        Value::Object(more) => fields.extend(more),
+        other => _ = fields.insert("value".to_owned(), other),
+    }
+    print(format!("{:#}\n", Value::Object(fields)))
 }
 
-/// Prints a line that nobody asked for.
-pub(crate) fn complain(line: &str) -> Result<()> {
-    Ok(io::stderr().lock().write_all(format!("{line}\n").as_bytes())?)
+/// The JSON of a command that failed; its text goes to standard error, as for every command.
+pub(crate) fn show_error(as_json: bool, error: &anyhow::Error) -> Result<()> {
+    show(as_json, serde_json::json!({ "error": format!("{error:#}") }), "")
 }
 
-/// Whether nobody reads any more what is printed.
+/// Prints a message to standard error.
+pub(crate) fn warn(message: impl Display) {
+    print_to_stderr(format_args!("scr: {message}"));
+}
+
+/// Prints a line to standard error. Where nobody reads it, nobody misses it.
+pub(crate) fn print_to_stderr(line: impl Display) {
+    drop(writeln!(io::stderr().lock(), "{line}"));
+}
+
+/// Whether the reader of standard output has gone.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -53,33 +72,20 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Lines of columns, each as wide as its widest entry; the last one as wide as it likes.
-pub(crate) fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let rows: Vec<_> = rows.iter().map(|row| row.each_ref().map(|cell| on_one_line(cell))).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..N).map(width).collect();
-    let line = |row: &[String; N]| {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+/// The text without what would break a line or move the cursor: names of datasets may hold anything.
+pub(crate) fn on_one_line(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
 }
 
-/// The same without what would break a line or move the cursor: names of datasets may hold anything.
-pub(crate) fn on_one_line(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
+/// `1 file`, `2 files`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn columns_stand_under_each_other_and_lines_end_without_blanks() {
-        let rows = [["a", "bb", "c"], ["dddd", "", "e\nf"]].map(|row| row.map(str::to_owned));
-        assert_eq!(columns(&rows), "a     bb  c\ndddd      e\\nf\n");
-    }
 
     #[test]
     fn only_a_closed_pipe_counts_as_one() {

@@ -4,7 +4,7 @@
 //! A dataset counts only if all of it is there; what is still being copied is left alone. Exit codes: 0 nothing is left
 //! under way, 1 something is, 2 an error.
 
-use crate::output::{complain, print, Answer};
+use crate::output::{print, warn, Answer};
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -37,9 +37,7 @@ pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
 /// Finishes what has arrived below a prefix directory, prints what became of each flush, and gives whether none is left.
 fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
     let ending = end(env, prefix)?;
-    for line in &ending.wrong {
-        complain(&format!("scr: {line}"))?;
-    }
+    ending.wrong.iter().for_each(warn);
     for line in &ending.told {
         print(&format!("{line}\n"))?;
     }

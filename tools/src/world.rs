@@ -7,7 +7,6 @@ use scr_core::fs::RealFiles;
 use scr_core::param::{self, AppConfig, Params, Settings, APP_CONF};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,8 +28,7 @@ impl Output for StandardError {
     }
 
     fn error(&self, line: &str) {
-        // Without a reader of errors there is nobody to tell.
-        drop(std::io::stderr().lock().write_all(format!("{line}\n").as_bytes()));
+        crate::output::print_to_stderr(line);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Leaving whoever has started the agent: its session, its open files, its job step as far as that can be left.
 
-use crate::output::{complain, Answer};
+use crate::output::{warn, Answer};
 use anyhow::{bail, Context, Result};
 use scr_agent::AgentPresence;
 use std::fs::OpenOptions;
@@ -57,7 +57,7 @@ pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
 /// The process gets a session of its own, so that no signal to the job reaches it.
 pub(super) fn leave_session() {
     if let Err(error) = rustix::process::setsid() {
-        drop(complain(&format!("scr agent: it has no session of its own: {error}")));
+        warn(format_args!("the agent has no session of its own: {error}"));
     }
 }
 
@@ -68,6 +68,6 @@ fn close_on_exec() {
     let result = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
     if result != 0 {
         let error = std::io::Error::last_os_error();
-        drop(complain(&format!("scr agent: files of the application stay open: {error}")));
+        warn(format_args!("files of the application stay open in the agent: {error}"));
     }
 }

@@ -13,7 +13,7 @@ mod detach;
 mod run;
 mod status;
 
-use crate::output::{complain, print, Answer};
+use crate::output::{print, warn, Answer};
 use crate::progress::Heartbeat;
 use crate::world;
 use anyhow::{bail, Context, Result};
@@ -31,7 +31,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 there is an agent alr
 #[derive(Args)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
-    wish: Wish,
+    action: Action,
     /// The control directory. Without it: that of a job which is started here
     #[arg(long, value_name = "DIR")]
     control: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(crate) struct AgentArgs {
 /// At most one of these.
 #[derive(Args)]
 #[group(multiple = false)]
-struct Wish {
+struct Action {
     /// Returns once an agent runs on this node, apart from this process and the job step
     #[arg(long)]
     detach: bool,
@@ -72,21 +72,21 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
     let env = world::env()?;
     let control = control(&env, args)?;
     let threads = usize::try_from(args.threads)?;
-    match &args.wish {
-        Wish { detach: true, .. } => detach::detach(&control, args.threads),
-        Wish { drain: true, .. } => {
+    match &args.action {
+        Action { detach: true, .. } => detach::detach(&control, args.threads),
+        Action { drain: true, .. } => {
             let heartbeat = Heartbeat::new(args.heartbeat);
             wish(&control, run::DRAIN, &heartbeat)?;
             // Where none runs there may still be something left by one that was killed.
             run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
             Ok(Answer::Yes)
         }
-        Wish { stop: true, .. } => {
+        Action { stop: true, .. } => {
             let runs = AgentPresence::find(&control).is_some();
             wish(&control, run::EXIT, &Heartbeat::new(false))?;
             Ok(Answer::from(runs))
         }
-        Wish { status: true, .. } => status::tell(&control, args.json),
+        Action { status: true, .. } => status::run(&control, args.json),
         _ => {
             if args.own_session {
                 detach::leave_session();
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
             let became =
                 run::until(&env, &control, threads, run::Until::TheJobIsOver, &Heartbeat::new(false))?;
             if !became {
-                complain(&format!("scr: an agent runs already for {}", control.display()))?;
+                warn(format_args!("an agent runs already for {}", control.display()));
             }
             Ok(Answer::from(became))
         }

@@ -1,19 +1,12 @@
 //! `scr agent --status`: whether an agent runs, and how far its transfers are.
 
-use crate::output::{columns, print, print_json, Answer, JSON_VERSION};
+use crate::output::{show, Answer};
+use crate::table::Table;
 use anyhow::Result;
 use scr_agent::{list, AgentPresence, Outcome, Transfer};
 use serde::Serialize;
+use serde_json::json;
 use std::path::Path;
-
-#[derive(Serialize)]
-struct Status {
-    version: u32,
-    control: String,
-    /// The agent's process, if one runs.
-    pid: Option<u32>,
-    transfers: Vec<TransferStatus>,
-}
 
 #[derive(Serialize)]
 struct TransferStatus {
@@ -30,22 +23,28 @@ struct TransferStatus {
 }
 
 /// Yes if an agent runs.
-pub(super) fn tell(control: &Path, json: bool) -> Result<Answer> {
+pub(super) fn run(control: &Path, as_json: bool) -> Result<Answer> {
     let pid = AgentPresence::find(control);
     let transfers = list(control);
     let transfers = transfers.iter().filter_map(|path| Some(of(&Transfer::read(path).ok()??, pid.is_some())));
-    let status = Status {
-        version: JSON_VERSION,
-        control: control.display().to_string(),
-        pid,
-        transfers: transfers.collect(),
+    let transfers: Vec<_> = transfers.collect();
+    let json = json!({ "control": control.display().to_string(), "pid": pid, "transfers": transfers });
+    show(as_json, json, text(control, pid, &transfers))?;
+    Ok(Answer::from(pid.is_some()))
+}
+
+fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> String {
+    let control = control.display();
+    let first = match pid {
+        Some(pid) => format!("an agent runs for {control}, process {pid}\n"),
+        None => format!("no agent runs for {control}\n"),
     };
-    if json {
-        print_json(&status)?;
-    } else {
-        print(&status.in_words())?;
+    let mut table = Table::default();
+    for transfer in transfers {
+        let done = format!("{} of {} bytes", transfer.written, transfer.bytes);
+        table.row([&transfer.token, transfer.state, &done, transfer.error.as_deref().unwrap_or_default()]);
     }
-    Ok(Answer::from(status.pid.is_some()))
+    first + &table.text()
 }
 
 fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
@@ -67,22 +66,6 @@ fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
         bytes_per_second: transfer.limits.bytes_per_second,
         percent: transfer.limits.percent,
         error,
-    }
-}
-
-impl Status {
-    fn in_words(&self) -> String {
-        let mut text = match self.pid {
-            Some(pid) => format!("an agent runs for {}, process {pid}\n", self.control),
-            None => format!("no agent runs for {}\n", self.control),
-        };
-        let row = |transfer: &TransferStatus| {
-            let done = format!("{} of {} bytes", transfer.written, transfer.bytes);
-            let why = transfer.error.clone().unwrap_or_default();
-            [transfer.token.clone(), transfer.state.to_owned(), done, why]
-        };
-        text.push_str(&columns(&self.transfers.iter().map(row).collect::<Vec<_>>()));
-        text
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a configuration comes to: the very steps that a job takes when it starts, without the job.
 
-use super::told::Told;
+use super::finding::Finding;
 use crate::machine::hostlist;
 use crate::world;
 use scr_core::descriptor::Descriptors;
@@ -10,33 +10,33 @@ use scr_core::param::{Params, Settings};
 use scr_core::plugin::check_named;
 
 /// Parameters and descriptors, and what is wrong with them.
-pub(super) struct Outcome {
+pub(super) struct Configuration {
     pub(super) params: Params,
     /// `None` where no job starts with this configuration.
     pub(super) descriptors: Option<Descriptors>,
-    pub(super) told: Vec<Told>,
+    pub(super) findings: Vec<Finding>,
 }
 
-impl Outcome {
+impl Configuration {
     /// Of these settings. The manifests of plugins are read, their libraries are not opened.
     pub(super) fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
         let built = Descriptors::build(&params, &mut problems);
         problems.extend(check_logger(&params));
         problems.extend(hostlist::check(&params));
-        let mut told: Vec<_> = problems.into_iter().map(Told::passed_over).collect();
+        let mut findings: Vec<_> = problems.into_iter().map(Finding::ignored).collect();
         let descriptors = match built {
             Ok(descriptors) => {
                 let host = world::plugin_host_of(env, &params, None);
                 let unusable = check_named(&host, &params, &descriptors);
-                told.extend(unusable.into_iter().map(Told::passed_over));
+                findings.extend(unusable.into_iter().map(Finding::ignored));
                 Some(descriptors)
             }
             Err(error) => {
-                told.push(Told::stops(error.problem().clone()));
+                findings.push(Finding::stops(error.problem().clone()));
                 None
             }
         };
-        Self { params, descriptors, told }
+        Self { params, descriptors, findings }
     }
 }

@@ -1,87 +1,67 @@
 //! One parameter in full.
 
-use super::effective::Outcome;
-use super::show::Row;
-use super::told::{Row as ToldRow, Told};
-use crate::output::{columns, complain, print, print_json, Answer, JSON_VERSION};
+use super::effective::Configuration;
+use super::finding::Finding;
+use super::show::parameter_json;
+use crate::output::{show, warn, Answer};
+use crate::table::Table;
 use anyhow::Result;
 use scr_core::param::{self, Parameter};
-use serde::Serialize;
-
-#[derive(Serialize)]
-struct Report {
-    version: u32,
-    #[serde(flatten)]
-    row: Row,
-    help: &'static str,
-    #[serde(rename = "type")]
-    kind: String,
-    default: String,
-    set: &'static str,
-    /// The line of the system file that keeps users from setting it.
-    locked: Option<String>,
-    problems: Vec<ToldRow>,
-}
+use serde_json::Value;
 
 /// Explains the parameter of this name, in any case, with or without `SCR_`.
-pub(super) fn run(outcome: &Outcome, name: &str, json: bool) -> Result<Answer> {
+pub(super) fn run(configuration: &Configuration, name: &str, as_json: bool) -> Result<Answer> {
     let upper = name.to_ascii_uppercase();
-    let found = outcome.params.named(&upper).or_else(|| outcome.params.named(&format!("SCR_{upper}")));
+    let found =
+        configuration.params.named(&upper).or_else(|| configuration.params.named(&format!("SCR_{upper}")));
     let Some(effective) = found else {
         let cause = param::unknown(&upper).map(|cause| cause.to_string());
         let why = cause.unwrap_or_else(|| {
             format!("{upper} begins a descriptor line and is no parameter; see scr.conf(5)")
         });
-        complain(&format!("scr: {why}"))?;
+        warn(why);
         return Ok(Answer::No);
     };
-    let report = Report::of(outcome, effective);
-    if json {
-        print_json(&report)?;
-    } else {
-        print(&report.in_words(effective))?;
-        for told in about(outcome, effective.info.name) {
-            complain(&format!("scr: {}", told.in_words()))?;
-        }
+    show(as_json, json(configuration, effective), text(configuration, effective))?;
+    if !as_json {
+        about(configuration, effective.info.name).for_each(|finding| warn(finding.text()));
     }
     Ok(Answer::Yes)
 }
 
 /// What is wrong with this parameter.
-fn about<'a>(outcome: &'a Outcome, name: &'a str) -> impl Iterator<Item = &'a Told> {
+fn about<'a>(configuration: &'a Configuration, name: &'a str) -> impl Iterator<Item = &'a Finding> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    outcome.told.iter().filter(move |told| {
-        let text = told.problem.cause.to_string();
+    configuration.findings.iter().filter(move |finding| {
+        let text = finding.problem.cause.to_string();
         let found = text.split(|c| !is_word(c)).any(|word| word == name);
         found
     })
 }
 
-impl Report {
-    fn of(outcome: &Outcome, effective: &Parameter) -> Self {
-        let info = effective.info;
-        Self {
-            version: JSON_VERSION,
-            row: Row::of(effective),
-            help: info.help,
-            kind: info.kind.expected(),
-            default: info.default.in_words(""),
-            set: info.scope.allowed(),
-            locked: outcome.params.locked(info.name).map(ToString::to_string),
-            problems: about(outcome, info.name).map(Told::row).collect(),
-        }
-    }
+/// For programs. `locked`: the line of the system file that keeps users from setting it.
+fn json(configuration: &Configuration, effective: &Parameter) -> Value {
+    let info = effective.info;
+    let mut json = parameter_json(effective);
+    json["help"] = info.help.into();
+    json["type"] = info.kind.expected().into();
+    json["default"] = info.default.in_words("").into();
+    json["set"] = info.scope.allowed().into();
+    json["locked"] = configuration.params.locked(info.name).map(ToString::to_string).into();
+    json["problems"] = about(configuration, info.name).map(Finding::json).collect();
+    json
+}
 
-    fn in_words(&self, effective: &Parameter) -> String {
-        let mut rows = vec![["  type", &self.kind], ["  default", &self.default], ["  set", self.set]]
-            .into_iter()
-            .map(|row| row.map(str::to_owned))
-            .collect::<Vec<_>>();
-        if let Some(by) = &self.locked {
-            rows.push(["  locked".to_owned(), format!("for users, by {by}")]);
-        }
-        rows.push(["  value".to_owned(), effective.to_string()]);
-        rows.push(["  from".to_owned(), effective.origin.to_string()]);
-        format!("{}\n  {}\n{}", effective.info.name, self.help, columns(&rows))
+fn text(configuration: &Configuration, effective: &Parameter) -> String {
+    let info = effective.info;
+    let mut table = Table::default();
+    table.row(["  type", &info.kind.expected()]);
+    table.row(["  default", &info.default.in_words("")]);
+    table.row(["  set", info.scope.allowed()]);
+    if let Some(by) = configuration.params.locked(info.name) {
+        table.row(["  locked", &format!("for users, by {by}")]);
     }
+    table.row(["  value", &effective.to_string()]);
+    table.row(["  from", &effective.origin.to_string()]);
+    format!("{}\n  {}\n{}", info.name, info.help, table.text())
 }

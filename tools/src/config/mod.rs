@@ -5,19 +5,19 @@
 //! - `show`: all of them, as a table and as JSON
 //! - `explain`: one of them in full
 //! - `check`: files before there is a job
-//! - `told`: what is wrong, as lines and as JSON
+//! - `finding`: what is wrong, as lines and as JSON
 
 mod check;
 mod effective;
 mod explain;
+mod finding;
 mod show;
-mod told;
 
 use crate::output::Answer;
 use crate::world;
 use anyhow::Result;
 use clap::Args;
-use effective::Outcome;
+use effective::Configuration;
 use std::path::PathBuf;
 
 /// Stands under the help text.
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
     if !args.check.is_empty() {
         return check::run(&env, &args.check, args.system, args.json);
     }
-    let outcome = Outcome::of(&env, &world::settings(&env));
+    let configuration = Configuration::of(&env, &world::settings(&env));
     match &args.explain {
-        Some(name) => explain::run(&outcome, name, args.json),
-        None => show::run(&outcome, args.set, args.json),
+        Some(name) => explain::run(&configuration, name, args.json),
+        None => show::run(&configuration, args.set, args.json),
     }
 }

@@ -1,33 +1,16 @@
 //! Every parameter with its value and where that comes from, and the descriptors made of them.
 
-use super::effective::Outcome;
-use super::told::{Row as ToldRow, Source, Told};
-use crate::output::{columns, complain, print, print_json, Answer, JSON_VERSION};
+use super::effective::Configuration;
+use super::finding::{jsons, origin_json};
+use crate::output::{show, warn, Answer};
+use crate::table::Table;
 use anyhow::Result;
 use scr_core::descriptor::Descriptors;
 use scr_core::param::Parameter;
 use scr_plugin_api::KvTree;
 use serde::Serialize;
+use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
-#[derive(Serialize)]
-struct Report {
-    version: u32,
-    parameters: Vec<Row>,
-    /// `null` where no job starts with this configuration.
-    descriptors: Option<Lines>,
-    problems: Vec<ToldRow>,
-}
-
-/// One parameter.
-#[derive(Serialize)]
-pub(super) struct Row {
-    name: &'static str,
-    /// As text; `null` where it is not set and has no default.
-    value: Option<String>,
-    from: Source,
-}
 
 /// The descriptors, each by what follows the `=`, with its keys.
 #[derive(Serialize)]
@@ -38,46 +21,41 @@ struct Lines {
 }
 
 /// Shows them; with `set` only the parameters that somebody has set.
-pub(super) fn run(outcome: &Outcome, set: bool, json: bool) -> Result<Answer> {
-    let shown: Vec<_> = outcome.params.iter().filter(|effective| !set || effective.is_set()).collect();
-    if json {
-        print_json(&Report {
-            version: JSON_VERSION,
-            parameters: shown.iter().map(|shown| Row::of(shown)).collect(),
-            descriptors: outcome.descriptors.as_ref().map(Lines::of),
-            problems: outcome.told.iter().map(Told::row).collect(),
-        })?;
-        return Ok(Answer::Yes);
-    }
+pub(super) fn run(configuration: &Configuration, set: bool, as_json: bool) -> Result<Answer> {
+    let shown: Vec<_> = configuration.params.iter().filter(|effective| !set || effective.is_set()).collect();
+    // `None` where no job starts with this configuration.
+    let lines = configuration.descriptors.as_ref().map(Lines::of);
     let mut text = table(&shown);
-    if let Some(descriptors) = &outcome.descriptors {
-        // Writing to a string does not fail.
-        let _ = write!(text, "\n{}", Lines::of(descriptors).in_words());
+    if let Some(lines) = &lines {
+        text += &format!("\n{}", lines.text());
     }
-    print(&text)?;
-    for told in &outcome.told {
-        complain(&format!("scr: {}", told.in_words()))?;
+    let json = json!({
+        "parameters": shown.iter().map(|shown| parameter_json(shown)).collect::<Vec<_>>(),
+        "descriptors": lines,
+        "problems": jsons(&configuration.findings),
+    });
+    show(as_json, json, text)?;
+    if !as_json {
+        configuration.findings.iter().for_each(|finding| warn(finding.text()));
     }
     Ok(Answer::Yes)
 }
 
 fn table(shown: &[&Parameter]) -> String {
-    let head = ["PARAMETER", "VALUE", "FROM"].map(str::to_owned);
-    let row = |effective: &&Parameter| {
-        [effective.info.name.to_owned(), effective.to_string(), effective.origin.to_string()]
-    };
-    let rows: Vec<_> = std::iter::once(head).chain(shown.iter().map(row)).collect();
-    columns(&rows)
+    let mut table = Table::with_head(&["PARAMETER", "VALUE", "FROM"]);
+    for effective in shown {
+        table.row([effective.info.name, &effective.to_string(), &effective.origin.to_string()]);
+    }
+    table.text()
 }
 
-impl Row {
-    pub(super) fn of(effective: &Parameter) -> Self {
-        Self {
-            name: effective.info.name,
-            value: effective.has_value().then(|| effective.to_string()),
-            from: Source::of(&effective.origin),
-        }
-    }
+/// A parameter for programs; its value is `null` where it is not set and has no default.
+pub(super) fn parameter_json(effective: &Parameter) -> Value {
+    json!({
+        "name": effective.info.name,
+        "value": effective.has_value().then(|| effective.to_string()),
+        "from": origin_json(&effective.origin),
+    })
 }
 
 impl Lines {
@@ -107,7 +85,7 @@ impl Lines {
     }
 
     /// As lines of a configuration file.
-    fn in_words(&self) -> String {
+    fn text(&self) -> String {
         let line = |start: String, keys: &BTreeMap<String, String>| {
             keys.iter().fold(start, |line, (key, value)| format!("{line} {key}={value}")) + "\n"
         };

@@ -3,11 +3,11 @@
 //!
 //! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
 //!
-//! - `report`: what was copied, in words and as JSON
+//! - `report`: what was copied, as text and as JSON
 
 mod report;
 
-use crate::output::{complain, print, print_json, Answer};
+use crate::output::{show, warn, Answer};
 use crate::progress::{self, Heartbeat};
 use crate::world;
 use anyhow::{Context, Result};
@@ -79,15 +79,9 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let copied = copier.dataset(&caches, args.id);
     bar.finish_and_clear();
     let copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
-    let report = CopyReport::new(args.id, &node, &caches, &copied);
-    for line in report.complaints() {
-        complain(&format!("scr: {line}"))?;
-    }
-    if args.json {
-        print_json(&report)?;
-    } else {
-        print(&report.in_words())?;
-    }
+    let report = CopyReport { node: &node, id: args.id, caches: &caches, copied: &copied };
+    report.warnings().iter().for_each(warn);
+    show(args.json, report.json(), report.text())?;
     Ok(Answer::from(copied.is_whole()))
 }
 

@@ -1,97 +1,72 @@
-//! What was copied from a node, in words and as JSON.
+//! What was copied from a node, as text and as JSON.
 
-use crate::output::JSON_VERSION;
+use crate::output::count;
 use scr_core::scavenge::{Copied, CopiedPart};
-use serde::Serialize;
+use serde_json::{json, Value};
 use std::path::PathBuf;
 
-/// What was copied.
-#[derive(Serialize)]
-pub(super) struct CopyReport {
-    version: u32,
-    node: String,
+/// What was asked for, and what was copied.
+pub(super) struct CopyReport<'a> {
+    pub(super) node: &'a str,
     /// The number that was asked for.
-    id: u64,
-    /// The dataset's number in the prefix directory and its name, where anything of it is here.
-    id_in_prefix: Option<u64>,
-    name: Option<String>,
-    /// Whether it was complete in the prefix directory, so that nothing was copied.
-    already: bool,
-    /// Whether the prefix directory has all that this node had.
-    whole: bool,
-    parts: Vec<Part>,
-    /// Ranks whose parts other nodes have copied meanwhile.
-    elsewhere: Vec<u32>,
-    passed_over: Vec<String>,
-    caches: Vec<PathBuf>,
+    pub(super) id: u64,
+    pub(super) caches: &'a [PathBuf],
+    pub(super) copied: &'a Copied,
 }
 
-#[derive(Serialize)]
-struct Part {
-    rank: u32,
-    files: u64,
-    bytes: u64,
-    wrong: Vec<String>,
-}
-
-impl CopyReport {
-    pub(super) fn new(id: u64, node: &str, caches: &[PathBuf], copied: &Copied) -> Self {
-        let part = |part: &CopiedPart| Part {
-            rank: part.rank,
-            files: part.files,
-            bytes: part.bytes,
-            wrong: part.wrong.clone(),
-        };
-        Self {
-            version: JSON_VERSION,
-            node: node.to_owned(),
-            id,
-            id_in_prefix: copied.dataset.as_ref().map(|(id, _)| *id),
-            name: copied.dataset.as_ref().map(|(_, name)| String::from_utf8_lossy(name).into_owned()),
-            already: copied.already,
-            whole: copied.is_whole(),
-            parts: copied.parts.iter().map(part).collect(),
-            elsewhere: copied.elsewhere.clone(),
-            passed_over: copied.passed_over.clone(),
-            caches: caches.to_vec(),
-        }
-    }
-
+impl CopyReport<'_> {
     /// What went wrong, a line each.
-    pub(super) fn complaints(&self) -> Vec<String> {
-        let wrong = self.parts.iter().flat_map(|part| {
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let wrong = self.copied.parts.iter().flat_map(|part| {
             part.wrong.iter().map(|why| format!("the part of rank {} counts as lost: {why}", part.rank))
         });
-        let mut lines: Vec<String> = self.passed_over.iter().cloned().chain(wrong).collect();
-        if self.name.is_none() {
-            let caches: Vec<_> = self.caches.iter().map(|cache| cache.display().to_string()).collect();
-            lines.push(format!("there is nothing of dataset {} in {}", self.id, caches.join(", ")));
+        let mut lines: Vec<String> = self.copied.passed_over.iter().cloned().chain(wrong).collect();
+        if self.copied.dataset.is_none() {
+            lines.push(format!("there is nothing of dataset {} in {}", self.id, self.caches().join(", ")));
         }
         lines
     }
 
-    pub(super) fn in_words(&self) -> String {
-        let Some(name) = &self.name else { return String::new() };
-        let label = format!("dataset {} `{name}'", self.id_in_prefix.unwrap_or(self.id));
-        if self.already {
-            return format!(
-                "{}: {label} is complete in the prefix directory already; nothing is copied\n",
-                self.node
-            );
+    pub(super) fn text(&self) -> String {
+        let Some((id, name)) = &self.copied.dataset else { return String::new() };
+        let label = format!("{}: dataset {id} `{}'", self.node, String::from_utf8_lossy(name));
+        if self.copied.already {
+            return format!("{label} is complete in the prefix directory already; nothing is copied\n");
         }
-        let listed = |ranks: &mut dyn Iterator<Item = u32>| {
-            ranks.map(|rank| rank.to_string()).collect::<Vec<_>>().join(", ")
-        };
-        let elsewhere = match self.elsewhere.as_slice() {
+        let elsewhere = match self.copied.elsewhere.as_slice() {
             [] => String::new(),
-            ranks => format!("; other nodes have copied the ranks {}", listed(&mut ranks.iter().copied())),
+            ranks => format!("; other nodes have copied the ranks {}", list(ranks)),
         };
-        let files: u64 = self.parts.iter().map(|part| part.files).sum();
-        let bytes: u64 = self.parts.iter().map(|part| part.bytes).sum();
-        format!(
-            "{}: {label}: copied {files} files ({bytes} bytes) of the ranks {}{elsewhere}\n",
-            self.node,
-            listed(&mut self.parts.iter().map(|part| part.rank))
-        )
+        let sum = |of: fn(&CopiedPart) -> u64| self.copied.parts.iter().map(of).sum();
+        let (files, bytes) = (sum(|part| part.files), sum(|part| part.bytes));
+        let ranks: Vec<u32> = self.copied.parts.iter().map(|part| part.rank).collect();
+        let (files, bytes) = (count(files, "file"), count(bytes, "byte"));
+        format!("{label}: copied {files} ({bytes}) of the ranks {}{elsewhere}\n", list(&ranks))
     }
+
+    /// `whole`: whether the prefix directory has all that this node had.
+    pub(super) fn json(&self) -> Value {
+        let Copied { dataset, already, parts, elsewhere, passed_over } = self.copied;
+        let part = |part: &CopiedPart| json!({ "rank": part.rank, "files": part.files, "bytes": part.bytes, "wrong": part.wrong });
+        json!({
+            "node": self.node,
+            "id": self.id,
+            "id_in_prefix": dataset.as_ref().map(|(id, _)| id),
+            "name": dataset.as_ref().map(|(_, name)| String::from_utf8_lossy(name)),
+            "already": already,
+            "whole": self.copied.is_whole(),
+            "parts": parts.iter().map(part).collect::<Vec<_>>(),
+            "elsewhere": elsewhere,
+            "passed_over": passed_over,
+            "caches": self.caches(),
+        })
+    }
+
+    fn caches(&self) -> Vec<String> {
+        self.caches.iter().map(|cache| cache.display().to_string()).collect()
+    }
+}
+
+fn list(ranks: &[u32]) -> String {
+    ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,7 +1,6 @@
-//! The halt conditions of a job, and whether one of them holds now: in words and as JSON.
+//! The halt conditions of a job, and whether one of them holds now: as text and as JSON.
 
 use super::time;
-use crate::output::JSON_VERSION;
 use crate::world;
 use scr_core::env::Env;
 use scr_core::param;
@@ -12,7 +11,6 @@ use std::time::UNIX_EPOCH;
 /// What there is. Times are seconds since the epoch.
 #[derive(Serialize)]
 pub(super) struct Listing {
-    version: u32,
     file: String,
     checkpoints_left: Option<i64>,
     exit_after: Option<i64>,
@@ -37,7 +35,6 @@ impl Listing {
             other => other.to_string(),
         });
         Self {
-            version: JSON_VERSION,
             file: prefix.halt_file().display().to_string(),
             checkpoints_left: halt.checkpoints_left,
             exit_after: halt.exit_after,
@@ -53,7 +50,7 @@ impl Listing {
         self.holds.is_some()
     }
 
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let number = |value: Option<i64>| value.map(|value| value.to_string());
         let lines = [
             ("checkpoints left", number(self.checkpoints_left)),

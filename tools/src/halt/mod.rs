@@ -2,13 +2,13 @@
 //!
 //! They lie in `.scr/halt.scr` of the prefix directory, which a running job reads; it is changed in place under its lock.
 //!
-//! - `listing`: the conditions, in words and as JSON
+//! - `listing`: the conditions, as text and as JSON
 //! - `time`: times as people write them
 
 mod listing;
 mod time;
 
-use crate::output::{complain, print, print_json, Answer};
+use crate::output::{print, show, warn, Answer};
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -112,19 +112,19 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     let path = prefix.halt_file();
     let updated = updated.with_context(|| format!("cannot change {}", path.display()))?;
     if !updated.locked {
-        complain(&format!(
-            "scr: {} cannot be locked here: look with `scr halt --list' whether a job has written it at the same time",
+        warn(format_args!(
+            "{} cannot be locked here: look with `scr halt --list' whether a job has written it at the same time",
             path.display()
-        ))?;
+        ));
     }
-    warn_without_seconds(&env, &updated.value)?;
+    warn_without_seconds(&env, &updated.value);
     if args.set.immediate {
-        complain(
-            "scr: scr run ends the run now; a job that was started without it stops when it looks next. To end that at once, kill \
+        warn(
+            "scr run ends the run now; a job that was started without it stops when it looks next. To end that at once, kill \
              its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
-        )?;
+        );
     }
-    print(&Listing::of(&env, &prefix, Some(&updated.value)).in_words())?;
+    print(&Listing::of(&env, &prefix, Some(&updated.value)).text())?;
     Ok(Answer::Yes)
 }
 
@@ -132,18 +132,14 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let halt = Halt::read(&*env.files, prefix)
         .with_context(|| format!("cannot read {}", prefix.halt_file().display()))?;
     let listing = Listing::of(env, prefix, halt.as_ref());
-    if json {
-        print_json(&listing)?;
-    } else {
-        print(&listing.in_words())?;
-    }
+    show(json, serde_json::to_value(&listing)?, listing.text())?;
     Ok(Answer::from(listing.holds()))
 }
 
 /// A time to halt before is of no effect without halt seconds.
-fn warn_without_seconds(env: &Env, halt: &Halt) -> Result<()> {
+fn warn_without_seconds(env: &Env, halt: &Halt) {
     if halt.exit_before.is_none() || halt.halt_seconds.is_some_and(|seconds| seconds > 0) {
-        return Ok(());
+        return;
     }
     let seconds = world::params(env).get(&param::HALT_SECONDS).as_secs();
     let hint = if seconds > 0 {
@@ -151,9 +147,9 @@ fn warn_without_seconds(env: &Env, halt: &Halt) -> Result<()> {
     } else {
         String::new()
     };
-    complain(&format!(
-        "scr: --before is of no effect without halt seconds; set them with scr halt --seconds{hint}"
-    ))
+    warn(format_args!(
+        "--before is of no effect without halt seconds; set them with scr halt --seconds{hint}"
+    ));
 }
 
 impl HaltArgs {

@@ -1,143 +1,118 @@
-//! What became of datasets that were to be made complete, in words and as JSON.
+//! What became of datasets that were to be made complete, as text and as JSON.
 
-use crate::output::JSON_VERSION;
+use crate::output::count;
 use scr_core::scavenge::{BuildError, Built, Outcome};
-use serde::Serialize;
+use serde_json::{json, Value};
 
-/// What became of them.
-#[derive(Serialize)]
-pub(super) struct BuildReport {
-    version: u32,
-    complete: bool,
-    datasets: Vec<Row>,
-}
+/// What became of each dataset.
+#[derive(Default)]
+pub(super) struct BuildReport(Vec<Result<Built, Missing>>);
 
-/// One dataset.
-#[derive(Serialize)]
-struct Row {
+/// A dataset that nothing is known of.
+struct Missing {
     id: Option<u64>,
-    name: String,
-    /// Whether a job may use it.
-    complete: bool,
-    /// How: `already`, `listed`, `built`, `incomplete`.
-    outcome: &'static str,
-    /// The ranks whose parts were rebuilt.
-    rebuilt: Vec<u32>,
-    files: Option<u64>,
-    bytes: Option<u64>,
-    /// Whether every file was compared with a checksum.
-    verified: bool,
-    why: Option<String>,
-    notes: Vec<String>,
+    why: String,
 }
 
 impl BuildReport {
-    pub(super) fn new() -> Self {
-        Self { version: JSON_VERSION, complete: true, datasets: Vec::new() }
+    /// Takes in what became of a dataset. That there is no such dataset is a result; other errors are passed on.
+    pub(super) fn add(&mut self, built: Result<Built, BuildError>) -> Result<(), BuildError> {
+        let missing = |id, error: BuildError| Err(Missing { id, why: error.to_string() });
+        self.0.push(match built {
+            Ok(built) => Ok(built),
+            Err(error @ BuildError::NoDataset { id, .. }) => missing(Some(id), error),
+            Err(error @ BuildError::NoName { .. }) => missing(None, error),
+            Err(error) => return Err(error),
+        });
+        Ok(())
     }
 
     /// Whether a job may use all of them.
     pub(super) fn is_complete(&self) -> bool {
-        self.complete
+        self.0.iter().all(|built| built.as_ref().is_ok_and(|built| built.outcome.is_complete()))
     }
 
-    /// Takes in what became of one; that there is none such is an answer, other errors are passed on.
-    pub(super) fn note(&mut self, built: Result<Built, BuildError>) -> Result<(), BuildError> {
-        let row = match built {
-            Ok(built) => Row::new(built),
-            Err(error @ BuildError::NoDataset { id, .. }) => Row::none(Some(id), &error),
-            Err(error @ BuildError::NoName { .. }) => Row::none(None, &error),
-            Err(error) => return Err(error),
+    /// What the user should know besides, and what is missing, a line each.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let of_one = |built: &Result<Built, Missing>| match built {
+            Ok(built) => {
+                let notes = built.notes.iter().map(|note| format!("{}: {note}", label(built)));
+                let incomplete = match &built.outcome {
+                    Outcome::Incomplete { why } => Some(format!("{} is not complete: {why}", label(built))),
+                    _ => None,
+                };
+                notes.chain(incomplete).collect()
+            }
+            Err(missing) => vec![missing.why.clone()],
         };
-        self.complete &= row.complete;
-        self.datasets.push(row);
-        Ok(())
+        self.0.iter().flat_map(of_one).collect()
     }
 
-    /// What the user should know besides, and what went wrong, a line each.
-    pub(super) fn complaints(&self) -> Vec<String> {
-        let told =
-            |row: &Row| row.notes.iter().map(|note| format!("{}: {note}", row.label())).collect::<Vec<_>>();
-        let wrong = |row: &Row| {
-            row.why.as_ref().map(|why| match row.id {
-                Some(_) if row.outcome == INCOMPLETE => format!("{} is not complete: {why}", row.label()),
-                _ => why.clone(),
-            })
-        };
-        self.datasets.iter().flat_map(|row| told(row).into_iter().chain(wrong(row))).collect()
+    /// A line for each dataset that is complete.
+    pub(super) fn text(&self) -> String {
+        self.0.iter().flatten().filter_map(line).collect()
     }
 
-    /// What was done, a line each.
-    pub(super) fn in_words(&self) -> String {
-        self.datasets.iter().filter(|row| row.complete).map(Row::in_words).collect()
+    pub(super) fn json(&self) -> Value {
+        let datasets: Vec<_> = self.0.iter().map(row).collect();
+        json!({ "complete": self.is_complete(), "datasets": datasets })
     }
 }
 
-impl Row {
-    fn new(built: Built) -> Self {
-        let mut row = Self {
-            id: Some(built.id),
-            name: String::from_utf8_lossy(&built.name).into_owned(),
-            complete: built.outcome.is_complete(),
-            outcome: "already",
-            rebuilt: Vec::new(),
-            files: None,
-            bytes: None,
-            verified: false,
-            why: None,
-            notes: built.notes,
-        };
-        match built.outcome {
-            Outcome::Already => (),
+fn label(built: &Built) -> String {
+    format!("dataset {} `{}'", built.id, String::from_utf8_lossy(&built.name))
+}
+
+fn line(built: &Built) -> Option<String> {
+    let (what, files, bytes) = match &built.outcome {
+        Outcome::Already => {
+            return Some(format!("{} is complete already, nothing was done\n", label(built)));
+        }
+        Outcome::Incomplete { .. } => return None,
+        Outcome::Listed { files, bytes, verified: true } => ("is whole and listed".to_owned(), files, bytes),
+        Outcome::Listed { files, bytes, verified: false } => {
+            ("is listed; it is unverified, as it has no checksums".to_owned(), files, bytes)
+        }
+        Outcome::Completed { rebuilt, files, bytes } if rebuilt.is_empty() => {
+            ("is complete and listed, nothing was lost".to_owned(), files, bytes)
+        }
+        Outcome::Completed { rebuilt, files, bytes } => {
+            let ranks: Vec<_> = rebuilt.iter().map(ToString::to_string).collect();
+            let what =
+                format!("is complete and listed, the parts of ranks {} were rebuilt", ranks.join(", "));
+            (what, files, bytes)
+        }
+    };
+    Some(format!("{} {what}: {}, {}\n", label(built), count(*files, "file"), count(*bytes, "byte")))
+}
+
+/// A dataset for programs.
+fn row(built: &Result<Built, Missing>) -> Value {
+    let none: &[u32] = &[];
+    let (outcome, rebuilt, size, verified, why) = match built {
+        Err(missing) => ("none", none, None, false, Some(&missing.why)),
+        Ok(built) => match &built.outcome {
+            Outcome::Already => ("already", none, None, false, None),
+            Outcome::Incomplete { why } => ("incomplete", none, None, false, Some(why)),
             Outcome::Listed { files, bytes, verified } => {
-                (row.outcome, row.files, row.bytes, row.verified) =
-                    (LISTED, Some(files), Some(bytes), verified);
+                ("listed", none, Some((files, bytes)), *verified, None)
             }
             Outcome::Completed { rebuilt, files, bytes } => {
-                (row.outcome, row.files, row.bytes, row.verified) = (BUILT, Some(files), Some(bytes), true);
-                row.rebuilt = rebuilt;
+                ("built", rebuilt.as_slice(), Some((files, bytes)), true, None)
             }
-            Outcome::Incomplete { why } => (row.outcome, row.why) = (INCOMPLETE, Some(why)),
-        }
-        row
-    }
-
-    fn none(id: Option<u64>, error: &BuildError) -> Self {
-        Self {
-            id,
-            name: String::new(),
-            complete: false,
-            outcome: "none",
-            rebuilt: Vec::new(),
-            files: None,
-            bytes: None,
-            verified: false,
-            why: Some(error.to_string()),
-            notes: Vec::new(),
-        }
-    }
-
-    fn label(&self) -> String {
-        let id = self.id.map_or_else(String::new, |id| id.to_string());
-        format!("dataset {id} `{}'", self.name)
-    }
-
-    fn in_words(&self) -> String {
-        let what = match (self.outcome, self.rebuilt.as_slice()) {
-            (BUILT, []) => "is complete and listed, nothing was lost".to_owned(),
-            (BUILT, ranks) => {
-                let ranks: Vec<_> = ranks.iter().map(ToString::to_string).collect();
-                format!("is complete and listed, the parts of ranks {} were rebuilt", ranks.join(", "))
-            }
-            (LISTED, _) if self.verified => "is whole and listed".to_owned(),
-            (LISTED, _) => "is listed; it is unverified, as it has no checksums".to_owned(),
-            _ => return format!("{} is complete already, nothing was done\n", self.label()),
-        };
-        let (files, bytes) = (self.files.unwrap_or(0), self.bytes.unwrap_or(0));
-        format!("{} {what}: {files} files, {bytes} bytes\n", self.label())
-    }
+        },
+    };
+    let known = built.as_ref().ok();
+    json!({
+        "id": built.as_ref().map_or_else(|missing| missing.id, |built| Some(built.id)),
+        "name": known.map_or_else(Default::default, |built| String::from_utf8_lossy(&built.name)),
+        "complete": known.is_some_and(|built| built.outcome.is_complete()),
+        "outcome": outcome,
+        "rebuilt": rebuilt,
+        "files": size.map(|(files, _)| files),
+        "bytes": size.map(|(_, bytes)| bytes),
+        "verified": verified,
+        "why": why,
+        "notes": known.map(|built| built.notes.as_slice()).unwrap_or_default(),
+    })
 }
-
-const LISTED: &str = "listed";
-const BUILT: &str = "built";
-const INCOMPLETE: &str = "incomplete";

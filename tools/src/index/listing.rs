@@ -1,48 +1,35 @@
 //! The datasets of an index, newest first: as the table of the user guide, and as JSON.
 
-use crate::output::{on_one_line, JSON_VERSION};
+use crate::output::on_one_line;
 use scr_core::prefix::Index;
-use serde::Serialize;
+use serde_json::{json, Value};
 
-/// What there is.
-#[derive(Serialize)]
-pub(super) struct Listing {
-    version: u32,
-    datasets: Vec<Row>,
-}
-
-/// One dataset.
-#[derive(Serialize)]
-struct Row {
-    id: u64,
-    name: String,
-    valid: bool,
-    flushed: Option<String>,
-    current: bool,
-}
-
-impl Listing {
-    pub(super) fn of(index: &Index) -> Self {
-        let datasets = index.entries().into_iter().map(|entry| Row {
-            id: entry.id,
-            valid: entry.is_valid(),
-            current: entry.current,
-            flushed: entry.flushed,
-            name: String::from_utf8_lossy(&entry.name).into_owned(),
-        });
-        Self { version: JSON_VERSION, datasets: datasets.collect() }
-    }
-
-    pub(super) fn in_words(&self) -> String {
-        let head = "DSET VALID FLUSHED             CUR NAME\n".to_owned();
-        self.datasets.iter().fold(head, |text, row| {
-            let valid = if row.valid { "YES" } else { "NO" };
-            let current = if row.current { "*" } else { "" };
-            let flushed = row.flushed.as_deref().unwrap_or("");
-            let name = on_one_line(&row.name);
-            text + &format!("{:4} {valid:5} {flushed:19} {current:>3} {name}\n", row.id)
+/// For programs.
+pub(super) fn json(index: &Index) -> Value {
+    let entries = index.entries();
+    let datasets = entries.iter().map(|entry| {
+        json!({
+            "id": entry.id,
+            "name": String::from_utf8_lossy(&entry.name),
+            "valid": entry.is_valid(),
+            "flushed": entry.flushed,
+            "current": entry.current,
         })
+    });
+    json!({ "datasets": datasets.collect::<Vec<_>>() })
+}
+
+/// The table, whose columns are those of C SCR.
+pub(super) fn table(index: &Index) -> String {
+    let mut text = "DSET VALID FLUSHED             CUR NAME\n".to_owned();
+    for entry in index.entries() {
+        let valid = if entry.is_valid() { "YES" } else { "NO" };
+        let current = if entry.current { "*" } else { "" };
+        let flushed = entry.flushed.as_deref().unwrap_or("");
+        let name = on_one_line(&String::from_utf8_lossy(&entry.name));
+        text += &format!("{:4} {valid:5} {flushed:19} {current:>3} {name}\n", entry.id);
     }
+    text
 }
 
 #[cfg(test)]
@@ -59,12 +46,12 @@ mod tests {
             index.mark_flushed(id, "2014-01-14T11:26:06");
         }
         index.set_current("ckpt.18");
-        let table = "\
+        let expected = "\
 DSET VALID FLUSHED             CUR NAME
   18 YES   2014-01-14T11:26:06   * ckpt.18
   12 YES   2014-01-14T11:26:06     ckpt.12
    6 NO    2014-01-14T11:26:06     ckpt.6
 ";
-        assert_eq!(Listing::of(&index).in_words(), table);
+        assert_eq!(table(&index), expected);
     }
 }

@@ -3,22 +3,21 @@
 //! Listing is the default. Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 an error.
 //!
 //! - `listing`: the table of the guide, and JSON
-//! - `building`: datasets that are made complete, in words and as JSON
+//! - `building`: datasets that are made complete, as text and as JSON
 
 mod building;
 mod listing;
 
-use crate::output::{complain, print, print_json, Answer, JSON_VERSION};
+use crate::output::{show, warn, Answer};
 use crate::world;
 use anyhow::{Context, Result};
 use building::BuildReport;
 use clap::Args;
-use listing::Listing;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder};
-use serde::Serialize;
+use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +30,7 @@ pub(crate) const EXIT_CODES: &str =
 #[derive(Args)]
 pub(crate) struct IndexArgs {
     #[command(flatten)]
-    wish: Wish,
+    action: Action,
     /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
@@ -43,7 +42,7 @@ pub(crate) struct IndexArgs {
 /// At most one of these.
 #[derive(Args)]
 #[group(multiple = false)]
-struct Wish {
+struct Action {
     /// Lists the datasets; the default
     #[arg(long)]
     list: bool,
@@ -67,53 +66,42 @@ struct Wish {
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let env = world::quiet_env()?;
     let prefix = world::prefix(&env, args.prefix.as_deref())?;
-    match &args.wish {
-        Wish { current: Some(name), .. } => {
+    match &args.action {
+        Action { current: Some(name), .. } => {
             let answer = change(&env, &prefix, name, args.json, |index, name| index.set_current(name))?;
-            tell_if_passed_over(&env, &prefix, name)?;
+            warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
-        Wish { drop: Some(name), .. } => {
+        Action { drop: Some(name), .. } => {
             change(&env, &prefix, name, args.json, |index, name| !index.drop_name(name).is_empty())
         }
-        Wish { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
-            report.note(builder.add(&named(&env, &prefix, name)))
+        Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
+            report.add(builder.add(&named(&env, &prefix, name)))
         }),
-        Wish { build: Some(Some(id)), .. } => {
-            build(&env, &prefix, args.json, |builder, report| report.note(builder.build(*id)))
+        Action { build: Some(Some(id)), .. } => {
+            build(&env, &prefix, args.json, |builder, report| report.add(builder.build(*id)))
         }
-        Wish { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
-            builder.datasets()?.into_iter().try_for_each(|id| report.note(builder.build(id)))
+        Action { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
+            builder.datasets()?.into_iter().try_for_each(|id| report.add(builder.build(id)))
         }),
-        Wish { list: _, current: None, drop: None, add: None, build: None } => list(&env, &prefix, args.json),
+        Action { list: _, current: None, drop: None, add: None, build: None } => {
+            list(&env, &prefix, args.json)
+        }
     }
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let index = Index::read(&*env.files, prefix)
         .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
-    let listing = Listing::of(&index);
-    if json {
-        print_json(&listing)?;
-    } else {
-        print(&listing.in_words())?;
-    }
+    show(json, listing::json(&index), listing::table(&index))?;
     Ok(Answer::Yes)
-}
-
-/// What came of a change.
-#[derive(Serialize)]
-struct Changed<'a> {
-    version: u32,
-    name: &'a str,
-    found: bool,
 }
 
 fn change(
     env: &Env,
     prefix: &Prefix,
     name: &OsStr,
-    json: bool,
+    as_json: bool,
     change: fn(&mut Index, &[u8]) -> bool,
 ) -> Result<Answer> {
     let mut found = false;
@@ -123,36 +111,34 @@ fn change(
         let changed =
             changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
         if let Some(caution) = changed.caution() {
-            complain(&format!("scr: {caution}"))?;
+            warn(caution);
         }
         found = changed.value;
     }
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
     if !found {
-        complain(&format!(
-            "scr: the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
-        ))?;
+        warn(format_args!(
+            "the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
+        ));
     }
-    if json {
-        print_json(&Changed { version: JSON_VERSION, name: &name, found })?;
-    }
+    show(as_json, json!({ "name": name, "found": found }), "")?;
     Ok(Answer::from(found))
 }
 
-/// Says where a job does not restart from the dataset that is the current one now.
-fn tell_if_passed_over(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<()> {
+/// Warns where a job does not restart from the dataset that is the current one now.
+fn warn_if_passed_over(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<()> {
     let index = Index::read(&*env.files, prefix)?;
     let entry = index.id_of(name.as_bytes()).and_then(|id| index.entry(id));
     if entry.is_some_and(|entry| !entry.is_candidate()) {
         let name = name.to_string_lossy();
-        complain(&format!(
-            "scr: a job passes over `{name}', as it is not complete, has failed, or is no checkpoint, and restarts from another"
-        ))?;
+        warn(format_args!(
+            "a job passes over `{name}', as it is not complete, has failed, or is no checkpoint, and restarts from another"
+        ));
     }
     Ok(())
 }
 
-/// Builds, and tells what came of each dataset.
+/// Builds, and reports what became of each dataset.
 fn build(
     env: &Env,
     prefix: &Prefix,
@@ -162,16 +148,10 @@ fn build(
     let params = world::params_of(env, prefix);
     let plugins = world::plugin_host(env, None);
     let builder = Builder::new(env, prefix, &plugins, params.get(&param::DEBUG));
-    let mut report = BuildReport::new();
+    let mut report = BuildReport::default();
     let outcome = work(&builder, &mut report);
-    for line in report.complaints() {
-        complain(&format!("scr: {line}"))?;
-    }
-    if json {
-        print_json(&report)?;
-    } else {
-        print(&report.in_words())?;
-    }
+    report.warnings().iter().for_each(warn);
+    show(json, report.json(), report.text())?;
     outcome.with_context(|| format!("cannot build in {}", prefix.dir().display()))?;
     Ok(Answer::from(report.is_complete()))
 }

@@ -9,12 +9,11 @@ mod listing;
 mod moment;
 mod sources;
 
-use crate::output::{complain, print, print_json, Answer};
+use crate::output::{self, print, warn, Answer};
 use crate::world;
 use anyhow::{bail, Context, Result};
 use chrono::{Local, TimeDelta};
 use clap::{Args, Subcommand};
-use listing::Listing;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::Prefix;
@@ -87,15 +86,8 @@ pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
 }
 
 fn show(read: &Read, json: bool) -> Result<Answer> {
-    for note in &read.notes {
-        complain(&format!("scr: {note}"))?;
-    }
-    let listing = Listing::of(&read.entries);
-    if json {
-        print_json(&listing)?;
-    } else {
-        print(&listing.in_words())?;
-    }
+    read.notes.iter().for_each(warn);
+    output::show(json, listing::json(&read.entries), listing::table(&read.entries))?;
     Ok(Answer::from(!read.entries.is_empty()))
 }
 

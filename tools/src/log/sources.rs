@@ -2,7 +2,7 @@
 
 use super::moment;
 use crate::world;
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{bail, Context, Result};
 use chrono::NaiveDateTime;
 use scr_core::env::Env;
 use scr_core::log::{database as database_sink, parse};
@@ -65,5 +65,5 @@ pub(super) fn sink(env: &Env) -> Result<Box<dyn LogSink>> {
     if params.get(&param::LOG_DB_HOST).is_none() {
         bail!("there is no database to go to: set SCR_LOG_DB_HOST, and SCR_LOG_DB_NAME, _USER and _PASS as needed");
     }
-    database_sink(&world::plugin_host(env, None), &params).map_err(|error| anyhow!(error.full_text()))
+    Ok(database_sink(&world::plugin_host(env, None), &params)?)
 }

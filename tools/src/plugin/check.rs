@@ -4,14 +4,15 @@
 //! child, and only an answer in words counts: that the child ended well says nothing.
 
 use super::inside::ANSWER;
-use super::report::{CheckReport, ErrorReport};
+use super::report::CheckReport;
 use super::CheckArgs;
-use crate::output::{print, print_json, Answer};
+use crate::output::{show, show_error, Answer};
+use crate::table::Table;
 use crate::world;
 use anyhow::{bail, Context, Result};
+use scr_core::describe;
 use scr_core::env::Env;
 use scr_core::plugin::{check_library, Manifest, Trusted};
-use std::fmt::Write as _;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,8 @@ use wait_timeout::ChildExt;
 pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
     let report = world::env().and_then(|env| examine(&env, args));
     match &report {
-        Ok(report) if args.json => print_json(report)?,
-        Ok(report) => print(&in_words(report)?)?,
-        Err(error) if args.json => print_json(&ErrorReport::new(error))?,
-        Err(_) => (),
+        Ok(report) => show(args.json, serde_json::to_value(report)?, text(report))?,
+        Err(error) => show_error(args.json, error)?,
     }
     report.map(|report| Answer::from(report.good))
 }
@@ -38,7 +37,7 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
     if let Some(path) = &manifest {
         let parsed = read_manifest(path);
         let outcome = parsed.as_ref().map(summary).map_err(Clone::clone);
-        if !report.note("manifest", outcome) {
+        if !report.add("manifest", outcome) {
             return Ok(report);
         }
         named = parsed.ok().map(|manifest| library_beside(path, &manifest));
@@ -46,9 +45,9 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
     let Some(library) = library.or(named) else { bail!("the manifest names no library") };
     report.library = Some(library.display().to_string());
     let checked = check_library(&*env.files, &library, &Trusted::by(env));
-    let checked = checked.map_err(|error| format!("{:#}", anyhow::Error::from(error)));
+    let checked = checked.map_err(|error| describe(&error));
     let outcome = checked.map(|checked| format!("{} bytes, sha256 {}", checked.bytes, checked.sha256));
-    if report.note("file", outcome) {
+    if report.add("file", outcome) {
         load_apart(&mut report, &library, manifest.as_deref(), Duration::from_secs(args.timeout))?;
     }
     Ok(report)
@@ -132,7 +131,7 @@ fn load_apart(
         None => {
             let ended =
                 status.map_or_else(|| format!("did not end within {} s", limit.as_secs()), how_it_ended);
-            report.note("load", Err(format!("loading it {ended}")));
+            report.add("load", Err(format!("loading it {ended}")));
         }
     }
     Ok(())
@@ -166,11 +165,12 @@ pub(super) fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-fn in_words(report: &CheckReport) -> Result<String> {
-    let mut text = String::new();
+fn text(report: &CheckReport) -> String {
+    let mut table = Table::default();
     for step in &report.steps {
-        let verdict = if step.good { "good" } else { "BAD" };
-        writeln!(text, "{:4}  {:8}  {}", verdict, step.step, step.text)?;
+        // As wide for every answer, for scripts that cut columns.
+        let (verdict, name) = (if step.good { "good" } else { "BAD " }, format!("{:8}", step.step));
+        table.row([verdict, &name, &step.text]);
     }
-    Ok(text)
+    table.text()
 }

@@ -3,11 +3,11 @@
 use super::check::{files_of, how_it_ended, library_beside};
 use super::report::ConformanceReport;
 use super::ConformanceArgs;
-use crate::output::{complain, print, print_json, Answer};
+use crate::output::{show, warn, Answer};
 use crate::world;
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{bail, Context, Result};
 use scr_conformance::scheme::Limits;
-use scr_core::plugin::{check_library, Manifest, OpenPlugin, PluginKind, PluginLoadError, Trusted};
+use scr_core::plugin::{check_library, Manifest, OpenPlugin, PluginKind, Trusted};
 use scr_plugin_api::KvTree;
 use std::process::Command;
 
@@ -27,7 +27,7 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
         // It has said why.
         Some(2) => bail!("{} was not tried", args.file.display()),
         _ => {
-            complain(&format!("scr: trying it {}", how_it_ended(status)))?;
+            warn(format_args!("trying it {}", how_it_ended(status)));
             Ok(Answer::No)
         }
     }
@@ -35,17 +35,13 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
 
 fn examine(args: &ConformanceArgs) -> Result<Answer> {
     let open = open(args)?;
-    let options = open.options(pairs(&args.options)?).map_err(|error| told(&error))?;
+    let options = open.options(pairs(&args.options)?)?;
     let report = match open.manifest.kind {
         PluginKind::Scheme => scheme(&open, &options)?,
         PluginKind::Transport => transport(&open, &options)?,
         PluginKind::Log => bail!("there are no rules to try a log sink against; `scr plugin check` loads it"),
     };
-    if args.json {
-        print_json(&report)?;
-    } else {
-        print(&report.in_words())?;
-    }
+    show(args.json, serde_json::to_value(&report)?, report.text())?;
     Ok(Answer::from(report.passed))
 }
 
@@ -57,7 +53,7 @@ fn open(args: &ConformanceArgs) -> Result<OpenPlugin> {
     let (manifest, _) = Manifest::parse(&path, &text)?;
     let library = library.unwrap_or_else(|| library_beside(&path, &manifest));
     let checked = check_library(&*env.files, &library, &Trusted::by(&env))?;
-    OpenPlugin::load(&manifest, &path, &checked).map_err(|error| told(&error))
+    Ok(OpenPlugin::load(&manifest, &path, &checked)?)
 }
 
 fn pairs(options: &[String]) -> Result<Vec<(&str, &str)>> {
@@ -69,26 +65,22 @@ fn pairs(options: &[String]) -> Result<Vec<(&str, &str)>> {
         .collect()
 }
 
-fn told(error: &PluginLoadError) -> anyhow::Error {
-    anyhow!(error.full_text())
-}
-
 fn scheme(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
     // The kit makes one for every member of every set; whether it can be made at all is asked before.
-    open.scheme(options).map_err(|error| told(&error))?;
+    open.scheme(options)?;
     let make = || match open.scheme(options) {
         Ok(scheme) => scheme,
-        Err(error) => panic!("the scheme was made before, and now: {}", error.full_text()),
+        Err(error) => panic!("the scheme was made before, and now: {}", scr_core::describe(&error)),
     };
     let limits = Limits { format: open.formats().1, ..Limits::default() };
     Ok(ConformanceReport::of_scheme(&scr_conformance::scheme::run(&make, &limits)))
 }
 
 fn transport(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
-    open.transport(options).map_err(|error| told(&error))?;
+    open.transport(options)?;
     let make = || match open.transport(options) {
         Ok(transport) => transport,
-        Err(error) => panic!("the transport was made before, and now: {}", error.full_text()),
+        Err(error) => panic!("the transport was made before, and now: {}", scr_core::describe(&error)),
     };
     let survives = open.manifest.capabilities.survives_job;
     let failures = scr_conformance::transport::run_in_a_folder(&make, survives);

@@ -1,11 +1,14 @@
 //! `scr plugin info NAME`.
 
-use super::report::InfoReport;
+use super::report::plugins_json;
 use super::InfoArgs;
-use crate::output::{columns, complain, print, print_json, Answer};
+use crate::output::{show, warn, Answer};
+use crate::table::Table;
 use crate::world;
 use anyhow::Result;
+use scr_core::describe as describe_error;
 use scr_core::plugin::{Found, Manifest, PluginHost, PluginKind};
+use serde_json::json;
 use std::fmt::Write as _;
 
 pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
@@ -16,21 +19,23 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
         None => vec![PluginKind::Scheme, PluginKind::Transport, PluginKind::Log],
     };
     let found: Vec<_> = kinds.iter().filter_map(|&kind| host.survey().find(kind, &args.name)).collect();
-    let why = if found.is_empty() { Some(not_found(&host, &kinds, &args.name)) } else { None };
-    if args.common.json {
-        print_json(&InfoReport::new(&found, why))?;
-    } else if let Some(why) = why {
-        complain(&format!("scr: {why}"))?;
-    } else {
-        let texts = found.iter().map(|found| describe(found)).collect::<Result<Vec<_>>>()?;
-        print(&texts.join("\n"))?;
+    let mut json = json!({ "plugins": plugins_json(&found) });
+    if found.is_empty() {
+        let why = not_found(&host, &kinds, &args.name);
+        if !args.common.json {
+            warn(&why);
+        }
+        json["error"] = why.into();
     }
+    let texts = found.iter().map(|found| describe(found)).collect::<Result<Vec<_>>>()?;
+    show(args.common.json, json, texts.join("\n"))?;
     Ok(Answer::from(!found.is_empty()))
 }
 
 /// The error that a job would give, for the kind that has a name near to this one, if any has.
 fn not_found(host: &PluginHost, kinds: &[PluginKind], name: &str) -> String {
-    let texts = kinds.iter().filter_map(|&kind| host.find(kind, name).err().map(|error| error.full_text()));
+    let texts =
+        kinds.iter().filter_map(|&kind| host.find(kind, name).err().map(|error| describe_error(&error)));
     let mut texts: Vec<_> = texts.collect();
     texts.sort_by_key(|text| !text.contains("did you mean"));
     texts.into_iter().next().unwrap_or_default()
@@ -76,14 +81,11 @@ fn survives(manifest: &Manifest) -> String {
 }
 
 fn options(manifest: &Manifest) -> String {
-    let row = |option: &scr_core::plugin::OptionSpec| {
-        let default = option.default.clone().unwrap_or_else(|| "unset".to_owned());
-        let allowed = option.allowed();
-        [
-            format!("    {}={default}", option.name),
-            allowed.trim_end_matches(',').to_owned(),
-            option.help.clone(),
-        ]
-    };
-    columns(&manifest.options.iter().map(row).collect::<Vec<_>>())
+    let mut table = Table::default();
+    for option in &manifest.options {
+        let default = option.default.as_deref().unwrap_or("unset");
+        let name = format!("    {}={default}", option.name);
+        table.row([&name, option.allowed().trim_end_matches(','), &option.help]);
+    }
+    table.text()
 }

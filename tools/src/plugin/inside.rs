@@ -5,6 +5,7 @@ use super::InsideArgs;
 use crate::output::{print, Answer};
 use crate::world;
 use anyhow::{Context, Result};
+use scr_core::describe;
 use scr_core::env::Env;
 use scr_core::plugin::{check_library, load, Manifest, OpenPlugin, PluginKind, Trusted};
 use scr_plugin_api::KvTree;
@@ -23,7 +24,7 @@ fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()>
     let library = check_library(&*env.files, &args.library, &Trusted::by(env))?;
     let Some(path) = &args.manifest else {
         let loaded = load(&library).map_err(|error| error.to_string());
-        report.note(
+        report.add(
             "load",
             loaded.map(|plugin| {
                 let (oldest, newest) = plugin.formats();
@@ -44,11 +45,11 @@ fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()>
     match OpenPlugin::load(&manifest, path, &library) {
         Ok(open) => {
             let (oldest, newest) = open.formats();
-            report.note("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));
-            report.note("make", make(&open));
+            report.add("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));
+            report.add("make", make(&open));
         }
         Err(error) => {
-            report.note("load", Err(error.full_text()));
+            report.add("load", Err(describe(&error)));
         }
     }
     Ok(())
@@ -56,23 +57,23 @@ fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()>
 
 /// Makes what the plugin is for with the defaults of its options, and asks it something that touches no file.
 fn make(open: &OpenPlugin) -> Result<String, String> {
-    let options = open.options([]).map_err(|error| error.full_text())?;
+    let options = open.options([]).map_err(|error| describe(&error))?;
     match open.manifest.kind {
         PluginKind::Scheme => make_scheme(open, &options),
         PluginKind::Transport => open
             .transport(&options)
             .map(|_| "a transport with its defaults".to_owned())
-            .map_err(|error| error.full_text()),
+            .map_err(|error| describe(&error)),
         // Where its entries are to go only a configuration knows, and a sink may well refuse to have no such place.
         PluginKind::Log => Ok(match open.log_sink(&options) {
             Ok(_) => "a log sink with its defaults".to_owned(),
-            Err(error) => format!("its defaults are not enough: {}", error.full_text()),
+            Err(error) => format!("its defaults are not enough: {}", describe(&error)),
         }),
     }
 }
 
 fn make_scheme(open: &OpenPlugin, options: &KvTree) -> Result<String, String> {
-    let scheme = open.scheme(options).map_err(|error| error.full_text())?;
+    let scheme = open.scheme(options).map_err(|error| describe(&error))?;
     let sizes = 1..=8_u32;
     let survives: Vec<_> =
         sizes.filter_map(|size| Some((size, scheme.losses_survived(size).ok()?))).collect();

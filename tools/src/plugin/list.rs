@@ -1,8 +1,9 @@
 //! `scr plugin list`.
 
-use super::report::ListReport;
+use super::report::list_json;
 use super::ListArgs;
-use crate::output::{columns, complain, print, print_json, Answer};
+use crate::output::{show, warn, Answer};
+use crate::table::Table;
 use crate::world;
 use anyhow::Result;
 use scr_core::plugin::{Found, PluginKind, Survey};
@@ -15,50 +16,36 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let mut shown: Vec<_> =
         survey.found.iter().filter(|found| wanted.is_none_or(|kind| found.manifest.kind == kind)).collect();
     shown.sort_by_key(|found| (found.manifest.kind, found.manifest.name.to_ascii_uppercase()));
-    if args.common.json {
-        print_json(&ListReport::new(survey, &shown))?;
-    } else {
-        complain_of(survey)?;
-        print(&table(&shown))?;
+    if !args.common.json {
+        warn_about(survey);
     }
+    show(args.common.json, list_json(survey, &shown), table(&shown))?;
     Ok(Answer::from(!shown.is_empty()))
 }
 
 fn table(shown: &[&Found]) -> String {
-    if shown.is_empty() {
-        return String::new();
+    let mut table = Table::with_head(&["NAME", "KIND", "VERSION", "DESCRIPTION"]);
+    for Found { manifest, .. } in shown {
+        table.row([&manifest.name, &manifest.kind.to_string(), &manifest.version, &manifest.description]);
     }
-    let mut rows = vec![["NAME", "KIND", "VERSION", "DESCRIPTION"].map(str::to_owned)];
-    rows.extend(shown.iter().map(|found| {
-        let manifest = &found.manifest;
-        [
-            manifest.name.clone(),
-            manifest.kind.to_string(),
-            manifest.version.clone(),
-            manifest.description.clone(),
-        ]
-    }));
-    columns(&rows)
+    table.text()
 }
 
 /// What the user did not ask for and should know.
-pub(super) fn complain_of(survey: &Survey) -> Result<()> {
-    for note in &survey.notes {
-        complain(&format!("scr: {note}"))?;
-    }
+fn warn_about(survey: &Survey) {
+    survey.notes.iter().for_each(warn);
     for passed in &survey.passed_over {
-        complain(&format!("scr: passed over {passed}"))?;
+        warn(format_args!("passed over {passed}"));
     }
     for shadowed in &survey.shadowed {
         let (manifest, path) = (&shadowed.found.manifest, shadowed.found.manifest_path.display());
         let (kind, name, by) = (manifest.kind, &manifest.name, shadowed.by.display());
-        complain(&format!("scr: the {kind} {name} of {path} is hidden by {by}"))?;
+        warn(format_args!("the {kind} {name} of {path} is hidden by {by}"));
     }
     if survey.places.is_empty() {
-        complain("scr: there is no folder to look in: set SCR_PLUGIN_PATH to one with manifests")?;
+        warn("there is no folder to look in: set SCR_PLUGIN_PATH to one with manifests");
     } else if survey.found.is_empty() {
         let places: Vec<_> = survey.places.iter().map(|place| place.folder.display().to_string()).collect();
-        complain(&format!("scr: no plugin was found in {}", places.join(", ")))?;
+        warn(format_args!("no plugin was found in {}", places.join(", ")));
     }
-    Ok(())
 }

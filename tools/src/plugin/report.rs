@@ -1,89 +1,14 @@
 //! What `scr plugin` knows, in the form of its JSON. Fields are only ever added, unless the version grows.
 
-use crate::output::JSON_VERSION;
 use scr_conformance::{scheme, transport};
 use scr_core::plugin::{Found, Manifest, OptionSpec, OptionType, Survey};
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Value};
 use std::path::Path;
-
-/// The answer of `list`.
-#[derive(Serialize)]
-pub(crate) struct ListReport {
-    version: u32,
-    places: Vec<String>,
-    plugins: Vec<PluginReport>,
-    shadowed: Vec<ShadowedReport>,
-    passed_over: Vec<PassedOverReport>,
-    notes: Vec<String>,
-}
-
-/// The answer of `info`.
-#[derive(Serialize)]
-pub(crate) struct InfoReport {
-    version: u32,
-    plugins: Vec<PluginReport>,
-    /// Why there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-/// A plugin by its manifest.
-#[derive(Serialize)]
-pub(crate) struct PluginReport {
-    name: String,
-    kind: String,
-    version: String,
-    abi: String,
-    description: String,
-    format: FormatReport,
-    capabilities: CapabilitiesReport,
-    options: Vec<OptionReport>,
-    manifest: String,
-    library: String,
-}
-
-#[derive(Serialize)]
-struct FormatReport {
-    id: String,
-    oldest: u32,
-    newest: u32,
-}
-
-#[derive(Serialize)]
-struct CapabilitiesReport {
-    tolerates: Option<String>,
-    asynchronous: bool,
-    survives_job: bool,
-}
-
-#[derive(Serialize)]
-struct OptionReport {
-    name: String,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    default: Option<String>,
-    allowed: String,
-    help: String,
-}
-
-#[derive(Serialize)]
-struct ShadowedReport {
-    name: String,
-    kind: String,
-    manifest: String,
-    by: String,
-}
-
-#[derive(Serialize)]
-struct PassedOverReport {
-    path: String,
-    reason: String,
-}
 
 /// The answer of `check`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CheckReport {
-    pub(crate) version: u32,
     pub(crate) library: Option<String>,
     pub(crate) manifest: Option<String>,
     pub(crate) good: bool,
@@ -94,7 +19,6 @@ pub(crate) struct CheckReport {
 /// The answer of `conformance`.
 #[derive(Serialize)]
 pub(crate) struct ConformanceReport {
-    version: u32,
     pub(crate) passed: bool,
     checks: Vec<RuleReport>,
 }
@@ -126,7 +50,7 @@ impl ConformanceReport {
             skipped: check.skipped.clone(),
         };
         let checks = report.checks.iter().map(rule).collect();
-        Self { version: JSON_VERSION, passed: report.passed(), checks }
+        Self { passed: report.passed(), checks }
     }
 
     pub(crate) fn of_transport(failures: &[transport::Failure]) -> Self {
@@ -143,17 +67,17 @@ impl ConformanceReport {
             }
         };
         let checks = transport::all().map(rule).collect();
-        Self { version: JSON_VERSION, passed: failures.is_empty(), checks }
+        Self { passed: failures.is_empty(), checks }
     }
 
     /// A line for each rule, and below it what was found.
-    pub(crate) fn in_words(&self) -> String {
-        self.checks.iter().map(RuleReport::in_words).collect()
+    pub(crate) fn text(&self) -> String {
+        self.checks.iter().map(RuleReport::text).collect()
     }
 }
 
 impl RuleReport {
-    fn in_words(&self) -> String {
+    fn text(&self) -> String {
         let verdict = match (self.failed, self.tried) {
             (0, Some(0)) => "skip",
             (0, _) => "pass",
@@ -170,19 +94,6 @@ impl RuleReport {
     }
 }
 
-/// The answer where there is none.
-#[derive(Serialize)]
-pub(crate) struct ErrorReport {
-    version: u32,
-    error: String,
-}
-
-impl ErrorReport {
-    pub(crate) fn new(error: &anyhow::Error) -> Self {
-        Self { version: JSON_VERSION, error: format!("{error:#}") }
-    }
-}
-
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
@@ -193,11 +104,11 @@ pub(crate) struct Step {
 
 impl CheckReport {
     pub(crate) fn new() -> Self {
-        Self { version: JSON_VERSION, library: None, manifest: None, good: true, steps: Vec::new() }
+        Self { library: None, manifest: None, good: true, steps: Vec::new() }
     }
 
-    /// Notes a step, and gives whether it was good.
-    pub(crate) fn note(&mut self, step: &str, outcome: Result<String, String>) -> bool {
+    /// Adds a step, and gives whether it was good.
+    pub(crate) fn add(&mut self, step: &str, outcome: Result<String, String>) -> bool {
         let good = outcome.is_ok();
         let text = outcome.unwrap_or_else(|error| error);
         self.good &= good;
@@ -206,77 +117,68 @@ impl CheckReport {
     }
 }
 
-impl ListReport {
-    pub(crate) fn new(survey: &Survey, shown: &[&Found]) -> Self {
-        Self {
-            version: JSON_VERSION,
-            places: survey.places.iter().map(|place| text(&place.folder)).collect(),
-            plugins: shown.iter().map(|found| PluginReport::new(found)).collect(),
-            shadowed: survey
-                .shadowed
-                .iter()
-                .map(|shadowed| ShadowedReport {
-                    name: shadowed.found.manifest.name.clone(),
-                    kind: shadowed.found.manifest.kind.to_string(),
-                    manifest: text(&shadowed.found.manifest_path),
-                    by: text(&shadowed.by),
-                })
-                .collect(),
-            passed_over: survey
-                .passed_over
-                .iter()
-                .map(|passed| PassedOverReport { path: text(&passed.path), reason: passed.reason.clone() })
-                .collect(),
-            notes: survey.notes.clone(),
-        }
-    }
+/// The answer of `list`.
+pub(super) fn list_json(survey: &Survey, shown: &[&Found]) -> Value {
+    let shadowed = survey.shadowed.iter().map(|shadowed| {
+        json!({
+            "name": shadowed.found.manifest.name,
+            "kind": shadowed.found.manifest.kind.to_string(),
+            "manifest": text(&shadowed.found.manifest_path),
+            "by": text(&shadowed.by),
+        })
+    });
+    let passed_over = survey.passed_over.iter();
+    let passed_over =
+        passed_over.map(|passed| json!({ "path": text(&passed.path), "reason": passed.reason }));
+    json!({
+        "places": survey.places.iter().map(|place| text(&place.folder)).collect::<Vec<_>>(),
+        "plugins": plugins_json(shown),
+        "shadowed": shadowed.collect::<Vec<_>>(),
+        "passed_over": passed_over.collect::<Vec<_>>(),
+        "notes": survey.notes,
+    })
 }
 
-impl InfoReport {
-    pub(crate) fn new(shown: &[&Found], error: Option<String>) -> Self {
-        let plugins = shown.iter().map(|found| PluginReport::new(found)).collect();
-        Self { version: JSON_VERSION, plugins, error }
-    }
+/// Plugins by their manifests.
+pub(super) fn plugins_json(shown: &[&Found]) -> Vec<Value> {
+    shown.iter().map(|found| plugin_json(found)).collect()
 }
 
-impl PluginReport {
-    fn new(found: &Found) -> Self {
-        let Manifest { name, kind, version, abi, description, format, capabilities, options, .. } =
-            &found.manifest;
-        Self {
-            name: name.clone(),
-            kind: kind.to_string(),
-            version: version.clone(),
-            abi: abi.to_string(),
-            description: description.clone(),
-            format: FormatReport { id: format.id.clone(), oldest: format.oldest, newest: format.newest },
-            capabilities: CapabilitiesReport {
-                tolerates: capabilities.tolerates.clone(),
-                asynchronous: capabilities.asynchronous,
-                survives_job: capabilities.survives_job,
-            },
-            options: options.iter().map(OptionReport::new).collect(),
-            manifest: text(&found.manifest_path),
-            library: text(&found.library),
-        }
-    }
+fn plugin_json(found: &Found) -> Value {
+    let Manifest { name, kind, version, abi, description, format, capabilities, options, .. } =
+        &found.manifest;
+    json!({
+        "name": name,
+        "kind": kind.to_string(),
+        "version": version,
+        "abi": abi.to_string(),
+        "description": description,
+        "format": { "id": format.id, "oldest": format.oldest, "newest": format.newest },
+        "capabilities": {
+            "tolerates": capabilities.tolerates,
+            "asynchronous": capabilities.asynchronous,
+            "survives_job": capabilities.survives_job,
+        },
+        "options": options.iter().map(option_json).collect::<Vec<_>>(),
+        "manifest": text(&found.manifest_path),
+        "library": text(&found.library),
+    })
 }
 
-impl OptionReport {
-    fn new(option: &OptionSpec) -> Self {
-        Self {
-            name: option.name.clone(),
-            kind: match option.kind {
-                OptionType::Integer => "integer",
-                OptionType::Size => "size",
-                OptionType::Boolean => "boolean",
-                OptionType::Text => "text",
-            },
-            default: option.default.clone(),
-            allowed: option.allowed(),
-            help: option.help.clone(),
-        }
-    }
+fn option_json(option: &OptionSpec) -> Value {
+    let kind = match option.kind {
+        OptionType::Integer => "integer",
+        OptionType::Size => "size",
+        OptionType::Boolean => "boolean",
+        OptionType::Text => "text",
+    };
+    json!({
+        "name": option.name,
+        "type": kind,
+        "default": option.default,
+        "allowed": option.allowed(),
+        "help": option.help,
+    })
 }
 
 fn text(path: &Path) -> String {

@@ -22,7 +22,7 @@ mod supervise;
 mod watchdog;
 
 use crate::machine::Wish;
-use crate::output::{complain, Answer};
+use crate::output::{print_to_stderr, Answer};
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -89,8 +89,7 @@ impl PlaceArgs {
 
 /// Says a line for the user, on standard error: what the job prints is the job's.
 pub(super) fn say(line: &str) {
-    // Without a reader there is nobody to tell, and the job goes on.
-    drop(complain(&format!("scr run: {line}")));
+    print_to_stderr(format_args!("scr run: {line}"));
 }
 
 /// Does what is asked.

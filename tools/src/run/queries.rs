@@ -4,7 +4,8 @@
 use super::{Asked, PlaceArgs};
 use crate::machine::health::{bad_nodes, BadNode};
 use crate::machine::hostlist;
-use crate::output::{columns, complain, print, Answer};
+use crate::output::{print, warn, Answer};
+use crate::table::Table;
 use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -83,7 +84,8 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
         _ => {
             let or_none =
                 |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
-            let rows = [
+            let mut table = Table::default();
+            [
                 ["resource manager".to_owned(), asked.allocation.manager().to_owned()],
                 ["user".to_owned(), user()],
                 ["job id".to_owned(), asked.allocation.job_id.clone()],
@@ -91,8 +93,10 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
                 ["nodes of the last run".to_owned(), or_none(last()?)],
                 ["end of the allocation".to_owned(), or_none(end())],
                 ["prefix directory".to_owned(), asked.params.get(&param::PREFIX).display().to_string()],
-            ];
-            print(&columns(&rows))?;
+            ]
+            .into_iter()
+            .for_each(|row| table.row(row));
+            print(table.text())?;
             Ok(Answer::Yes)
         }
     }
@@ -112,8 +116,9 @@ pub(crate) struct DownArgs {
 pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     let bad = bad(&Asked::of(&args.place)?)?;
     if args.reason {
-        let rows: Vec<_> = bad.iter().map(|bad| [bad.node.clone(), bad.why.clone()]).collect();
-        print(&columns(&rows))?;
+        let mut table = Table::default();
+        bad.iter().for_each(|bad| table.row([&bad.node, &bad.why]));
+        print(table.text())?;
     } else if !bad.is_empty() {
         let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
         print(&format!("{}\n", hostlist::compress(&nodes)))?;
@@ -122,8 +127,7 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
 }
 
 fn bad(asked: &Asked) -> Result<Vec<BadNode>> {
-    let mut tell = |line: &str| drop(complain(&format!("scr: {line}")));
-    bad_nodes(&asked.allocation, &asked.params, &[], &mut tell)
+    bad_nodes(&asked.allocation, &asked.params, &[], &mut |message| warn(message))
 }
 
 /// Which job.

@@ -2,23 +2,23 @@
 //!
 //! Nothing is changed, and no job need run. Exit codes: 0 nothing is wrong, 1 something is, 2 it could not be looked at.
 //!
-//! - `places`: where to look
-//! - `report`: what was found, as a table and as JSON
+//! - `targets`: where to look
+//! - `report`: what was found, as text and as JSON
 
-mod places;
 mod report;
+mod targets;
 
-use crate::output::{print, print_json, Answer};
+use crate::output::{show, show_error, Answer};
 use crate::progress;
 use crate::world;
 use anyhow::{bail, Context, Result};
 use clap::Args;
-use places::Place;
-use report::{ErrorReport, ScrubReport};
+use report::ScrubReport;
 use scr_core::env::Env;
 use scr_core::fs::Files;
 use scr_core::scrub::{Plan, Wanted};
 use std::path::PathBuf;
+use targets::Target;
 
 /// Stands under the help text.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 nothing is wrong, 1 something is, 2 error.";
@@ -44,43 +44,42 @@ pub(crate) struct ScrubArgs {
 pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
     let report = world::env().and_then(|env| scrub(&env, args));
     match &report {
-        Ok(report) if args.json => print_json(report)?,
-        Ok(report) => print(&report.in_words())?,
-        Err(error) if args.json => print_json(&ErrorReport::new(error))?,
-        Err(_) => (),
+        Ok(report) => show(args.json, report.json(), report.text())?,
+        Err(error) => show_error(args.json, error)?,
     }
-    report.map(|report| Answer::from(report.sound))
+    report.map(|report| Answer::from(report.is_sound()))
 }
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let wanted = args.dataset.clone().map_or(Wanted::All, Wanted::One);
-    let places = places::find(env, args)?;
+    let targets = targets::find(env, args)?;
     let files = &*env.files;
     let mut plans = Vec::new();
-    for place in places {
-        let plan = plan(files, &place, &wanted)?;
-        plans.push((place, plan));
+    for target in targets {
+        let plan = plan(files, &target, &wanted)?;
+        plans.push((target, plan));
     }
     if let Some(name) = &args.dataset {
         if plans.iter().all(|(_, plan)| plan.is_empty()) {
-            let places: Vec<_> = plans.iter().map(|(place, _)| place.to_string()).collect();
-            bail!("there is no dataset `{name}' in {}", places.join(", "));
+            let targets: Vec<_> = plans.iter().map(|(target, _)| target.to_string()).collect();
+            bail!("there is no dataset `{name}' in {}", targets.join(", "));
         }
     }
     let bar = progress::bar(plans.iter().map(|(_, plan)| plan.bytes()).sum());
-    let mut report = ScrubReport::new();
-    for (place, plan) in plans {
-        bar.set_message(place.to_string());
-        report.add(&place, &plan.run(files, &mut |bytes| bar.inc(bytes)));
+    let mut report = ScrubReport::default();
+    for (target, plan) in plans {
+        bar.set_message(target.to_string());
+        let found = plan.run(files, &mut |bytes| bar.inc(bytes));
+        report.0.push((target, found));
     }
     bar.finish_and_clear();
     Ok(report)
 }
 
-fn plan(files: &dyn Files, place: &Place, wanted: &Wanted) -> Result<Plan> {
-    let plan = match place {
-        Place::Cache(dir) => Plan::of_cache(files, dir, wanted),
-        Place::Prefix(dir) => Plan::of_prefix(files, dir, wanted),
+fn plan(files: &dyn Files, target: &Target, wanted: &Wanted) -> Result<Plan> {
+    let plan = match target {
+        Target::Cache(dir) => Plan::of_cache(files, dir, wanted),
+        Target::Prefix(dir) => Plan::of_prefix(files, dir, wanted),
     };
-    plan.with_context(|| format!("cannot look at {place}"))
+    plan.with_context(|| format!("cannot look at {target}"))
 }

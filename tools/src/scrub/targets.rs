@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A place to look at.
+/// A directory to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Target {
     /// A cache directory of this node.
     Cache(PathBuf),
     /// A prefix directory.
     Prefix(PathBuf),
 }
 
-impl Place {
+impl Target {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Cache(_) => "cache",
@@ -34,17 +34,17 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind(), self.path().display())
     }
 }
 
-pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Place>> {
+pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Target>> {
     if args.cache.is_empty() && args.prefix.is_empty() {
         return of_a_job(env);
     }
-    let mut places = Vec::new();
+    let mut targets = Vec::new();
     for dir in &args.cache {
         let dir = std::path::absolute(dir)?;
         let found =
@@ -52,28 +52,28 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Place>> {
         if found.is_empty() {
             bail!("there is no dataset in {}, nor in the folders in it", dir.display());
         }
-        places.extend(found.into_iter().map(Place::Cache));
+        targets.extend(found.into_iter().map(Target::Cache));
     }
     for dir in &args.prefix {
-        places.push(Place::Prefix(std::path::absolute(dir)?));
+        targets.push(Target::Prefix(std::path::absolute(dir)?));
     }
-    Ok(places)
+    Ok(targets)
 }
 
 /// The user's caches on this node, and the prefix directory where there is one.
-fn of_a_job(env: &Env) -> Result<Vec<Place>> {
+fn of_a_job(env: &Env) -> Result<Vec<Target>> {
     let params = world::params(env);
     let descriptors = world::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
     let bases: BTreeSet<PathBuf> =
         descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.join(&user)).collect();
     let caches = bases.iter().filter_map(|base| find_caches(&*env.files, base).ok()).flatten();
-    let mut places: Vec<Place> = caches.map(Place::Cache).collect();
+    let mut targets: Vec<Target> = caches.map(Target::Cache).collect();
     let prefix = params.get(&param::PREFIX);
     if prefix.join(".scr").is_dir() {
-        places.push(Place::Prefix(prefix.clone()));
+        targets.push(Target::Prefix(prefix.clone()));
     }
-    if places.is_empty() {
+    if targets.is_empty() {
         let bases: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
         bail!(
             "there is nothing to look at: no dataset below {}, and no folder .scr in {}; \
@@ -82,5 +82,5 @@ fn of_a_job(env: &Env) -> Result<Vec<Place>> {
             prefix.display()
         );
     }
-    Ok(places)
+    Ok(targets)
 }
