@@ -6,7 +6,7 @@
 
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{Collective, Comm, CommError, Rank};
-use crate::flush::ledger::Ledger;
+use crate::flush::catalog::Catalog;
 use crate::flush::lists;
 use crate::fs::Files;
 use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
@@ -62,7 +62,7 @@ impl Deleting<'_> {
             }
             Err(error) => return Err(describe(&error)),
         };
-        let ledger = Ledger { files: self.files, prefix: self.prefix };
+        let ledger = Catalog { files: self.files, prefix: self.prefix };
         let kept = ledger.names_of_others(id).map_err(told)?;
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {

@@ -9,7 +9,7 @@ use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
-use scr_core::flush::{finalize_arrived, look_after, Ended, Transports};
+use scr_core::flush::{finalize_arrived, poll_transfers, FlushOutcome, Transports};
 use scr_core::prefix::Prefix;
 use scr_core::{control_dir, param};
 use std::path::PathBuf;
@@ -66,10 +66,11 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<Ending> {
     let host = world::plugin_host(env, None);
     let transports = Transports::new(&host);
     let control = control_dir(&*env.files, &world::params(env));
-    let looked = look_after(env, &control, &|name, options| transports.open(name, options));
+    let looked = poll_transfers(env, &control, &|name, options| transports.open(name, options));
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
         .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
-    let none_left = ended.iter().all(|ended| matches!(ended, Ended::Finalized(_) | Ended::Revoked { .. }));
+    let none_left =
+        ended.iter().all(|ended| matches!(ended, FlushOutcome::Finalized(_) | FlushOutcome::Revoked { .. }));
     let told = looked.told.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
     Ok(Ending { told, wrong: looked.wrong, none_left })
 }

@@ -1,6 +1,6 @@
 //! One file from the prefix directory into cache, or the other way when it is scavenged, in one pass with its checksum.
 
-use crate::flush::verify::{block_size, MoveError};
+use crate::flush::verify::{block_size, FileError};
 use crate::fs::{At, File, Files, How};
 use std::ops::Range;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Copy<'_> {
         from: &Path,
         to: &Path,
         wanted: &Attributes,
-    ) -> Result<u32, MoveError> {
+    ) -> Result<u32, FileError> {
         let copy = self.files.open(to, How::Replace(0o600)).at("create", to)?;
         let mut block = vec![0; block_size(self.block_bytes)];
         let mut hasher = crc32fast::Hasher::new();
@@ -63,7 +63,7 @@ impl Copy<'_> {
         }
         if offset != wanted.bytes {
             // It was changed while it was read.
-            return Err(MoveError::Size { path: from.to_owned(), expected: wanted.bytes, found: offset });
+            return Err(FileError::Size { path: from.to_owned(), expected: wanted.bytes, found: offset });
         }
         if written < offset {
             copy.set_len(offset).at("extend", to)?;

@@ -20,9 +20,9 @@ pub(crate) use copy::{Attributes, Copy};
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
-use crate::flush::shares::{self, Shares};
-use crate::flush::verify::{checksum, compare, open_whole, MoveError};
-use crate::flush::{lists, turns};
+use crate::flush::folder_owners::{self, FolderOwners};
+use crate::flush::verify::{checksum, compare, open_whole, FileError};
+use crate::flush::{lists, throttle};
 use crate::fs::Files;
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
@@ -147,15 +147,15 @@ impl Fetch<'_> {
     ) -> Result<Fetched, FetchError> {
         let (dataset, mine) = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
-        let shares = if self.options.bypass && checks {
-            shares::share_out(self.comm, mine.iter().map(|file| &file.name))?
+        let owners = if self.options.bypass && checks {
+            folder_owners::assign_owners(self.comm, mine.iter().map(|file| &file.name))?
         } else {
-            Shares::default()
+            FolderOwners::default()
         };
         // Of a file that many ranks read where it lies, the first one checks the bytes.
-        let sums = |name: &FileName| checks && shares.leads(self.comm.rank(), name);
+        let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
         let width = self.options.width;
-        let outcome = turns::in_turn(self.comm, width, || self.bring(&dataset, &mine, place, &sums))?;
+        let outcome = throttle::in_turn(self.comm, width, || self.bring(&dataset, &mine, place, &sums))?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let files = self.settle(candidate, outcome)?;
         let lacking = mine.iter().any(|file| file.crc.is_none()) || !checks;
@@ -224,7 +224,7 @@ impl Fetch<'_> {
         mine: &[PrefixFile],
         place: &mut Place<'_>,
         sums: &dyn Fn(&FileName) -> bool,
-    ) -> Result<Vec<FetchedFile>, MoveError> {
+    ) -> Result<Vec<FetchedFile>, FileError> {
         mine.iter()
             .map(|file| {
                 let source = self.prefix.file(&file.name);
@@ -240,7 +240,7 @@ impl Fetch<'_> {
                 let Options { block_bytes, metadata, .. } = self.options;
                 let expected = file.crc.filter(|_| sums(&file.name));
                 if !self.options.bypass {
-                    fetched.path = place(dataset, file).map_err(MoveError::Cache)?;
+                    fetched.path = place(dataset, file).map_err(FileError::Cache)?;
                     let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
                     let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
                     let wanted = Attributes { bytes: status.len, mode, mtime, atime };
@@ -260,8 +260,8 @@ impl Fetch<'_> {
     fn compare_totals(
         &self,
         dataset: &DatasetDescriptor,
-        outcome: Result<Vec<FetchedFile>, MoveError>,
-    ) -> Result<Result<Vec<FetchedFile>, MoveError>, CommError> {
+        outcome: Result<Vec<FetchedFile>, FileError>,
+    ) -> Result<Result<Vec<FetchedFile>, FileError>, CommError> {
         let files = outcome.as_deref().unwrap_or_default();
         let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
         let mut sums = [files.len() as u64, bytes, u64::from(outcome.is_err())];
@@ -271,7 +271,7 @@ impl Fetch<'_> {
             || dataset.bytes.is_some_and(|expected| expected != bytes);
         if failed == 0 && differs && self.comm.rank() == Rank(0) {
             let expected = (dataset.files.unwrap_or(files), dataset.bytes.unwrap_or(bytes));
-            return Ok(Err(MoveError::Totals { expected, found: (files, bytes) }));
+            return Ok(Err(FileError::Totals { expected, found: (files, bytes) }));
         }
         Ok(outcome)
     }
@@ -280,9 +280,9 @@ impl Fetch<'_> {
     fn settle(
         &self,
         candidate: &Candidate,
-        outcome: Result<Vec<FetchedFile>, MoveError>,
+        outcome: Result<Vec<FetchedFile>, FileError>,
     ) -> Result<Vec<FetchedFile>, FetchError> {
-        let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(MoveError::is_damage)])?;
+        let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(FileError::is_damage)])?;
         agree_at(self.comm, self.node, outcome).or_else(|error| {
             let account = error.agreed()?;
             self.mark_if(damaged, candidate);

@@ -1,17 +1,20 @@
 //! A rank's list of files, on its way between ranks.
 
-use super::movers::Mover;
+use super::file_copy::FileCopy;
 use crate::comm::{collective, Comm, CommError, Rank};
 use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 
 /// Every rank's file list, on rank 0.
-pub(super) fn gather(comm: &dyn Comm, movers: &[Mover]) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
-    let entries = movers.iter().map(|mover| PrefixFile {
-        name: mover.file.name.clone(),
-        bytes: Some(mover.file.bytes),
-        crc: mover.crc.or(mover.file.crc),
+pub(super) fn gather(
+    comm: &dyn Comm,
+    copies: &[FileCopy],
+) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
+    let entries = copies.iter().map(|copy| PrefixFile {
+        name: copy.file.name.clone(),
+        bytes: Some(copy.file.bytes),
+        crc: copy.crc.or(copy.file.crc),
     });
     let packed = to_tree(&entries.collect::<Vec<_>>()).pack();
     let Some(all) = collective::gather(comm, Rank(0), packed)? else { return Ok(None) };

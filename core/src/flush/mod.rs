@@ -11,46 +11,46 @@
 //! An error on any rank is the error of all: the hidden files are removed, the entry stays incomplete, and the
 //! cached dataset is not touched. A name that stood for an older dataset stands for it until step 4.
 //!
-//! | part | what it is |
+//! | module | what is in it |
 //! |---|---|
-//! | `steps` | the steps themselves, as all ranks go through them |
-//! | `plan` | what all ranks have to know of each other before the first of them |
-//! | `started` | a flush that goes on while the application computes: set off, asked for, ended |
-//! | `background` | such a flush by a thread of each rank |
-//! | `behind` | such a flush that goes on even when the application has ended |
-//! | `finalize` | ending, or clearing away, what a dead application left; `ended`: what became of it |
-//! | `movers` | one rank's files on their way |
-//! | `verify` | a file must be what was recorded of it |
-//! | `turns` | so many ranks at a time |
-//! | `shares` | which rank makes which folder; two ranks that mean one file |
-//! | `lists` | a rank's list of files, on its way between ranks |
-//! | `pending` | the record of a flush under way, for whoever ends it |
-//! | `ledger` | index, summary and file lists, as a flush and a fetch change them |
+//! | `steps` | the steps of a flush as all ranks take them |
+//! | `plan` | what the ranks need to know of each other before the first step |
+//! | `started` | a flush that runs while the application computes |
+//! | `worker` | such a flush, done by a thread of each rank |
+//! | `detached` | such a flush, done by a transport that outlives the application |
+//! | `closing` | steps 3 to 5, and what a dead application left; `outcome`: what became of it |
+//! | `file_copy` | the files of one rank, from their staging files to their names |
+//! | `verify` | comparing a file with what was recorded of it |
+//! | `throttle` | how many ranks copy at a time |
+//! | `folder_owners` | which rank makes which folder; finding two writers of one file |
+//! | `lists` | a rank's list of files as a message |
+//! | `pending` | the record of a flush under way |
+//! | `catalog` | index, summary and file lists |
 
-mod background;
-pub(crate) mod behind;
-mod ended;
-pub(crate) mod finalize;
-pub(crate) mod ledger;
+pub(crate) mod catalog;
+pub(crate) mod closing;
+pub(crate) mod detached;
+pub(crate) mod file_copy;
+pub(crate) mod folder_owners;
 pub(crate) mod lists;
-pub(crate) mod movers;
+mod outcome;
 pub(crate) mod pending;
 mod plan;
-pub(crate) mod shares;
 mod started;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod turns;
+pub(crate) mod throttle;
 pub(crate) mod verify;
+mod worker;
 
-pub(crate) use background::Hands;
-pub(crate) use behind::Behind;
-pub use behind::{look_after, Looked, OpenTransport, Transports};
-pub use ended::Ended;
-pub use finalize::finalize_arrived;
+pub use closing::finalize_arrived;
+pub(crate) use detached::Detached;
+pub use detached::{poll_transfers, OpenTransport, PollResult, Transports};
+pub use outcome::FlushOutcome;
 pub(crate) use started::Started;
-pub use turns::Places;
+pub use throttle::SharedSlots;
+pub(crate) use worker::Hands;
 
 use crate::comm::{Comm, CommError};
 use crate::env::Env;
@@ -74,7 +74,7 @@ pub(crate) struct Flush<'a> {
     pub(crate) now: String,
     pub(crate) options: Options,
     /// Where the flush is to go on without the application.
-    pub(crate) behind: Option<Behind<'a>>,
+    pub(crate) detached: Option<Detached<'a>>,
 }
 
 /// One file of this rank.

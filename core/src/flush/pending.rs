@@ -1,11 +1,11 @@
 //! What is on disk of a flush under way, so that the next run, or a command, can end it without the application.
 //!
-//! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many movers must say that they
-//! are done. Each mover that has synced its files leaves a `done.<token>.<n>`. With all of them there every byte lies
+//! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many marks must say that they
+//! are done. Each mark that has synced its files leaves a `done.<token>.<n>`. With all of them there every byte lies
 //! safe under a hidden name, and naming the files may be repeated by anybody. With one missing, the hidden files
 //! are of no use and are removed.
 
-use super::turns::Signs;
+use super::throttle::Signs;
 use crate::fs::{At, Durability, Files, FsError};
 use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
 use crate::Described;
@@ -17,73 +17,73 @@ use std::path::{Path, PathBuf};
 
 /// One flush under way, as it stands on disk.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Pending {
+pub(crate) struct PendingFlush {
     /// Tells it apart from every other flush under this prefix.
     pub(crate) token: String,
     /// What is flushed.
     pub(crate) dataset: DatasetDescriptor,
     /// Number of ranks that wrote it.
     pub(crate) ranks: u32,
-    /// How many movers there are.
-    pub(crate) movers: u32,
+    /// How many marks there are.
+    pub(crate) marks: u32,
     /// Whether the dataset becomes the current one.
     pub(crate) make_current: bool,
     /// Complete datasets of other names that have files which this one replaces.
     pub(crate) replaces: Vec<u64>,
 }
 
-impl Pending {
+impl PendingFlush {
     /// Makes it known, durably.
     pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
     }
 
-    /// Says, durably, that a mover has done its part, and which checksums became known by that.
+    /// Says, durably, that a mark has done its part, and which checksums became known by that.
     pub(crate) fn mark_done(
         &self,
         files: &dyn Files,
         prefix: &Prefix,
-        mover: u32,
+        mark: u32,
         sums: &KvTree,
     ) -> Result<(), FsError> {
-        let path = done_path(prefix, &self.token, mover);
+        let path = done_path(prefix, &self.token, mark);
         let bytes = if sums.is_empty() { Vec::new() } else { sums.to_file_bytes() };
         files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced)
     }
 
-    /// The checksums that a mover has found.
-    pub(crate) fn sums_of(&self, files: &dyn Files, prefix: &Prefix, mover: u32) -> Result<KvTree, FsError> {
-        let path = done_path(prefix, &self.token, mover);
+    /// The checksums that a mark has found.
+    pub(crate) fn sums_of(&self, files: &dyn Files, prefix: &Prefix, mark: u32) -> Result<KvTree, FsError> {
+        let path = done_path(prefix, &self.token, mark);
         match files.status(&path) {
             Ok(status) if status.len == 0 => Ok(KvTree::new()),
             _ => Ok(files.read_tree(&path)?.unwrap_or_default()),
         }
     }
 
-    /// Whether a mover has said that it is done.
-    pub(crate) fn is_done(&self, files: &dyn Files, prefix: &Prefix, mover: u32) -> Result<bool, FsError> {
-        exists(files, &done_path(prefix, &self.token, mover))
+    /// Whether a mark has said that it is done.
+    pub(crate) fn is_done(&self, files: &dyn Files, prefix: &Prefix, mark: u32) -> Result<bool, FsError> {
+        exists(files, &done_path(prefix, &self.token, mark))
     }
 
-    /// How many movers have said that they are done.
+    /// How many marks have said that they are done.
     pub(crate) fn done(&self, files: &dyn Files, prefix: &Prefix) -> Result<u32, FsError> {
         let mut done = 0;
-        for mover in 0..self.movers {
-            done += u32::from(self.is_done(files, prefix, mover)?);
+        for mark in 0..self.marks {
+            done += u32::from(self.is_done(files, prefix, mark)?);
         }
         Ok(done)
     }
 
-    /// Whether every mover has said that it is done.
+    /// Whether every mark has said that it is done.
     pub(crate) fn all_done(&self, files: &dyn Files, prefix: &Prefix) -> Result<bool, FsError> {
-        Ok(self.done(files, prefix)? == self.movers)
+        Ok(self.done(files, prefix)? == self.marks)
     }
 
     /// From now on nobody can end it any more, only clear it away.
     pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let mut any = false;
-        for mover in 0..self.movers {
-            any |= files.remove_if_there(&done_path(prefix, &self.token, mover))?;
+        for mark in 0..self.marks {
+            any |= files.remove_if_there(&done_path(prefix, &self.token, mark))?;
         }
         if any {
             sync(files, prefix)?;
@@ -105,7 +105,7 @@ impl Pending {
         tree.set("TOKEN", &self.token);
         tree.put("DSETDESC", self.dataset.to_tree());
         tree.set("RANKS", self.ranks);
-        tree.set("MOVERS", self.movers);
+        tree.set("MARKS", self.marks);
         tree.set("CURRENT", u8::from(self.make_current));
         for id in &self.replaces {
             tree.entry("REPLACES", id);
@@ -120,7 +120,7 @@ impl Pending {
             token: tree.require("TOKEN")?,
             dataset: DatasetDescriptor::from_tree(descriptor)?,
             ranks: tree.require("RANKS")?,
-            movers: tree.require("MOVERS")?,
+            marks: tree.require("MARKS")?,
             make_current: tree.require::<u8>("CURRENT")? != 0,
             replaces: tree.get("REPLACES").map(|ids| ids.keys_as().collect()).unwrap_or_default(),
         })
@@ -128,7 +128,7 @@ impl Pending {
 }
 
 /// The flush of this token, if it is under way below a prefix.
-pub(crate) fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<Pending>, String> {
+pub(crate) fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, String> {
     read(files, &flush_path(prefix, token), token)
 }
 
@@ -136,7 +136,7 @@ pub(crate) fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Op
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Oldest dataset first.
-    pub(crate) pending: Vec<Pending>,
+    pub(crate) pending: Vec<PendingFlush>,
     /// Records that cannot be used, and why.
     pub(crate) unusable: Vec<(PathBuf, String)>,
 }
@@ -168,8 +168,8 @@ const PREFIX: &str = "flush.";
 /// The file of C SCR whose name begins alike.
 const FLUSH_FILE: &str = "flush.scr";
 
-fn done_path(prefix: &Prefix, token: &str, mover: u32) -> PathBuf {
-    prefix.scr_file(&format!("done.{token}.{mover}"))
+fn done_path(prefix: &Prefix, token: &str, mark: u32) -> PathBuf {
+    prefix.scr_file(&format!("done.{token}.{mark}"))
 }
 
 fn token_of(name: &OsStr) -> Option<&str> {
@@ -177,9 +177,9 @@ fn token_of(name: &OsStr) -> Option<&str> {
     name.strip_prefix(PREFIX)
 }
 
-fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<Pending>, String> {
+fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, String> {
     let Some(tree) = files.read_tree(path).described()? else { return Ok(None) };
-    let pending = Pending::from_tree(&tree).map_err(|error| error.to_string())?;
+    let pending = PendingFlush::from_tree(&tree).map_err(|error| error.to_string())?;
     if pending.token != token {
         return Err(format!("it is the record of the flush {}", pending.token));
     }

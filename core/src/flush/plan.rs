@@ -1,9 +1,9 @@
 //! Before the first step of a flush: what all ranks have to know of each other. Nothing is changed.
 
+use super::file_copy::{self, FileCopy};
+use super::folder_owners;
 use super::lists;
-use super::movers::{self, Mover};
-use super::pending::Pending;
-use super::shares;
+use super::pending::PendingFlush;
 use super::steps::Step;
 use super::{Flush, FlushError, SourceFile};
 use crate::comm::collective::any;
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 /// What is known then.
 pub(super) struct Plan {
-    pub(super) record: Pending,
-    pub(super) movers: Vec<Mover>,
+    pub(super) record: PendingFlush,
+    pub(super) copies: Vec<FileCopy>,
     /// The folders that this rank looks after.
     pub(super) folders: Vec<PathBuf>,
     /// The files of all ranks, on rank 0.
@@ -31,28 +31,28 @@ impl Flush<'_> {
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
     ) -> Result<Plan, FlushError> {
-        let mut movers = movers::plan(self.prefix.dir(), mine, token);
-        let folders = self.share_folders(dataset, &mut movers)?;
-        let may_replace = self.may_replace(&movers)?;
-        let record = Pending {
+        let mut copies = file_copy::plan(self.prefix.dir(), mine, token);
+        let folders = self.share_folders(dataset, &mut copies)?;
+        let may_replace = self.may_replace(&copies)?;
+        let record = PendingFlush {
             token: token.to_owned(),
             dataset: dataset.clone(),
             ranks: self.comm.size(),
-            movers: self.behind.as_ref().map_or(1, |behind| behind.nodes),
+            marks: self.detached.as_ref().map_or(1, |detached| detached.nodes),
             make_current: self.options.make_current,
             replaces: Vec::new(),
         };
-        let lists = lists::gather(self.comm, &movers)?;
-        Ok(Plan { record, movers, folders, lists, may_replace })
+        let lists = lists::gather(self.comm, &copies)?;
+        Ok(Plan { record, copies, folders, lists, may_replace })
     }
 
     /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
     /// read.
-    fn may_replace(&self, movers: &[Mover]) -> Result<bool, CommError> {
+    fn may_replace(&self, copies: &[FileCopy]) -> Result<bool, CommError> {
         let mine = if self.options.in_place {
             self.options.may_replace
         } else {
-            movers.iter().any(|mover| self.files.status(&mover.target).is_ok())
+            copies.iter().any(|copy| self.files.status(&copy.target).is_ok())
         };
         let [any] = any(self.comm, [mine])?;
         Ok(any)
@@ -62,13 +62,13 @@ impl Flush<'_> {
     fn share_folders(
         &self,
         dataset: &DatasetDescriptor,
-        movers: &mut [Mover],
+        copies: &mut [FileCopy],
     ) -> Result<Vec<PathBuf>, FlushError> {
-        let shares = shares::share_out(self.comm, movers.iter().map(|mover| &mover.file.name))?;
-        for mover in movers.iter_mut() {
-            mover.leads = shares.leads(self.comm.rank(), &mover.file.name);
+        let owners = folder_owners::assign_owners(self.comm, copies.iter().map(|copy| &copy.file.name))?;
+        for copy in copies.iter_mut() {
+            copy.leads = owners.leads(self.comm.rank(), &copy.file.name);
         }
-        let clash = match shares.shared.first_key_value() {
+        let clash = match owners.shared.first_key_value() {
             // In bypass mode all ranks may well have written one file.
             Some((name, other)) if !self.options.in_place => {
                 Err(format!("rank {other}, too, wrote a file named {name}; give each rank its own"))
@@ -79,13 +79,13 @@ impl Flush<'_> {
             None => self.prefix.dir().to_owned(),
             Some(folder) => self.prefix.file(folder),
         };
-        let shared = clash.map(|()| shares.folders.iter().map(path).collect());
+        let shared = clash.map(|()| owners.folders.iter().map(path).collect());
         self.agreed(dataset, Step::Folders, shared)
     }
 
     /// The folders of this rank's files, where each rank is to make its own.
-    pub(super) fn own_folders(&self, movers: &[Mover]) -> Vec<PathBuf> {
-        let wanted = movers.iter().filter(|_| self.options.own_folders);
-        wanted.filter_map(|mover| mover.target.parent()).map(Path::to_owned).collect()
+    pub(super) fn own_folders(&self, copies: &[FileCopy]) -> Vec<PathBuf> {
+        let wanted = copies.iter().filter(|_| self.options.own_folders);
+        wanted.filter_map(|copy| copy.target.parent()).map(Path::to_owned).collect()
     }
 }

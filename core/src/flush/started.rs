@@ -1,9 +1,9 @@
 //! A flush that goes on while the application computes: it is set off, asked for, and ended, in calls that all ranks make.
-//! What is at work meanwhile is a thread of each rank (`background`), or something that outlives the application (`behind`).
+//! What is at work meanwhile is a thread of each rank (`worker`), or something that outlives the application (`detached`).
 
-use super::background::Background;
-use super::movers::Mover;
-use super::pending::Pending;
+use super::file_copy::FileCopy;
+use super::pending::PendingFlush;
+use super::worker::RunningWorker;
 use super::{Flush, FlushError, FlushReport};
 use crate::comm::collective::any;
 use crate::fs::Files;
@@ -12,21 +12,21 @@ use std::path::PathBuf;
 /// A flush under way.
 #[derive(Debug)]
 pub(crate) struct Started {
-    pub(super) record: Pending,
-    pub(super) movers: Vec<Mover>,
+    pub(super) record: PendingFlush,
+    pub(super) copies: Vec<FileCopy>,
     /// The folders that this rank looks after.
     pub(super) folders: Vec<PathBuf>,
     /// What the transport gave, or why it did not; nothing before it was asked.
     pub(super) ticket: Option<Result<Vec<u8>, String>>,
     /// This rank's part, where a thread does it.
-    pub(super) background: Option<Background>,
+    pub(super) worker: Option<RunningWorker>,
 }
 
 impl Started {
-    /// Returns when the announcement, which may be made in the background, has been made or has failed, as far as it is this rank's.
-    pub(crate) fn wait_until_announced(&self, files: &dyn Files) {
-        if let Some(background) = &self.background {
-            background.wait_until_announced(files);
+    /// Returns when the announcement, which may be made in the worker, has been made or has failed, as far as it is this rank's.
+    pub(crate) fn wait_until_recorded(&self, files: &dyn Files) {
+        if let Some(worker) = &self.worker {
+            worker.wait_until_recorded(files);
         }
     }
 
@@ -43,10 +43,10 @@ impl Started {
 impl Flush<'_> {
     /// Sets the transport to work on a flush that was [announced](Self::announce), and returns meanwhile. Local. What
     /// the transport could not even start is told by [`finish`](Self::finish).
-    pub(crate) fn set_off(&self, started: &mut Started) {
-        match &mut started.background {
-            Some(background) => background.set_off(),
-            None if started.ticket.is_none() => self.start_movers(started),
+    pub(crate) fn start_copying(&self, started: &mut Started) {
+        match &mut started.worker {
+            Some(worker) => worker.start_copying(),
+            None if started.ticket.is_none() => self.start_transport(started),
             None => (),
         }
     }
@@ -56,8 +56,8 @@ impl Flush<'_> {
     /// # Errors
     /// The ranks could not talk.
     pub(crate) fn is_running(&self, started: &Started) -> Result<bool, FlushError> {
-        let (running, failed) = match &started.background {
-            Some(background) => self.ask_all(background)?,
+        let (running, failed) = match &started.worker {
+            Some(worker) => self.ask_all(worker)?,
             None => self.ask_all_behind(started)?,
         };
         Ok(running && !failed)
@@ -77,11 +77,11 @@ impl Flush<'_> {
     /// # Errors
     /// [`FlushError`], the same on all ranks.
     pub(crate) fn finish(&self, mut started: Started) -> Result<FlushReport, FlushError> {
-        if let Some(mut background) = started.background.take() {
-            background.set_off();
-            return self.finish_background(started, background);
+        if let Some(mut worker) = started.worker.take() {
+            worker.start_copying();
+            return self.finish_background(started, worker);
         }
-        self.set_off(&mut started);
+        self.start_copying(&mut started);
         self.finish_behind(&started)
     }
 }

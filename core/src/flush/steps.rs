@@ -1,13 +1,13 @@
 //! The steps of a flush, in their order. All ranks go through them together; after each they agree, and an error of one is the
 //! error of all.
 
-use super::finalize;
-use super::ledger::Ledger;
+use super::catalog::Catalog;
+use super::closing;
+use super::file_copy::{self, FileCopy};
 use super::lists;
-use super::movers::{self, Mover};
-use super::pending::Pending;
+use super::pending::PendingFlush;
 use super::plan::Plan;
-use super::turns;
+use super::throttle;
 use super::{Flush, FlushError, FlushReport, SourceFile, Started};
 use crate::comm::collective::{agree_at, all_reduce, any, barrier, Op};
 use crate::comm::{AnyError, CommError, Rank};
@@ -32,9 +32,9 @@ impl Flush<'_> {
         let copied = if self.options.in_place {
             self.settle_in_place(&mut started)?
         } else {
-            turns::in_turn(self.comm, self.options.width, || {
-                self.start_movers(&mut started);
-                self.wait_for_movers(&mut started)
+            throttle::in_turn(self.comm, self.options.width, || {
+                self.start_transport(&mut started);
+                self.wait_for_transport(&mut started)
             })?
         };
         let arrived = self.agreed(dataset, Step::Copying, copied);
@@ -52,15 +52,15 @@ impl Flush<'_> {
         mine: &[SourceFile],
     ) -> Result<Started, FlushError> {
         let plan = self.plan(token, dataset, mine)?;
-        let Plan { mut record, movers, folders, lists, may_replace } = plan;
+        let Plan { mut record, copies, folders, lists, may_replace } = plan;
         let in_place = self.options.in_place;
-        let made = make_folders(self.files, &self.own_folders(&movers));
+        let made = make_folders(self.files, &self.own_folders(&copies));
         let made = made.and_then(|()| make_folders(self.files, &folders));
         self.agreed(dataset, Step::Folders, made)?;
-        let ledger = self.ledger();
+        let catalog = self.catalog();
         let recorded =
-            lists.map_or(Ok(()), |lists| ledger.announce(&mut record, &lists, in_place, may_replace));
-        let started = Started { record, movers, folders, ticket: None, background: None };
+            lists.map_or(Ok(()), |lists| catalog.announce(&mut record, &lists, in_place, may_replace));
+        let started = Started { record, copies, folders, ticket: None, worker: None };
         let recorded = recorded.described();
         let recorded = self.agreed(dataset, Step::Recording, recorded);
         self.or_clear_away(&started, recorded)?;
@@ -68,20 +68,20 @@ impl Flush<'_> {
     }
 
     /// Step 2, its beginning. An error is kept until all ranks are asked.
-    pub(super) fn start_movers(&self, started: &mut Started) {
+    pub(super) fn start_transport(&self, started: &mut Started) {
         if self.options.in_place {
             return;
         }
         let token = format!("{}.{}", started.record.token, self.comm.rank());
-        let ticket = movers::start(self.files, self.transport, &mut started.movers, token, &self.options);
+        let ticket = file_copy::start(self.files, self.transport, &mut started.copies, token, &self.options);
         let ticket = ticket.map_err(|error| error.to_string());
         started.ticket = Some(ticket.and_then(|ticket| self.leave_errand(started, &ticket).map(|()| ticket)));
     }
 
     /// Step 2, its end.
-    fn wait_for_movers(&self, started: &mut Started) -> Result<(), String> {
+    fn wait_for_transport(&self, started: &mut Started) -> Result<(), String> {
         let ticket = started.given_ticket()?.to_vec();
-        movers::finish(self.files, self.transport, &mut started.movers, &ticket, &self.options)
+        file_copy::finish(self.files, self.transport, &mut started.copies, &ticket, &self.options)
             .map_err(|error| error.to_string())
     }
 
@@ -89,12 +89,13 @@ impl Flush<'_> {
     /// may have been written by many.
     fn settle_in_place(&self, started: &mut Started) -> Result<Result<(), String>, CommError> {
         let (comm, width) = (self.comm, self.options.width);
-        let synced = turns::in_turn(comm, width, || movers::sync_in_place(self.files, &started.movers))?;
+        let synced =
+            throttle::in_turn(comm, width, || file_copy::sync_in_place(self.files, &started.copies))?;
         let mut arrived = synced.map_err(|error| error.to_string());
         if self.options.checksums {
             barrier(comm)?;
-            let summed = turns::in_turn(comm, width, || {
-                movers::sum_in_place(self.files, &mut started.movers, &self.options)
+            let summed = throttle::in_turn(comm, width, || {
+                file_copy::sum_in_place(self.files, &mut started.copies, &self.options)
             })?;
             arrived = arrived.and(summed.map_err(|error| error.to_string()));
         }
@@ -126,7 +127,7 @@ impl Flush<'_> {
         let dataset = &started.record.dataset;
         self.seal(started)?;
         if !self.options.in_place {
-            let renamed = movers::rename(self.files, &started.movers);
+            let renamed = file_copy::rename(self.files, &started.copies);
             self.agreed(dataset, Step::Renaming, renamed)?;
         }
         let synced = started
@@ -137,33 +138,33 @@ impl Flush<'_> {
         self.agreed(dataset, Step::SyncingFolders, synced)?;
         let closed = self.on_rank_0(|| self.close(&started.record));
         self.agreed(dataset, Step::Closing, closed)?;
-        self.report(&started.movers)
+        self.report(&started.copies)
     }
 
     /// Step 3: file lists with checksums that were not known before, then the mark that all is there, then the
     /// name leaves the older dataset that it may have stood for.
     fn seal(&self, started: &Started) -> Result<(), FlushError> {
-        let news = started.movers.iter().any(|mover| mover.file.crc.is_none() && mover.crc.is_some());
+        let news = started.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());
         let [news] = any(self.comm, [news])?;
-        let lists = if news { lists::gather(self.comm, &started.movers)? } else { None };
+        let lists = if news { lists::gather(self.comm, &started.copies)? } else { None };
         let record = &started.record;
         let sealed = self.on_rank_0(|| {
-            let ledger = self.ledger();
+            let catalog = self.catalog();
             if let Some(lists) = lists {
-                ledger.write_lists(&record.dataset, &lists).described()?;
+                catalog.write_lists(&record.dataset, &lists).described()?;
             }
             if !self.options.in_place {
                 record.mark_done(self.files, self.prefix, 0, &KvTree::new()).described()?;
             }
-            ledger.take_over_name(&record.dataset, &record.replaces).described()
+            catalog.invalidate_previous(&record.dataset, &record.replaces).described()
         });
         self.agreed(&record.dataset, Step::Sealing, sealed)
     }
 
     /// Step 5, on rank 0.
-    fn close(&self, record: &Pending) -> Result<(), String> {
-        let ledger = self.ledger();
-        ledger.close(&record.dataset, record.make_current, &self.now).described()?;
+    fn close(&self, record: &PendingFlush) -> Result<(), String> {
+        let catalog = self.catalog();
+        catalog.close(&record.dataset, record.make_current, &self.now).described()?;
         if !self.options.in_place {
             // The dataset counts already; what is left of the record is cleared away by the next run.
             let _ = record.forget(self.files, self.prefix);
@@ -180,14 +181,14 @@ impl Flush<'_> {
             let _ = self.transport.cancel(ticket);
         }
         let revoke = || {
-            finalize::alone(self.files, self.prefix, || started.record.revoke(self.files, self.prefix))
+            closing::alone(self.files, self.prefix, || started.record.revoke(self.files, self.prefix))
                 .described()?
                 .described()
         };
         let revoked = self.on_rank_0(revoke);
         // The marks go before the files, so that nobody takes the rest for a whole.
         let _ = barrier(self.comm);
-        let left = any(self.comm, [!movers::remove_parts(self.files, &started.movers)]);
+        let left = any(self.comm, [!file_copy::remove_staging(self.files, &started.copies)]);
         // A full file system has had no room for the lock before.
         let revoked = revoked.or_else(|_| self.on_rank_0(revoke));
         // What is left is found by the next run through the record.
@@ -197,9 +198,9 @@ impl Flush<'_> {
         self.forget_errand(&started.record.token);
     }
 
-    pub(super) fn report(&self, movers: &[Mover]) -> Result<FlushReport, FlushError> {
-        let bytes = movers.iter().fold(0_u64, |sum, mover| sum.saturating_add(mover.file.bytes));
-        let mut sums = [movers.len() as u64, bytes];
+    pub(super) fn report(&self, copies: &[FileCopy]) -> Result<FlushReport, FlushError> {
+        let bytes = copies.iter().fold(0_u64, |sum, copy| sum.saturating_add(copy.file.bytes));
+        let mut sums = [copies.len() as u64, bytes];
         all_reduce(self.comm, &mut sums, Op::Sum)?;
         Ok(FlushReport { files: sums[0], bytes: sums[1] })
     }
@@ -227,8 +228,8 @@ impl Flush<'_> {
         })
     }
 
-    fn ledger(&self) -> Ledger<'_> {
-        Ledger { files: self.files, prefix: self.prefix }
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { files: self.files, prefix: self.prefix }
     }
 }
 

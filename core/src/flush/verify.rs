@@ -4,7 +4,7 @@ use crate::fs::{At, File, Files, FsError, How, Kind, Status};
 use std::path::{Path, PathBuf};
 
 /// A regular file of this size must be there.
-pub(crate) fn expect_size(files: &dyn Files, path: &Path, expected: u64) -> Result<(), MoveError> {
+pub(crate) fn expect_size(files: &dyn Files, path: &Path, expected: u64) -> Result<(), FileError> {
     open_whole(files, path, Some(expected)).map(drop)
 }
 
@@ -15,7 +15,7 @@ pub(crate) fn expect_bytes(
     bytes: u64,
     crc: Option<u32>,
     block_bytes: u64,
-) -> Result<(), MoveError> {
+) -> Result<(), FileError> {
     let (file, _) = open_whole(files, path, Some(bytes))?;
     let found = crc.map(|_| checksum(&*file, path, block_bytes)).transpose()?;
     compare(path, crc, found)
@@ -26,10 +26,10 @@ pub(crate) fn open_whole(
     files: &dyn Files,
     path: &Path,
     expected: Option<u64>,
-) -> Result<(Box<dyn File>, Status), MoveError> {
+) -> Result<(Box<dyn File>, Status), FileError> {
     let missing = |error: FsError| {
         if error.is_not_found() {
-            MoveError::Missing { path: path.to_owned() }
+            FileError::Missing { path: path.to_owned() }
         } else {
             error.into()
         }
@@ -37,23 +37,23 @@ pub(crate) fn open_whole(
     // Asked before it is opened: to open a FIFO may take for ever.
     let named = files.status(path).at("look at", path).map_err(missing)?;
     if !matches!(named.kind, Kind::File | Kind::Link) {
-        return Err(MoveError::NotAFile { path: path.to_owned() });
+        return Err(FileError::NotAFile { path: path.to_owned() });
     }
     let file = files.open(path, How::Read).at("open", path).map_err(missing)?;
     let status = file.status().at("look at", path)?;
     if status.kind != Kind::File {
-        return Err(MoveError::NotAFile { path: path.to_owned() });
+        return Err(FileError::NotAFile { path: path.to_owned() });
     }
     match expected {
         Some(expected) if status.len != expected => {
-            Err(MoveError::Size { path: path.to_owned(), expected, found: status.len })
+            Err(FileError::Size { path: path.to_owned(), expected, found: status.len })
         }
         _ => Ok((file, status)),
     }
 }
 
 /// The checksum of a whole file.
-pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, MoveError> {
+pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, FileError> {
     let mut block = vec![0; block_size(block_bytes)];
     let mut hasher = crc32fast::Hasher::new();
     let mut offset = 0_u64;
@@ -68,10 +68,10 @@ pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result
 }
 
 /// What was recorded and what was found must be the same, where both are known.
-pub(crate) fn compare(path: &Path, expected: Option<u32>, found: Option<u32>) -> Result<(), MoveError> {
+pub(crate) fn compare(path: &Path, expected: Option<u32>, found: Option<u32>) -> Result<(), FileError> {
     match (expected, found) {
         (Some(expected), Some(found)) if expected != found => {
-            Err(MoveError::Checksum { path: path.to_owned(), expected, found })
+            Err(FileError::Checksum { path: path.to_owned(), expected, found })
         }
         _ => Ok(()),
     }
@@ -85,7 +85,7 @@ pub(crate) fn block_size(block_bytes: u64) -> usize {
 /// Why a file cannot be used, or did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum MoveError {
+pub(crate) enum FileError {
     /// A file is not, or no longer, what was recorded of it.
     #[error("{} has {found} bytes where {expected} were recorded; it was changed or damaged", path.display())]
     Size {
@@ -142,7 +142,7 @@ pub(crate) enum MoveError {
     Fs(FsError),
 }
 
-impl MoveError {
+impl FileError {
     /// Whether the source itself is wrong, so that trying again is of no use.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(
@@ -157,7 +157,7 @@ impl MoveError {
 }
 
 /// With the cause in the text, and so not as the source.
-impl From<FsError> for MoveError {
+impl From<FsError> for FileError {
     fn from(error: FsError) -> Self {
         Self::Fs(error)
     }
@@ -174,26 +174,26 @@ mod tests {
         let cause = || io::Error::from_raw_os_error(28);
         let cases = [
             (
-                MoveError::Size { path: path(), expected: 5, found: 3 },
+                FileError::Size { path: path(), expected: 5, found: 3 },
                 "/pfs/a has 3 bytes where 5 were recorded; it was changed or damaged",
                 true,
             ),
             (
-                MoveError::Checksum { path: path(), expected: 0xab, found: 1 },
+                FileError::Checksum { path: path(), expected: 0xab, found: 1 },
                 "/pfs/a is damaged: its checksum is 0x00000001 where 0x000000ab was recorded",
                 true,
             ),
-            (MoveError::Missing { path: path() }, "/pfs/a is missing", true),
-            (MoveError::NotAFile { path: path() }, "/pfs/a is not a regular file", true),
+            (FileError::Missing { path: path() }, "/pfs/a is missing", true),
+            (FileError::NotAFile { path: path() }, "/pfs/a is not a regular file", true),
             (
-                MoveError::Totals { expected: (4, 100), found: (4, 99) },
+                FileError::Totals { expected: (4, 100), found: (4, 99) },
                 "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
                 true,
             ),
-            (MoveError::Cache("no room".to_owned()), "no room", false),
-            (MoveError::Transport("gone".to_owned()), "gone", false),
+            (FileError::Cache("no room".to_owned()), "no room", false),
+            (FileError::Transport("gone".to_owned()), "gone", false),
             (
-                MoveError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
+                FileError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
                 "cannot make the folder /pfs/a: No space left on device (os error 28)",
                 false,
             ),

@@ -6,7 +6,7 @@ use crate::cache::record::Protection;
 use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
-use crate::flush::Places;
+use crate::flush::SharedSlots;
 use crate::job::Job;
 use crate::param::{self, Origin, Params};
 use crate::Described;
@@ -190,7 +190,7 @@ fn options_of_host(
     let is_given = |name: &str| given.keys().any(|given| given.eq_ignore_ascii_case(name));
     if nodes > width && !is_given("WIDTH") {
         // One for each node would be too many.
-        known.push(("TURNS", Places::folder(&job.prefix).display().to_string()));
+        known.push(("TURNS", SharedSlots::folder(&job.prefix).display().to_string()));
         known.push(("PLACES", width.to_string()));
     }
     if job.params.get(&param::FLUSH_ASYNC) {

@@ -6,9 +6,9 @@ use super::place::{copying, token, Apart, ScavengedPart};
 use super::scan::Scan;
 use crate::comm::Rank;
 use crate::env::Env;
-use crate::flush::finalize;
-use crate::flush::ledger::Ledger;
-use crate::flush::pending::Pending;
+use crate::flush::catalog::Catalog;
+use crate::flush::closing;
+use crate::flush::pending::PendingFlush;
 use crate::fs::{At, Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
@@ -119,8 +119,8 @@ impl<'a> Builder<'a> {
         &*self.env.files
     }
 
-    pub(super) fn ledger(&self) -> Ledger<'a> {
-        Ledger { files: self.files(), prefix: self.prefix }
+    pub(super) fn ledger(&self) -> Catalog<'a> {
+        Catalog { files: self.files(), prefix: self.prefix }
     }
 
     /// The datasets of which anything is known, the newest first.
@@ -232,11 +232,11 @@ impl<'a> Builder<'a> {
             return Ok(Outcome::Incomplete { why });
         }
         self.sync(scan, apart)?;
-        let record = Pending {
+        let record = PendingFlush {
             token: token(dataset.id),
             ranks: scan.any.ranks,
             // All bytes are there already.
-            movers: 0,
+            marks: 0,
             make_current: self.is_newest_checkpoint(&dataset)?,
             replaces,
             dataset,
@@ -245,7 +245,7 @@ impl<'a> Builder<'a> {
         record.write(self.files(), self.prefix)?;
         let id = record.dataset.id;
         let now = local_time(self.env.clock.now());
-        finalize::finish(self.files(), self.prefix, record, &now).map_err(BuildError::Step)?;
+        closing::finish(self.files(), self.prefix, record, &now).map_err(BuildError::Step)?;
         FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
         self.remove_unfinished_copies(scan);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })

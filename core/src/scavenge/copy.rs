@@ -11,7 +11,7 @@ use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::fetch::{Attributes, Copy};
-use crate::flush::verify::{checksum, compare, open_whole, MoveError};
+use crate::flush::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, How, MAX_TREE_BYTES};
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::redundancy::place::PartPlace;
@@ -203,12 +203,12 @@ impl Copier<'_> {
         wanted: &Wanted,
         id: u64,
         progress: &dyn Fn(u64),
-    ) -> Result<u32, MoveError> {
+    ) -> Result<u32, FileError> {
         let (open, status) = open_whole(self.files, source, Some(wanted.bytes))?;
         if source == target {
             // Nobody took a checksum when it was written: one that was written to since counts as lost, as at a restart.
             if wanted.crc.is_none() && status.mtime != wanted.mtime {
-                return Err(MoveError::Cache(format!(
+                return Err(FileError::Cache(format!(
                     "{} was changed since it was written",
                     source.display()
                 )));
@@ -277,7 +277,7 @@ struct Wanted {
 }
 
 impl CopiedPart {
-    fn note(&mut self, bytes: u64, outcome: Result<u32, MoveError>) -> Option<u32> {
+    fn note(&mut self, bytes: u64, outcome: Result<u32, FileError>) -> Option<u32> {
         match outcome {
             Ok(crc) => {
                 self.files += 1;

@@ -6,7 +6,7 @@
 use super::filemap::redundancy_name;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Rank;
-use crate::flush::ledger::Ledger;
+use crate::flush::catalog::Catalog;
 use crate::fs::{Files, Kind};
 use crate::prefix::{staging_file, FileName, Prefix, PrefixError};
 use crate::redundancy::place::PartPlace;
@@ -38,7 +38,7 @@ impl Apart {
         if taken.is_empty() {
             return Ok(Self(apart));
         }
-        let claimed = Ledger { files, prefix }.names_of_others(id)?;
+        let claimed = Catalog { files, prefix }.names_of_others(id)?;
         apart.extend(taken.into_iter().filter(|name| claimed.contains(name)));
         Ok(Self(apart))
     }

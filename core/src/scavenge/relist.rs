@@ -5,7 +5,7 @@
 //! checksums have to prove it.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use crate::flush::verify::{checksum, compare, open_whole, MoveError};
+use crate::flush::verify::{checksum, compare, open_whole, FileError};
 use crate::prefix::{
     local_time, DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
 };
@@ -119,13 +119,13 @@ impl Builder<'_> {
         let dataset = &evidence.dataset;
         let expected = (dataset.files.unwrap_or(count), dataset.bytes.unwrap_or(bytes));
         if expected != (count, bytes) {
-            return Ok(Err(MoveError::Totals { expected, found: (count, bytes) }.to_string()));
+            return Ok(Err(FileError::Totals { expected, found: (count, bytes) }.to_string()));
         }
         Ok(Ok(verified))
     }
 
     /// Compares a file with what is recorded of it, and gives its length. A file of several ranks is read once.
-    fn compare(&self, file: &PrefixFile, read: bool) -> Result<u64, MoveError> {
+    fn compare(&self, file: &PrefixFile, read: bool) -> Result<u64, FileError> {
         let path = self.prefix.file(&file.name);
         let (open, status) = open_whole(self.files(), &path, file.bytes)?;
         if let Some(crc) = file.crc.filter(|_| read) {

@@ -1,7 +1,7 @@
 //! Reads one file and compares it with what is recorded of it.
 
 use super::{Item, Read, Verdict};
-use crate::flush::verify::{compare, open_whole, MoveError};
+use crate::flush::verify::{compare, open_whole, FileError};
 use crate::fs::{At, File, Files};
 
 /// Compares length and checksum, as far as they are recorded.
@@ -14,7 +14,7 @@ pub(super) fn check(files: &dyn Files, wanted: Read, progress: &mut dyn FnMut(u6
     Item { path: wanted.path, kind: wanted.kind, rank: Some(wanted.rank), bytes, verdict }
 }
 
-fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<Verdict, MoveError> {
+fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<Verdict, FileError> {
     let (file, _) = open_whole(files, &wanted.path, wanted.bytes)?;
     let Some(expected) = wanted.crc else {
         let what = if wanted.bytes.is_some() { "only its length is recorded" } else { "nothing is recorded" };
@@ -24,7 +24,7 @@ fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Resu
     compare(&wanted.path, Some(expected), Some(found)).map(|()| Verdict::Sound)
 }
 
-fn sum(file: &dyn File, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<u32, MoveError> {
+fn sum(file: &dyn File, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<u32, FileError> {
     let mut hasher = crc32fast::Hasher::new();
     let mut block = vec![0; BLOCK];
     let mut offset = 0;

@@ -311,7 +311,7 @@ impl Session {
         if flags.checkpoint {
             self.count_checkpoint()?;
         }
-        self.set_off_flush();
+        self.start_copying();
         flushed
     }
 }

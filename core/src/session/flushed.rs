@@ -7,7 +7,7 @@ use super::{Error, Session};
 use crate::cache::record::RankRecord;
 use crate::comm::collective::broadcast_tree;
 use crate::fetch;
-use crate::flush::verify::{expect_bytes, MoveError};
+use crate::flush::verify::{expect_bytes, FileError};
 use crate::param;
 use crate::prefix::{DatasetDescriptor, FlushFile, Index};
 use scr_plugin_api::KvTree;
@@ -122,7 +122,7 @@ impl Session {
         Ok(())
     }
 
-    fn is_same_in_prefix(&self, record: &RankRecord) -> Result<(), MoveError> {
+    fn is_same_in_prefix(&self, record: &RankRecord) -> Result<(), FileError> {
         let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
         let checksums = self.job.params.get(&param::CRC_ON_FLUSH);
         record.files.iter().try_for_each(|file| {

@@ -5,7 +5,7 @@ use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::FileRecord;
 use crate::descriptor::{FlushBy, Store};
-use crate::flush::{Behind, Flush, Options, SourceFile};
+use crate::flush::{Detached, Flush, Options, SourceFile};
 use crate::param;
 use crate::plugin::schemes::TransportInUse;
 use scr_plugin_api::Transport;
@@ -38,7 +38,7 @@ impl Session {
                 own_folders: job.params.get(&param::AXL_MKDIR),
                 may_replace: cached.may_replace,
             },
-            behind: None,
+            detached: None,
         }
     }
 
@@ -46,7 +46,7 @@ impl Session {
     pub(super) fn flusher_behind<'a>(&'a self, at: usize, transport: &'a TransportInUse) -> Flush<'a> {
         let job = &self.job;
         let (nodes, me) = (&job.nodes, job.rank());
-        let behind = transport.survives_job.then(|| Behind {
+        let detached = transport.survives_job.then(|| Detached {
             control: self.cache.control(),
             transport: &transport.name,
             transport_options: &transport.options,
@@ -56,7 +56,7 @@ impl Session {
             mates: nodes.mates(me),
             pause: Duration::from_micros(job.params.get(&param::FLUSH_ASYNC_USLEEP)),
         });
-        Flush { behind, ..self.flusher(at, &*transport.transport) }
+        Flush { detached, ..self.flusher(at, &*transport.transport) }
     }
 
     /// Whether a dataset can be flushed while the application goes on, and the user wants that.

@@ -51,7 +51,7 @@ impl Session {
             // Or it would be there again once it has arrived.
             self.finish_flush_of(*id)?;
         }
-        self.wait_until_announced();
+        self.wait_until_recorded();
         let listed = self.listed(|index| {
             let mut ids = index.others_named(name, 0);
             ids.extend(index.entry(0).filter(|entry| entry.name == name).map(|entry| entry.id));
@@ -178,7 +178,7 @@ impl Session {
         change: impl FnOnce(&mut Index) -> Option<(u64, u64)>,
     ) -> Result<(u64, u64), Error> {
         let job = &self.job;
-        self.wait_until_announced();
+        self.wait_until_recorded();
         let done: Result<_, PrefixError> =
             if job.rank() == ROOT { Index::update(job.files(), &job.prefix, change) } else { Ok(None) };
         let own =

@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// Begins to copy a dataset to the prefix directory while the application goes on. Not a byte moves before
-    /// [`set_off_flush`](Self::set_off_flush).
+    /// [`start_copying`](Self::start_copying).
     pub(super) fn begin_flush(&mut self, id: u64) -> Result<(), Error> {
         self.finish_flush()?;
         let at = self.position(id).expect("the caller has it from the list");
@@ -66,7 +66,7 @@ impl Session {
         let token = self.agreed_token(id)?;
         let flush = self.flusher_behind(at, &transport);
         let (dataset, mine) = (&self.cached[at].record.dataset, self.files_to_flush(at));
-        let started = if flush.behind.is_some() {
+        let started = if flush.detached.is_some() {
             // It must be on record when the application ends right after.
             flush.announce(&token, dataset, &mine)
         } else {
@@ -85,10 +85,10 @@ impl Session {
 
     /// Lets the bytes move of a flush that has begun: the last thing that is done for a dataset, so that the copying takes
     /// nothing from what the application waits for. Local.
-    pub(super) fn set_off_flush(&mut self) {
+    pub(super) fn start_copying(&mut self) {
         let Some(mut moving) = self.flushes.moving.take() else { return };
         if let Some(at) = self.position(moving.id) {
-            self.flusher_behind(at, &moving.transport).set_off(&mut moving.started);
+            self.flusher_behind(at, &moving.transport).start_copying(&mut moving.started);
         }
         self.flushes.moving = Some(moving);
     }
@@ -116,9 +116,9 @@ impl Session {
 
     /// Returns when a flush that was begun changes nothing any more below the prefix directory but its own files, so that its
     /// announcement does not come after what the caller does there. Local.
-    pub(super) fn wait_until_announced(&self) {
+    pub(super) fn wait_until_recorded(&self) {
         if let Some(moving) = &self.flushes.moving {
-            moving.started.wait_until_announced(self.job.files());
+            moving.started.wait_until_recorded(self.job.files());
         }
     }
 
@@ -160,7 +160,7 @@ impl Session {
         let wanted = self.job.params.get(&param::FLUSH_POSTSTAGE);
         if wanted && self.goes_on_behind(at)? && self.transport_for(at)?.survives_job {
             self.begin_flush(id)?;
-            self.set_off_flush();
+            self.start_copying();
             if self.leave_to_poststage()?.is_some() {
                 return Ok(());
             }

@@ -7,19 +7,19 @@
 use super::datasets::ROOT;
 use super::{Error, Session};
 use crate::comm::collective::{all_reduce, any, Op};
-use crate::flush::behind::{look_after_some, Looked, Which};
-use crate::flush::{finalize, Transports};
+use crate::flush::detached::{poll_some, PollResult, Which};
+use crate::flush::{closing, Transports};
 use std::time::Duration;
 
 impl Session {
     /// Ends, or clears away, the flushes that earlier runs have left behind. Collective.
     pub(super) fn settle_flushes(&self) -> Result<(), Error> {
-        self.wait_for_movers()?;
+        self.wait_for_transfers()?;
         if self.job.rank() != ROOT {
             return Ok(());
         }
         let (files, prefix) = (self.job.files(), &self.job.prefix);
-        match finalize::finalize_pending(files, prefix, &self.job.local_time()) {
+        match closing::finalize_pending(files, prefix, &self.job.local_time()) {
             Ok(ended) => ended.iter().for_each(|ended| self.job.report.notice(&ended.to_string())),
             Err(error) => self.job.report.error(&crate::describe(&error)),
         }
@@ -27,7 +27,7 @@ impl Session {
     }
 
     /// Waits until nothing is copied any more on the nodes of this run, or it makes no sense to wait. Collective.
-    fn wait_for_movers(&self) -> Result<(), Error> {
+    fn wait_for_transfers(&self) -> Result<(), Error> {
         let job = &self.job;
         let transports = Transports::new(self.schemes.plugin_host());
         let leads = job.nodes.mates(job.rank()).first() == Some(&job.rank());
@@ -35,8 +35,8 @@ impl Session {
             let open = |name: &str, options: &_| transports.open(name, options);
             let which = Which::To(&job.prefix);
             match leads {
-                true => look_after_some(job.files(), self.cache.control(), &open, &job.local_time(), which),
-                false => Looked::default(),
+                true => poll_some(job.files(), self.cache.control(), &open, &job.local_time(), which),
+                false => PollResult::default(),
             }
         };
         let mut patience: Option<Patience> = None;

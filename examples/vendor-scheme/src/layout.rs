@@ -26,7 +26,7 @@ pub(crate) struct Copy {
 }
 
 /// One who keeps a copy.
-pub(crate) struct Keeper {
+pub(crate) struct TransferMonitor {
     pub(crate) member: u32,
     /// Where the copy begins in its redundancy.
     pub(crate) offset: u64,
@@ -70,11 +70,11 @@ impl Layout {
     }
 
     /// Who keeps the data of `member`, the nearest first.
-    pub(crate) fn keepers_of(&self, member: u32) -> impl Iterator<Item = Keeper> + '_ {
+    pub(crate) fn keepers_of(&self, member: u32) -> impl Iterator<Item = TransferMonitor> + '_ {
         (1..=self.copies).filter_map(move |distance| {
             let keeper = self.at_distance(member, distance);
             let copy = self.copies_at(keeper).find(|copy| copy.owner == member)?;
-            Some(Keeper { member: keeper, offset: copy.offset })
+            Some(TransferMonitor { member: keeper, offset: copy.offset })
         })
     }
 

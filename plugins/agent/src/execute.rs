@@ -112,7 +112,7 @@ impl Executor {
     }
 
     /// Looks whether transfers should stop that threads are at work on. To be called often.
-    pub fn heed_wishes(&self) {
+    pub fn check_cancel(&self) {
         self.pace.account_for_process();
         for (path, control) in &self.lock().running {
             if is_to_stop(path) {

@@ -10,7 +10,7 @@ use crate::world;
 use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor, TakeTurn, Turns};
 use scr_core::env::Env;
-use scr_core::flush::{look_after, Looked, Places, Transports};
+use scr_core::flush::{poll_transfers, PollResult, SharedSlots, Transports};
 use scr_core::fs::Files;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,16 +81,16 @@ impl Watch<'_> {
     fn run(&mut self) -> Result<Option<Application>> {
         let host = world::plugin_host(self.env, None);
         let transports = Transports::new(&host);
-        let (mut told, mut looked_at) = (Looked::default(), None::<Instant>);
+        let (mut told, mut looked_at) = (PollResult::default(), None::<Instant>);
         loop {
             if self.control.join(EXIT).exists() {
                 return Ok(None);
             }
-            self.executor.heed_wishes();
+            self.executor.check_cancel();
             let copying = self.executor.has_work();
             if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && told.left {
                 let looked =
-                    look_after(self.env, self.control, &|name, options| transports.open(name, options));
+                    poll_transfers(self.env, self.control, &|name, options| transports.open(name, options));
                 tell_news(&looked, &told);
                 (told, looked_at) = (looked, Some(Instant::now()));
                 self.heartbeat.report(|| bytes_written(self.control));
@@ -126,7 +126,7 @@ struct Nodes(Arc<dyn Files>);
 
 impl TakeTurn for Nodes {
     fn take(&self, turns: &Turns, work: &mut dyn FnMut()) -> bool {
-        Places { files: &*self.0, folder: &turns.folder, count: turns.places }.take(work)
+        SharedSlots { files: &*self.0, folder: &turns.folder, count: turns.places }.take(work)
     }
 }
 
@@ -143,7 +143,7 @@ enum Over {
 }
 
 /// What was said before is not said again.
-fn tell_news(looked: &Looked, before: &Looked) {
+fn tell_news(looked: &PollResult, before: &PollResult) {
     looked.told.iter().for_each(|line| tell(line));
     looked.wrong.iter().filter(|line| !before.wrong.contains(line)).for_each(|line| tell(line));
 }

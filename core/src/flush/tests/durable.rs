@@ -2,7 +2,7 @@
 //! A machine that loses its power right after shows what was not.
 
 use super::stage::{Stage, Through};
-use crate::flush::finalize::finalize_pending;
+use crate::flush::closing::finalize_pending;
 use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::RealFiles;
 use std::collections::BTreeSet;
@@ -46,11 +46,11 @@ fn assert_all_was_safe(stage: &Stage, done: &[Operation], context: &str) {
 
 #[test]
 fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
-    for (way, behind) in [("at once", false), ("in the background", true)] {
+    for (way, detached) in [("at once", false), ("in the worker", true)] {
         let stage = Stage::new(3);
         let cached = stage.cache(1, "a");
         let files = FaultyFiles::new(RealFiles);
-        let flushed = if behind {
+        let flushed = if detached {
             stage.flush_in_background(&files, "1.x", &cached)
         } else {
             stage.flush(&files, &Through::new(files.clone()), "1.x", &cached)

@@ -2,7 +2,7 @@
 //! the index then lists as complete is complete, and what was cached is still there.
 
 use super::stage::{Cached, Stage, Through, NOW};
-use crate::flush::finalize::finalize_pending;
+use crate::flush::closing::finalize_pending;
 use crate::flush::{FlushError, FlushReport};
 use crate::fs::faulty::FaultyFiles;
 use crate::fs::RealFiles;
@@ -54,7 +54,7 @@ const CASES: [Case; 4] = [
     ("fresh", fresh, at_once),
     ("reused", reused, at_once),
     ("overlapping", overlapping, at_once),
-    ("reused, in the background", reused, in_background),
+    ("reused, in the worker", reused, in_background),
 ];
 
 /// Whatever is listed is right; then a new run puts all in order and flushes again.
@@ -94,7 +94,7 @@ fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
 
 #[test]
 fn a_full_prefix_is_told_and_nothing_is_lost() {
-    for (way, flush) in [("at once", at_once as Way), ("in the background", in_background)] {
+    for (way, flush) in [("at once", at_once as Way), ("in the worker", in_background)] {
         for at in 1..=operations(fresh, flush) {
             let stage = Stage::new(RANKS);
             let cached = fresh(&stage);

@@ -1,8 +1,8 @@
 //! Flushes without a fault in the file layer.
 
 use super::stage::{Stage, Through, OPTIONS};
-use crate::flush::finalize::finalize_pending;
-use crate::flush::Ended;
+use crate::flush::closing::finalize_pending;
+use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
@@ -291,7 +291,10 @@ fn a_record_that_cannot_be_used_is_told_and_left() {
     fs::write(&path, b"no tree").unwrap();
     fs::write(stage.prefix.flush_file(), b"C SCR's own").unwrap();
     let ended = finalize_pending(&RealFiles, &stage.prefix, super::stage::NOW).unwrap();
-    assert!(matches!(&ended[..], [Ended::Unusable { path: found, .. }] if *found == path), "{ended:?}");
+    assert!(
+        matches!(&ended[..], [FlushOutcome::Unusable { path: found, .. }] if *found == path),
+        "{ended:?}"
+    );
     assert!(path.exists());
 }
 
@@ -300,9 +303,9 @@ fn what_is_told_of_an_earlier_run_names_the_dataset_and_the_reason() {
     let dataset = Stage::new(1).cache(7, "a").dataset;
     let why = || "a/rank_0 is missing".to_owned();
     for (ended, text) in [
-        (Ended::Finalized(dataset.clone()), "is finished"),
-        (Ended::Revoked { dataset: dataset.clone(), why: why() }, "a/rank_0 is missing"),
-        (Ended::Postponed { dataset, why: why() }, "a/rank_0 is missing"),
+        (FlushOutcome::Finalized(dataset.clone()), "is finished"),
+        (FlushOutcome::Revoked { dataset: dataset.clone(), why: why() }, "a/rank_0 is missing"),
+        (FlushOutcome::Postponed { dataset, why: why() }, "a/rank_0 is missing"),
     ] {
         let told = ended.to_string();
         assert!(told.contains("dataset 7 `a'") && told.ends_with(text), "{told}");

@@ -149,7 +149,7 @@ impl Stage {
         run(self.ranks, |comm| {
             let (prefix, node) = (&self.prefix, "node0");
             let now = NOW.to_owned();
-            let flush = Flush { comm: &comm, files, transport, node, prefix, now, options, behind: None };
+            let flush = Flush { comm: &comm, files, transport, node, prefix, now, options, detached: None };
             body(&flush, comm.rank().index())
         })
         .unwrap()
@@ -193,7 +193,7 @@ impl Stage {
             Hands { files: Arc::new(files.clone()), transport: Arc::new(Through::new(files.clone())) };
         let mut all = self.on_all(files, &*hands.transport, OPTIONS, |flush, rank| {
             let mut started = flush.begin(hands.clone(), token, &cached.dataset, &cached.by_rank[rank])?;
-            flush.set_off(&mut started);
+            flush.start_copying(&mut started);
             flush.finish(started)
         });
         let first = all.remove(0);

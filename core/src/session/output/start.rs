@@ -7,7 +7,7 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{Collective, Rank};
 use crate::error::Doing;
-use crate::flush::ledger::Ledger;
+use crate::flush::catalog::Catalog;
 use crate::fs::FsError;
 use crate::prefix::DatasetDescriptor;
 use crate::session::datasets::Cached;
@@ -245,10 +245,10 @@ impl Session {
         if !record.protection.bypass {
             return Ok(());
         }
-        self.wait_until_announced();
-        let ledger = Ledger { files: self.job.files(), prefix: &self.job.prefix };
+        self.wait_until_recorded();
+        let ledger = Catalog { files: self.job.files(), prefix: &self.job.prefix };
         let taken =
-            if self.job.rank() == Rank(0) { ledger.take_over_name(&record.dataset, &[]) } else { Ok(()) };
+            if self.job.rank() == Rank(0) { ledger.invalidate_previous(&record.dataset, &[]) } else { Ok(()) };
         self.job.agree(taken.described())
     }
 }

@@ -109,7 +109,7 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
                 transfer.stop().unwrap();
             }
             while executor.has_work() {
-                executor.heed_wishes();
+                executor.check_cancel();
                 std::thread::yield_now();
             }
             executor.stop();

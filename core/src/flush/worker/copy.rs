@@ -3,13 +3,13 @@
 //! The order is that of every flush: no rank makes a file before rank 0 has the flush on record, synced. Threads tell each other by
 //! [`Signs`] below the prefix directory; where all ranks happen to be in a call, they are told there as well.
 
-use super::thread::{Shared, Told};
+use super::thread::{Flags, Shared};
 use super::Pauses;
-use crate::flush::ledger::Ledger;
-use crate::flush::movers::{self, Mover};
-use crate::flush::pending::Pending;
+use crate::flush::catalog::Catalog;
+use crate::flush::file_copy::{self, FileCopy};
+use crate::flush::pending::PendingFlush;
 use crate::flush::steps::{make_folders, Step};
-use crate::flush::turns::Signs;
+use crate::flush::throttle::Signs;
 use crate::flush::Options;
 use crate::fs::Files;
 use crate::prefix::{Prefix, PrefixFile};
@@ -28,8 +28,8 @@ pub(super) struct Task {
     pub(super) prefix: Prefix,
     pub(super) options: Options,
     pub(super) rank: u32,
-    pub(super) record: Pending,
-    pub(super) movers: Vec<Mover>,
+    pub(super) record: PendingFlush,
+    pub(super) copies: Vec<FileCopy>,
     /// The folders that this rank makes.
     pub(super) folders: Vec<PathBuf>,
     /// The files of all ranks, on rank 0.
@@ -39,9 +39,9 @@ pub(super) struct Task {
 }
 
 /// How a rank's part has ended.
-pub(super) struct Ended {
-    pub(super) record: Pending,
-    pub(super) movers: Vec<Mover>,
+pub(super) struct FlushOutcome {
+    pub(super) record: PendingFlush,
+    pub(super) copies: Vec<FileCopy>,
     /// What the transport gave, where it was asked.
     pub(super) ticket: Option<Vec<u8>>,
     pub(super) outcome: Result<(), Failure>,
@@ -52,17 +52,17 @@ pub(super) struct Ended {
 pub(super) enum Failure {
     At(Step, String),
     /// Another rank's has, or nobody waits for it any more.
-    GivenUp,
+    Cancelled,
 }
 
 /// Does a rank's part.
-pub(super) struct Courier {
+pub(super) struct Worker {
     pub(super) task: Task,
     pub(super) shared: Arc<Shared>,
 }
 
-impl Courier {
-    pub(super) fn run(mut self) -> Ended {
+impl Worker {
+    pub(super) fn run(mut self) -> FlushOutcome {
         // The application comes first wherever both want a processor; the transport's threads are made by this one, and are alike.
         let _ = setpriority_process(None, NICE);
         let outcome = self.announce().and_then(|()| self.copy());
@@ -70,7 +70,7 @@ impl Courier {
             self.shared.lock().failed = true;
         }
         let ticket = self.shared.lock().ticket.take();
-        Ended { record: self.task.record, movers: self.task.movers, ticket, outcome }
+        FlushOutcome { record: self.task.record, copies: self.task.copies, ticket, outcome }
     }
 
     /// Step 1, as far as it is this rank's.
@@ -79,8 +79,8 @@ impl Courier {
         let Task { files, prefix, folders, lists, options, record, may_replace, .. } = &mut self.task;
         make_folders(&**files, folders).map_err(|why| Failure::At(Step::Folders, why))?;
         if let Some(lists) = lists.take() {
-            let ledger = Ledger { files: &**files, prefix };
-            let recorded = ledger.announce(record, &lists, options.in_place, *may_replace);
+            let catalog = Catalog { files: &**files, prefix };
+            let recorded = catalog.announce(record, &lists, options.in_place, *may_replace);
             let told = recorded.described();
             told.and_then(|()| signs.begin(&**files).described())
                 .map_err(|why| Failure::At(Step::Recording, why))?;
@@ -94,26 +94,26 @@ impl Courier {
         let failed = |why: String| Failure::At(Step::Copying, why);
         let signs = self.signs();
         self.wait_for(&signs.awaited(), signs.is_first())?;
-        for mover in &self.task.movers {
-            self.wait_for(mover.target.parent().unwrap_or(&mover.target), true)?;
+        for copy in &self.task.copies {
+            self.wait_for(copy.target.parent().unwrap_or(&copy.target), true)?;
         }
-        let Task { files, transport, options, rank, record, movers, .. } = &mut self.task;
+        let Task { files, transport, options, rank, record, copies, .. } = &mut self.task;
         signs.take(&**files);
         let token = format!("{}.{rank}", record.token);
-        let ticket = movers::start(&**files, &**transport, movers, token, options)
+        let ticket = file_copy::start(&**files, &**transport, copies, token, options)
             .map_err(|error| failed(error.to_string()))?;
-        let given_up = {
+        let cancelled = {
             let mut told = self.shared.lock();
             told.ticket = Some(ticket.clone());
-            told.given_up
+            told.cancelled
         };
-        if given_up {
+        if cancelled {
             // What cannot be stopped is waited for.
             let _ = transport.cancel(&ticket);
             let _ = transport.wait(&ticket);
-            return Err(Failure::GivenUp);
+            return Err(Failure::Cancelled);
         }
-        let arrived = movers::finish(&**files, &**transport, movers, &ticket, options);
+        let arrived = file_copy::finish(&**files, &**transport, copies, &ticket, options);
         arrived.map_err(|error| failed(error.to_string()))?;
         signs.pass(&**files).map_err(|error| failed(describe(&error)))
     }
@@ -123,8 +123,8 @@ impl Courier {
         let mut pauses = Pauses::up_to(LONGEST_PAUSE);
         loop {
             match *self.shared.lock() {
-                Told { given_up: true, .. } => return Err(Failure::GivenUp),
-                Told { all_announced: true, .. } if by_call => return Ok(()),
+                Flags { cancelled: true, .. } => return Err(Failure::Cancelled),
+                Flags { all_announced: true, .. } if by_call => return Ok(()),
                 _ => (),
             }
             match self.task.files.status(path) {

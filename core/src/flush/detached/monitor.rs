@@ -1,14 +1,14 @@
-//! Looks after the errands of a node: asks the transport, compares what came with what was recorded, leaves the node's mark, and
+//! Looks after the records of a node: asks the transport, compares what came with what was recorded, leaves the node's mark, and
 //! finishes the flush that has the marks of all.
 //!
 //! On one node a lock in the control directory lets one process at a time do so; between nodes that of the finalizer does. A flush that
 //! was taken back has no record under the prefix directory any more; its copies are stopped and their hidden files removed.
 
-use super::errand::{self, Errand, State};
-use crate::flush::finalize::{alone, finalize_one};
-use crate::flush::movers;
-use crate::flush::pending::{self, Pending};
-use crate::flush::Ended;
+use super::record::{self, State, TransferRecord};
+use crate::flush::closing::{alone, finalize_one};
+use crate::flush::file_copy;
+use crate::flush::pending::{self, PendingFlush};
+use crate::flush::FlushOutcome;
 use crate::fs::Files;
 use crate::plugin::PluginHost;
 use crate::prefix::Prefix;
@@ -55,7 +55,7 @@ impl<'a> Transports<'a> {
 
 /// What was found and done.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Looked {
+pub struct PollResult {
     /// Whether something of this node is still to be copied, or could not be ended.
     pub left: bool,
     /// Whether files of this node cannot arrive any more.
@@ -68,10 +68,10 @@ pub struct Looked {
     pub wrong: Vec<String>,
 }
 
-/// Looks after the flushes that go on behind applications, as far as they are this node's: those in the control
+/// Looks after the flushes that go on detached applications, as far as they are this node's: those in the control
 /// directory `control`. Returns at once; a copy under way is left alone.
-pub fn look_after(env: &Env, control: &Path, open: OpenTransport<'_>) -> Looked {
-    look_after_some(&*env.files, control, open, &env.local_time(), Which::All)
+pub fn poll_transfers(env: &Env, control: &Path, open: OpenTransport<'_>) -> PollResult {
+    poll_some(&*env.files, control, open, &env.local_time(), Which::All)
 }
 
 /// Which flushes are meant.
@@ -92,24 +92,24 @@ impl Which<'_> {
         }
     }
 
-    fn is(self, errand: &Errand) -> bool {
+    fn is(self, record: &TransferRecord) -> bool {
         match self {
-            Self::To(prefix) => errand.prefix == prefix.dir(),
-            Self::All | Self::Of(_) => self.may_be(&errand.token),
+            Self::To(prefix) => record.prefix == prefix.dir(),
+            Self::All | Self::Of(_) => self.may_be(&record.token),
         }
     }
 }
 
 /// The same for some flushes.
-pub(crate) fn look_after_some(
+pub(crate) fn poll_some(
     files: &dyn Files,
     control: &Path,
     open: OpenTransport<'_>,
     now: &str,
     which: Which<'_>,
-) -> Looked {
-    let mut looked = Looked::default();
-    match errand::tokens(files, control) {
+) -> PollResult {
+    let mut looked = PollResult::default();
+    match record::tokens(files, control) {
         Ok(tokens) if !tokens.iter().any(|token| which.may_be(token)) => return looked,
         Ok(_) => (),
         Err(why) => {
@@ -119,14 +119,14 @@ pub(crate) fn look_after_some(
     }
     let locked = files.exclusively_for_long(&control.join(LOCK), || {
         // Where nodes meet in one folder by mistake each has its mark all the same.
-        let mut by_token: BTreeMap<(String, u32), Vec<Errand>> = BTreeMap::new();
-        let (errands, bad) = errand::list(files, control);
-        for errand in errands.into_iter().filter(|errand| which.is(errand)) {
-            by_token.entry((errand.token.clone(), errand.node)).or_default().push(errand);
+        let mut by_token: BTreeMap<(String, u32), Vec<TransferRecord>> = BTreeMap::new();
+        let (records, bad) = record::list(files, control);
+        for record in records.into_iter().filter(|record| which.is(record)) {
+            by_token.entry((record.token.clone(), record.node)).or_default().push(record);
         }
         looked.wrong.extend(bad);
-        for errands in by_token.into_values() {
-            Keeper { files, control, open, now }.look(errands, &mut looked);
+        for records in by_token.into_values() {
+            TransferMonitor { files, control, open, now }.look(records, &mut looked);
         }
     });
     if let Err(error) = locked {
@@ -136,68 +136,74 @@ pub(crate) fn look_after_some(
     looked
 }
 
-/// Looks after the errands of one flush on this node.
-struct Keeper<'a> {
+/// Looks after the records of one flush on this node.
+struct TransferMonitor<'a> {
     files: &'a dyn Files,
     control: &'a Path,
     open: OpenTransport<'a>,
     now: &'a str,
 }
 
-impl Keeper<'_> {
-    fn look(&self, mut errands: Vec<Errand>, looked: &mut Looked) {
-        let prefix = Prefix::new(errands[0].prefix.clone());
-        let record = match pending::find(self.files, &prefix, &errands[0].token) {
+impl TransferMonitor<'_> {
+    fn look(&self, mut records: Vec<TransferRecord>, looked: &mut PollResult) {
+        let prefix = Prefix::new(records[0].prefix.clone());
+        let record = match pending::find(self.files, &prefix, &records[0].token) {
             Ok(Some(record)) => record,
-            Ok(None) => return self.clear_away(&errands, looked),
+            Ok(None) => return self.clear_away(&records, looked),
             Err(why) => {
                 looked.left = true;
                 return looked.wrong.push(why);
             }
         };
-        for errand in errands.iter_mut().filter(|errand| errand.state == State::Moving) {
-            self.move_on(errand, looked);
+        for record in records.iter_mut().filter(|record| record.state == State::Moving) {
+            self.move_on(record, looked);
         }
-        looked.failed |= errands.iter().any(|errand| matches!(errand.state, State::Failed(_)));
-        let arrived = errands.iter().filter(|errand| errand.state == State::Arrived).count();
-        if arrived == errands[0].mates.len() {
-            self.arrive(&prefix, &record, &errands, looked);
+        looked.failed |= records.iter().any(|record| matches!(record.state, State::Failed(_)));
+        let arrived = records.iter().filter(|record| record.state == State::Arrived).count();
+        if arrived == records[0].mates.len() {
+            self.arrive(&prefix, &record, &records, looked);
         }
     }
 
     /// Asks the transport, and checks what came.
-    fn move_on(&self, errand: &mut Errand, looked: &mut Looked) {
-        let transport = match (self.open)(&errand.transport, &errand.transport_options) {
+    fn move_on(&self, record: &mut TransferRecord, looked: &mut PollResult) {
+        let transport = match (self.open)(&record.transport, &record.transport_options) {
             Ok(transport) => transport,
             Err(why) => {
                 looked.left = true;
                 return looked.wrong.push(why);
             }
         };
-        if let Ok(CopyState::Running(bytes)) = transport.poll(&errand.ticket) {
+        if let Ok(CopyState::Running(bytes)) = transport.poll(&record.ticket) {
             looked.left = true;
             looked.moved = looked.moved.saturating_add(bytes);
             return;
         }
-        let ticket = errand.ticket.clone();
-        let came = movers::finish(self.files, &*transport, &mut errand.movers, &ticket, &errand.options);
-        errand.state = match came {
+        let ticket = record.ticket.clone();
+        let came = file_copy::finish(self.files, &*transport, &mut record.copies, &ticket, &record.options);
+        record.state = match came {
             Ok(()) => State::Arrived,
             Err(error) => {
-                let rank = errand.rank;
+                let rank = record.rank;
                 looked.wrong.push(format!("the files of rank {rank} were not flushed: {error}"));
                 State::Failed(error.to_string())
             }
         };
-        if let Err(error) = errand.write(self.files, self.control) {
+        if let Err(error) = record.write(self.files, self.control) {
             looked.left = true;
             looked.wrong.push(describe(&error));
         }
     }
 
     /// All files of this node are where they should be.
-    fn arrive(&self, prefix: &Prefix, record: &Pending, errands: &[Errand], looked: &mut Looked) {
-        let ended = self.mark(prefix, record, errands).and_then(|all_done| {
+    fn arrive(
+        &self,
+        prefix: &Prefix,
+        record: &PendingFlush,
+        records: &[TransferRecord],
+        looked: &mut PollResult,
+    ) {
+        let ended = self.mark(prefix, record, records).and_then(|all_done| {
             if all_done {
                 finalize_one(self.files, prefix, &record.token, self.now)
             } else {
@@ -205,13 +211,13 @@ impl Keeper<'_> {
             }
         });
         match ended {
-            Ok(None | Some(Ended::Waiting { .. })) => (),
-            Ok(Some(ended @ Ended::Finalized(_))) => {
+            Ok(None | Some(FlushOutcome::Waiting { .. })) => (),
+            Ok(Some(ended @ FlushOutcome::Finalized(_))) => {
                 looked.told.push(ended.to_string());
-                self.forget(errands, looked);
+                self.forget(records, looked);
             }
             Ok(Some(ended)) => {
-                looked.left |= matches!(ended, Ended::Postponed { .. });
+                looked.left |= matches!(ended, FlushOutcome::Postponed { .. });
                 looked.wrong.push(ended.to_string());
             }
             Err(why) => {
@@ -222,13 +228,18 @@ impl Keeper<'_> {
     }
 
     /// Says that this node is done, unless the flush was taken back meanwhile, and gives whether all are.
-    fn mark(&self, prefix: &Prefix, record: &Pending, errands: &[Errand]) -> Result<bool, String> {
-        let (files, node) = (self.files, errands[0].node);
+    fn mark(
+        &self,
+        prefix: &Prefix,
+        record: &PendingFlush,
+        records: &[TransferRecord],
+    ) -> Result<bool, String> {
+        let (files, node) = (self.files, records[0].node);
         let is_done = |node| record.is_done(files, prefix, node).described();
         if !is_done(node)? {
             let marked = alone(files, prefix, || match pending::find(files, prefix, &record.token)? {
                 None => Ok(()),
-                Some(record) => record.mark_done(files, prefix, node, &errand::new_sums(errands)).described(),
+                Some(record) => record.mark_done(files, prefix, node, &record::new_sums(records)).described(),
             });
             marked.described()??;
         }
@@ -236,28 +247,28 @@ impl Keeper<'_> {
     }
 
     /// The flush is over, in whichever way. Hidden files that are still there are of no use.
-    fn clear_away(&self, errands: &[Errand], looked: &mut Looked) {
-        for errand in errands.iter().filter(|errand| errand.state == State::Moving) {
-            let cancelled = (self.open)(&errand.transport, &errand.transport_options)
-                .and_then(|transport| transport.cancel(&errand.ticket).map_err(|error| error.to_string()));
+    fn clear_away(&self, records: &[TransferRecord], looked: &mut PollResult) {
+        for record in records.iter().filter(|record| record.state == State::Moving) {
+            let cancelled = (self.open)(&record.transport, &record.transport_options)
+                .and_then(|transport| transport.cancel(&record.ticket).map_err(|error| error.to_string()));
             if let Err(why) = cancelled {
                 looked.wrong.push(why);
             }
         }
-        for errand in errands {
-            movers::remove_parts(self.files, &errand.movers);
+        for record in records {
+            file_copy::remove_staging(self.files, &record.copies);
         }
-        self.forget(errands, looked);
+        self.forget(records, looked);
     }
 
-    fn forget(&self, errands: &[Errand], looked: &mut Looked) {
-        for errand in errands {
-            if let Err(error) = errand.forget(self.files, self.control) {
+    fn forget(&self, records: &[TransferRecord], looked: &mut PollResult) {
+        for record in records {
+            if let Err(error) = record.forget(self.files, self.control) {
                 looked.wrong.push(describe(&error));
             }
         }
     }
 }
 
-/// Who looks after the errands of a node has this name in its control directory.
-const LOCK: &str = "mover.lock";
+/// Who looks after the records of a node has this name in its control directory.
+const LOCK: &str = "detached.lock";

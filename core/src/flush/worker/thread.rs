@@ -1,6 +1,6 @@
 //! The thread of an asynchronous flush, as the application sees it: begun, looked at, told to give up, waited for.
 
-use super::courier::{Courier, Ended, Failure, Task};
+use super::copy::{Failure, FlushOutcome, Task, Worker};
 use super::LEAST_PAUSE;
 use crate::flush::steps::Step;
 use crate::fs::Files;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 /// A rank's part, to be begun or under way.
-pub(in crate::flush) struct Background {
+pub(in crate::flush) struct RunningWorker {
     shared: Arc<Shared>,
     transport: Arc<dyn Transport>,
     state: State,
@@ -17,7 +17,7 @@ pub(in crate::flush) struct Background {
 
 enum State {
     Ready(Box<Task>),
-    Running(JoinHandle<Ended>),
+    Running(JoinHandle<FlushOutcome>),
     /// No thread could be had.
     Refused(String),
     Over,
@@ -33,27 +33,27 @@ pub(crate) struct Progress {
 
 /// What the thread and the application tell each other.
 #[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<Told>);
+pub(super) struct Shared(Mutex<Flags>);
 
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Flags {
     /// This rank's part of the announcement is done.
     pub(super) announced: bool,
     /// All ranks' parts are.
     pub(super) all_announced: bool,
-    pub(super) given_up: bool,
+    pub(super) cancelled: bool,
     pub(super) failed: bool,
     pub(super) ticket: Option<Vec<u8>>,
 }
 
-impl Background {
+impl RunningWorker {
     pub(super) fn new(task: Task) -> Self {
         let transport = Arc::clone(&task.transport);
         Self { shared: Arc::default(), transport, state: State::Ready(Box::new(task)) }
     }
 
     /// Begins, unless that was done.
-    pub(in crate::flush) fn set_off(&mut self) {
+    pub(in crate::flush) fn start_copying(&mut self) {
         let task = match std::mem::replace(&mut self.state, State::Over) {
             State::Ready(task) => task,
             begun => {
@@ -64,7 +64,7 @@ impl Background {
         let shared = Arc::clone(&self.shared);
         let thread = Builder::new().name("scr-flush".to_owned()).spawn(move || {
             let _told = PanicIsFailure(&shared);
-            Courier { task: *task, shared: Arc::clone(&shared) }.run()
+            Worker { task: *task, shared: Arc::clone(&shared) }.run()
         });
         self.state = match thread {
             Ok(thread) => State::Running(thread),
@@ -89,7 +89,7 @@ impl Background {
     }
 
     /// Returns when this rank changes nothing any more below the prefix directory but its own hidden files.
-    pub(in crate::flush) fn wait_until_announced(&self, files: &dyn Files) {
+    pub(in crate::flush) fn wait_until_recorded(&self, files: &dyn Files) {
         let State::Running(thread) = &self.state else { return };
         while !self.shared.lock().announced && !thread.is_finished() {
             files.pause(LEAST_PAUSE);
@@ -97,10 +97,10 @@ impl Background {
     }
 
     /// Lets the thread end soon.
-    pub(super) fn give_up(&self) {
+    pub(super) fn cancel(&self) {
         let ticket = {
             let mut told = self.shared.lock();
-            told.given_up = true;
+            told.cancelled = true;
             told.ticket.clone()
         };
         // One that has ended stays as it is, and what cannot be stopped is waited for.
@@ -108,36 +108,36 @@ impl Background {
     }
 
     /// Waits for the thread. Nothing is known where it has never been one.
-    pub(super) fn join(&mut self) -> Result<Ended, Failure> {
+    pub(super) fn join(&mut self) -> Result<FlushOutcome, Failure> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Running(thread) => thread.join().map_err(|_| {
                 let text = "the thread of the flush panicked, which is an error in this library";
                 Failure::At(Step::Copying, text.to_owned())
             }),
             State::Refused(why) => Err(Failure::At(Step::Copying, why)),
-            State::Ready(_) | State::Over => Err(Failure::GivenUp),
+            State::Ready(_) | State::Over => Err(Failure::Cancelled),
         }
     }
 }
 
-impl Drop for Background {
+impl Drop for RunningWorker {
     /// No thread writes below the prefix directory when nobody knows of it any more.
     fn drop(&mut self) {
         if matches!(self.state, State::Running(_)) {
-            self.give_up();
+            self.cancel();
             let _ = self.join();
         }
     }
 }
 
-impl std::fmt::Debug for Background {
+impl std::fmt::Debug for RunningWorker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Background").field("progress", &self.progress()).finish_non_exhaustive()
+        f.debug_struct("RunningWorker").field("progress", &self.progress()).finish_non_exhaustive()
     }
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Told> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Flags> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

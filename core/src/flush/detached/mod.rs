@@ -1,35 +1,35 @@
-//! Flushes that go on behind the application, and are ended without it.
+//! Flushes that go on detached the application, and are ended without it.
 //!
-//! A transport whose copies survive the job is only begun by the application. Each rank leaves an *errand* in the
-//! control directory of its node, `mover.<token>.<rank>`: what is copied where, what every file has to be, and the
-//! transport's ticket. Whoever looks after the errands of a node ([`look_after`]: the agent, `scr poststage`, or the
+//! A transport whose copies survive the job is only begun by the application. Each rank leaves an *record* in the
+//! control directory of its node, `detached.<token>.<rank>`: what is copied where, what every file has to be, and the
+//! transport's ticket. Whoever looks after the records of a node ([`poll_transfers`]: the agent, `scr poststage`, or the
 //! application itself as long as it is there) asks the transport how far it is, compares what came with what was
 //! recorded, and once all files of the node have arrived leaves the node's `done.<token>.<node>`. Who finds that of
 //! all nodes finishes the flush.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `errand` | what a rank leaves behind |
-//! | `keeper` | looks after what was left, with the application or without |
+//! | `record` | what a rank leaves detached |
+//! | `monitor` | looks after what was left, with the application or without |
 //!
 //! Here is what the application does about such a flush as long as it is there.
 
-pub(crate) mod errand;
-mod keeper;
+mod monitor;
+pub(crate) mod record;
 
-pub use keeper::{look_after, Looked, OpenTransport, Transports};
-pub(crate) use keeper::{look_after_some, Which};
+pub(crate) use monitor::{poll_some, Which};
+pub use monitor::{poll_transfers, OpenTransport, PollResult, Transports};
 
-use super::finalize;
-use super::pending::Pending;
+use super::closing;
+use super::pending::PendingFlush;
 use super::steps::Step;
-use super::Ended;
+use super::FlushOutcome;
 use super::{Flush, FlushError, FlushReport, Started};
 use crate::comm::collective::any;
 use crate::comm::{CommError, Rank};
 use crate::prefix::Index;
 use crate::Described;
-use errand::{Errand, State};
+use record::{State, TransferRecord};
 use scr_plugin_api::{CopyState, KvTree, Transport};
 use std::path::Path;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use std::time::Duration;
 
 /// What is needed for a flush to go on without the application.
 #[derive(Clone)]
-pub(crate) struct Behind<'a> {
+pub(crate) struct Detached<'a> {
     /// The control directory of this node.
     pub(crate) control: &'a Path,
     /// The transport's name, and the options it was made with.
@@ -67,10 +67,10 @@ impl Flush<'_> {
     }
 
     /// Waits until the files of all nodes have arrived, or those of one cannot, and has the flush ended by whoever is first: this, or
-    /// what goes on behind it.
+    /// what goes on detached it.
     pub(super) fn finish_behind(&self, started: &Started) -> Result<FlushReport, FlushError> {
         let dataset = &started.record.dataset;
-        let pause = self.behind.as_ref().map_or(Duration::ZERO, |behind| behind.pause);
+        let pause = self.detached.as_ref().map_or(Duration::ZERO, |detached| detached.pause);
         let failed = loop {
             let (running, failed) = self.ask_all_behind(started)?;
             if failed || !running {
@@ -83,7 +83,7 @@ impl Flush<'_> {
         let closed = self.agreed(dataset, Step::Copying, arrived).and_then(|()| {
             let closed = self.on_rank_0(|| self.close_behind(&started.record));
             self.agreed(dataset, Step::Closing, closed)?;
-            self.report(&started.movers)
+            self.report(&started.copies)
         });
         self.or_clear_away(started, closed)
     }
@@ -91,35 +91,35 @@ impl Flush<'_> {
     /// Looks after the parts of all ranks of a node, on the first of them, and says whether any is still on its way, and whether one
     /// has failed. What cannot be looked after is not waited for.
     fn look_behind(&self, started: &Started) -> (bool, bool) {
-        let leads = |behind: &&Behind<'_>| behind.mates.first() == Some(&self.comm.rank());
-        let Some(behind) = self.behind.as_ref().filter(leads) else { return (false, false) };
-        let open = |_: &str, _: &KvTree| Ok(Arc::clone(behind.shared));
+        let leads = |detached: &&Detached<'_>| detached.mates.first() == Some(&self.comm.rank());
+        let Some(detached) = self.detached.as_ref().filter(leads) else { return (false, false) };
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(detached.shared));
         let which = Which::Of(&started.record.token);
-        let looked = look_after_some(self.files, behind.control, &open, &self.now, which);
+        let looked = poll_some(self.files, detached.control, &open, &self.now, which);
         (looked.left && looked.wrong.is_empty(), looked.failed)
     }
 
     /// How the part of this rank has ended. It need not have ended where any has failed.
     fn arrived_behind(&self, started: &Started, failed: bool) -> Result<(), String> {
-        let Some(behind) = &self.behind else { return Ok(()) };
+        let Some(detached) = &self.detached else { return Ok(()) };
         let ticket = started.given_ticket()?;
         let token = &started.record.token;
-        match errand::state(self.files, behind.control, token, self.comm.rank().0)? {
+        match record::state(self.files, detached.control, token, self.comm.rank().0)? {
             // Where it is forgotten the flush is over, and what became of it stands under the prefix directory.
             None | Some(State::Arrived) => Ok(()),
             Some(State::Failed(why)) => Err(why),
             Some(State::Moving) if failed => Ok(()),
             Some(State::Moving) => match self.transport.poll(ticket) {
                 Ok(CopyState::Failed(error)) | Err(error) => Err(error.to_string()),
-                Ok(_) => Err(format!("{} could not be looked after", behind.control.display())),
+                Ok(_) => Err(format!("{} could not be looked after", detached.control.display())),
             },
         }
     }
 
     /// Ends a flush whose files have all arrived, unless that was done already.
-    fn close_behind(&self, record: &Pending) -> Result<(), String> {
-        match finalize::finalize_one(self.files, self.prefix, &record.token, &self.now)? {
-            Some(Ended::Finalized(_)) => Ok(()),
+    fn close_behind(&self, record: &PendingFlush) -> Result<(), String> {
+        match closing::finalize_one(self.files, self.prefix, &record.token, &self.now)? {
+            Some(FlushOutcome::Finalized(_)) => Ok(()),
             Some(other) => Err(other.to_string()),
             None => {
                 let index = Index::read(self.files, self.prefix).described()?;
@@ -131,21 +131,21 @@ impl Flush<'_> {
 
     /// Leaves word of what is to be done without this process.
     pub(super) fn leave_errand(&self, started: &Started, ticket: &[u8]) -> Result<(), String> {
-        let Some(behind) = &self.behind else { return Ok(()) };
-        let errand = Errand {
+        let Some(detached) = &self.detached else { return Ok(()) };
+        let record = TransferRecord {
             token: started.record.token.clone(),
             prefix: self.prefix.dir().to_owned(),
             rank: self.comm.rank().0,
-            node: behind.node,
-            mates: behind.mates.iter().map(|rank| rank.0).collect(),
-            transport: behind.transport.to_owned(),
-            transport_options: behind.transport_options.clone(),
+            node: detached.node,
+            mates: detached.mates.iter().map(|rank| rank.0).collect(),
+            transport: detached.transport.to_owned(),
+            transport_options: detached.transport_options.clone(),
             ticket: ticket.to_vec(),
-            movers: started.movers.clone(),
+            copies: started.copies.clone(),
             options: self.options,
             state: State::Moving,
         };
-        let left = errand.write(self.files, behind.control).described();
+        let left = record.write(self.files, detached.control).described();
         if left.is_err() {
             let _ = self.transport.cancel(ticket);
         }
@@ -154,8 +154,8 @@ impl Flush<'_> {
 
     /// After an error: nobody has to do anything any more.
     pub(super) fn forget_errand(&self, token: &str) {
-        if let Some(behind) = &self.behind {
-            let _ = errand::remove(self.files, behind.control, token, self.comm.rank().0);
+        if let Some(detached) = &self.detached {
+            let _ = record::remove(self.files, detached.control, token, self.comm.rank().0);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Ending what a dead application left: its flushes are finished, or cleared away.
 //!
-//! A flush whose movers were all done lies on disk whole, under hidden names. Naming the files, and listing the
+//! A flush whose copies were all done lies on disk whole, under hidden names. Naming the files, and listing the
 //! dataset, is repeated here until it has been done; it does not matter how far the application had come. A
 //! flush without all its marks is cleared away, before one of its names is used again. So is one that comes too late:
 //! a newer dataset that is complete keeps its files, and stays the current one.
@@ -8,10 +8,10 @@
 //! One process at a time does so, on whichever node: a lock that also works between nodes keeps the others out, and
 //! who comes later finds the flush gone.
 
-use super::ended::Ended;
-use super::ledger::Ledger;
-use super::pending::{self, Pending};
-use super::verify::{expect_bytes, expect_size, MoveError};
+use super::catalog::Catalog;
+use super::outcome::FlushOutcome;
+use super::pending::{self, PendingFlush};
+use super::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files};
 use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
 use crate::{describe, Described};
@@ -28,7 +28,7 @@ pub(crate) fn finalize_pending(
     files: &dyn Files,
     prefix: &Prefix,
     now: &str,
-) -> Result<Vec<Ended>, PrefixError> {
+) -> Result<Vec<FlushOutcome>, PrefixError> {
     end_all(files, prefix, now, Missing::Revoke)
 }
 
@@ -38,7 +38,11 @@ pub(crate) fn finalize_pending(
 ///
 /// # Errors
 /// The folder could not be listed.
-pub fn finalize_arrived(files: &dyn Files, prefix: &Prefix, now: &str) -> Result<Vec<Ended>, PrefixError> {
+pub fn finalize_arrived(
+    files: &dyn Files,
+    prefix: &Prefix,
+    now: &str,
+) -> Result<Vec<FlushOutcome>, PrefixError> {
     end_all(files, prefix, now, Missing::Leave)
 }
 
@@ -48,7 +52,7 @@ pub(crate) fn finalize_one(
     prefix: &Prefix,
     token: &str,
     now: &str,
-) -> Result<Option<Ended>, String> {
+) -> Result<Option<FlushOutcome>, String> {
     let Some(record) = pending::find(files, prefix, token)? else { return Ok(None) };
     Ok(end_alone(files, prefix, &record, now, Missing::Leave))
 }
@@ -74,16 +78,22 @@ fn end_all(
     prefix: &Prefix,
     now: &str,
     missing: Missing,
-) -> Result<Vec<Ended>, PrefixError> {
+) -> Result<Vec<FlushOutcome>, PrefixError> {
     let pending::Found { pending, unusable } = pending::list(files, prefix)?;
-    let mut ended: Vec<_> = unusable.into_iter().map(|(path, why)| Ended::Unusable { path, why }).collect();
+    let mut ended: Vec<_> =
+        unusable.into_iter().map(|(path, why)| FlushOutcome::Unusable { path, why }).collect();
     ended.extend(pending.iter().filter_map(|record| end_alone(files, prefix, record, now, missing)));
     Ok(ended)
 }
 
 /// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
 /// its lists are on disk, so that it is ended by the next run if this process is not.
-pub(crate) fn finish(files: &dyn Files, prefix: &Prefix, record: Pending, now: &str) -> Result<(), String> {
+pub(crate) fn finish(
+    files: &dyn Files,
+    prefix: &Prefix,
+    record: PendingFlush,
+    now: &str,
+) -> Result<(), String> {
     let finished = alone(files, prefix, || {
         let finalizer = Finalizer { files, prefix, record };
         let expected = finalizer.expected().described()?;
@@ -95,44 +105,44 @@ pub(crate) fn finish(files: &dyn Files, prefix: &Prefix, record: Pending, now: &
 fn end_alone(
     files: &dyn Files,
     prefix: &Prefix,
-    record: &Pending,
+    record: &PendingFlush,
     now: &str,
     missing: Missing,
-) -> Option<Ended> {
+) -> Option<FlushOutcome> {
     let dataset = record.dataset.clone();
     let ended = alone(files, prefix, || {
         // Somebody may have ended it while this process waited for its turn.
         match pending::find(files, prefix, &record.token) {
             Ok(Some(record)) => Some(Finalizer { files, prefix, record }.end(now, missing)),
             Ok(None) => None,
-            Err(why) => Some(Ended::Postponed { dataset: dataset.clone(), why }),
+            Err(why) => Some(FlushOutcome::Postponed { dataset: dataset.clone(), why }),
         }
     });
-    ended.unwrap_or_else(|error| Some(Ended::Postponed { dataset, why: describe(&error) }))
+    ended.unwrap_or_else(|error| Some(FlushOutcome::Postponed { dataset, why: describe(&error) }))
 }
 
 struct Finalizer<'a> {
     files: &'a dyn Files,
     prefix: &'a Prefix,
-    record: Pending,
+    record: PendingFlush,
 }
 
 /// One file of the flush.
 struct Expected {
     target: PathBuf,
-    part: PathBuf,
+    staging: PathBuf,
     bytes: u64,
     crc: Option<u32>,
 }
 
 impl Finalizer<'_> {
-    fn end(&self, now: &str, missing: Missing) -> Ended {
+    fn end(&self, now: &str, missing: Missing) -> FlushOutcome {
         let dataset = self.record.dataset.clone();
         let ended = match self.record.done(self.files, self.prefix) {
-            Ok(done) if done < self.record.movers && missing == Missing::Leave => {
-                return Ended::Waiting { dataset, done, movers: self.record.movers };
+            Ok(done) if done < self.record.marks && missing == Missing::Leave => {
+                return FlushOutcome::Waiting { dataset, done, marks: self.record.marks };
             }
-            Ok(done) if done < self.record.movers => {
+            Ok(done) if done < self.record.marks => {
                 let why = "it was interrupted before all files had arrived".to_owned();
                 self.clear_away().map(|()| Some(why))
             }
@@ -140,9 +150,9 @@ impl Finalizer<'_> {
             Err(error) => Err(describe(&error)),
         };
         match ended {
-            Ok(None) => Ended::Finalized(dataset),
-            Ok(Some(why)) => Ended::Revoked { dataset, why },
-            Err(why) => Ended::Postponed { dataset, why },
+            Ok(None) => FlushOutcome::Finalized(dataset),
+            Ok(Some(why)) => FlushOutcome::Revoked { dataset, why },
+            Err(why) => FlushOutcome::Postponed { dataset, why },
         }
     }
 
@@ -169,12 +179,12 @@ impl Finalizer<'_> {
         }
     }
 
-    /// Writes the file lists again with the checksums that the movers have found and that were not known before.
+    /// Writes the file lists again with the checksums that the copies have found and that were not known before.
     fn note_checksums(&self) -> Result<(), PrefixError> {
         let (files, prefix, record) = (self.files, self.prefix, &self.record);
         let mut sums = KvTree::new();
-        for mover in 0..record.movers {
-            sums.merge(record.sums_of(files, prefix, mover)?);
+        for mark in 0..record.marks {
+            sums.merge(record.sums_of(files, prefix, mark)?);
         }
         if sums.is_empty() {
             return Ok(());
@@ -186,17 +196,17 @@ impl Finalizer<'_> {
             news |= file.crc.is_some();
         }
         if news {
-            Ledger { files, prefix }.write_lists(&record.dataset, &lists)?;
+            Catalog { files, prefix }.write_lists(&record.dataset, &lists)?;
         }
         Ok(())
     }
 
     fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
-        let ledger = Ledger { files: self.files, prefix: self.prefix };
-        ledger.take_over_name(&self.record.dataset, &self.record.replaces).described()?;
+        let catalog = Catalog { files: self.files, prefix: self.prefix };
+        catalog.invalidate_previous(&self.record.dataset, &self.record.replaces).described()?;
         let mut folders = BTreeSet::new();
         for file in expected {
-            match self.files.rename(&file.part, &file.target) {
+            match self.files.rename(&file.staging, &file.target) {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 other => other.at("rename a new file to", &file.target).described()?,
             }
@@ -208,7 +218,7 @@ impl Finalizer<'_> {
         let record = &self.record;
         let index = Index::read(self.files, self.prefix).described()?;
         let newest = index.candidates(None).iter().all(|entry| entry.id <= record.dataset.id);
-        ledger.close(&record.dataset, record.make_current && newest, now).described()?;
+        catalog.close(&record.dataset, record.make_current && newest, now).described()?;
         // For the commands: what cannot be noted is looked at once more.
         let _ = FlushFile::update(self.files, self.prefix, |flush| {
             flush.add_location(record.dataset.id, Location::Prefix);
@@ -224,20 +234,20 @@ impl Finalizer<'_> {
         if let Some(id) = index.id_of(&dataset.name).filter(newer) {
             return Ok(Some(id));
         }
-        let ledger = Ledger { files: self.files, prefix: self.prefix };
+        let catalog = Catalog { files: self.files, prefix: self.prefix };
         let lists = Rank2File::read(self.files, self.prefix, dataset.id)?;
-        Ok(ledger.sharing(dataset, lists.by_rank())?.into_iter().find(newer))
+        Ok(catalog.sharing(dataset, lists.by_rank())?.into_iter().find(newer))
     }
 
     /// Either the hidden file is there, or it has its name already. In the latter case its checksum must tell it
     /// from a file of the same name and size of an older dataset.
-    fn check(&self, file: &Expected) -> Result<(), MoveError> {
-        match expect_size(self.files, &file.part, file.bytes) {
-            Err(MoveError::Missing { .. }) => {}
+    fn check(&self, file: &Expected) -> Result<(), FileError> {
+        match expect_size(self.files, &file.staging, file.bytes) {
+            Err(FileError::Missing { .. }) => {}
             other => return other,
         }
         if file.crc.is_none() {
-            return Err(MoveError::Missing { path: file.part.clone() });
+            return Err(FileError::Missing { path: file.staging.clone() });
         }
         expect_bytes(self.files, &file.target, file.bytes, file.crc, BLOCK_BYTES)
     }
@@ -246,7 +256,7 @@ impl Finalizer<'_> {
         self.record.revoke(self.files, self.prefix).described()?;
         // Without its lists nobody knows the hidden files; they stay, and do no harm.
         for file in self.expected().unwrap_or_default() {
-            self.files.remove_if_there(&file.part).described()?;
+            self.files.remove_if_there(&file.staging).described()?;
         }
         self.record.forget(self.files, self.prefix).described()
     }
@@ -256,8 +266,8 @@ impl Finalizer<'_> {
         let lists = Rank2File::read(self.files, self.prefix, id)?;
         let expected = |file: &PrefixFile| {
             let target = self.prefix.file(&file.name);
-            let part = staging_file(&target, &self.record.token);
-            Some(Expected { part, target, bytes: file.bytes?, crc: file.crc })
+            let staging = staging_file(&target, &self.record.token);
+            Some(Expected { staging, target, bytes: file.bytes?, crc: file.crc })
         };
         let all: Option<Vec<_>> = lists.by_rank().iter().flatten().map(expected).collect();
         // A flush of ours always says how long its files are.

@@ -7,12 +7,12 @@
 //! | part | what it is |
 //! |---|---|
 //! | `thread` | the thread, as the application sees it |
-//! | `courier` | what the thread does |
+//! | `copy` | what the thread does |
 
-mod courier;
+mod copy;
 mod thread;
 
-pub(super) use thread::Background;
+pub(super) use thread::RunningWorker;
 
 use super::plan::Plan;
 use super::steps::Step;
@@ -21,7 +21,7 @@ use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::CommError;
 use crate::fs::Files;
 use crate::prefix::DatasetDescriptor;
-use courier::{Failure, Task};
+use copy::{Failure, Task};
 use scr_plugin_api::Transport;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) struct Hands {
 }
 
 impl Flush<'_> {
-    /// Begins a flush of which all but the agreement is done by a thread of each rank, from [`set_off`](Self::set_off) on. All ranks call it, with
+    /// Begins a flush of which all but the agreement is done by a thread of each rank, from [`start_copying`](Self::start_copying) on. All ranks call it, with
     /// the same token.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Flush<'_> {
         mine: &[SourceFile],
     ) -> Result<Started, FlushError> {
         let plan = self.plan(token, dataset, mine)?;
-        let mut to_make = self.own_folders(&plan.movers);
+        let mut to_make = self.own_folders(&plan.copies);
         to_make.extend(plan.folders.iter().cloned());
         let task = Task {
             files: hands.files,
@@ -56,22 +56,22 @@ impl Flush<'_> {
             options: self.options,
             rank: self.comm.rank().0,
             record: plan.record.clone(),
-            movers: plan.movers.clone(),
+            copies: plan.copies.clone(),
             folders: to_make,
             lists: plan.lists,
             may_replace: plan.may_replace,
         };
-        let Plan { record, movers, folders, .. } = plan;
-        let background = Some(Background::new(task));
-        Ok(Started { record, movers, folders, ticket: None, background })
+        let Plan { record, copies, folders, .. } = plan;
+        let worker = Some(RunningWorker::new(task));
+        Ok(Started { record, copies, folders, ticket: None, worker })
     }
 
     /// Whether any rank's thread is at work, and whether any has failed. That all are announced is passed on.
-    pub(super) fn ask_all(&self, background: &Background) -> Result<(bool, bool), CommError> {
-        let mine = background.progress();
+    pub(super) fn ask_all(&self, worker: &RunningWorker) -> Result<(bool, bool), CommError> {
+        let mine = worker.progress();
         let [running, failed, unannounced] = any(self.comm, [mine.running, mine.failed, !mine.announced])?;
         if !unannounced {
-            background.go();
+            worker.go();
         }
         Ok((running, failed))
     }
@@ -80,23 +80,23 @@ impl Flush<'_> {
     pub(super) fn finish_background(
         &self,
         mut started: Started,
-        mut background: Background,
+        mut worker: RunningWorker,
     ) -> Result<FlushReport, FlushError> {
         let mut pauses = Pauses::up_to(LONGEST_PAUSE);
         loop {
-            let (running, failed) = self.ask_all(&background)?;
+            let (running, failed) = self.ask_all(&worker)?;
             if failed {
-                background.give_up();
+                worker.cancel();
             }
             if !running || failed {
                 break;
             }
             pauses.wait(self.files);
         }
-        let outcome = match background.join() {
+        let outcome = match worker.join() {
             Ok(ended) => {
                 started.record = ended.record;
-                started.movers = ended.movers;
+                started.copies = ended.copies;
                 started.ticket = ended.ticket.map(Ok);
                 ended.outcome
             }
@@ -115,7 +115,7 @@ impl Flush<'_> {
         let mine = match &outcome {
             Ok(()) => None,
             Err(Failure::At(step, _)) => Some(*step),
-            Err(Failure::GivenUp) => Some(Step::Copying),
+            Err(Failure::Cancelled) => Some(Step::Copying),
         };
         let mut first = [mine.map_or(u64::MAX, |step| step as u64)];
         all_reduce(self.comm, &mut first, Op::Min)?;
@@ -123,7 +123,7 @@ impl Flush<'_> {
         let Some(step) = steps.into_iter().find(|&step| step as u64 == first[0]) else { return Ok(()) };
         let told = match outcome {
             Err(Failure::At(at, why)) if at == step => Err(why),
-            Err(Failure::GivenUp) if step == Step::Copying => Err("it was given up".to_owned()),
+            Err(Failure::Cancelled) if step == Step::Copying => Err("it was given up".to_owned()),
             _ => Ok(()),
         };
         self.agreed(dataset, step, told)

@@ -1,8 +1,8 @@
-//! What one rank leaves behind of a flush that goes on without it: `mover.<token>.<rank>` in the control directory of
+//! What one rank leaves detached of a flush that goes on without it: `detached.<token>.<rank>` in the control directory of
 //! its node.
 
 use crate::cache::record::malformed_name;
-use crate::flush::movers::Mover;
+use crate::flush::file_copy::FileCopy;
 use crate::flush::{Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
 use crate::prefix::FileName;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// One rank's part of a flush.
 #[derive(Debug, Clone)]
-pub(crate) struct Errand {
+pub(crate) struct TransferRecord {
     /// The flush.
     pub(crate) token: String,
     /// The prefix directory.
@@ -23,18 +23,18 @@ pub(crate) struct Errand {
     pub(crate) rank: u32,
     /// The number of the node, which is that of its mark.
     pub(crate) node: u32,
-    /// All ranks of the node that have an errand of this flush.
+    /// All ranks of the node that have an record of this flush.
     pub(crate) mates: Vec<u32>,
     /// The transport, the options it was made with, and its ticket.
     pub(crate) transport: String,
     pub(crate) transport_options: KvTree,
     pub(crate) ticket: Vec<u8>,
-    pub(crate) movers: Vec<Mover>,
+    pub(crate) copies: Vec<FileCopy>,
     pub(crate) options: Options,
     pub(crate) state: State,
 }
 
-/// How far an errand is.
+/// How far an record is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// The transport is at work, or what came was not looked at yet.
@@ -45,7 +45,7 @@ pub(crate) enum State {
     Failed(String),
 }
 
-impl Errand {
+impl TransferRecord {
     pub(crate) fn write(&self, files: &dyn Files, control: &Path) -> Result<(), FsError> {
         let path = path(control, &self.token, self.rank);
         files.write_tree(&path, &self.to_tree(), PRIVATE, Durability::Unsynced)
@@ -82,8 +82,8 @@ impl Errand {
         if let Some(why) = why {
             tree.set("ERROR", why);
         }
-        for (place, mover) in self.movers.iter().enumerate() {
-            *tree.entry("FILES", place) = mover_tree(mover);
+        for (place, copy) in self.copies.iter().enumerate() {
+            *tree.entry("FILES", place) = copy_tree(copy);
         }
         tree
     }
@@ -92,7 +92,7 @@ impl Errand {
         let flag = |key: &str| Ok::<_, FieldError>(tree.require::<u8>(key)? != 0);
         let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
         let ticket = tree.require::<String>("TICKET")?;
-        let movers = tree.get("FILES").into_iter().flat_map(KvTree::iter);
+        let copies = tree.get("FILES").into_iter().flat_map(KvTree::iter);
         Ok(Self {
             token: tree.require("TOKEN")?,
             prefix: PathBuf::from(OsStr::from_bytes(bytes("PREFIX")?)),
@@ -122,33 +122,33 @@ impl Errand {
                 "ARRIVED" => State::Arrived,
                 _ => State::Failed(tree.text("ERROR").unwrap_or("it is not told why").to_owned()),
             },
-            movers: movers.map(|(_, mover)| mover_of(mover)).collect::<Result<_, _>>()?,
+            copies: copies.map(|(_, copy)| copy_of(copy)).collect::<Result<_, _>>()?,
         })
     }
 }
 
 /// The checksums that were not known before, by name.
-pub(crate) fn new_sums(errands: &[Errand]) -> KvTree {
+pub(crate) fn new_sums(records: &[TransferRecord]) -> KvTree {
     let mut sums = KvTree::new();
-    for mover in errands.iter().flat_map(|errand| &errand.movers) {
-        if let (None, Some(crc)) = (mover.file.crc, mover.crc) {
-            sums.set(&mover.file.name, crc);
+    for copy in records.iter().flat_map(|record| &record.copies) {
+        if let (None, Some(crc)) = (copy.file.crc, copy.crc) {
+            sums.set(&copy.file.name, crc);
         }
     }
     sums
 }
 
-/// How far a rank's errand is; `None` where there is none any more, as the flush has ended.
+/// How far a rank's record is; `None` where there is none any more, as the flush has ended.
 pub(crate) fn state(
     files: &dyn Files,
     control: &Path,
     token: &str,
     rank: u32,
 ) -> Result<Option<State>, String> {
-    Ok(read(files, &path(control, token, rank))?.map(|errand| errand.state))
+    Ok(read(files, &path(control, token, rank))?.map(|record| record.state))
 }
 
-/// The tokens of all errands in a control directory.
+/// The tokens of all records in a control directory.
 pub(crate) fn tokens(files: &dyn Files, control: &Path) -> Result<Vec<String>, String> {
     let names = files.list_if_there(control).described()?;
     let token = |name: &PathBuf| {
@@ -160,23 +160,23 @@ pub(crate) fn tokens(files: &dyn Files, control: &Path) -> Result<Vec<String>, S
     Ok(tokens)
 }
 
-/// All errands in a control directory, and what is wrong with those that cannot be read.
-pub(crate) fn list(files: &dyn Files, control: &Path) -> (Vec<Errand>, Vec<String>) {
-    let (mut errands, mut bad) = (Vec::new(), Vec::new());
+/// All records in a control directory, and what is wrong with those that cannot be read.
+pub(crate) fn list(files: &dyn Files, control: &Path) -> (Vec<TransferRecord>, Vec<String>) {
+    let (mut records, mut bad) = (Vec::new(), Vec::new());
     for name in files.list(control).unwrap_or_default() {
         let is_errand = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('.'));
         if is_errand.is_none_or(|(_, rank)| rank.parse::<u32>().is_err()) {
             continue;
         }
         match read(files, &control.join(&name)) {
-            Ok(errand) => errands.extend(errand),
+            Ok(record) => records.extend(record),
             Err(why) => bad.push(why),
         }
     }
-    (errands, bad)
+    (records, bad)
 }
 
-/// Removes a rank's errand, where there is one.
+/// Removes a rank's record, where there is one.
 pub(crate) fn remove(files: &dyn Files, control: &Path, token: &str, rank: u32) -> Result<(), FsError> {
     files.remove_if_there(&path(control, token, rank)).map(drop)
 }
@@ -185,37 +185,37 @@ fn path(control: &Path, token: &str, rank: u32) -> PathBuf {
     control.join(format!("{PREFIX}{token}.{rank}"))
 }
 
-fn read(files: &dyn Files, path: &Path) -> Result<Option<Errand>, String> {
+fn read(files: &dyn Files, path: &Path) -> Result<Option<TransferRecord>, String> {
     let Some(tree) = files.read_tree(path).described()? else { return Ok(None) };
-    let errand = Errand::from_tree(&tree).and_then(|errand| match tree.require("VERSION")? {
-        VERSION => Ok(errand),
+    let record = TransferRecord::from_tree(&tree).and_then(|record| match tree.require("VERSION")? {
+        VERSION => Ok(record),
         other => Err(FieldError::Malformed {
             key: "VERSION".to_owned(),
             found: other.to_string(),
             expected: "the number 1",
         }),
     });
-    errand.map(Some).map_err(|error| format!("{} cannot be used: {error}", path.display()))
+    record.map(Some).map_err(|error| format!("{} cannot be used: {error}", path.display()))
 }
 
-fn mover_tree(mover: &Mover) -> KvTree {
+fn copy_tree(copy: &FileCopy) -> KvTree {
     let mut tree = KvTree::new();
-    let file = &mover.file;
+    let file = &copy.file;
     tree.set_bytes("NAME", &file.name);
     tree.set_bytes("SOURCE", file.source.as_os_str().as_bytes());
-    tree.set_bytes("TARGET", mover.target.as_os_str().as_bytes());
-    tree.set_bytes("PART", mover.part.as_os_str().as_bytes());
+    tree.set_bytes("TARGET", copy.target.as_os_str().as_bytes());
+    tree.set_bytes("STAGING", copy.staging.as_os_str().as_bytes());
     tree.set("SIZE", file.bytes);
     if let Some(crc) = file.crc {
         tree.set("CRC", crc);
     }
-    if let Some(crc) = mover.crc {
+    if let Some(crc) = copy.crc {
         tree.set("FOUND", crc);
     }
     tree.set("MODE", file.mode);
     tree.set("MTIME", file.mtime.0);
     tree.set("MTIME_NSECS", file.mtime.1);
-    if let Some(origin) = mover.origin {
+    if let Some(origin) = copy.origin {
         tree.set("ATIME", origin.atime.0);
         tree.set("ATIME_NSECS", origin.atime.1);
         tree.set("UID", origin.uid);
@@ -224,7 +224,7 @@ fn mover_tree(mover: &Mover) -> KvTree {
     tree
 }
 
-fn mover_of(tree: &KvTree) -> Result<Mover, FieldError> {
+fn copy_of(tree: &KvTree) -> Result<FileCopy, FieldError> {
     let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
     let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
     let file = SourceFile {
@@ -245,8 +245,8 @@ fn mover_of(tree: &KvTree) -> Result<Mover, FieldError> {
             Some(Status { kind: Kind::File, len, mode, uid, gid, atime, ctime, mtime, identity, links })
         }
     };
-    let (target, part) = (path("TARGET")?, path("PART")?);
-    Ok(Mover { file, target, part, crc: tree.parse("FOUND")?, origin, leads: true })
+    let (target, staging) = (path("TARGET")?, path("STAGING")?);
+    Ok(FileCopy { file, target, staging, crc: tree.parse("FOUND")?, origin, leads: true })
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
@@ -254,7 +254,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
-const PREFIX: &str = "mover.";
+const PREFIX: &str = "detached.";
 /// The form of the record.
 const VERSION: u32 = 1;
 /// Nobody else's business.
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
     use crate::fs::RealFiles;
 
-    fn errand(rank: u32) -> Errand {
+    fn record(rank: u32) -> TransferRecord {
         let file = SourceFile {
             source: "/ssd/a".into(),
             name: FileName::parse(b"ckpt/\xff").unwrap(),
@@ -274,8 +274,8 @@ mod tests {
             mode: 0o100_640,
             mtime: (5, 6),
         };
-        let (target, part) = ("/pfs/ckpt/a".into(), "/pfs/ckpt/.a.t.part".into());
-        Errand {
+        let (target, staging) = ("/pfs/ckpt/a".into(), "/pfs/ckpt/.a.t.part".into());
+        TransferRecord {
             token: "3.17f.0a".to_owned(),
             prefix: "/pfs".into(),
             rank,
@@ -284,7 +284,7 @@ mod tests {
             transport: "AGENT".to_owned(),
             transport_options: KvTree::new(),
             ticket: b"agent\0\xffx".to_vec(),
-            movers: vec![Mover { file, target, part, crc: Some(9), origin: None, leads: true }],
+            copies: vec![FileCopy { file, target, staging, crc: Some(9), origin: None, leads: true }],
             options: Options {
                 width: 1,
                 block_bytes: 4096,
@@ -304,14 +304,14 @@ mod tests {
     fn an_errand_comes_back_as_it_was_left() {
         let dir = tempfile::tempdir().unwrap();
         for rank in [4, 15] {
-            errand(rank).write(&RealFiles, dir.path()).unwrap();
+            record(rank).write(&RealFiles, dir.path()).unwrap();
         }
-        std::fs::write(dir.path().join("mover.lock"), "").unwrap();
+        std::fs::write(dir.path().join("detached.lock"), "").unwrap();
         let (found, bad) = list(&RealFiles, dir.path());
         assert_eq!(bad, Vec::<String>::new());
-        let trees: Vec<_> = found.iter().map(Errand::to_tree).collect();
-        assert_eq!(trees, [errand(15).to_tree(), errand(4).to_tree()]);
-        assert_eq!((found[0].ticket.as_slice(), found[0].movers[0].crc), (&b"agent\0\xffx"[..], Some(9)));
+        let trees: Vec<_> = found.iter().map(TransferRecord::to_tree).collect();
+        assert_eq!(trees, [record(15).to_tree(), record(4).to_tree()]);
+        assert_eq!((found[0].ticket.as_slice(), found[0].copies[0].crc), (&b"agent\0\xffx"[..], Some(9)));
         assert_eq!(tokens(&RealFiles, dir.path()).unwrap(), ["3.17f.0a"]);
         let failed = State::Failed("no\nspace".to_owned());
         assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 4), Ok(Some(failed)));
@@ -321,11 +321,11 @@ mod tests {
     #[test]
     fn a_record_of_another_kind_is_told_and_passed_over() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("mover.3.17f.0a.0"), "something").unwrap();
-        let mut tree = errand(1).to_tree();
+        std::fs::write(dir.path().join("detached.3.17f.0a.0"), "something").unwrap();
+        let mut tree = record(1).to_tree();
         tree.set("VERSION", 2);
         (&RealFiles as &dyn Files)
-            .write_tree(&dir.path().join("mover.3.17f.0a.1"), &tree, PRIVATE, Durability::Unsynced)
+            .write_tree(&dir.path().join("detached.3.17f.0a.1"), &tree, PRIVATE, Durability::Unsynced)
             .unwrap();
         let (found, bad) = list(&RealFiles, dir.path());
         assert_eq!((found.len(), bad.len()), (0, 2));
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn checksums_that_were_known_are_not_told_again() {
-        let mut known = errand(0);
-        known.movers[0].file.crc = Some(9);
+        let mut known = record(0);
+        known.copies[0].file.crc = Some(9);
         assert!(new_sums(&[known]).is_empty());
-        assert_eq!(new_sums(&[errand(0)]).parse(b"ckpt/\xff"), Ok(Some(9)));
+        assert_eq!(new_sums(&[record(0)]).parse(b"ckpt/\xff"), Ok(Some(9)));
     }
 }

@@ -1,6 +1,6 @@
 //! Index, summary and file lists, as a flush changes them. Only rank 0, or who ends a flush for it, does.
 
-use super::pending::Pending;
+use super::pending::PendingFlush;
 use crate::fs::Files;
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
@@ -9,16 +9,16 @@ use std::collections::HashSet;
 
 /// What is recorded of the datasets under one prefix.
 #[derive(Clone, Copy)]
-pub(crate) struct Ledger<'a> {
+pub(crate) struct Catalog<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) prefix: &'a Prefix,
 }
 
-impl Ledger<'_> {
+impl Catalog<'_> {
     /// Puts a flush on record, before a byte of it moves; it is told which datasets it replaces. What is in place already has no record.
     pub(crate) fn announce(
         &self,
-        record: &mut Pending,
+        record: &mut PendingFlush,
         lists: &[Vec<PrefixFile>],
         in_place: bool,
         may_replace: bool,
@@ -34,7 +34,7 @@ impl Ledger<'_> {
     }
 
     /// Lists the files and, as incomplete, the dataset, before a byte of it moves. Where the dataset's name stands for
-    /// one that is complete, that one stays listed until [`take_over_name`](Self::take_over_name): not a
+    /// one that is complete, that one stays listed until [`invalidate_previous`](Self::invalidate_previous): not a
     /// file of it has been touched. With files that are in place already it is too late for that, and for those that
     /// it `replaces`.
     fn open(
@@ -46,7 +46,7 @@ impl Ledger<'_> {
     ) -> Result<(), PrefixError> {
         if in_place {
             self.prefix.make_scr_dir(self.files)?;
-            self.take_over_name(dataset, replaces)?;
+            self.invalidate_previous(dataset, replaces)?;
         } else {
             self.list_incomplete(dataset)?;
         }
@@ -91,7 +91,7 @@ impl Ledger<'_> {
 
     /// From here on the name stands for this dataset, which is not complete; nor are those any more that have files
     /// which it replaces.
-    pub(crate) fn take_over_name(
+    pub(crate) fn invalidate_previous(
         &self,
         dataset: &DatasetDescriptor,
         replaces: &[u64],

@@ -1,12 +1,12 @@
-//! Flushes that are left behind by the application, which ends, or dies, right after it has begun them.
+//! Flushes that are left detached by the application, which ends, or dies, right after it has begun them.
 
 use super::stage::{Cached, Stage, Through, NOW, OPTIONS};
 use crate::comm::Rank;
-use crate::flush::behind::errand;
-use crate::flush::behind::{look_after_some, Looked, Which};
-use crate::flush::finalize::{finalize_arrived, finalize_pending};
-use crate::flush::Ended;
-use crate::flush::{Behind, Flush, Options};
+use crate::flush::closing::{finalize_arrived, finalize_pending};
+use crate::flush::detached::record;
+use crate::flush::detached::{poll_some, PollResult, Which};
+use crate::flush::FlushOutcome;
+use crate::flush::{Detached, Flush, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, RealFiles};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
@@ -40,12 +40,12 @@ impl Nodes {
         self.stage.dir.path().join(format!("n{node}"))
     }
 
-    /// Calls `body` on every rank with a flush that goes on behind.
+    /// Calls `body` on every rank with a flush that goes on detached.
     fn on_all<T: Send>(&self, options: Options, body: impl Fn(&Flush<'_>, usize) -> T + Sync) -> Vec<T> {
         self.stage.on_all(&RealFiles, &*self.transport, options, |flush, rank| {
             let node = flush.comm.rank().0 / 2;
             let control = self.control(node);
-            let behind = Behind {
+            let detached = Detached {
                 control: &control,
                 transport: "THROUGH",
                 transport_options: &self.options,
@@ -55,7 +55,7 @@ impl Nodes {
                 mates: vec![Rank(2 * node), Rank(2 * node + 1)],
                 pause: Duration::ZERO,
             };
-            body(&Flush { behind: Some(behind), ..flush.clone() }, rank)
+            body(&Flush { detached: Some(detached), ..flush.clone() }, rank)
         })
     }
 
@@ -63,18 +63,18 @@ impl Nodes {
     fn begin(&self, cached: &Cached, options: Options) {
         let begun = self.on_all(options, |flush, rank| {
             let started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]);
-            started.map(|mut started| flush.set_off(&mut started))
+            started.map(|mut started| flush.start_copying(&mut started))
         });
         assert!(begun.iter().all(Result::is_ok), "{begun:?}");
     }
 
-    fn look(&self, node: u32) -> Looked {
+    fn look(&self, node: u32) -> PollResult {
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport));
-        look_after_some(&RealFiles, &self.control(node), &open, NOW, Which::All)
+        poll_some(&RealFiles, &self.control(node), &open, NOW, Which::All)
     }
 
-    fn errands(&self, node: u32) -> usize {
-        errand::list(&RealFiles, &self.control(node)).0.len()
+    fn records(&self, node: u32) -> usize {
+        record::list(&RealFiles, &self.control(node)).0.len()
     }
 }
 
@@ -83,15 +83,15 @@ fn what_an_application_has_left_is_finished_when_all_nodes_have_done_their_part(
     let nodes = Nodes::new();
     let cached = nodes.stage.cache(1, "a");
     nodes.begin(&cached, OPTIONS);
-    assert_eq!(nodes.look(0), Looked::default());
+    assert_eq!(nodes.look(0), PollResult::default());
     let waiting = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
-    assert!(matches!(waiting.as_slice(), [Ended::Waiting { done: 1, movers: 2, .. }]), "{waiting:?}");
+    assert!(matches!(waiting.as_slice(), [FlushOutcome::Waiting { done: 1, marks: 2, .. }]), "{waiting:?}");
     assert!(!nodes.stage.is_listed(1));
     let looked = nodes.look(1);
     assert_eq!((looked.left, looked.wrong.len(), looked.told.len()), (false, 0, 1), "{looked:?}");
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
     // The first node clears its own away the next time.
-    assert_eq!((nodes.look(0), nodes.errands(0), nodes.errands(1)), (Looked::default(), 0, 0));
+    assert_eq!((nodes.look(0), nodes.records(0), nodes.records(1)), (PollResult::default(), 0, 0));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
     assert_eq!(finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap(), []);
 }
@@ -107,7 +107,7 @@ fn all_marked() -> (Nodes, Cached) {
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
             let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
-            look_after_some(&files, &nodes.control(1), &open, NOW, Which::All);
+            poll_some(&files, &nodes.control(1), &open, NOW, Which::All);
             (nodes, cached)
         })
         .find(|(nodes, _)| nodes.stage.prefix.scr_file(&format!("done.{TOKEN}.1")).exists())
@@ -124,7 +124,7 @@ fn what_has_arrived_is_finished_by_poststage_and_only_once() {
         let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
         all.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
-    let finalized = ended.iter().filter(|ended| matches!(ended, Ended::Finalized(_))).count();
+    let finalized = ended.iter().filter(|ended| matches!(ended, FlushOutcome::Finalized(_))).count();
     assert_eq!((finalized, ended.len()), (1, 1), "{ended:?}");
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
 }
@@ -162,7 +162,7 @@ fn a_file_that_has_arrived_and_is_cut_short_or_gone_keeps_the_dataset_from_being
         let file = cached.by_rank[2].iter().find(|file| file.bytes > 1).unwrap();
         harm(&crate::prefix::staging_file(&nodes.stage.prefix.file(&file.name), TOKEN));
         let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
-        assert!(matches!(ended.as_slice(), [Ended::Revoked { .. }]), "{ended:?}");
+        assert!(matches!(ended.as_slice(), [FlushOutcome::Revoked { .. }]), "{ended:?}");
         assert!(!nodes.stage.is_listed(1) && !nodes.stage.prefix.file(&file.name).exists());
         nodes.stage.assert_cache_is_whole(&cached);
     }
@@ -175,12 +175,12 @@ fn a_flush_that_was_taken_back_is_given_up_by_the_nodes() {
     nodes.begin(&cached, OPTIONS);
     nodes.look(0);
     let ended = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
-    assert!(matches!(ended.as_slice(), [Ended::Revoked { .. }]), "{ended:?}");
-    // A mover that was late.
+    assert!(matches!(ended.as_slice(), [FlushOutcome::Revoked { .. }]), "{ended:?}");
+    // A copy that was late.
     let part = crate::prefix::staging_file(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
     fs::write(&part, "late").unwrap();
     for node in 0..2 {
-        assert_eq!((nodes.look(node), nodes.errands(node)), (Looked::default(), 0));
+        assert_eq!((nodes.look(node), nodes.records(node)), (PollResult::default(), 0));
     }
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
@@ -203,7 +203,7 @@ fn a_file_that_is_not_what_was_recorded_keeps_the_dataset_from_counting() {
     assert!(!looked.left, "nothing can be done about it here");
     assert!(!nodes.stage.is_listed(1));
     let told = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
-    assert!(matches!(told.as_slice(), [Ended::Revoked { .. }]), "{told:?}");
+    assert!(matches!(told.as_slice(), [FlushOutcome::Revoked { .. }]), "{told:?}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
         let cached = nodes.stage.cache(1, "a");
         let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
             let mut started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
-            flush.set_off(&mut started);
+            flush.start_copying(&mut started);
             if looked_after && rank == 0 {
                 // An agent that is quicker.
                 nodes.look(0);
@@ -279,7 +279,7 @@ fn nobody_waits_for_the_others_once_one_node_has_failed() {
     let cached = nodes.stage.cache(1, "a");
     let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
         let mut started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
-        flush.set_off(&mut started);
+        flush.start_copying(&mut started);
         while flush.is_running(&started).unwrap() {}
         flush.finish(started).unwrap_err().to_string()
     });
@@ -287,7 +287,7 @@ fn nobody_waits_for_the_others_once_one_node_has_failed() {
     assert!(transport.0.lock().unwrap().len() >= 3, "what still moved was not stopped");
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
-    assert_eq!((nodes.errands(0), nodes.errands(1)), (0, 0));
+    assert_eq!((nodes.records(0), nodes.records(1)), (0, 0));
 }
 
 #[test]
@@ -297,16 +297,16 @@ fn what_two_nodes_leave_in_one_folder_counts_for_each_by_itself() {
     nodes.begin(&cached, OPTIONS);
     // The second rank of each node has not said a word yet.
     for (rank, node) in [(1, 0), (3, 1)] {
-        fs::remove_file(nodes.control(node).join(format!("mover.{TOKEN}.{rank}"))).unwrap();
+        fs::remove_file(nodes.control(node).join(format!("detached.{TOKEN}.{rank}"))).unwrap();
     }
     fs::rename(
-        nodes.control(1).join(format!("mover.{TOKEN}.2")),
-        nodes.control(0).join(format!("mover.{TOKEN}.2")),
+        nodes.control(1).join(format!("detached.{TOKEN}.2")),
+        nodes.control(0).join(format!("detached.{TOKEN}.2")),
     )
     .unwrap();
     nodes.look(0);
     let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
-    assert!(matches!(ended.as_slice(), [Ended::Waiting { done: 0, movers: 2, .. }]), "{ended:?}");
+    assert!(matches!(ended.as_slice(), [FlushOutcome::Waiting { done: 0, marks: 2, .. }]), "{ended:?}");
 }
 
 #[test]
@@ -322,5 +322,5 @@ fn an_error_on_one_rank_is_told_to_all_and_leaves_nothing() {
     assert!(outcomes.iter().all(|text| text.contains("rank 3") && *text == outcomes[0]), "{outcomes:?}");
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
-    assert_eq!((nodes.errands(0), nodes.errands(1)), (0, 0));
+    assert_eq!((nodes.records(0), nodes.records(1)), (0, 0));
 }

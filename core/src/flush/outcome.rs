@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// What became of it, and of what is left.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum FlushOutcome {
     /// The dataset is complete now.
     Finalized(DatasetDescriptor),
     /// Not all had arrived; it is left as it is, since somebody may still be copying.
@@ -16,7 +16,7 @@ pub enum Ended {
         /// So many have done their part.
         done: u32,
         /// Of so many: one for each node, or one for all.
-        movers: u32,
+        marks: u32,
     },
     /// Not all had arrived, or it is damaged: what there was is removed.
     Revoked {
@@ -41,7 +41,7 @@ pub enum Ended {
     },
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for FlushOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let named = |dataset: &DatasetDescriptor| {
             format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name))
@@ -60,13 +60,13 @@ impl std::fmt::Display for Ended {
                     named(dataset)
                 )
             }
-            Self::Waiting { dataset, done, movers: 1 } if *done == 0 => {
+            Self::Waiting { dataset, done, marks: 1 } if *done == 0 => {
                 write!(f, "the flush of {} is not complete: its files have not all arrived", named(dataset))
             }
-            Self::Waiting { dataset, done, movers } => {
+            Self::Waiting { dataset, done, marks } => {
                 write!(
                     f,
-                    "the flush of {} is not complete: the files of {done} of {movers} nodes have arrived",
+                    "the flush of {} is not complete: the files of {done} of {marks} nodes have arrived",
                     named(dataset)
                 )
             }

@@ -2,8 +2,8 @@
 
 use super::stage::{Stage, Through, NOW, OPTIONS};
 use crate::comm::collective::barrier;
-use crate::flush::finalize::finalize_pending;
-use crate::flush::Ended;
+use crate::flush::closing::finalize_pending;
+use crate::flush::FlushOutcome;
 use crate::flush::{Hands, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::RealFiles;
@@ -89,7 +89,7 @@ fn a_flush_may_go_on_while_the_ranks_compute() {
         assert!(flush.is_running(&started).unwrap(), "it is still to be set off");
         assert!(stage.leftovers().is_empty(), "nothing is changed before");
         barrier(flush.comm).unwrap();
-        flush.set_off(&mut started);
+        flush.start_copying(&mut started);
         assert!(flush.is_running(&started).unwrap());
         assert!(!stage.is_listed(1));
         barrier(flush.comm).unwrap();
@@ -111,7 +111,7 @@ fn never_are_more_ranks_copying_than_allowed_and_all_get_their_turn_without_a_ca
         stage.on_all(&RealFiles, &*transport, options, |flush, rank| {
             let begun = flush.begin(hands(&transport), "1", &cached.dataset, &cached.by_rank[rank]);
             let mut started = begun.unwrap();
-            flush.set_off(&mut started);
+            flush.start_copying(&mut started);
             while transport.begun.load(Ordering::SeqCst) < ranks {
                 std::thread::yield_now();
             }
@@ -135,7 +135,7 @@ fn no_file_is_made_before_the_flush_is_on_record_and_synced() {
         stage.on_all(&files, &*hands.transport, Options { width, ..OPTIONS }, |flush, rank| {
             let begun = flush.begin(hands.clone(), "1.x", &cached.dataset, &cached.by_rank[rank]);
             let mut started = begun.unwrap();
-            flush.set_off(&mut started);
+            flush.start_copying(&mut started);
             flush.finish(started).unwrap();
         });
         let operations = files.operations();
@@ -181,7 +181,7 @@ fn nobody_waits_for_a_rank_whose_thread_panics() {
     stage.on_all(&RealFiles, &*transport, options, |flush, rank| {
         let begun = flush.begin(hands(&transport), "1.x", &cached.dataset, &cached.by_rank[rank]);
         let mut started = begun.unwrap();
-        flush.set_off(&mut started);
+        flush.start_copying(&mut started);
         // The others wait for their turn, which never comes.
         let failed = flush.finish(started).unwrap_err().to_string();
         assert!(failed.contains("copying failed: rank 0") && failed.contains("panicked"), "{failed}");
@@ -198,7 +198,7 @@ fn what_an_application_left_halfway_is_cleared_away() {
     stage.on_all(&RealFiles, &*transport, OPTIONS, |flush, rank| {
         let begun = flush.begin(hands(&transport), "1.x", &cached.dataset, &cached.by_rank[rank]);
         let mut started = begun.unwrap();
-        flush.set_off(&mut started);
+        flush.start_copying(&mut started);
         while transport.begun.load(Ordering::SeqCst) < 4 {
             std::thread::yield_now();
         }
@@ -208,7 +208,7 @@ fn what_an_application_left_halfway_is_cleared_away() {
     assert_eq!(transport.now.load(Ordering::SeqCst), 0);
     assert!(!stage.leftovers().is_empty());
     let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
-    assert!(matches!(&ended[..], [Ended::Revoked { dataset, .. }] if dataset.id == 1), "{ended:?}");
+    assert!(matches!(&ended[..], [FlushOutcome::Revoked { dataset, .. }] if dataset.id == 1), "{ended:?}");
     assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
     assert!(!stage.is_listed(1));
     assert_eq!(finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap(), []);

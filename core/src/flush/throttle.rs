@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Does the work when it is this rank's turn: at most `width` ranks are at it at any moment. Each rank waits for the
-/// one `width` before it, so a slow rank holds up only those behind it. All ranks call it.
+/// one `width` before it, so a slow rank holds up only those detached it. All ranks call it.
 pub(crate) fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
     let (me, width) = (comm.rank().0, width.max(1));
     if let Some(before) = me.checked_sub(width) {
@@ -91,7 +91,7 @@ const BEGUN: &str = "begun";
 /// The places in a folder that all nodes see, each of which one process has at a time: a lock file with its number. A process that dies gives its place
 /// back without a word; see `if_free`.
 #[derive(Clone, Copy)]
-pub struct Places<'a> {
+pub struct SharedSlots<'a> {
     /// Sees the folder.
     pub files: &'a dyn Files,
     /// It is there only while anybody has, or had, a place.
@@ -100,7 +100,7 @@ pub struct Places<'a> {
     pub count: u32,
 }
 
-impl Places<'_> {
+impl SharedSlots<'_> {
     /// The folder for what is copied to a prefix directory.
     pub(crate) fn folder(prefix: &Prefix) -> PathBuf {
         prefix.scr_file("turns")
@@ -168,7 +168,7 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..8 {
                     scope.spawn(|| {
-                        let places = Places { files: &RealFiles, folder: &folder, count };
+                        let places = SharedSlots { files: &RealFiles, folder: &folder, count };
                         let mut work = || {
                             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                             std::thread::yield_now();
@@ -198,7 +198,7 @@ mod tests {
         let mut times = 0;
         for folder in [dir.path().join("gone/turns"), dir.path().join("file")] {
             std::fs::write(dir.path().join("file"), "").unwrap();
-            assert!(Places { files: &RealFiles, folder: &folder, count: 1 }.take(&mut || times += 1));
+            assert!(SharedSlots { files: &RealFiles, folder: &folder, count: 1 }.take(&mut || times += 1));
         }
         assert_eq!(times, 2);
     }

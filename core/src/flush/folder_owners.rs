@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What this rank hears back.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shares {
+pub(crate) struct FolderOwners {
     /// The folders that this rank makes and syncs; `None` is the prefix directory itself.
     pub(crate) folders: Vec<Option<FileName>>,
     /// Names of this rank that another rank has too, and which: for the first rank that has it any other, for the
@@ -19,34 +19,34 @@ pub(crate) struct Shares {
     pub(crate) shared: BTreeMap<FileName, Rank>,
 }
 
-impl Shares {
+impl FolderOwners {
     /// Whether `me` is the first of the ranks that have this name.
     pub(crate) fn leads(&self, me: Rank, name: &FileName) -> bool {
         self.shared.get(name).is_none_or(|&other| me < other)
     }
 }
 
-/// Shares out folders, and looks for names that two ranks want to write. All ranks call it.
-pub(crate) fn share_out<'a>(
+/// FolderOwners out folders, and looks for names that two ranks want to write. All ranks call it.
+pub(crate) fn assign_owners<'a>(
     comm: &dyn Comm,
     mine: impl Iterator<Item = &'a FileName>,
-) -> Result<Shares, CommError> {
-    let answers = keep_book(&route_trees(comm, questions(comm.size(), mine))?);
-    let mut shares = Shares::default();
+) -> Result<FolderOwners, CommError> {
+    let answers = assign(&route_trees(comm, questions(comm.size(), mine))?);
+    let mut owners = FolderOwners::default();
     for (from, answer) in route_trees(comm, answers)? {
         let name = |name: &[u8]| {
             FileName::parse(name).map_err(|_| CommError::Malformed { from, what: "the name of a file" })
         };
         for folder in answer.get(FOLDER).into_iter().flat_map(KvTree::keys) {
-            shares.folders.push(if folder.is_empty() { None } else { Some(name(folder)?) });
+            owners.folders.push(if folder.is_empty() { None } else { Some(name(folder)?) });
         }
         for (shared, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
             if let Some(other) = other.keys_as().next() {
-                shares.shared.insert(name(shared)?, Rank(other));
+                owners.shared.insert(name(shared)?, Rank(other));
             }
         }
     }
-    Ok(shares)
+    Ok(owners)
 }
 
 const NAME: &str = "NAME";
@@ -55,18 +55,18 @@ const FOLDER: &str = "FOLDER";
 
 fn questions<'a>(size: u32, mine: impl Iterator<Item = &'a FileName>) -> Vec<(Rank, KvTree)> {
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
-    let keeper = |key: &[u8]| Rank(crc32fast::hash(key) % size);
+    let monitor = |key: &[u8]| Rank(crc32fast::hash(key) % size);
     for name in mine {
-        to.entry(keeper(name.as_bytes())).or_default().child(NAME).child(name);
+        to.entry(monitor(name.as_bytes())).or_default().child(NAME).child(name);
         let folder = name.folder();
         let folder = folder.as_ref().map_or(&b""[..], FileName::as_bytes);
-        to.entry(keeper(folder)).or_default().child(FOLDER).child(folder);
+        to.entry(monitor(folder)).or_default().child(FOLDER).child(folder);
     }
     to.into_iter().collect()
 }
 
 /// The first rank gets the folder; of two that want a name each is told of the other.
-fn keep_book(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
+fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
     let mut writers: HashMap<&[u8], Rank> = HashMap::new();
     let mut folders: BTreeSet<&[u8]> = BTreeSet::new();
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
@@ -93,10 +93,10 @@ mod tests {
     use super::*;
     use crate::comm::thread::run;
 
-    fn shares_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<Shares> {
+    fn shares_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<FolderOwners> {
         run(ranks, |comm| {
             let mine: Vec<FileName> = names(comm.rank().0).iter().map(|name| name.parse().unwrap()).collect();
-            share_out(&comm, mine.iter()).unwrap()
+            assign_owners(&comm, mine.iter()).unwrap()
         })
         .unwrap()
     }
@@ -107,12 +107,12 @@ mod tests {
             let all = shares_of(ranks, |rank| {
                 vec![format!("a/{rank}"), format!("b{}/{rank}", rank % 3), format!("top{rank}")]
             });
-            let mut folders: Vec<_> = all.iter().flat_map(|shares| shares.folders.clone()).collect();
+            let mut folders: Vec<_> = all.iter().flat_map(|owners| owners.folders.clone()).collect();
             folders.sort();
             let mut expected = vec![None, Some("a".parse().unwrap())];
             expected.extend((0..ranks.min(3)).map(|number| Some(format!("b{number}").parse().unwrap())));
             assert_eq!(folders, expected);
-            assert!(all.iter().all(|shares| shares.shared.is_empty()));
+            assert!(all.iter().all(|owners| owners.shared.is_empty()));
         }
     }
 
