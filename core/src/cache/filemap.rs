@@ -157,6 +157,18 @@ fn beginning(first: &Entry<'_>) -> Vec<u8> {
 }
 
 impl Filemap {
+    /// What the filemap of a part records. One that was moved there counts as damaged: its files lie elsewhere.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(files: &dyn Files, part: &PartDir) -> Result<Self, FsError> {
+        let map = Self::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
+        match &map.record {
+            Some(record) if !part.is_of(record) => Ok(Self { damaged: true, ..Self::default() }),
+            _ => Ok(map),
+        }
+    }
+
     /// Reads what the bytes of a filemap say. Never fails: what cannot be read is `Unknown` or `damaged`.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let mut map = Self::default();

@@ -4,6 +4,11 @@
 //! |---|---|
 //! | `store` | a store as this rank reaches it |
 //! | `control` | the control directory of a node |
+//! | `dataset` | a complete dataset in cache |
+//! | `begin` | a dataset begins: id, folders, filemap |
+//! | `eviction` | which datasets stay, and which leave: `SCR_CACHE_SIZE` |
+//! | `flush_file` | which datasets are in cache, for commands |
+//! | `stale` | parts of datasets that cannot be brought back |
 //! | `record` | what there is to know of one rank's part of a dataset |
 //! | `filemap` | the journal of a part: what was recorded when |
 //! | `part` | where a part lies, and how it is removed |
@@ -12,18 +17,26 @@
 //! | `sharing` | which nodes see the same folder |
 //! | `node_dir` | their folders in it |
 
+mod begin;
 pub(crate) mod control;
+pub(crate) mod dataset;
+mod eviction;
 pub(crate) mod filemap;
+pub(crate) mod flush_file;
 pub(crate) mod kept_open;
 pub(crate) mod node_dir;
 pub(crate) mod part;
 pub(crate) mod record;
 pub(crate) mod room;
 pub(crate) mod sharing;
+pub(crate) mod stale;
 mod store;
 
+pub(crate) use dataset::{CachedDataset, PrefixCopy};
+pub(crate) use eviction::Limit;
 pub(crate) use store::StoreInUse;
 
+use crate::comm::CommError;
 use crate::error::Error;
 use crate::job::Job;
 use crate::param;
@@ -31,14 +44,20 @@ use kept_open::KeptOpen;
 use part::PartDir;
 use record::RankRecord;
 use sharing::Sharing;
+use stale::StalePart;
 use std::path::{Path, PathBuf};
 
 /// The cache of this run, as this rank sees it.
 pub(crate) struct Cache {
-    pub(crate) stores: Vec<StoreInUse>,
+    stores: Vec<StoreInUse>,
     /// The control directory of this node, where the processes of a job, and those that outlive it, leave each other records.
     control: PathBuf,
     open: KeptOpen,
+    /// The complete datasets, oldest first.
+    datasets: Vec<CachedDataset>,
+    /// Parts of datasets that cannot be brought back, which are removed once a newer dataset is complete.
+    stale: Vec<StalePart>,
+    next_id: u64,
 }
 
 impl Cache {
@@ -50,7 +69,14 @@ impl Cache {
         let sharing = Sharing::new(&*job.comm, job.files(), &job.nodes)?;
         let control = control::open(job, &sharing)?;
         let stores = store::open_all(job, &sharing)?;
-        Ok(Self { stores, control, open: KeptOpen::default() })
+        Ok(Self {
+            stores,
+            control,
+            open: KeptOpen::default(),
+            datasets: Vec::new(),
+            stale: Vec::new(),
+            next_id: 1,
+        })
     }
 
     /// The stores, in the order of the settings.
@@ -89,5 +115,96 @@ impl Cache {
     /// Whether all nodes see a store, so that the loss of one takes nothing from it.
     pub(crate) fn outlives_nodes(&self, store: &str) -> bool {
         self.stores.iter().any(|known| known.name == store && known.is_global)
+    }
+
+    /// The complete datasets, oldest first.
+    pub(crate) fn datasets(&self) -> &[CachedDataset] {
+        &self.datasets
+    }
+
+    /// The complete datasets, oldest first, to be changed.
+    pub(crate) fn datasets_mut(&mut self) -> &mut [CachedDataset] {
+        &mut self.datasets
+    }
+
+    /// A dataset, if it is complete in cache.
+    pub(crate) fn dataset(&self, id: u64) -> Option<&CachedDataset> {
+        self.datasets.iter().find(|cached| cached.id() == id)
+    }
+
+    /// A dataset, to be changed.
+    pub(crate) fn dataset_mut(&mut self, id: u64) -> Option<&mut CachedDataset> {
+        self.datasets.iter_mut().find(|cached| cached.id() == id)
+    }
+
+    /// Place of a dataset among those in cache.
+    pub(crate) fn position(&self, id: u64) -> Option<usize> {
+        self.datasets.iter().position(|cached| cached.id() == id)
+    }
+
+    /// Adds a dataset that has been found or fetched.
+    pub(crate) fn insert(&mut self, dataset: CachedDataset) {
+        let place = self.datasets.partition_point(|cached| cached.id() < dataset.id());
+        self.datasets.insert(place, dataset);
+    }
+
+    /// Adds a dataset that has just become complete, and removes what is left of those that could not be brought back.
+    /// Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn add_complete(&mut self, job: &Job, dataset: CachedDataset) -> Result<(), CommError> {
+        self.record_bytes(job, dataset.store, dataset.record.cache_bytes())?;
+        job.report.debug(&format!("{} is complete in cache", dataset.record.label()));
+        self.datasets.push(dataset);
+        self.mark_superseded(&[]);
+        for stale in std::mem::take(&mut self.stale) {
+            if stale.is_unchanged(job.files()) {
+                self.remove_part(job, &stale.part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps parts that cannot be brought back until a newer dataset is complete.
+    pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>) {
+        self.stale = stale;
+    }
+
+    /// Removes what is left of a dataset that could not be brought back, where a part of it is about to lie.
+    pub(crate) fn clear_stale(&mut self, job: &Job, part: &PartDir) {
+        let in_the_way = |stale: &StalePart| stale.part.dataset() == part.dataset();
+        let (same, other): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.stale).into_iter().partition(in_the_way);
+        self.stale = other;
+        for stale in same.iter().filter(|stale| stale.is_unchanged(job.files())) {
+            // Other ranks may already be making their parts in the same folders.
+            if let Err(error) = stale.part.clear(job.files()) {
+                job.report.error_here(&crate::describe(&error));
+            }
+        }
+    }
+
+    /// Marks the datasets whose name stands for a newer one, in cache or among those `in_prefix`, which are given by id and
+    /// name.
+    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(u64, Vec<u8>)]) {
+        let in_cache: Vec<(u64, Vec<u8>)> = self
+            .datasets
+            .iter()
+            .map(|cached| (cached.record.id_in_prefix, cached.record.dataset.name.clone()))
+            .collect();
+        for cached in &mut self.datasets {
+            let (own, name) = (cached.record.id_in_prefix, &cached.record.dataset.name);
+            let mut all = in_prefix.iter().chain(&in_cache);
+            cached.superseded |= all.any(|(other, named)| *other > own && named == name);
+        }
+    }
+
+    /// The folder of the files of a dataset, for logs.
+    pub(crate) fn folder_of(&self, job: &Job, record: &RankRecord) -> PathBuf {
+        if record.protection.bypass {
+            return job.prefix.dir().to_owned();
+        }
+        self.part_of(job, record).dataset().to_owned()
     }
 }

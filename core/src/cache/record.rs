@@ -40,6 +40,22 @@ pub(crate) struct RankRecord {
     pub(crate) redundancy: Option<RedundancyRecord>,
 }
 
+/// One dataset among all that were ever in cache: ids are given anew where a node was away for a while, and a dataset may be
+/// fetched more than once, so the time when it was put there belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DatasetKey {
+    /// Id of the dataset.
+    pub(crate) id: u64,
+    /// When it was begun, in microseconds since the epoch.
+    pub(crate) begun: u64,
+}
+
+impl DatasetKey {
+    pub(crate) fn of(record: &RankRecord) -> Self {
+        Self { id: record.dataset.id, begun: record.begun }
+    }
+}
+
 /// How a dataset is stored and protected, as it was when it was written.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Protection {
@@ -82,6 +98,11 @@ pub(crate) struct RedundancyRecord {
 }
 
 impl RankRecord {
+    /// The dataset as messages name it.
+    pub(crate) fn label(&self) -> String {
+        format!("dataset {} `{}'", self.dataset.id, String::from_utf8_lossy(&self.dataset.name))
+    }
+
     /// The sum of the lengths of the rank's files.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()

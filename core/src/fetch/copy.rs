@@ -1,6 +1,6 @@
 //! One file from the prefix directory into cache, or the other way when it is scavenged, in one pass with its checksum.
 
-use crate::flush::verify::{block_size, FileError};
+use crate::fs::verify::{block_size, FileError};
 use crate::fs::{At, File, Files, How};
 use std::ops::Range;
 use std::path::Path;

@@ -21,8 +21,8 @@ use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_t
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
-use crate::flush::verify::{checksum, compare, open_whole, FileError};
 use crate::flush::{lists, throttle};
+use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::Files;
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,

@@ -11,7 +11,7 @@
 use super::catalog::Catalog;
 use super::outcome::FlushOutcome;
 use super::pending::{self, PendingFlush};
-use super::verify::{expect_bytes, expect_size, FileError};
+use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files};
 use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
 use crate::{describe, Described};

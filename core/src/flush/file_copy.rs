@@ -3,8 +3,8 @@
 //! The host makes each file before the transport fills it, so that no transport needs to know of permissions; and
 //! it checks what came, so that none has to be trusted.
 
-use super::verify::{checksum, compare, expect_size, open_whole, FileError};
 use super::{Options, SourceFile};
+use crate::fs::verify::{checksum, compare, expect_size, open_whole, FileError};
 use crate::fs::{At, Files, How, Status};
 use crate::prefix::{staging_file, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, Transport};

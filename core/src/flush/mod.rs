@@ -20,7 +20,6 @@
 //! | `detached` | such a flush, done by a transport that outlives the application |
 //! | `closing` | steps 3 to 5, and what a dead application left; `outcome`: what became of it |
 //! | `file_copy` | the files of one rank, from their staging files to their names |
-//! | `verify` | comparing a file with what was recorded of it |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
 //! | `lists` | a rank's list of files as a message |
@@ -41,7 +40,6 @@ mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod throttle;
-pub(crate) mod verify;
 mod worker;
 
 pub use closing::finalize_arrived;

@@ -25,6 +25,7 @@ mod lock;
 mod mapped;
 mod real;
 mod trees;
+pub(crate) mod verify;
 mod whole;
 
 pub(crate) use error::At;

@@ -2,29 +2,14 @@
 
 use crate::cache::filemap::{Filemap, State};
 use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
+use crate::cache::record::{DatasetKey, RankRecord};
+use crate::cache::stale::StalePart;
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;
 use crate::redundancy::place;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
-
-/// One dataset among all that were ever in cache: ids are given anew where a node was away for a while, and a dataset may be
-/// fetched more than once, so the time when it was put there belongs to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct DatasetKey {
-    /// Id of the dataset.
-    pub(crate) id: u64,
-    /// When it was begun, in microseconds since the epoch.
-    pub(crate) begun: u64,
-}
-
-impl DatasetKey {
-    pub(super) fn of(record: &RankRecord) -> Self {
-        Self { id: record.dataset.id, begun: record.begun }
-    }
-}
 
 /// A part in a cache that this rank can reach, and for which it speaks.
 #[derive(Debug, Clone)]
@@ -49,6 +34,11 @@ impl Held {
     /// Which dataset it is a part of, where its filemap can tell.
     pub(crate) fn key(&self) -> Option<DatasetKey> {
         self.map.record.as_ref().map(DatasetKey::of)
+    }
+
+    /// As a part that cannot be brought back.
+    pub(super) fn stale(&self) -> StalePart {
+        StalePart::new(self.part.clone(), self.key())
     }
 
     /// How many ranks wrote it, where its filemap can tell.

@@ -11,7 +11,8 @@ mod survey;
 
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;
-use crate::cache::record::{Protection, RankRecord};
+use crate::cache::record::{DatasetKey, Protection, RankRecord};
+use crate::cache::stale::StalePart;
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, CommError};
@@ -19,7 +20,7 @@ use crate::fs::{Files, Kind};
 use crate::job::Job;
 use crate::redundancy::mend::SchemeSource;
 use crate::redundancy::schemes::Schemes;
-use claims::{DatasetKey, Held};
+use claims::Held;
 use recover::{Kept, Recovered, Restored};
 use scr_plugin_api::Scheme;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(crate) struct Found {
     /// Datasets that are whole, newest first.
     pub(crate) whole: Vec<Restored>,
     /// What is left of datasets that cannot be brought back, as far as this rank speaks for it.
-    pub(crate) kept: Vec<Leftover>,
+    pub(crate) kept: Vec<StalePart>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
@@ -69,7 +70,7 @@ pub(crate) fn restart(on: Rebuild<'_>) -> Result<Found, CommError> {
             let size = job.comm.size();
             let own = held.into_iter().filter(|part| part.ranks() == Some(size));
             let apart: Vec<_> =
-                own.filter(|part| !is_whole_again(&found, &part.part)).map(Leftover::of).collect();
+                own.filter(|part| !is_whole_again(&found, &part.part)).map(Held::stale).collect();
             found.kept.extend(apart);
             continue;
         }
@@ -77,7 +78,7 @@ pub(crate) fn restart(on: Rebuild<'_>) -> Result<Found, CommError> {
         match recover::recover(on, key, &held, told)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Kept(Kept::Unrecoverable) => {
-                found.kept.extend(held.into_iter().map(Leftover::of));
+                found.kept.extend(held.into_iter().map(Held::stale));
             }
             Recovered::Kept(Kept::OtherSize) => (),
             Recovered::Removed => continue,
@@ -85,33 +86,12 @@ pub(crate) fn restart(on: Rebuild<'_>) -> Result<Found, CommError> {
         occupied = Some(key.id);
     }
     let lost: Vec<_> =
-        damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(Leftover::of).collect();
+        damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(Held::stale).collect();
     found.kept.extend(lost);
     let mut highest = [found.highest];
     all_reduce(&*job.comm, &mut highest, Op::Max)?;
     found.highest = highest[0];
     Ok(found)
-}
-
-/// A part that is of no use to this run, and may leave once a newer dataset is complete.
-#[derive(Debug)]
-pub(crate) struct Leftover {
-    pub(crate) part: PartDir,
-    /// What its filemap told, where it could be read.
-    key: Option<DatasetKey>,
-}
-
-impl Leftover {
-    fn of(held: &Held) -> Self {
-        Self { part: held.part.clone(), key: held.key() }
-    }
-
-    /// Whether its filemap still tells the same. One that told nothing may have been that of another job of the allocation
-    /// which was just beginning its part.
-    pub(crate) fn is_unchanged(&self, files: &dyn Files) -> bool {
-        let told = scan::filemap(files, &self.part).ok().and_then(|map| map.record);
-        told.as_ref().map(DatasetKey::of) == self.key
-    }
 }
 
 /// Removes from cache whatever belongs to this prefix directory, and what nobody can tell of. Collective.

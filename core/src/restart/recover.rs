@@ -4,13 +4,13 @@
 //! come back with the right checksums. Nothing is taken away from a dataset that cannot be brought back: it
 //! stays as it is until a newer one is complete.
 
-use super::claims::{choose, Claim, DatasetKey, Held};
+use super::claims::{choose, Claim, Held};
 use super::moves;
 use super::survey::Survey;
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
+use crate::cache::record::{DatasetKey, RankRecord};
 use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError};
 use crate::job::Job;

@@ -12,7 +12,6 @@ use crate::cache::Cache;
 use crate::cache::StoreInUse;
 use crate::comm::collective::route_trees;
 use crate::comm::{CommError, Rank};
-use crate::fs::{Files, FsError, MAX_TREE_BYTES};
 use crate::job::Job;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -74,7 +73,7 @@ fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<Held> {
     let owner = Rank(tree.require("RANK").ok()?);
     let id = tree.require("DSET").ok()?;
     let part = PartDir::new(&folder, id, owner);
-    let map = filemap(job.files(), &part).unwrap_or_else(|error| {
+    let map = Filemap::read(job.files(), &part).unwrap_or_else(|error| {
         job.report.error_here(&crate::describe(&error));
         Filemap { damaged: true, ..Filemap::default() }
     });
@@ -83,13 +82,4 @@ fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<Held> {
         job.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
     }
     Some(Held { owner, part, map })
-}
-
-/// What the filemap of a part tells. One that somebody has moved there counts as damaged: what it records lies elsewhere.
-pub(super) fn filemap(files: &dyn Files, part: &PartDir) -> Result<Filemap, FsError> {
-    let map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
-    match &map.record {
-        Some(record) if !part.is_of(record) => Ok(Filemap { damaged: true, ..Filemap::default() }),
-        _ => Ok(map),
-    }
 }

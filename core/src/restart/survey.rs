@@ -1,7 +1,8 @@
 //! What all ranks together know of a cached dataset before anything is done to it.
 
-use super::claims::{DatasetKey, Held};
+use super::claims::Held;
 use crate::cache::filemap::State;
+use crate::cache::record::DatasetKey;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::CommError;
 use crate::job::Job;

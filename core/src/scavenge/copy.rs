@@ -11,7 +11,7 @@ use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::fetch::{Attributes, Copy};
-use crate::flush::verify::{checksum, compare, open_whole, FileError};
+use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, How, MAX_TREE_BYTES};
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::redundancy::place::PartPlace;

@@ -5,7 +5,7 @@
 //! checksums have to prove it.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use crate::flush::verify::{checksum, compare, open_whole, FileError};
+use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::prefix::{
     local_time, DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
 };

@@ -1,7 +1,7 @@
 //! Reads one file and compares it with what is recorded of it.
 
 use super::{Item, Read, Verdict};
-use crate::flush::verify::{compare, open_whole, FileError};
+use crate::fs::verify::{compare, open_whole, FileError};
 use crate::fs::{At, File, Files};
 
 /// Compares length and checksum, as far as they are recorded.

@@ -2,13 +2,14 @@
 //!
 //! See the guide's "Fetch, flush, and scavenge".
 
-use super::datasets::{Cached, ROOT};
+use super::datasets::ROOT;
 use super::restart::Loaded;
-use super::words::speed;
 use super::{Error, OutputFlags, Session};
 use crate::cache::filemap::{Entry, Journal};
+use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
 use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::{CachedDataset, PrefixCopy};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::log::{Event, Record};
@@ -102,8 +103,8 @@ impl Session {
         match fetched {
             Ok(loaded) => {
                 self.job.log.add_entry(log(Event::FetchSuccess).took(took));
-                if let Some(at) = self.position(loaded.id) {
-                    self.log_fetch(&self.cached[at].record, took);
+                if let Some(at) = self.cache.position(loaded.id) {
+                    self.log_fetch(&self.cache.datasets()[at].record, took);
                 }
                 Ok(Some(loaded))
             }
@@ -127,16 +128,16 @@ impl Session {
         let flags = OutputFlags { checkpoint: true, output: false };
         let mut begun = [if self.job.rank() == ROOT { self.job.micros() } else { 0 }];
         all_reduce(&*self.job.comm, &mut begun, Op::Max)?;
-        let mut record = self.new_record(begun[0], Some(&candidate.name), flags, None, protection);
-        record.dataset.id = candidate.id;
+        let mut record =
+            self.new_record(candidate.id, begun[0], Some(&candidate.name), flags, None, protection);
         (record.members, record.nodes) = self.schemes.members(&self.job, &descriptor);
-        self.clear_kept(&record)?;
-        record.id_in_prefix = candidate.id;
+        self.clear_place(&record)?;
         // Its own id, unless a dataset of another prefix directory has it in cache.
-        let (part, journal) = match self.begin_together(&mut record, |record, id| record.dataset.id = id) {
-            Ok(begun) => begun,
-            Err(error) => return Ok(Err(error.agreed()?.to_string())),
-        };
+        let (part, journal) =
+            match self.cache.begin(&self.job, &mut record, |record, id| record.dataset.id = id) {
+                Ok(begun) => begun,
+                Err(error) => return Ok(Err(error.agreed()?.to_string())),
+            };
         let outcome = self.fill_and_seal(candidate, &mut record, &part, &journal)?;
         if outcome.is_err() {
             self.drop_part(&record);
@@ -145,11 +146,11 @@ impl Session {
             let id = record.dataset.id;
             let loaded = Loaded { id, id_in_prefix: candidate.id, name: record.dataset.name.clone() };
             let store = self.cache.store_index(&record.protection.store);
-            let place = self.cached.partition_point(|cached| cached.id() < id);
-            let cached = Cached { flushed: true, ..Cached::new(record, part, store) };
-            self.cached.insert(place, cached);
-            self.note_in_cache(place, None);
-            self.note(id, |flush, id| _ = flush.add_location(id, Location::Prefix));
+            let cached =
+                CachedDataset { copy: PrefixCopy::Complete, ..CachedDataset::new(record, part, store) };
+            self.cache.insert(cached);
+            self.cache.record_in_cache(&self.job, id, None);
+            update_flush_file(&self.job, |flush| _ = flush.add_location(id, Location::Prefix));
             loaded
         }))
     }
@@ -175,7 +176,13 @@ impl Session {
         let sealed = scheme.and_then(|scheme| job.agree(self.seal(record, part, journal, &*scheme)));
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
         let took = job.elapsed() - sealing;
-        job.report.info(&speed("scr_reddesc_apply", took, files, bytes, job.comm.size()));
+        job.report.info(&crate::message::throughput(
+            "scr_reddesc_apply",
+            took,
+            files,
+            bytes,
+            job.comm.size(),
+        ));
         let sealed = sealed.and_then(|()| job.agree(journal.append(&Entry::Complete)));
         match sealed {
             Ok(()) => Ok(Ok(())),
@@ -240,30 +247,25 @@ impl Session {
             job.report.warn(note);
         }
         let (files, bytes) = (fetched.dataset.files.unwrap_or(0), fetched.dataset.bytes.unwrap_or(0));
-        job.report.info(&speed("scr_fetch_dset", job.elapsed() - began, files, bytes, job.comm.size()));
+        job.report.info(&crate::message::throughput(
+            "scr_fetch_dset",
+            job.elapsed() - began,
+            files,
+            bytes,
+            job.comm.size(),
+        ));
     }
 
     /// What is left in cache of a dataset that could not be brought back makes way for its copy from the prefix directory.
-    fn clear_kept(&mut self, record: &RankRecord) -> Result<(), Error> {
-        let target = self.part_of(record);
-        let (same, other): (Vec<_>, Vec<_>) = std::mem::take(&mut self.kept)
-            .into_iter()
-            .partition(|left| left.part.dataset() == target.dataset());
-        self.kept = other;
-        let files = self.job.files();
-        for left in same.iter().filter(|left| left.is_unchanged(files)) {
-            // Other ranks may already be making their parts in the same folders.
-            if let Err(error) = left.part.clear(files) {
-                self.job.report.error_here(&crate::describe(&error));
-            }
-        }
+    fn clear_place(&mut self, record: &RankRecord) -> Result<(), Error> {
+        self.cache.clear_stale(&self.job, &self.cache.part_of(&self.job, record));
         // Another one that was given the same number stays.
-        let is_copy = |cached: &Cached| {
+        let is_copy = |cached: &CachedDataset| {
             cached.id() == record.dataset.id && cached.record.dataset.name == record.dataset.name
         };
-        if let Some(at) = self.cached.iter().position(is_copy) {
+        if self.cache.datasets().iter().any(is_copy) {
             self.finish_flush_of(record.dataset.id)?;
-            self.evict(at);
+            self.cache.evict(&self.job, record.dataset.id);
             barrier(&*self.job.comm)?;
         }
         Ok(())

@@ -2,12 +2,12 @@
 //! there, as their bytes say.
 
 use super::datasets::ROOT;
-use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
+use crate::cache::PrefixCopy;
 use crate::comm::collective::broadcast_tree;
 use crate::fetch;
-use crate::flush::verify::{expect_bytes, FileError};
+use crate::fs::verify::{expect_bytes, FileError};
 use crate::param;
 use crate::prefix::{DatasetDescriptor, FlushFile, Index};
 use scr_plugin_api::KvTree;
@@ -80,24 +80,25 @@ impl Session {
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
     /// or their number stands for another one.
     pub(super) fn settle_flushed(&mut self, known: &Known) {
-        for cached in &mut self.cached {
+        for cached in self.cache.datasets_mut() {
             let Some(same) = known.complete.iter().find(|other| other.id == cached.record.id_in_prefix)
             else {
                 continue;
             };
-            cached.flushed = same.is(&cached.record.dataset);
-            cached.superseded = !cached.flushed;
+            let is_copy = same.is(&cached.record.dataset);
+            cached.copy = if is_copy { PrefixCopy::Complete } else { PrefixCopy::Missing };
+            cached.superseded = !is_copy;
             if cached.superseded {
                 self.job.report.warn(&format!(
                     "{} in cache is not the dataset `{}' that the index of the prefix directory has under this number: it \
                      will not be flushed. It was written while nodes were away on which this one lies",
-                    label(&cached.record),
+                    cached.record.label(),
                     String::from_utf8_lossy(&same.name)
                 ));
             }
         }
         let names: Vec<_> = known.complete.iter().map(|other| (other.id, other.name.clone())).collect();
-        self.settle_names(&names);
+        self.cache.mark_superseded(&names);
     }
 
     /// Where the application reads in the prefix directory, what was flushed there by an earlier run has to be what is in
@@ -106,17 +107,17 @@ impl Session {
         if !self.job.params.get(&param::GLOBAL_RESTART) {
             return Ok(());
         }
-        for at in 0..self.cached.len() {
-            let cached = &self.cached[at];
-            if !cached.flushed || cached.superseded || cached.record.protection.bypass {
+        for at in 0..self.cache.datasets().len() {
+            let cached = &self.cache.datasets()[at];
+            if !cached.is_flushed() || cached.superseded || cached.record.protection.bypass {
                 continue;
             }
             let same = self.is_same_in_prefix(&cached.record).map_err(|error| error.to_string());
             if let Err(error) = self.job.agree(same) {
                 let why = error.agreed()?;
-                let label = label(&cached.record);
+                let label = cached.record.label();
                 self.job.report.error(&format!("{label} is to be flushed again from cache: {why}"));
-                self.cached[at].flushed = false;
+                self.cache.datasets_mut()[at].copy = PrefixCopy::Missing;
             }
         }
         Ok(())

@@ -1,9 +1,8 @@
 //! What a flush of a dataset is made with: its files, the settings, the transport of its store.
 
-use super::datasets::Cached;
-use super::words::label;
 use super::{Error, Session};
 use crate::cache::record::FileRecord;
+use crate::cache::CachedDataset;
 use crate::descriptor::{FlushBy, Store};
 use crate::flush::{Detached, Flush, Options, SourceFile};
 use crate::param;
@@ -14,12 +13,12 @@ use std::time::Duration;
 
 impl Session {
     pub(super) fn files_to_flush(&self, at: usize) -> Vec<SourceFile> {
-        let cached = &self.cached[at];
+        let cached = &self.cache.datasets()[at];
         cached.record.files.iter().map(|file| to_flush(cached, file)).collect()
     }
 
     pub(super) fn flusher<'a>(&'a self, at: usize, transport: &'a dyn Transport) -> Flush<'a> {
-        let (job, cached) = (&self.job, &self.cached[at]);
+        let (job, cached) = (&self.job, &self.cache.datasets()[at]);
         Flush {
             comm: &*job.comm,
             files: job.files(),
@@ -61,10 +60,10 @@ impl Session {
 
     /// Whether a dataset can be flushed while the application goes on, and the user wants that.
     pub(super) fn goes_on_behind(&mut self, at: usize) -> Result<bool, Error> {
-        if !self.job.params.get(&param::FLUSH_ASYNC) || self.cached[at].record.protection.bypass {
+        if !self.job.params.get(&param::FLUSH_ASYNC) || self.cache.datasets()[at].record.protection.bypass {
             return Ok(false);
         }
-        let wanted = self.flush_by(self.cached[at].store);
+        let wanted = self.flush_by(self.cache.datasets()[at].store);
         // Where it cannot be used at all, the flush says why.
         let transport = match self.schemes.transport(&self.job, &self.cache, &wanted) {
             Ok(transport) => transport,
@@ -82,19 +81,19 @@ impl Session {
     }
 
     pub(super) fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
-        let cached = &self.cached[at];
+        let cached = &self.cache.datasets()[at];
         let why = match self.schemes.transport(&self.job, &self.cache, &self.flush_by(cached.store)) {
             Ok(transport) => return Ok(transport),
             Err(error) => error.agreed()?,
         };
-        let label = label(&cached.record);
+        let label = cached.record.label();
         self.flushes.owed |= cached.record.dataset.checkpoint;
         Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
     }
 
     /// The transport of a store, which may be one that is no longer described.
     fn flush_by(&self, store: usize) -> FlushBy {
-        let name = &self.cache.stores[store].name;
+        let name = &self.cache.stores()[store].name;
         let described = self.job.descriptors.stores.iter().find(|known| known.name == *name);
         described.map_or_else(
             || FlushBy {
@@ -107,7 +106,7 @@ impl Session {
     }
 }
 
-fn to_flush(cached: &Cached, file: &FileRecord) -> SourceFile {
+fn to_flush(cached: &CachedDataset, file: &FileRecord) -> SourceFile {
     SourceFile {
         source: cached.part.file(&file.name),
         name: file.name.clone(),

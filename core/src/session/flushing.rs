@@ -7,8 +7,9 @@
 //!
 //! See the guide's "Fetch, flush, and scavenge", its "Enable asynchronous flush" and its `SCR_Finalize`.
 
-use super::datasets::{Cached, ROOT};
+use super::datasets::ROOT;
 use super::{Error, Phase, Session};
+use crate::cache::CachedDataset;
 use crate::param;
 use crate::prefix::Halt;
 
@@ -28,7 +29,7 @@ impl Session {
             }
         }
         let flushed = self.flush_last();
-        self.remove_spares();
+        self.cache.remove_spares(&self.job);
         self.halt_logged = false;
         self.log_halt(Halt::FINALIZED);
         if self.job.rank() == ROOT {
@@ -54,36 +55,37 @@ impl Session {
         let left = self.leave_to_poststage()?;
         self.finish_flush()?;
         let newest = self
-            .cached
+            .cache
+            .datasets()
             .iter()
             .filter(|cached| cached.record.dataset.checkpoint && !cached.refused)
-            .map(Cached::id)
+            .map(CachedDataset::id)
             .max();
         let periodic = self.job.params.get(&param::FLUSH) > 0;
-        let wanted = |cached: &&Cached| {
+        let wanted = |cached: &&CachedDataset| {
             let newest = periodic && Some(cached.id()) == newest;
             let wanted = cached.record.dataset.output || cached.record.protection.bypass || newest;
             wanted && cached.is_unflushed() && Some(cached.id()) != left
         };
-        let due: Vec<u64> = self.cached.iter().filter(wanted).map(Cached::id).collect();
+        let due: Vec<u64> = self.cache.datasets().iter().filter(wanted).map(CachedDataset::id).collect();
         let mut outcome = Ok(());
         for id in due {
             let flushed = self.flush_or_leave(id);
             outcome = outcome.and(flushed);
         }
-        self.release_flushed_output();
+        self.cache.evict_flushed_output(&self.job);
         outcome
     }
 
     /// Whether a dataset is to be flushed as soon as it is complete.
     fn is_flush_due(&self, at: usize) -> bool {
-        let dataset = &self.cached[at].record.dataset;
+        let dataset = &self.cache.datasets()[at].record.dataset;
         let every = self.job.params.get(&param::FLUSH);
         let turn =
             every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint.is_multiple_of(every));
         let periodic = dataset.checkpoint && (turn || every > 0 && self.flushes.owed);
         // In bypass mode the files are in place, and only an entry in the index makes them count.
-        dataset.output || self.cached[at].record.protection.bypass || periodic
+        dataset.output || self.cache.datasets()[at].record.protection.bypass || periodic
     }
 
     /// What comes of a dataset that has just become complete, and of output that could not be flushed before. Where a
@@ -92,11 +94,11 @@ impl Session {
     pub(super) fn flush_complete(&mut self, id: u64) -> Result<(), Error> {
         self.look_at_flush()?;
         self.retry_output(id)?;
-        let at = self.position(id).expect("the caller has just put it into the list");
+        let at = self.cache.position(id).expect("the caller has just put it into the list");
         if !self.is_flush_due(at) {
             return Ok(());
         }
-        let record = &self.cached[at].record;
+        let record = &self.cache.datasets()[at].record;
         let must_arrive = record.dataset.output || record.protection.bypass;
         let flushed = if self.goes_on_behind(at)? { self.begin_flush(id) } else { self.flush(id) };
         self.told_unless(must_arrive, flushed)
@@ -108,24 +110,25 @@ impl Session {
         self.compare_flushed()?;
         let params = &self.job.params;
         let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
-        let wanted = (0..self.cached.len()).filter(|&at| {
-            let cached = &self.cached[at];
+        let wanted = (0..self.cache.datasets().len()).filter(|&at| {
+            let cached = &self.cache.datasets()[at];
             cached.is_unflushed() && !cached.refused && (all || self.is_flush_due(at))
         });
-        let due: Vec<u64> = wanted.map(|at| self.cached[at].id()).collect();
+        let due: Vec<u64> = wanted.map(|at| self.cache.datasets()[at].id()).collect();
         for id in due {
             let flushed = self.flush(id);
             self.told_unless(false, flushed)?;
         }
-        self.release_flushed_output();
+        self.cache.evict_flushed_output(&self.job);
         Ok(())
     }
 
     /// Output that could not be flushed when its turn was.
     fn retry_output(&mut self, except: u64) -> Result<(), Error> {
         let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
-        let left = self.cached.iter().filter(|cached| cached.must_stay());
-        let left: Vec<u64> = left.map(Cached::id).filter(|&id| id != except && Some(id) != moving).collect();
+        let left = self.cache.datasets().iter().filter(|cached| cached.must_stay());
+        let left: Vec<u64> =
+            left.map(CachedDataset::id).filter(|&id| id != except && Some(id) != moving).collect();
         for id in left {
             let flushed = self.flush(id);
             self.told_unless(false, flushed)?;
@@ -141,18 +144,6 @@ impl Session {
                 Ok(())
             }
             other => other,
-        }
-    }
-
-    /// Output-only datasets leave the cache once they are flushed.
-    pub(super) fn release_flushed_output(&mut self) {
-        let moving = self.flushes.moving.as_ref().map(|moving| moving.id);
-        while let Some(at) = self.cached.iter().position(|cached| {
-            let dataset = &cached.record.dataset;
-            let stays = cached.is_unflushed() || Some(cached.id()) == moving;
-            !stays && dataset.output && !dataset.checkpoint
-        }) {
-            self.evict(at);
         }
     }
 }

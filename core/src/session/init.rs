@@ -2,13 +2,14 @@
 //!
 //! What is in cache is brought back first; a checkpoint comes from the prefix directory where cache has none.
 
-use super::datasets::{Cached, ROOT};
+use super::datasets::ROOT;
 use super::flushed::Known;
 use super::moving::FlushState;
 use super::restart::Loaded;
 use super::{advice::Advice, Error, Phase, Session};
 use crate::cache::part::MAX_ID;
 use crate::cache::Cache;
+use crate::cache::CachedDataset;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Comm;
 use crate::env::Env;
@@ -39,10 +40,7 @@ impl Session {
             schemes,
             running: Running::default(),
             phase: Phase::Idle,
-            cached: Vec::new(),
-            kept: Vec::new(),
             loaded: None,
-            next_id: 1,
             last_checkpoint: 0,
             advice: Advice::new(began),
             flushes: FlushState::default(),
@@ -56,7 +54,7 @@ impl Session {
         session.settle_prefix(app)?;
         session.look_at_halt()?;
         let known = session.find_datasets()?;
-        session.rebuild_flush_file();
+        session.cache.renew_flush_file(&session.job);
         session.flush_restored()?;
         session.load_first(&known)?;
         session.advice = Advice::new(session.job.elapsed());
@@ -144,14 +142,15 @@ impl Session {
             let store = self.cache.store_index(&restored.record.protection.store);
             self.last_checkpoint =
                 self.last_checkpoint.max(restored.record.dataset.checkpoint_id.unwrap_or(0));
-            let cached = Cached::new(restored.record, restored.part, store);
-            self.cached.push(Cached { listed: true, refused: restored.refused, ..cached });
+            let cached = CachedDataset::new(restored.record, restored.part, store);
+            self.cache.insert(CachedDataset { listed: true, refused: restored.refused, ..cached });
         }
         if !purge {
-            self.tell_missing(&found.seen, known.first);
+            let newest = self.newest_cached(None).map_or(0, |newest| newest.id).max(known.first.unwrap_or(0));
+            self.cache.report_missing(&self.job, &found.seen, newest);
         }
         self.settle_flushed(&known);
-        self.kept = found.kept;
+        self.cache.keep_stale(found.kept);
         let highest = found.highest.max(known.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(
@@ -159,9 +158,9 @@ impl Session {
                  is possible; remove that dataset"
             )));
         }
-        self.next_id = highest + 1;
-        self.note_newest_bytes()?;
-        if let Some(newest) = self.cached.iter().rev().find(|cached| cached.is_restartable()) {
+        self.cache.count_ids_from(highest);
+        self.cache.measure_newest(&self.job)?;
+        if let Some(newest) = self.cache.datasets().iter().rev().find(|cached| cached.is_restartable()) {
             let took = (self.job.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
             self.job.report.info(&format!(
@@ -261,7 +260,7 @@ impl Session {
         }
         let (files, prefix) = (self.job.files(), &self.job.prefix);
         let job_id = self.job.params.get(&param::JOB_ID);
-        let last = Restarted { job_id, name: loaded.name.clone(), next_id: self.next_id };
+        let last = Restarted { job_id, name: loaded.name.clone(), next_id: self.cache.next_id() };
         let noted = last
             .write(files, prefix)
             .and_then(|()| Index::update(files, prefix, |index| _ = index.set_current(&loaded.name)));
@@ -294,8 +293,8 @@ impl Session {
 
     /// New checkpoints are counted on from the one that is loaded.
     fn go_on_from_loaded(&mut self) {
-        let at = self.loaded.as_ref().and_then(|loaded| self.position(loaded.id));
-        let count = at.and_then(|at| self.cached[at].record.dataset.checkpoint_id);
+        let at = self.loaded.as_ref().and_then(|loaded| self.cache.position(loaded.id));
+        let count = at.and_then(|at| self.cache.datasets()[at].record.dataset.checkpoint_id);
         self.last_checkpoint = count.unwrap_or(self.last_checkpoint);
     }
 
@@ -303,26 +302,19 @@ impl Session {
         self.newest_cached_where(|cached| below.is_none_or(|below| cached.id() < below))
     }
 
-    fn newest_cached_where(&self, wanted: impl Fn(&Cached) -> bool) -> Option<Loaded> {
+    fn newest_cached_where(&self, wanted: impl Fn(&CachedDataset) -> bool) -> Option<Loaded> {
         // Where all files are read in the prefix directory, they must have got there.
         let global = self.job.params.get(&param::GLOBAL_RESTART);
-        self.cached
+        self.cache
+            .datasets()
             .iter()
             .filter(|cached| cached.is_restartable() && wanted(cached))
-            .filter(|cached| !global || cached.flushed && !cached.superseded)
+            .filter(|cached| !global || cached.is_flushed() && !cached.superseded)
             .max_by_key(|cached| cached.id())
             .map(|cached| Loaded {
                 id: cached.id(),
                 id_in_prefix: cached.record.id_in_prefix,
                 name: cached.record.dataset.name.clone(),
             })
-    }
-}
-
-impl Cached {
-    /// What lies in the prefix directory may be gone once a newer dataset has its name; where it is not, it is fetched from there.
-    pub(super) fn is_restartable(&self) -> bool {
-        let is_overwritten = self.record.protection.bypass && self.superseded;
-        self.record.dataset.checkpoint && !self.refused && !is_overwritten
     }
 }

@@ -70,7 +70,7 @@ impl Session {
     /// A dataset is complete in cache.
     pub(super) fn log_output_end(&self, record: &RankRecord, spent: &Spent) {
         let events = writing(record);
-        let (from, to) = (self.base_of(&record.protection), self.place_of(record));
+        let (from, to) = (self.base_of(&record.protection), self.cache.folder_of(&self.job, record));
         let moved = |transfer, took| {
             Record::transfer(transfer, &from, &to)
                 .id(record.dataset.id)
@@ -106,7 +106,7 @@ impl Session {
         match outcome {
             Ok((files, bytes)) => {
                 log.add_entry(of(Event::FlushSuccess));
-                let (from, to) = (self.place_of(record), self.job.prefix.dir());
+                let (from, to) = (self.cache.folder_of(&self.job, record), self.job.prefix.dir());
                 let kind = if asynchronous { Transfer::FlushAsync } else { Transfer::FlushSync };
                 let moved = Record::transfer(kind, &from, to);
                 log.add_entry(moved.dataset(&record.dataset).took(took).size(bytes, files));
@@ -117,7 +117,7 @@ impl Session {
 
     /// A checkpoint was fetched.
     pub(super) fn log_fetch(&self, record: &RankRecord, took: Duration) {
-        let (from, to) = (self.job.prefix.dir(), self.place_of(record));
+        let (from, to) = (self.job.prefix.dir(), self.cache.folder_of(&self.job, record));
         let (bytes, files) = (record.dataset.bytes.unwrap_or(0), record.dataset.files.unwrap_or(0));
         let moved = Record::transfer(Transfer::Fetch, from, &to).dataset(&record.dataset);
         self.job.log.add_entry(moved.took(took).size(bytes, files));
@@ -139,15 +139,5 @@ impl Session {
     fn base_of(&self, protection: &Protection) -> PathBuf {
         let store = self.job.descriptors.store(&protection.store);
         store.map_or_else(|| PathBuf::from(&protection.store), |store| store.path.clone())
-    }
-
-    /// The folder that a dataset's files are in.
-    fn place_of(&self, record: &RankRecord) -> PathBuf {
-        if record.protection.bypass {
-            return self.job.prefix.dir().to_owned();
-        }
-        self.cache
-            .dir_of(&self.job, &record.protection.store)
-            .join(format!("scr.dataset.{}", record.dataset.id))
     }
 }

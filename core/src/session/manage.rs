@@ -1,7 +1,8 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
 
-use super::datasets::{Cached, ROOT};
+use super::datasets::ROOT;
 use super::{Error, Session};
+use crate::cache::CachedDataset;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::Mismatch;
 use crate::delete::Deleting;
@@ -45,8 +46,13 @@ impl Session {
     /// [`Error`] within a phase, where no dataset has that name, and where a file cannot be removed.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Delete", name)?;
-        let in_cache: Vec<u64> =
-            self.cached.iter().filter(|cached| cached.record.dataset.name == name).map(Cached::id).collect();
+        let in_cache: Vec<u64> = self
+            .cache
+            .datasets()
+            .iter()
+            .filter(|cached| cached.record.dataset.name == name)
+            .map(CachedDataset::id)
+            .collect();
         for id in &in_cache {
             // Or it would be there again once it has arrived.
             self.finish_flush_of(*id)?;
@@ -91,7 +97,10 @@ impl Session {
                 Err(error) => self.job.report.error(&crate::describe(&error)),
                 Ok(()) => {
                     self.job.report.info(&format!("Deleting dataset {id} from the prefix directory"));
-                    let gone = self.position(id).filter(|&at| self.cached[at].record.protection.bypass);
+                    let gone = self
+                        .cache
+                        .position(id)
+                        .filter(|&at| self.cache.datasets()[at].record.protection.bypass);
                     if gone.is_some() {
                         self.forget(id);
                     }
@@ -122,9 +131,7 @@ impl Session {
     /// Takes a dataset out of cache, and with it the prospect to restart from it.
     fn forget(&mut self, id: u64) {
         self.loaded.take_if(|loaded| loaded.id == id);
-        if let Some(at) = self.position(id) {
-            self.evict(at);
-        }
+        self.cache.evict(&self.job, id);
     }
 
     fn delete_from_prefix(&self, id: u64) -> Result<(), Error> {

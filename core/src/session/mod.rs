@@ -14,13 +14,11 @@
 //! | `datasets` | the datasets in cache, and when an old one leaves |
 //! | `fetching` | which checkpoint is fetched |
 //! | `flushing` | which datasets are flushed, and when; `moving`: how; `flusher`: with what; `flushed`: which are there already |
-//! | `flush_file` | what the flush file says of them, for the commands |
-//! | `logging` | what is logged when; `words`: how messages name things |
+//! | `logging` | what is logged when |
 
 mod advice;
 mod datasets;
 mod fetching;
-mod flush_file;
 mod flushed;
 mod flusher;
 mod flushing;
@@ -33,18 +31,13 @@ mod output;
 mod restart;
 mod route;
 mod settling;
-mod words;
 
 pub use crate::error::Error;
 
-use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
 use crate::cache::Cache;
 use crate::job::Job;
 use crate::prefix::Running;
 use crate::redundancy::schemes::Schemes;
-use crate::restart::Leftover;
-use datasets::Cached;
 use output::Output;
 use restart::Loaded;
 use std::os::unix::ffi::OsStrExt;
@@ -59,13 +52,8 @@ pub struct Session {
     /// Says to other jobs that this one runs; only rank 0 does.
     running: Running,
     phase: Phase,
-    /// Datasets in cache, oldest first.
-    cached: Vec<Cached>,
-    /// What is left of datasets that cannot be brought back, to be removed once a newer dataset is complete.
-    kept: Vec<Leftover>,
     /// The checkpoint that the application can restart from.
     loaded: Option<Loaded>,
-    next_id: u64,
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
     advice: advice::Advice,
@@ -159,10 +147,6 @@ impl Session {
             (Phase::Idle, _) => ("outside a restart phase", "call SCR_Start_restart first"),
         };
         Error::State { call, now, hint }
-    }
-
-    fn part_of(&self, record: &RankRecord) -> PartDir {
-        self.cache.part_of(&self.job, record)
     }
 }
 

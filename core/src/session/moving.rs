@@ -2,8 +2,9 @@
 //! on, and all ranks look at it in the same calls, so that its end is agreed upon like everything else.
 
 use super::datasets::ROOT;
-use super::words::{label, speed};
 use super::{Error, Session};
+use crate::cache::flush_file::update_flush_file;
+use crate::cache::PrefixCopy;
 use crate::comm::collective::broadcast;
 use crate::flush::{self, FlushError, FlushReport, Hands, NoTransport, Started};
 use crate::fs::Kind;
@@ -39,10 +40,10 @@ impl Session {
     /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache.
     pub(super) fn flush(&mut self, id: u64) -> Result<(), Error> {
         self.finish_flush()?;
-        let at = self.position(id).expect("the caller has it from the list");
+        let at = self.cache.position(id).expect("the caller has it from the list");
         self.expect_prefix(at)?;
         let began = self.tell_begin(at);
-        let transport: Arc<dyn Transport> = if self.cached[at].record.protection.bypass {
+        let transport: Arc<dyn Transport> = if self.cache.datasets()[at].record.protection.bypass {
             Arc::new(NoTransport)
         } else {
             self.transport_for(at)?.transport
@@ -50,8 +51,8 @@ impl Session {
         let token = self.agreed_token(id)?;
         let flush = self.flusher(at, &*transport);
         // A watchdog allows more time for this.
-        self.note(id, |flush, id| _ = flush.add_location(id, Location::SyncFlushing));
-        let outcome = flush.sync(&token, &self.cached[at].record.dataset, &self.files_to_flush(at));
+        update_flush_file(&self.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
+        let outcome = flush.sync(&token, &self.cache.datasets()[at].record.dataset, &self.files_to_flush(at));
         self.settle_flush(id, began, outcome, SYNC)
     }
 
@@ -59,13 +60,13 @@ impl Session {
     /// [`start_copying`](Self::start_copying).
     pub(super) fn begin_flush(&mut self, id: u64) -> Result<(), Error> {
         self.finish_flush()?;
-        let at = self.position(id).expect("the caller has it from the list");
+        let at = self.cache.position(id).expect("the caller has it from the list");
         self.expect_prefix(at)?;
         let began = self.tell_begin(at);
         let transport = self.transport_for(at)?;
         let token = self.agreed_token(id)?;
         let flush = self.flusher_behind(at, &transport);
-        let (dataset, mine) = (&self.cached[at].record.dataset, self.files_to_flush(at));
+        let (dataset, mine) = (&self.cache.datasets()[at].record.dataset, self.files_to_flush(at));
         let started = if flush.detached.is_some() {
             // It must be on record when the application ends right after.
             flush.announce(&token, dataset, &mine)
@@ -75,7 +76,8 @@ impl Session {
         };
         match started {
             Ok(started) => {
-                self.note(id, |flush, id| _ = flush.add_location(id, Location::Flushing));
+                update_flush_file(&self.job, |flush| _ = flush.add_location(id, Location::Flushing));
+                self.cache.datasets_mut()[at].copy = PrefixCopy::UnderWay;
                 self.flushes.moving = Some(Moving { id, started, transport, began });
                 Ok(())
             }
@@ -87,7 +89,7 @@ impl Session {
     /// nothing from what the application waits for. Local.
     pub(super) fn start_copying(&mut self) {
         let Some(mut moving) = self.flushes.moving.take() else { return };
-        if let Some(at) = self.position(moving.id) {
+        if let Some(at) = self.cache.position(moving.id) {
             self.flusher_behind(at, &moving.transport).start_copying(&mut moving.started);
         }
         self.flushes.moving = Some(moving);
@@ -108,8 +110,8 @@ impl Session {
         };
         job.agree(here).or_else(|error| {
             let why = error.agreed()?;
-            let label = label(&self.cached[at].record);
-            self.flushes.owed |= self.cached[at].record.dataset.checkpoint;
+            let label = self.cache.datasets()[at].record.label();
+            self.flushes.owed |= self.cache.datasets()[at].record.dataset.checkpoint;
             Err(Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache")))
         })
     }
@@ -125,13 +127,13 @@ impl Session {
     /// Ends the flush under way if all its bytes have arrived. Collective.
     pub(super) fn look_at_flush(&mut self) -> Result<(), Error> {
         let Some(moving) = &self.flushes.moving else { return Ok(()) };
-        let Some(at) = self.position(moving.id) else { return Ok(()) };
+        let Some(at) = self.cache.position(moving.id) else { return Ok(()) };
         let running = self.flusher_behind(at, &moving.transport).is_running(&moving.started);
         if running.map_err(flush_error)? {
             return Ok(());
         }
         self.finish_flush()?;
-        self.release_flushed_output();
+        self.cache.evict_flushed_output(&self.job);
         Ok(())
     }
 
@@ -140,7 +142,7 @@ impl Session {
     pub(super) fn leave_to_poststage(&mut self) -> Result<Option<u64>, Error> {
         let wanted = self.job.params.get(&param::FLUSH_POSTSTAGE);
         let Some(moving) = &self.flushes.moving else { return Ok(None) };
-        let at = self.position(moving.id);
+        let at = self.cache.position(moving.id);
         let at = at.expect("a dataset on its way leaves the list only once it has arrived");
         let flush = self.flusher_behind(at, &moving.transport);
         if !wanted
@@ -149,14 +151,14 @@ impl Session {
         {
             return Ok(None);
         }
-        let label = label(&self.cached[at].record);
+        let label = self.cache.datasets()[at].record.label();
         self.job.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
         Ok(self.flushes.moving.take().map(|moving| moving.id))
     }
 
     /// Flushes a dataset before the session ends. Where the user wants that, and the transport can go on without this process, it is only begun.
     pub(super) fn flush_or_leave(&mut self, id: u64) -> Result<(), Error> {
-        let at = self.position(id).expect("the caller has it from the list");
+        let at = self.cache.position(id).expect("the caller has it from the list");
         let wanted = self.job.params.get(&param::FLUSH_POSTSTAGE);
         if wanted && self.goes_on_behind(at)? && self.transport_for(at)?.survives_job {
             self.begin_flush(id)?;
@@ -172,7 +174,8 @@ impl Session {
     pub(super) fn finish_flush(&mut self) -> Result<(), Error> {
         let Some(moving) = self.flushes.moving.take() else { return Ok(()) };
         let Moving { id, started, transport, began } = moving;
-        let at = self.position(id).expect("a dataset on its way leaves the list only once it has arrived");
+        let at =
+            self.cache.position(id).expect("a dataset on its way leaves the list only once it has arrived");
         let outcome = self.flusher_behind(at, &transport).finish(started);
         let settled = self.settle_flush(id, began, outcome, ASYNC);
         self.told_unless(false, settled)
@@ -194,19 +197,26 @@ impl Session {
         outcome: Result<FlushReport, FlushError>,
         what: &str,
     ) -> Result<(), Error> {
-        let at = self.position(id).expect("it does not leave the list during a flush");
-        let label = label(&self.cached[at].record);
-        let is_checkpoint = self.cached[at].record.dataset.checkpoint;
+        let at = self.cache.position(id).expect("it does not leave the list during a flush");
+        self.cache.datasets_mut()[at].copy = PrefixCopy::Missing;
+        let label = self.cache.datasets()[at].record.label();
+        let is_checkpoint = self.cache.datasets()[at].record.dataset.checkpoint;
         let took = self.job.elapsed() - began;
         self.log_flush_end(at, took, &outcome, what);
         match outcome.map_err(flush_error) {
             Ok(report) => {
                 let ranks = self.job.comm.size();
-                self.job.report.info(&speed(what, took, report.files, report.bytes, ranks));
+                self.job.report.info(&crate::message::throughput(
+                    what,
+                    took,
+                    report.files,
+                    report.bytes,
+                    ranks,
+                ));
                 self.job.report.info(&format!("{what}: Flush succeeded for {label}"));
-                self.cached[at].flushed = true;
+                self.cache.datasets_mut()[at].copy = PrefixCopy::Complete;
                 self.flushes.owed &= !is_checkpoint;
-                self.note(id, |flush, id| {
+                update_flush_file(&self.job, |flush| {
                     flush.add_location(id, Location::Prefix);
                     Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
                 });
@@ -218,7 +228,7 @@ impl Session {
             Err(error) => {
                 self.job.report.info(&format!("{what}: Flush failed for {label}"));
                 self.flushes.owed |= is_checkpoint;
-                self.note(id, |flush, id| {
+                update_flush_file(&self.job, |flush| {
                     Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
                 });
                 Err(error)
@@ -238,13 +248,15 @@ impl Session {
             (Ok(report), _) => Ok((report.files, report.bytes)),
             (Err(_), why) => Err(why.as_deref().unwrap_or_default()),
         };
-        self.log_flush(&self.cached[at].record, took, logged, what == ASYNC);
+        self.log_flush(&self.cache.datasets()[at].record, took, logged, what == ASYNC);
     }
 
     fn tell_begin(&self, at: usize) -> Duration {
-        let label = label(&self.cached[at].record);
+        let label = self.cache.datasets()[at].record.label();
         self.job.report.info(&format!("Initiating flush of {label}"));
-        self.job.log.add_entry(Record::event(Event::FlushStart).dataset(&self.cached[at].record.dataset));
+        self.job
+            .log
+            .add_entry(Record::event(Event::FlushStart).dataset(&self.cache.datasets()[at].record.dataset));
         self.job.elapsed()
     }
 

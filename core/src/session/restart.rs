@@ -3,9 +3,9 @@
 //! The newest checkpoint comes first, from cache where it is there; where the application cannot use it, the next older one is
 //! taken, from cache or from the prefix directory, until none is left.
 
-use super::datasets::Cached;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
+use crate::cache::CachedDataset;
 use crate::fs::At;
 use crate::log::{Event, Record};
 use crate::param;
@@ -26,7 +26,12 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.expect_idle("SCR_Have_restart")?;
-        Ok(self.loaded.as_ref().map(|loaded| loaded.name.clone()))
+        Ok(self.loaded().map(|loaded| loaded.name.clone()))
+    }
+
+    /// The checkpoint to restart from, unless it has left the cache since.
+    fn loaded(&self) -> Option<&Loaded> {
+        self.loaded.as_ref().filter(|loaded| self.cache.dataset(loaded.id).is_some())
     }
 
     /// Begins to read the checkpoint that [`have_restart`](Self::have_restart) names. Collective.
@@ -35,22 +40,24 @@ impl Session {
     /// [`Error`] within a phase, and where there is no checkpoint.
     pub fn start_restart(&mut self) -> Result<Vec<u8>, Error> {
         self.expect_idle("SCR_Start_restart")?;
-        let loaded = self.loaded.as_ref().ok_or(Error::State {
+        let loaded = self.loaded().cloned().ok_or(Error::State {
             call: "SCR_Start_restart",
             now: "without a checkpoint to restart from",
             hint: "ask SCR_Have_restart first",
         })?;
-        let name = loaded.name.clone();
         self.phase = Phase::Restart;
-        let began = Record::event(Event::RestartStart).id(loaded.id).named(&name);
+        let began = Record::event(Event::RestartStart).id(loaded.id).named(&loaded.name);
         self.job.log.add_entry(began);
-        Ok(name)
+        Ok(loaded.name)
     }
 
     /// Gives the path of a file of the loaded checkpoint. Local.
     pub(super) fn route_restart(&self, name: &[u8]) -> Result<Vec<u8>, Error> {
-        let cached =
-            self.loaded.as_ref().and_then(|loaded| self.position(loaded.id)).map(|at| &self.cached[at]);
+        let cached = self
+            .loaded
+            .as_ref()
+            .and_then(|loaded| self.cache.position(loaded.id))
+            .map(|at| &self.cache.datasets()[at]);
         let cached = cached
             .expect("a restart phase begins with a checkpoint in the list, and none leaves it meanwhile");
         let record = &cached.record;
@@ -87,14 +94,14 @@ impl Session {
             what: format!(
                 "`{given}' is not a file that rank {} wrote in {}",
                 self.job.rank(),
-                super::words::label(record)
+                record.label()
             ),
         })
     }
 
     /// Whether the application reads a dataset where it lies in the prefix directory.
-    fn is_read_in_prefix(&self, cached: &Cached) -> bool {
-        cached.record.protection.bypass || self.job.params.get(&param::GLOBAL_RESTART) && cached.flushed
+    fn is_read_in_prefix(&self, cached: &CachedDataset) -> bool {
+        cached.record.protection.bypass || self.job.params.get(&param::GLOBAL_RESTART) && cached.is_flushed()
     }
 
     /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. Collective.
@@ -127,13 +134,13 @@ impl Session {
 
     /// Remembers that the application could not restart from a checkpoint, in cache and in the index.
     fn refuse(&mut self, loaded: &Loaded) {
-        let Some(at) = self.position(loaded.id) else { return };
-        self.cached[at].refused = true;
+        let Some(cached) = self.cache.dataset_mut(loaded.id) else { return };
+        cached.refused = true;
+        let (superseded, path) = (cached.superseded, cached.part.filemap());
         // Its number, or its name, may stand for another one there.
-        if !self.cached[at].superseded {
+        if !superseded {
             self.mark_failed(loaded);
         }
-        let path = self.cached[at].part.filemap();
         let noted = Journal::reopen(self.job.files(), &path)
             .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
         if let Err(error) = noted {

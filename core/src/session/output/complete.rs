@@ -4,13 +4,13 @@ use super::Output;
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
+use crate::cache::CachedDataset;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
 use crate::fs::Kind;
 use crate::redundancy::place::PartPlace;
 use crate::redundancy::protect::Protecting;
 use crate::session::logging::Spent;
-use crate::session::words::{label, speed};
 use crate::session::{Error, Phase, Session};
 use scr_plugin_api::Scheme;
 use std::time::Duration;
@@ -34,7 +34,7 @@ impl Session {
     }
 
     fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
-        let label = label(&output.record);
+        let label = output.record.label();
         let completing = self.job.elapsed();
         if output.record.protection.bypass {
             // A file that many ranks write has its length once the last of them is done.
@@ -69,8 +69,8 @@ impl Session {
         let Output { record, part, flags, may_replace, store, started, sent, .. } = *output;
         let (write, encode, whole) = (written - started, now - written, now - started);
         self.log_output_end(&record, &Spent { write, encode, whole, files, bytes });
-        self.add_complete(record, part, store, may_replace)?;
-        let outcome = self.after_complete(flags);
+        let dataset = CachedDataset { may_replace, ..CachedDataset::new(record, part, store) };
+        let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {
             self.advice.completed(now, now - started);
@@ -111,7 +111,7 @@ impl Session {
         self.job.agree(prepared)?;
         if let Err(error) = journal.append(&Entry::Complete) {
             // The other parts say so as well; and where no part does, that all are prepared is enough.
-            let (path, label) = (part.filemap(), label(record));
+            let (path, label) = (part.filemap(), record.label());
             self.job
                 .report
                 .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
@@ -147,7 +147,7 @@ impl Session {
     /// Gives up a dataset that has failed, and notes where it was for want of room.
     fn abandon(&mut self, output: &Output, why: &RankErrors) -> Result<(), Error> {
         self.log_output_fail(output, &why.to_string());
-        self.note_if_full(output.store, output.record.data_bytes())?;
+        self.cache.check_if_full(&self.job, output.store, output.record.data_bytes())?;
         if output.flags.checkpoint {
             self.last_checkpoint -= 1;
         }
@@ -156,7 +156,8 @@ impl Session {
     }
 
     fn say_speed(&self, what: &str, from: Duration, to: Duration, files: u64, bytes: u64) {
-        let line = speed(what, to.saturating_sub(from), files, bytes, self.job.comm.size());
+        let line =
+            crate::message::throughput(what, to.saturating_sub(from), files, bytes, self.job.comm.size());
         self.job.report.info(&line);
     }
 }

@@ -1,22 +1,19 @@
 //! `SCR_Start_output`: all ranks agree on a dataset, and begin it.
 
 use super::Output;
-use crate::cache::filemap::{Entry, Journal};
+use crate::cache::filemap::Journal;
 use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
-use crate::comm::collective::{all_reduce, any, Op};
+use crate::cache::CachedDataset;
+use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{Collective, Rank};
 use crate::error::Doing;
 use crate::flush::catalog::Catalog;
-use crate::fs::FsError;
 use crate::prefix::DatasetDescriptor;
-use crate::session::datasets::Cached;
 use crate::session::route::Unrouted;
-use crate::session::words::label;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
 use crate::Described;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::ErrorKind;
 
 impl Session {
     /// Begins a dataset. Collective. See the guide's `SCR_Start_output`.
@@ -30,7 +27,7 @@ impl Session {
         self.look_at_flush()?;
         let mut record = self.describe_output(name, flags)?;
         let (part, journal) = self.begin_output(&mut record, name)?;
-        self.job.report.info(&format!("Starting {}", label(&record)));
+        self.job.report.info(&format!("Starting {}", record.label()));
         self.log_output_start(&record, started);
         self.use_name(&record)?;
         if let Some(checkpoint) = record.dataset.checkpoint_id {
@@ -56,7 +53,7 @@ impl Session {
 
     /// What the dataset will be, once all agree and there is room for it.
     fn describe_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<RankRecord, Error> {
-        let crowded = self.store_of(flags).is_some_and(|store| self.is_crowded(store));
+        let crowded = self.store_of(flags).is_some_and(|store| self.cache.is_crowded(&self.job, store));
         let start = self.agree_on_start(name, flags, crowded)?;
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint.saturating_add(1));
         let descriptor =
@@ -65,7 +62,8 @@ impl Session {
             let why = error.agreed()?;
             Err(Error::Config { why: format!("no dataset can be started: {why}") })
         })?;
-        let mut record = self.new_record(start.created, name, flags, checkpoint, protection);
+        let id = self.cache.take_id();
+        let mut record = self.new_record(id, start.created, name, flags, checkpoint, protection);
         (record.members, record.nodes) = self.schemes.members(&self.job, &descriptor);
         if start.crowded {
             self.make_room(&record.protection.store)?;
@@ -103,13 +101,13 @@ impl Session {
 
     pub(in crate::session) fn new_record(
         &self,
+        id: u64,
         begun: u64,
         name: Option<&[u8]>,
         flags: OutputFlags,
         checkpoint: Option<u64>,
         protection: Protection,
     ) -> RankRecord {
-        let id = self.next_id;
         let name = name.map_or_else(|| default_name(id), <[u8]>::to_vec);
         let job = &self.job;
         let dataset = DatasetDescriptor {
@@ -143,69 +141,13 @@ impl Session {
         record: &mut RankRecord,
         name: Option<&[u8]>,
     ) -> Result<(PartDir, Journal), Error> {
-        // An id is never used twice, not even where a start has failed halfway.
-        self.next_id += 1;
-        let begun = self.begin_together(record, |record, id| {
+        let begun = self.cache.begin(&self.job, record, |record, id| {
             (record.dataset.id, record.id_in_prefix) = (id, id);
             if name.is_none() {
                 record.dataset.name = default_name(id);
             }
         });
-        begun.doing(|| format!("starting {}", label(record)))
-    }
-
-    /// Makes the folders and begins the filemap, on all ranks or on none. Another job of this allocation may have the id on
-    /// one of the nodes: then the next one is taken, which `renumber` puts in. Collective.
-    pub(in crate::session) fn begin_together(
-        &mut self,
-        record: &mut RankRecord,
-        renumber: impl Fn(&mut RankRecord, u64),
-    ) -> Collective<(PartDir, Journal)> {
-        let mut tries = 1;
-        loop {
-            let begun = self.begin(record);
-            let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
-            let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
-            let begun = self.settle_begun(record, begun);
-            if begun.is_ok() {
-                return begun;
-            }
-            let [is_final] = any(&*self.job.comm, [is_final])?;
-            if is_final {
-                return begun;
-            }
-            renumber(record, self.next_id);
-            self.next_id += 1;
-            tries += 1;
-        }
-    }
-
-    /// One outcome on all ranks; where it is bad, what this rank has made is removed.
-    fn settle_begun(
-        &self,
-        record: &RankRecord,
-        begun: Result<(PartDir, Journal), FsError>,
-    ) -> Collective<(PartDir, Journal)> {
-        let own = begun.is_ok();
-        let begun = self.job.agree(begun.described());
-        // What this rank has not made may belong to somebody else.
-        if begun.is_err() && own {
-            self.drop_part(record);
-        }
-        begun
-    }
-
-    fn begin(&self, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
-        let part = self.part_of(record);
-        let files = self.job.files();
-        match Journal::begin_part(files, &part, &Entry::Open(record)) {
-            Ok(journal) => Ok((part, journal)),
-            Err(error) => {
-                // The first error is the one to tell.
-                let _ = part.remove_empty_folders(files);
-                Err(error)
-            }
-        }
+        begun.doing(|| format!("starting {}", record.label()))
     }
 
     /// From here on the name stands for this dataset, or it is not begun.
@@ -215,25 +157,26 @@ impl Session {
         if taken.is_err() {
             self.drop_part(record);
         }
-        taken.doing(|| format!("using the name of {} again", label(record)))
+        taken.doing(|| format!("using the name of {} again", record.label()))
     }
 
-    /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them. What is on its way
+    /// CachedDataset datasets of the same name whose files lie in the prefix directory are about to lose them. What is on its way
     /// there arrives before: later it would take the place of what the application writes.
     fn leave_files_to(&mut self, record: &RankRecord) -> Result<(), Error> {
         if !record.protection.bypass {
             return Ok(());
         }
-        let named_so = |cached: &Cached| cached.record.dataset.name == record.dataset.name;
-        let moving = self.flushes.moving.as_ref().and_then(|moving| self.position(moving.id));
-        if moving.is_some_and(|at| !self.cached[at].record.protection.bypass || named_so(&self.cached[at])) {
+        let named_so = |cached: &CachedDataset| cached.record.dataset.name == record.dataset.name;
+        let moving = self.flushes.moving.as_ref().and_then(|moving| self.cache.position(moving.id));
+        if moving.is_some_and(|at| {
+            !self.cache.datasets()[at].record.protection.bypass || named_so(&self.cache.datasets()[at])
+        }) {
             self.finish_flush()?;
         }
-        let shares = |cached: &Cached| cached.record.protection.bypass && named_so(cached);
-        while let Some(at) = self.cached.iter().position(shares) {
-            let id = self.cached[at].id();
+        let shares = |cached: &&CachedDataset| cached.record.protection.bypass && named_so(cached);
+        while let Some(id) = self.cache.datasets().iter().find(shares).map(CachedDataset::id) {
             self.loaded.take_if(|loaded| loaded.id == id);
-            self.evict(at);
+            self.cache.evict(&self.job, id);
         }
         Ok(())
     }
@@ -247,8 +190,11 @@ impl Session {
         }
         self.wait_until_recorded();
         let ledger = Catalog { files: self.job.files(), prefix: &self.job.prefix };
-        let taken =
-            if self.job.rank() == Rank(0) { ledger.invalidate_previous(&record.dataset, &[]) } else { Ok(()) };
+        let taken = if self.job.rank() == Rank(0) {
+            ledger.invalidate_previous(&record.dataset, &[])
+        } else {
+            Ok(())
+        };
         self.job.agree(taken.described())
     }
 }
@@ -259,9 +205,6 @@ struct Start {
     created: u64,
     crowded: bool,
 }
-
-/// So many ids are tried for a dataset where other jobs have them.
-const MOST_IDS: u32 = 100;
 
 /// The name of a dataset that the application gives none.
 fn default_name(id: u64) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! A file must be what was recorded of it: its length, and its checksum where that is known.
 
-use crate::fs::{At, File, Files, FsError, How, Kind, Status};
+use super::{At, File, Files, FsError, How, Kind, Status};
 use std::path::{Path, PathBuf};
 
 /// A regular file of this size must be there.

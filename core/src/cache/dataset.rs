@@ -1,0 +1,82 @@
+//! A complete dataset in cache, as one rank knows it.
+
+use super::part::PartDir;
+use super::record::RankRecord;
+
+/// This rank's part of a complete dataset, and what has become of the dataset.
+pub(crate) struct CachedDataset {
+    pub(crate) record: RankRecord,
+    pub(crate) part: PartDir,
+    /// Place of its store in the list.
+    pub(crate) store: usize,
+    /// Its copy in the prefix directory.
+    pub(crate) copy: PrefixCopy,
+    /// Whether a newer dataset has its name. Then it must not be copied over that one's files, nor be read there.
+    pub(crate) superseded: bool,
+    /// Whether the application could not restart from it.
+    pub(crate) refused: bool,
+    /// Whether the flush file says that it is in cache.
+    pub(crate) listed: bool,
+    /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
+    pub(crate) may_replace: bool,
+}
+
+/// What there is of a cached dataset in the prefix directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PrefixCopy {
+    /// No complete copy.
+    Missing,
+    /// A flush is writing one while the application computes.
+    UnderWay,
+    /// A complete copy.
+    Complete,
+}
+
+impl CachedDataset {
+    /// A dataset that has just become complete, or has been found in cache.
+    pub(crate) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
+        let (superseded, refused, listed) = (false, false, false);
+        Self {
+            record,
+            part,
+            store,
+            copy: PrefixCopy::Missing,
+            superseded,
+            refused,
+            listed,
+            may_replace: true,
+        }
+    }
+
+    /// Its id.
+    pub(crate) fn id(&self) -> u64 {
+        self.record.dataset.id
+    }
+
+    /// Whether a complete copy is in the prefix directory.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.copy == PrefixCopy::Complete
+    }
+
+    /// Whether a flush is copying it.
+    pub(crate) fn is_being_flushed(&self) -> bool {
+        self.copy == PrefixCopy::UnderWay
+    }
+
+    /// Whether it has yet to get to the prefix directory.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        !self.is_flushed() && !self.superseded
+    }
+
+    /// Whether it is output that exists only in cache, which must not be lost.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.record.dataset.output && self.is_unflushed()
+    }
+
+    /// Whether a run can restart from it. The files of a bypass dataset may be gone once a newer dataset has its name; if they
+    /// are still there, it is fetched.
+    pub(crate) fn is_restartable(&self) -> bool {
+        let is_overwritten = self.record.protection.bypass && self.superseded;
+        self.record.dataset.checkpoint && !self.refused && !is_overwritten
+    }
+}

@@ -1,0 +1,239 @@
+//! Which datasets stay in cache, and which leave: `SCR_CACHE_SIZE`, the `COUNT` and `EVICT` of a store, and the room that it has.
+//!
+//! An old dataset leaves only when a new one is complete, if the store has room for both. If it has not, the old one leaves
+//! first, and the user is warned once. The cache names the dataset to evict; a flush that is copying it ends first, and only
+//! its owner can end it.
+
+use super::dataset::CachedDataset;
+use super::part::{remove_spare, spare_bytes, PartDir};
+use super::{room, Cache};
+use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::{CommError, Incoming, Outgoing, Tag, Wish};
+use crate::descriptor::Evict;
+use crate::fs::verify::expect_bytes;
+use crate::fs::FsError;
+use crate::job::Job;
+use crate::param;
+
+/// The dataset that is to leave a store next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Victim {
+    pub(crate) id: u64,
+    /// Whether a flush is copying it. That has to end first, and if it fails the dataset may have to stay.
+    pub(crate) being_flushed: bool,
+}
+
+/// How many datasets may stay in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    most: u64,
+    /// Whether the newest checkpoint that a run can restart from stays in any case.
+    keep_newest: bool,
+}
+
+impl Cache {
+    /// How many datasets a store keeps beside none that is being written.
+    pub(crate) fn limit_after(&self, store: usize) -> Limit {
+        Limit { most: self.stores[store].count.max(1), keep_newest: true }
+    }
+
+    /// How many datasets a store keeps while another one is written to it, where it has no room for one more. Warns once
+    /// that a failure in between leaves nothing.
+    pub(crate) fn limit_before(&mut self, job: &Job, store: usize) -> Limit {
+        let here = &mut self.stores[store];
+        if !std::mem::replace(&mut here.warned_crowded, true) {
+            let asked = here.evict == Evict::Before;
+            let why = if asked { "EVICT=before is set" } else { "it has no room for both" };
+            job.report.warn(&format!(
+                "the store {} gives up an old dataset before the new one is complete, as {why}: \
+                 a failure in between leaves no dataset in cache",
+                here.name
+            ));
+        }
+        let most = here.count.saturating_sub(1);
+        self.remove_spare(job, store);
+        Limit { most, keep_newest: false }
+    }
+
+    /// The dataset to evict next from a store that keeps more than its limit. Datasets from which no run can restart leave
+    /// first, then the oldest ones. Output that exists only in cache stays.
+    pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
+        if self.count_in(store) <= limit.most {
+            return None;
+        }
+        // Also one that would have to get to the prefix directory before a run can read it.
+        let restartable = self.datasets.iter().filter(|cached| cached.is_restartable());
+        let newest = restartable.map(CachedDataset::id).max().filter(|_| limit.keep_newest);
+        let may_leave = |cached: &&CachedDataset| {
+            let stays = cached.must_stay() && !cached.is_being_flushed();
+            cached.store == store && Some(cached.id()) != newest && !stays
+        };
+        let all = self.datasets.iter().filter(may_leave);
+        let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.id()))?;
+        Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
+    }
+
+    /// The dataset that is about to leave a store, as far as can be said while no flush is under way.
+    pub(crate) fn next_victim(&self, store: usize) -> Option<u64> {
+        let is_quiet = !self.datasets.iter().any(CachedDataset::is_being_flushed);
+        self.victim(store, self.limit_after(store)).filter(|_| is_quiet).map(|victim| victim.id)
+    }
+
+    /// Whether a new dataset does not fit beside the old ones. Only the first rank of a node looks at the store itself.
+    pub(crate) fn is_crowded(&self, job: &Job, store: usize) -> bool {
+        let here = &self.stores[store];
+        let full = self.count_in(store) >= here.count.max(1);
+        if !full || here.evict == Evict::After {
+            return false;
+        }
+        if here.evict == Evict::Before || here.was_full {
+            return true;
+        }
+        let leads = here.placement.leader(job.rank()) == job.rank();
+        let (files, expected) = (job.files(), room::expected(here.last_bytes));
+        let kept = here.last_bytes.saturating_mul(self.count_in(store));
+        if here.size.is_some_and(|size| size < kept.saturating_add(expected)) {
+            return leads;
+        }
+        // A file that is kept to be written over is room as well.
+        leads
+            && room::room(files, &here.cache).is_some_and(|room| {
+                room < expected && room.saturating_add(spare_bytes(files, &here.cache)) < expected
+            })
+    }
+
+    /// After a failure: from now on old datasets leave a store that ran full before new ones are written. Collective.
+    pub(crate) fn check_if_full(&mut self, job: &Job, store: usize, written: u64) -> Result<(), CommError> {
+        let here = &self.stores[store];
+        let full = room::room(job.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
+        let [full] = any(&*job.comm, [full])?;
+        if !full {
+            return Ok(());
+        }
+        // As many as there are now were too many for one more.
+        let there = self.count_in(store).max(1);
+        let here = &mut self.stores[store];
+        here.count = here.count.min(there);
+        if !std::mem::replace(&mut here.was_full, true) {
+            job.report.warn(&format!(
+                "the store {} is full: from now on an old dataset leaves it before a new one is written",
+                here.name
+            ));
+        }
+        Ok(())
+    }
+
+    /// Records the bytes that the newest dataset takes in each store. Collective.
+    pub(crate) fn measure_newest(&mut self, job: &Job) -> Result<(), CommError> {
+        for store in 0..self.stores.len() {
+            let here = self.datasets.iter().filter(|cached| cached.store == store);
+            let newest = here.max_by_key(|cached| cached.id());
+            let bytes = newest.map_or(0, |cached| cached.record.cache_bytes());
+            self.record_bytes(job, store, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Records the bytes that the last dataset took in a store; the first rank of those that share it adds them up. Collective.
+    pub(super) fn record_bytes(&mut self, job: &Job, store: usize, own: u64) -> Result<(), CommError> {
+        let here = &mut self.stores[store];
+        if here.placement.count() == 1 {
+            let mut sum = [own];
+            all_reduce(&*job.comm, &mut sum, Op::Sum)?;
+            [here.last_bytes] = sum;
+            return Ok(());
+        }
+        let mates = here.placement.mates(job.rank());
+        let own_bytes = own.to_be_bytes();
+        let leads = mates[0] == job.rank();
+        let others = if leads { &mates[1..] } else { &[][..] };
+        let mut theirs = vec![[0_u8; 8]; others.len()];
+        let mut receives: Vec<_> =
+            others.iter().zip(&mut theirs).map(|(&from, bytes)| Incoming { from, bytes }).collect();
+        let send = [Outgoing { to: mates[0], bytes: &own_bytes }];
+        let sends: &[Outgoing<'_>] = if leads { &[] } else { &send };
+        if mates.len() > 1 {
+            job.comm.exchange(TAG, sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
+        }
+        let bytes = theirs.iter().map(|bytes| u64::from_be_bytes(*bytes));
+        here.last_bytes = bytes.fold(own, u64::saturating_add);
+        Ok(())
+    }
+
+    /// Removes a dataset from cache. No flush may be copying it.
+    pub(crate) fn evict(&mut self, job: &Job, id: u64) {
+        let Some(at) = self.datasets.iter().position(|cached| cached.id() == id) else { return };
+        let cached = self.datasets.remove(at);
+        job.report.info(&format!("Deleting {} from cache", cached.record.label()));
+        verify_before_delete(job, &cached);
+        let files = job.files();
+        let store = &self.stores[cached.store];
+        let is_ours = cached.part.dataset().parent() == Some(&store.cache);
+        let keeps = cached.record.redundancy.is_some() && !store.warned_crowded && is_ours;
+        report(job, if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
+        self.open.close_removed();
+        self.record_evicted(job, &cached);
+    }
+
+    /// Evicts output-only datasets that are flushed.
+    pub(crate) fn evict_flushed_output(&mut self, job: &Job) {
+        let is_done = |cached: &&CachedDataset| {
+            let dataset = &cached.record.dataset;
+            let stays = cached.is_unflushed() || cached.is_being_flushed();
+            !stays && dataset.output && !dataset.checkpoint
+        };
+        let done: Vec<u64> = self.datasets.iter().filter(is_done).map(CachedDataset::id).collect();
+        done.into_iter().for_each(|id| self.evict(job, id));
+    }
+
+    /// Removes this rank's part of a dataset that has come to nothing. If that fails, the next start does it.
+    pub(crate) fn remove_part(&self, job: &Job, part: &PartDir) {
+        report(job, part.remove(job.files()));
+    }
+
+    /// Frees the memory that is kept for the redundancy files of new datasets.
+    pub(crate) fn remove_spares(&self, job: &Job) {
+        (0..self.stores.len()).for_each(|store| self.remove_spare(job, store));
+    }
+
+    fn remove_spare(&self, job: &Job, store: usize) {
+        report(job, remove_spare(job.files(), &self.stores[store].cache, job.rank()));
+        self.open.close_removed();
+    }
+
+    fn count_in(&self, store: usize) -> u64 {
+        self.datasets.iter().filter(|cached| cached.store == store).count() as u64
+    }
+}
+
+/// With `SCR_CRC_ON_DELETE` a part is read once more before it is deleted. That finds a device that changes bytes before a
+/// checkpoint is needed that lies on it.
+fn verify_before_delete(job: &Job, cached: &CachedDataset) {
+    let record = &cached.record;
+    if !job.params.get(&param::CRC_ON_DELETE) || record.protection.bypass {
+        return;
+    }
+    let block_bytes = job.params.get(&param::FILE_BUF_SIZE);
+    let data = record.files.iter().map(|file| (cached.part.file(&file.name), file.bytes, file.crc));
+    let redundancy = record.redundancy.map(|file| (cached.part.redundancy(), file.bytes, Some(file.crc)));
+    let verified = data
+        .chain(redundancy)
+        .try_for_each(|(path, bytes, crc)| expect_bytes(job.files(), &path, bytes, crc, block_bytes));
+    if let Err(error) = verified {
+        job.report.error_here(&format!(
+            "{}: the length or the CRC32 of a file is wrong: {error}. It is deleted from cache all the same; check what stores {}, newer datasets may be damaged too",
+            record.label(),
+            cached.part.dataset().display()
+        ));
+    }
+}
+
+fn report(job: &Job, done: Result<(), FsError>) {
+    if let Err(error) = done {
+        job.report.error_here(&crate::describe(&error));
+    }
+}
+
+const TAG: Tag = Tag(42);
+/// With less room than this a store counts as full.
+const FULL: u64 = 1 << 20;

@@ -1,0 +1,93 @@
+//! The flush file, which tells commands which datasets are in cache. Rank 0 writes it.
+
+use super::dataset::CachedDataset;
+use super::Cache;
+use crate::comm::Rank;
+use crate::job::Job;
+use crate::param;
+use crate::prefix::{FlushEntry, FlushFile, Location};
+
+impl Cache {
+    /// Reports the checkpoint that the last run of this allocation has left only in cache, if no node of this run has
+    /// anything of it: the job is about to repeat work. `seen` are the ids of which any node has something, and `newest` the
+    /// id of what would be restarted from.
+    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: u64) {
+        if job.rank() != Rank(0) {
+            return;
+        }
+        // That it cannot be read is reported where it is renewed.
+        let Ok(file) = FlushFile::read(job.files(), &job.prefix) else { return };
+        let job_id = job.params.get(&param::JOB_ID);
+        let is_missing = |entry: &FlushEntry| {
+            let ours = entry.dataset.as_ref().is_some_and(|dataset| dataset.job_id == job_id);
+            let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
+            ours && only_cached && entry.checkpoint && entry.id > newest && !seen.contains(&entry.id)
+        };
+        if let Some(missing) = file.entries().into_iter().find(is_missing) {
+            job.report.notice(&format!(
+                "dataset {} `{}' was in cache only when the last run ended, and no node of this run has anything of it; if \
+                 its nodes are only away, end this run and start it on them",
+                missing.id,
+                String::from_utf8_lossy(&missing.name)
+            ));
+        }
+    }
+
+    /// Makes the flush file list the datasets that are in cache now.
+    pub(crate) fn renew_flush_file(&self, job: &Job) {
+        if job.rank() != Rank(0) {
+            return;
+        }
+        let updated = FlushFile::renew(job.files(), &job.prefix, |flush| {
+            for entry in flush.entries() {
+                if self.dataset(entry.id).is_none() {
+                    flush.remove_location(entry.id, Location::Cache);
+                }
+                Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
+            }
+            for cached in &self.datasets {
+                flush.record(&cached.record.dataset, Location::Cache);
+            }
+        });
+        if let Err(error) = updated {
+            job.report.error(&crate::describe(&error));
+        }
+    }
+
+    /// Records that a dataset is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel
+    /// file system, and it is synced.
+    pub(crate) fn record_in_cache(&mut self, job: &Job, id: u64, leaving: Option<u64>) {
+        let Some(cached) = self.dataset(id) else { return };
+        let dataset = cached.record.dataset.clone();
+        update_flush_file(job, |flush| {
+            flush.record(&dataset, Location::Cache);
+            leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
+        });
+        for cached in &mut self.datasets {
+            cached.listed = (cached.listed || cached.id() == id) && Some(cached.id()) != leaving;
+        }
+    }
+
+    /// Records those that were expected to leave and have stayed.
+    pub(crate) fn record_stayed(&mut self, job: &Job) {
+        let unlisted = self.datasets.iter().filter(|cached| !cached.listed).map(CachedDataset::id);
+        unlisted.collect::<Vec<_>>().into_iter().for_each(|id| self.record_in_cache(job, id, None));
+    }
+
+    /// Records that a dataset has left.
+    pub(super) fn record_evicted(&self, job: &Job, cached: &CachedDataset) {
+        if cached.listed {
+            update_flush_file(job, |flush| flush.remove_location(cached.id(), Location::Cache));
+        }
+    }
+}
+
+/// Changes the flush file. It is only for commands: if it cannot be written, the run goes on.
+pub(crate) fn update_flush_file(job: &Job, change: impl FnOnce(&mut FlushFile)) {
+    if job.rank() != Rank(0) {
+        return;
+    }
+    if let Err(error) = FlushFile::update(job.files(), &job.prefix, change) {
+        job.report.error(&crate::describe(&error));
+    }
+}
