@@ -38,6 +38,10 @@ missing_packages() {
     command -v mpiexec.hydra >/dev/null || echo mpich
     [ "$for_tests" != tests ] || command -v g++ >/dev/null || echo g++
     [ "$for_tests" != tests ] || command -v mariadbd >/dev/null || echo mariadb-server
+    [ "$for_tests" != tests ] || command -v gfortran >/dev/null || echo gfortran
+    [ "$for_tests" != tests ] || command -v cmake >/dev/null || echo cmake
+    [ "$for_tests" != tests ] || command -v pkg-config >/dev/null || echo pkg-config
+    [ "$for_tests" != tests ] || has_python || echo python3-venv python3-dev
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     has_libclang && has_clang_headers || clang_packages
 }
@@ -49,6 +53,10 @@ clang_packages() { # the two that are needed of the release's default version; l
     else
         echo libclang-dev
     fi
+}
+
+has_python() { # mpi4py is compiled for each MPI in a virtual environment
+    python3 -c 'import venv, ensurepip' 2>/dev/null
 }
 
 has_compilers() {

@@ -11,6 +11,26 @@ put() { # put MODE FILE FOLDER
 }
 put 755 "target/$mpi/release/libscr.so" lib
 put 644 ffi/include/scr.h include
+put 644 ffi/include/scr.hpp include
+install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
+    ${CC:-cc} -std=c99 -O2 -fPIC -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' -Iffi/include ffi/fortran/scrf.c \
+        -o "$prefix/lib/libscrf.so.new" -L"$prefix/lib" -lscr
+    chmod 755 "$prefix/lib/libscrf.so.new" && mv "$prefix/lib/libscrf.so.new" "$prefix/lib/libscrf.so"
+    put 644 ffi/fortran/scrf.h include
+    put 644 ffi/fortran/scr.f90 include # a module file belongs to one compiler; this is for all others
+    if command -v gfortran >/dev/null; then gfortran -fsyntax-only -J "$prefix/include" ffi/fortran/scr.f90; fi
+}
+install_fortran
+for file in scr.py setup.py pyproject.toml README.md; do put 644 "ffi/python/$file" share/scr/python; done
+for file in Cargo.toml build.rs README.md src/lib.rs src/raw.rs examples/heat2d.rs; do
+    put 644 "ffi/rust/$file" "share/scr/rust/$(dirname "$file")"
+done
+put 644 ffi/pkgconfig/scr.pc lib/pkgconfig
+put 644 ffi/pkgconfig/scrf.pc lib/pkgconfig
+for file in scr-config.cmake scr-config-version.cmake; do put 644 "ffi/cmake/$file" lib/cmake/scr; done
+for example in heat2d.c heat2d.cpp heat2d.f heat2d.f90 heat2d.py Makefile README.md; do
+    put 644 "examples/$example" share/scr/examples
+done
 if [ -x "$built/scr" ]; then
     put 755 "$built/scr" bin
     for classic in scr_check_node scr_copy scr_env scr_flush_file scr_glob_hosts scr_halt scr_index scr_list_down_nodes scr_postrun scr_poststage scr_prerun \
@@ -37,9 +57,7 @@ fi
 for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md docs/images/*.svg; do
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"
 done
-if [ -e etc/modulefiles/scr ]; then
-    put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles
-fi
+put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles # finds the tree it lies in
 # What the pages link to: an unchanged sample, the header, example programs.
 put 644 etc/scr.conf share/doc/scr/etc
 install -d "$prefix/share/doc/scr/ffi/include"

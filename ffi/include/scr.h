@@ -106,6 +106,10 @@ char* SCR_Get_version(void);
 /* Sets flag to 1 if the application should stop now, otherwise to 0. */
 int SCR_Should_exit(int* flag);
 
+/* Why the last call of this thread that failed has failed, on one line; "" before the first. Valid until the
+ * next call of this thread fails; not to be freed. An addition to the interface of C SCR. */
+const char* SCR_Last_error(void);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

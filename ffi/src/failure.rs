@@ -50,6 +50,15 @@ pub(crate) enum Failure {
     MpiNotStarted,
     #[error("MPI_Finalize was called already; call this before it")]
     MpiEnded,
+    #[error(
+        "libscr.so was built with {built}, and this program runs under another MPI, `{running}'; link the libscr.so of that MPI"
+    )]
+    OtherMpi { built: &'static str, running: String },
+    #[error(
+        "this thread must not call MPI, and so not SCR; call from the thread of MPI_Init, or ask MPI_Init_thread for \
+         MPI_THREAD_SERIALIZED"
+    )]
+    OtherThread,
     #[error("{call} failed with code {code}")]
     MpiCall { call: &'static str, code: c_int },
     #[error("`{what}` is NULL; it must point to {wanted}")]
@@ -104,9 +113,12 @@ impl Failure {
             | Failure::AnswerTooLong { .. }
             | Failure::UnknownFlags { .. }
             | Failure::NotText { .. } => Code::Argument,
-            Failure::MpiNotStarted | Failure::MpiEnded | Failure::MpiCall { .. } | Failure::Comm(_) => {
-                Code::Mpi
-            }
+            Failure::MpiNotStarted
+            | Failure::MpiEnded
+            | Failure::OtherMpi { .. }
+            | Failure::OtherThread
+            | Failure::MpiCall { .. }
+            | Failure::Comm(_) => Code::Mpi,
             Failure::Config(_) => Code::Config,
             Failure::Environment(_) | Failure::Environments(_) => Code::Io,
             Failure::Session(error) => session_code(error),

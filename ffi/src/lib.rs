@@ -9,7 +9,7 @@ pub mod config_api;
 pub mod configf;
 mod failure;
 mod leave;
-mod message;
+pub mod message;
 mod mpi_library;
 mod place;
 mod state;

@@ -1,6 +1,8 @@
 //! The lines that this layer itself writes: to standard error, each in one write, so that ranks do not mix.
 
 use crate::mpi_library;
+use std::cell::RefCell;
+use std::ffi::{c_char, CStr, CString};
 use std::io::Write;
 use std::sync::OnceLock;
 
@@ -13,14 +15,42 @@ pub(crate) fn speak_as(rank: u32, node: &str) {
     let _ = SPEAKER.set((rank, node.to_owned()));
 }
 
-/// Tells why a call failed, with what lies behind it.
-pub(crate) fn failed(call: &str, error: &dyn std::error::Error) {
+/// Why a call failed, with its causes, on one line.
+pub(crate) fn failure_text(call: &str, error: &dyn std::error::Error) -> String {
     // One line per failure, whatever a file name or a text of the system holds.
-    let text = scr_core::describe(error).replace('\n', " ");
+    let text = scr_core::describe(error).replace(['\n', '\0'], " ");
     // Some begin with the name of the call themselves.
-    let text = if text.starts_with(call) { text } else { format!("{call}: {text}") };
-    line("ERROR", &text);
+    if text.starts_with(call) {
+        text
+    } else {
+        format!("{call}: {text}")
+    }
 }
+
+/// Prints why a call failed.
+pub(crate) fn failed(text: &str) {
+    line("ERROR", text);
+}
+
+thread_local! {
+    /// The text of this thread's last failed call; empty before the first.
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
+}
+
+/// Keeps the text of a failed call for `SCR_Last_error`.
+pub(crate) fn keep_last_error(text: String) {
+    LAST_ERROR.set(CString::new(text).unwrap_or_default());
+}
+
+/// `SCR_Last_error` of `scr.h`: valid until the next call of this thread fails.
+#[no_mangle]
+#[allow(non_snake_case)] // The name is that of scr.h.
+pub extern "C" fn SCR_Last_error() -> *const c_char {
+    // A thread that is ending has no text any more.
+    LAST_ERROR.try_with(|text| text.borrow().as_ptr()).unwrap_or(EMPTY.as_ptr())
+}
+
+const EMPTY: &CStr = c"";
 
 /// Tells what will go on, but should not be so.
 pub(crate) fn warn(text: &str) {

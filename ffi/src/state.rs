@@ -5,6 +5,7 @@
 
 use crate::failure::{Code, Failure, SUCCESS};
 use crate::message;
+use crate::mpi_library;
 use scr_core::param::AppConfig;
 use scr_core::session::Session;
 use std::any::Any;
@@ -32,6 +33,11 @@ impl State {
     /// The running session.
     pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
         match self {
+            State::Running(..)
+                if mpi_library::require_running().is_ok() && !mpi_library::thread_may_call() =>
+            {
+                Err(Failure::OtherThread)
+            }
             State::Running(session, _) => Ok(session),
             State::NotStarted(_) => Err(Failure::NotStarted),
             State::Refused(_) => Err(Failure::Refused),
@@ -66,7 +72,7 @@ pub(crate) fn value_entry<T>(
 ) -> Result<T, Code> {
     let outcome = guarded(&mut lock(), body);
     outcome.map_err(|failure| {
-        tell(call, &failure);
+        report(call, &failure);
         failure.code()
     })
 }
@@ -79,16 +85,18 @@ pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) ->
         Err(TryLockError::WouldBlock) => return,
     };
     if let Err(failure) = guarded(&mut slot, body) {
-        tell(call, &failure);
+        report(call, &failure);
     }
 }
 
-fn tell(call: &str, failure: &Failure) {
-    // What is disabled or has failed was told once, by SCR_Init: an application that goes on without may call at every step.
-    let told_elsewhere = failure.is_shared() && !message::is_first_rank();
-    if !told_elsewhere && !matches!(failure, Failure::Disabled | Failure::Refused) {
-        message::failed(call, failure);
+fn report(call: &str, failure: &Failure) {
+    let text = message::failure_text(call, failure);
+    // SCR_Init has said once that SCR is disabled or has failed: an application that goes on without it may call at every step.
+    let said_elsewhere = failure.is_shared() && !message::is_first_rank();
+    if !said_elsewhere && !matches!(failure, Failure::Disabled | Failure::Refused) {
+        message::failed(&text);
     }
+    message::keep_last_error(text);
 }
 
 /// Runs `body`; a panic becomes an error and puts the session out of reach.

@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::mpi::Mpi;
 use crate::programs::{repository, stage, Program};
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ pub struct Job<'a> {
     mpi: Mpi,
     ranks: u32,
     program: Program,
+    /// What runs in the place of `program`.
+    executable: Option<PathBuf>,
     hosts: Vec<u32>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
@@ -31,8 +33,28 @@ impl<'a> Job<'a> {
         hosts: Vec<u32>,
     ) -> Self {
         let limit = Duration::from_secs(90);
-        let (arguments, variables) = (Vec::new(), Vec::new());
-        Job { cluster, mpi, ranks, program, hosts, arguments, variables, limit, by_scr_run: None }
+        Job {
+            cluster,
+            mpi,
+            ranks,
+            program,
+            executable: None,
+            hosts,
+            arguments: Vec::new(),
+            variables: Vec::new(),
+            limit,
+            by_scr_run: None,
+        }
+    }
+
+    /// Runs this executable instead of a program of the tests.
+    pub fn executable(mut self, path: &Path) -> Self {
+        self.executable = Some(path.to_owned());
+        self
+    }
+
+    fn path(&self) -> PathBuf {
+        self.executable.clone().unwrap_or_else(|| self.program.path(self.mpi))
     }
 
     /// Runs on these nodes, the first ranks on the first one.
@@ -99,7 +121,7 @@ impl<'a> Job<'a> {
         }
         command.args(["--mpi", self.mpi.name(), "--limit", &self.limit.as_secs().to_string(), "--nodes"]);
         command.arg(self.cluster.storage()).arg("--hosts").arg(self.host_list());
-        command.arg(self.program.path(self.mpi)).args(&self.arguments);
+        command.arg(self.path()).args(&self.arguments);
         command
     }
 
@@ -143,7 +165,7 @@ impl<'a> Job<'a> {
                 .arg(node)
                 .args(["-n", &ranks, "-ppn", &per_node]),
         };
-        command.arg(self.program.path(self.mpi)).args(&self.arguments).stdin(std::process::Stdio::null());
+        command.arg(self.path()).args(&self.arguments).stdin(std::process::Stdio::null());
     }
 
     /// `n0:2,n1:2,...`: the ranks dealt out evenly.

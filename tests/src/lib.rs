@@ -20,6 +20,7 @@ mod mariadb;
 mod mpi;
 mod parallel;
 mod programs;
+mod python;
 mod slurm;
 
 pub use at_call::{on_all, on_rank, Call};
@@ -28,5 +29,6 @@ pub use job::{Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
 pub use mpi::{has_namespaces, run_if_there, with_compiler, Mpi};
 pub use parallel::ParallelFs;
-pub use programs::{compile, repository, stage, Program};
+pub use programs::{compile, repository, stage, target, Program};
+pub use python::python;
 pub use slurm::Slurm;

@@ -31,6 +31,11 @@ impl Mpi {
         }
     }
 
+    /// Its compiler wrapper for a language: `cc`, `cxx`, `f77` or `f90`.
+    pub fn compiler_of(self, language: &str) -> String {
+        format!("mpi{language}.{}", self.name())
+    }
+
     fn is_there(self) -> bool {
         let launcher = repository().join("scripts/mpi-launcher");
         starts(Command::new(self.compiler()).arg("--version"))

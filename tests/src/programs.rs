@@ -115,6 +115,7 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or_else(|| Path::new(OsStr::new("/")))
 }
 
-fn target(mpi: Mpi) -> PathBuf {
+/// The build folder of an MPI.
+pub fn target(mpi: Mpi) -> PathBuf {
     repository().join("target").join(mpi.name())
 }

@@ -1,11 +1,13 @@
 //! The C interface as a compiler, a linker and a careless application see it.
 
-use scr_tests::{compile, on_each_mpi, repository, stage, with_compiler, Cluster, Program};
+use scr_tests::{
+    compile, on_each_mpi, repository, run_if_there, stage, with_compiler, Cluster, Mpi, Program,
+};
 use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Every function of `scr.h`.
-const FUNCTIONS: [&str; 18] = [
+const FUNCTIONS: [&str; 19] = [
     "SCR_Complete_checkpoint",
     "SCR_Complete_output",
     "SCR_Complete_restart",
@@ -18,6 +20,7 @@ const FUNCTIONS: [&str; 18] = [
     "SCR_Get_version",
     "SCR_Have_restart",
     "SCR_Init",
+    "SCR_Last_error",
     "SCR_Need_checkpoint",
     "SCR_Route_file",
     "SCR_Should_exit",
@@ -66,6 +69,24 @@ on_each_mpi! {
         let exported = output(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
         let exported: BTreeSet<_> = exported.lines().filter_map(|line| line.split_whitespace().last()).collect();
         assert_eq!(exported, BTreeSet::from(FUNCTIONS));
+    }
+
+    fn a_library_of_another_mpi_is_refused_before_it_is_used(mpi: Mpi) {
+        let other = if mpi == Mpi::OpenMpi { Mpi::Mpich } else { Mpi::OpenMpi };
+        run_if_there(other, "a library of another MPI", |other| {
+            let mut cluster = Cluster::new(1);
+            let (program, lib) = (cluster.scratch().join("other"), stage(other).join("lib"));
+            let mut command = Command::new(mpi.compiler());
+            command.args(["-std=c99", "-DUSE_SCR", "-o"]).arg(&program);
+            command.arg(repository().join("examples/heat2d.c")).arg("-I").arg(stage(other).join("include"));
+            command.arg("-L").arg(&lib).arg("-lscr").arg(format!("-Wl,-rpath,{}", lib.display()));
+            // The other MPI's library comes with libscr.so, and is not on this one's path.
+            compile(command.arg("-Wl,--allow-shlib-undefined"));
+            let run = cluster.job(mpi, 2, Program::Heat2d).executable(&program).run();
+            assert!(!run.succeeded() && !run.timed_out());
+            assert!(run.mentions("and this program runs under another MPI, `"), "the library says what is wrong");
+            assert!(run.mentions("SCR_Init failed"), "the program goes on after the call");
+        });
     }
 
     fn the_library_has_the_soname_that_applications_ask_for(mpi: Mpi) {

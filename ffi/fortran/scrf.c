@@ -1,0 +1,218 @@
+/* libscrf.so: the Fortran interface of scr, over the one libscr.so.
+ *
+ * Fortran passes every argument by reference, and after them the length of each character argument by value, as a
+ * size_t (gfortran 8 and later, flang, ifort and ifx on 64-bit systems). Trailing blanks of what comes in are not part
+ * of a name; what goes out is padded with blanks. A buffer that is too short is an error: a path cut short
+ * would name another file. Compilers append one underscore to a name, and some a second where the name has one already.
+ * Section followed: SCR API of the user guide.
+ */
+#include "scr.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Defines the subroutine under its name with one underscore and with two. */
+#define SUBROUTINE(name, parameters)                                  \
+    void name##_ parameters;                                          \
+    void name##__ parameters __attribute__((alias(#name "_")));       \
+    void name##_ parameters
+
+/* ---- Strings ---- */
+
+/* Copies `text` without its trailing blanks to `name`, which has SCR_MAX_FILENAME bytes. Fails where it does not fit. */
+static int read_text(const char *call, const char *text, size_t length, char *name)
+{
+    while (length > 0 && text[length - 1] == ' ')
+        length--;
+    if (length >= SCR_MAX_FILENAME) {
+        fprintf(stderr, "SCR ERROR: %s: the argument has %zu characters, and at most %d are allowed\n", call, length,
+                SCR_MAX_FILENAME - 1);
+        return SCR_ERR_ARGUMENT;
+    }
+    memcpy(name, text, length);
+    name[length] = '\0';
+    return SCR_SUCCESS;
+}
+
+/* Copies `name` to `text` and fills it up with blanks. Fails where it does not fit; `text` is blank then. */
+static int write_text(const char *call, const char *name, char *text, size_t length)
+{
+    const size_t needed = strlen(name);
+
+    memset(text, ' ', length);
+    if (needed > length) {
+        fprintf(stderr,
+                "SCR ERROR: %s: the answer has %zu characters and the variable for it %zu; "
+                "declare it as CHARACTER(LEN=SCR_MAX_FILENAME)\n",
+                call, needed, length);
+        return SCR_ERR_ARGUMENT;
+    }
+    memcpy(text, name, needed);
+    return SCR_SUCCESS;
+}
+
+/* No dataset has an empty name: a rank that cannot read its own still takes part, and all ranks fail. */
+static const char *name_or_none(int outcome, const char *name)
+{
+    return outcome == SCR_SUCCESS ? name : "";
+}
+
+/* The first failure counts. */
+static int first_of(int one, int other)
+{
+    return one != SCR_SUCCESS ? one : other;
+}
+
+/* ---- Start and end ---- */
+
+SUBROUTINE(scr_init, (int *ierror))
+{
+    *ierror = SCR_Init();
+}
+
+SUBROUTINE(scr_finalize, (int *ierror))
+{
+    *ierror = SCR_Finalize();
+}
+
+/* ---- Configuration ---- */
+
+/* `val` receives the value where `config` asks for one. It is blank, and the call fails, where the parameter has none. */
+SUBROUTINE(scr_config, (const char *config, char *val, int *ierror, size_t config_length, size_t val_length))
+{
+    char *line = malloc(config_length + 1);
+    const char *value;
+
+    memset(val, ' ', val_length);
+    if (line == NULL) {
+        *ierror = SCR_FAILURE;
+        return;
+    }
+    while (config_length > 0 && config[config_length - 1] == ' ')
+        config_length--;
+    memcpy(line, config, config_length);
+    line[config_length] = '\0';
+    value = SCR_Config(line);
+    *ierror = SCR_SUCCESS;
+    if (value != NULL)
+        *ierror = write_text("SCR_CONFIG", value, val, val_length);
+    else if (strchr(line, '=') == NULL)
+        *ierror = SCR_FAILURE;
+    free((char *)value);
+    free(line);
+}
+
+/* ---- Files ---- */
+
+SUBROUTINE(scr_route_file, (const char *name, char *file, int *ierror, size_t name_length, size_t file_length))
+{
+    char given[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME];
+
+    memset(file, ' ', file_length);
+    *ierror = read_text("SCR_ROUTE_FILE", name, name_length, given);
+    if (*ierror == SCR_SUCCESS)
+        *ierror = SCR_Route_file(given, path);
+    if (*ierror == SCR_SUCCESS)
+        *ierror = write_text("SCR_ROUTE_FILE", path, file, file_length);
+}
+
+/* ---- Checkpoints and output ---- */
+
+SUBROUTINE(scr_need_checkpoint, (int *flag, int *ierror))
+{
+    *ierror = SCR_Need_checkpoint(flag);
+}
+
+SUBROUTINE(scr_start_output, (const char *name, const int *flags, int *ierror, size_t name_length))
+{
+    char given[SCR_MAX_FILENAME];
+    const int read = read_text("SCR_START_OUTPUT", name, name_length, given);
+
+    *ierror = first_of(read, SCR_Start_output(name_or_none(read, given), *flags));
+}
+
+SUBROUTINE(scr_complete_output, (const int *valid, int *ierror))
+{
+    *ierror = SCR_Complete_output(*valid);
+}
+
+SUBROUTINE(scr_start_checkpoint, (int *ierror))
+{
+    *ierror = SCR_Start_checkpoint();
+}
+
+SUBROUTINE(scr_complete_checkpoint, (const int *valid, int *ierror))
+{
+    *ierror = SCR_Complete_checkpoint(*valid);
+}
+
+/* ---- Restart ---- */
+
+SUBROUTINE(scr_have_restart, (int *flag, char *name, int *ierror, size_t name_length))
+{
+    char found[SCR_MAX_FILENAME] = "";
+
+    *ierror = SCR_Have_restart(flag, found);
+    *ierror = first_of(*ierror, write_text("SCR_HAVE_RESTART", found, name, name_length));
+}
+
+SUBROUTINE(scr_start_restart, (char *name, int *ierror, size_t name_length))
+{
+    char found[SCR_MAX_FILENAME] = "";
+
+    *ierror = SCR_Start_restart(found);
+    *ierror = first_of(*ierror, write_text("SCR_START_RESTART", found, name, name_length));
+}
+
+SUBROUTINE(scr_complete_restart, (const int *valid, int *ierror))
+{
+    *ierror = SCR_Complete_restart(*valid);
+}
+
+/* ---- Datasets, by the name given to SCR_START_OUTPUT ---- */
+
+/* Takes part also with a name that cannot be read: every call here is collective. */
+static int of_dataset(const char *call, int (*work)(const char *), const char *name, size_t length)
+{
+    char given[SCR_MAX_FILENAME];
+    const int read = read_text(call, name, length, given);
+
+    return first_of(read, work(name_or_none(read, given)));
+}
+
+SUBROUTINE(scr_current, (const char *name, int *ierror, size_t name_length))
+{
+    *ierror = of_dataset("SCR_CURRENT", SCR_Current, name, name_length);
+}
+
+SUBROUTINE(scr_drop, (const char *name, int *ierror, size_t name_length))
+{
+    *ierror = of_dataset("SCR_DROP", SCR_Drop, name, name_length);
+}
+
+SUBROUTINE(scr_delete, (const char *name, int *ierror, size_t name_length))
+{
+    *ierror = of_dataset("SCR_DELETE", SCR_Delete, name, name_length);
+}
+
+/* ---- General ---- */
+
+SUBROUTINE(scr_get_version, (char *version, int *ierror, size_t version_length))
+{
+    *ierror = write_text("SCR_GET_VERSION", SCR_Get_version(), version, version_length);
+}
+
+SUBROUTINE(scr_should_exit, (int *flag, int *ierror))
+{
+    *ierror = SCR_Should_exit(flag);
+}
+
+SUBROUTINE(scr_last_error, (char *text, size_t text_length))
+{
+    const char *found = SCR_Last_error();
+    const size_t length = strlen(found) < text_length ? strlen(found) : text_length;
+
+    memset(text, ' ', text_length);
+    memcpy(text, found, length);
+}

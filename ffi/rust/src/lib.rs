@@ -1,0 +1,294 @@
+//! Checkpoint and restart for MPI applications in Rust, over the installed `libscr.so`.
+//!
+//! A [`Library`] lives between `MPI_Init` and `MPI_Finalize`, which the borrowed [`Universe`] guarantees. A dataset being
+//! written is an [`Output`], and a checkpoint being read is a [`Restart`]; each ends what it began. One that is dropped
+//! without `complete`, as when `?` returns early, ends as invalid on all ranks, so that a checkpoint that was cut short
+//! never counts. All calls are collective over `MPI_COMM_WORLD`, apart from `route`.
+//!
+//! ```no_run
+//! use mpi::traits::*;
+//! use scr::{Flags, Library};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let universe = mpi::initialize().ok_or("MPI cannot be initialized")?;
+//!     let rank = universe.world().rank();
+//!     let mut library = Library::init(&universe)?;
+//!
+//!     let (mut state, mut step) = (vec![0_u8; 1000], 0_u64);
+//!     while let Some(restart) = library.restart()? {
+//!         let found = std::fs::read(restart.route(format!("{}/rank_{rank}", restart.name()))?);
+//!         let name = restart.name().to_owned();
+//!         if restart.complete(found.is_ok()) {
+//!             // Only now: all ranks have read the same checkpoint.
+//!             state = found?;
+//!             step = name.trim_start_matches("step.").parse()?;
+//!             break;
+//!         }
+//!     }
+//!     while step < 1000 && !library.should_exit()? {
+//!         step += 1;
+//!         state[0] = step as u8;
+//!         if library.need_checkpoint()? {
+//!             let name = format!("step.{step}");
+//!             let output = library.output(&name, Flags::CHECKPOINT)?;
+//!             std::fs::write(output.route(format!("{name}/rank_{rank}"))?, &state)?;
+//!             output.complete()?;
+//!         }
+//!     }
+//!     library.finalize()?;
+//!     Ok(())
+//! }
+//! ```
+
+mod raw;
+
+use mpi::environment::Universe;
+use std::ffi::{c_int, CStr, CString, OsStr};
+use std::marker::PhantomData;
+use std::ops::BitOr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A run under the library, from `SCR_Init` to `SCR_Finalize`.
+///
+/// Dropping it shuts the library down as well; [`finalize`](Self::finalize) also says whether all could be flushed.
+#[derive(Debug)]
+pub struct Library<'mpi> {
+    /// MPI is not finalized before, and no other thread calls.
+    mpi: PhantomData<(&'mpi Universe, *const ())>,
+}
+
+impl<'mpi> Library<'mpi> {
+    /// Starts the library.
+    ///
+    /// # Errors
+    /// [`Error`] with the library's message, as where a setting cannot be used or `SCR_ENABLE=0`.
+    pub fn init(_mpi: &'mpi Universe) -> Result<Self, Error> {
+        raw::init()?;
+        Ok(Self { mpi: PhantomData })
+    }
+
+    /// Whether it is time for a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error`]: the ranks could not talk.
+    pub fn need_checkpoint(&self) -> Result<bool, Error> {
+        raw::need_checkpoint()
+    }
+
+    /// Whether the application should stop now.
+    ///
+    /// # Errors
+    /// [`Error`]: the ranks could not talk.
+    pub fn should_exit(&self) -> Result<bool, Error> {
+        raw::should_exit()
+    }
+
+    /// Begins a dataset of this name, which has 1 to 1023 bytes.
+    ///
+    /// # Errors
+    /// [`Error`]: no dataset was begun, on any rank.
+    pub fn output(&mut self, name: &str, flags: Flags) -> Result<Output<'_>, Error> {
+        raw::start_output(&c_string(name.as_bytes())?, flags.0)?;
+        Ok(Output { phase: Phase { end: Some(raw::complete_output), library: PhantomData } })
+    }
+
+    /// Begins to read the newest checkpoint that is left; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error`]: the ranks could not talk.
+    pub fn restart(&mut self) -> Result<Option<Restart<'_>>, Error> {
+        if raw::have_restart()?.is_none() {
+            return Ok(None);
+        }
+        let name = raw::start_restart()?;
+        let phase = Phase { end: Some(raw::complete_restart), library: PhantomData };
+        Ok(Some(Restart { name: String::from_utf8_lossy(&name).into_owned(), phase }))
+    }
+
+    /// Says that the application has restarted from this dataset by itself.
+    ///
+    /// # Errors
+    /// [`Error`]: there is no such dataset.
+    pub fn current(&mut self, name: &str) -> Result<(), Error> {
+        raw::current(&c_string(name.as_bytes())?)
+    }
+
+    /// Forgets the entry of a dataset in the index; its files stay.
+    ///
+    /// # Errors
+    /// [`Error`]: the index cannot be changed.
+    pub fn forget(&mut self, name: &str) -> Result<(), Error> {
+        raw::drop_dataset(&c_string(name.as_bytes())?)
+    }
+
+    /// Deletes the files of a dataset, from the prefix directory and from the cache.
+    ///
+    /// # Errors
+    /// [`Error`]: there is no such dataset, or a file cannot be removed.
+    pub fn delete(&mut self, name: &str) -> Result<(), Error> {
+        raw::delete(&c_string(name.as_bytes())?)
+    }
+
+    /// Shuts the library down.
+    ///
+    /// # Errors
+    /// [`Error`]: a dataset that was due could not be flushed; it stays in cache.
+    pub fn finalize(self) -> Result<(), Error> {
+        std::mem::forget(self);
+        raw::finalize()
+    }
+}
+
+impl Drop for Library<'_> {
+    fn drop(&mut self) {
+        // The library has printed what could not be flushed.
+        let _ = raw::finalize();
+    }
+}
+
+/// Sets a parameter (`NAME=value`) or unsets it (`NAME=`), both before [`Library::init`], or gives its value (`NAME`).
+///
+/// # Errors
+/// [`Error`]: the line holds a null byte.
+pub fn config(line: &str) -> Result<Option<String>, Error> {
+    Ok(raw::config(&c_string(line.as_bytes())?))
+}
+
+/// The version of the library.
+pub fn version() -> String {
+    raw::version()
+}
+
+/// A dataset being written.
+#[derive(Debug)]
+#[must_use = "a dataset that is dropped ends as invalid"]
+pub struct Output<'library> {
+    phase: Phase<'library>,
+}
+
+impl Output<'_> {
+    /// The path at which to write a file of the dataset. Local.
+    ///
+    /// # Errors
+    /// [`Error`]: the path lies outside the prefix directory, or cannot be made.
+    pub fn route(&self, name: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        route(name.as_ref())
+    }
+
+    /// Ends the dataset: this rank has written all its files.
+    ///
+    /// # Errors
+    /// [`Error`]: the dataset is not complete, since some rank failed.
+    pub fn complete(mut self) -> Result<(), Error> {
+        self.phase.finish(true)
+    }
+}
+
+/// A checkpoint being read.
+#[derive(Debug)]
+#[must_use = "a restart that is dropped gives the checkpoint up"]
+pub struct Restart<'library> {
+    name: String,
+    phase: Phase<'library>,
+}
+
+impl Restart<'_> {
+    /// The name of the checkpoint.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The path at which to read a file of the checkpoint. Local.
+    ///
+    /// # Errors
+    /// [`Error`]: there is no such file in the checkpoint.
+    pub fn route(&self, name: impl AsRef<Path>) -> Result<PathBuf, Error> {
+        route(name.as_ref())
+    }
+
+    /// Ends the restart; `valid` says whether this rank has read its files. Returns whether all ranks have; if not,
+    /// the next older checkpoint is loaded.
+    pub fn complete(mut self, valid: bool) -> bool {
+        self.phase.finish(valid).is_ok()
+    }
+}
+
+/// Properties of a dataset, to be combined with `|`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags(c_int);
+
+impl Flags {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// The job can restart from it.
+    pub const CHECKPOINT: Self = Self(1);
+    /// It must reach the prefix directory.
+    pub const OUTPUT: Self = Self(2);
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A call that failed, with the library's own message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    code: i32,
+    message: String,
+}
+
+impl Error {
+    /// The number of `scr.h`.
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+}
+
+/// A phase, which ends once.
+#[derive(Debug)]
+struct Phase<'library> {
+    end: Option<fn(bool) -> Result<(), Error>>,
+    library: PhantomData<&'library mut ()>,
+}
+
+impl Phase<'_> {
+    fn finish(&mut self, valid: bool) -> Result<(), Error> {
+        self.end.take().map_or(Ok(()), |end| end(valid))
+    }
+}
+
+impl Drop for Phase<'_> {
+    fn drop(&mut self) {
+        // It fails, which is what it is called for.
+        let _ = self.finish(false);
+    }
+}
+
+fn route(name: &Path) -> Result<PathBuf, Error> {
+    let path = raw::route_file(&c_string(name.as_os_str().as_bytes())?)?;
+    Ok(PathBuf::from(OsStr::from_bytes(&path)))
+}
+
+fn c_string(text: &[u8]) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| Error {
+        code: ERR_ARGUMENT,
+        message: format!("`{}' holds a null byte", String::from_utf8_lossy(text)),
+    })
+}
+
+/// `SCR_ERR_ARGUMENT`.
+const ERR_ARGUMENT: c_int = 3;
+
+/// What a code of `scr.h` says.
+fn checked(code: c_int, message: &CStr) -> Result<(), Error> {
+    match code {
+        0 => Ok(()),
+        code => Err(Error { code, message: message.to_string_lossy().into_owned() }),
+    }
+}

@@ -1,0 +1,192 @@
+//! The example heat2d in every language, built by the lines that the pages give from an installed tree that was moved, and
+//! nothing else: checkpointed, a node lost, restarted, and the right answer to the last byte.
+
+use scr_tests::{compile, on_each_mpi, stage, with_compiler, Cluster, Mpi, Program};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SIZE: u32 = 64;
+const STEPS: u32 = 60;
+const EVERY: u32 = 10;
+
+on_each_mpi! {
+    fn heat2d_in_c_survives_a_lost_node(mpi: Mpi) {
+        let tree = Tree::new(mpi);
+        tree.make("heat2d");
+        let options = |kill: bool| {
+            let mut options = vec![("size", SIZE), ("steps", STEPS), ("every", EVERY)];
+            options.extend(if kill { &[("kill-rank", 1), ("kill-step", 35)][..] } else { &[][..] });
+            let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+            options.chain(["--result".to_owned(), "heat.out".to_owned()]).collect()
+        };
+        tree.expect_right_answer(&tree.examples().join("heat2d"), &options(true), &options(false));
+    }
+
+    fn heat2d_in_cpp_survives_a_lost_node(mpi: Mpi) {
+        with_compiler("g++", "heat2d in C++", || built_survives(mpi, "heat2d_cpp"));
+    }
+
+    fn heat2d_in_fortran_77_style_survives_a_lost_node(mpi: Mpi) {
+        with_compiler("gfortran", "heat2d in Fortran 77 style", || built_survives(mpi, "heat2d_f77"));
+    }
+
+    fn heat2d_in_fortran_90_survives_a_lost_node(mpi: Mpi) {
+        with_compiler("gfortran", "heat2d in Fortran 90", || built_survives(mpi, "heat2d_f90"));
+    }
+
+    fn heat2d_in_python_survives_a_lost_node(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "heat2d in Python") else { return };
+        let tree = Tree::new(mpi);
+        let script = tree.examples().join("heat2d.py").display().to_string();
+        let arguments = |kill: bool| [vec![script.clone()], numbers(kill)].concat();
+        tree.expect_right_answer(&python, &arguments(true), &arguments(false));
+    }
+
+    fn python_gets_the_librarys_message_and_may_leave_without_finalize(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "errors in Python") else { return };
+        let tree = Tree::new(mpi);
+        let mut cluster = Cluster::new(1);
+        let script = cluster.scratch().join("leave.py");
+        std::fs::write(&script, LEAVE_PY).unwrap();
+        // Two ranks on one node, whose interpreter unloads what it likes before MPI ends.
+        let job = cluster.job(mpi, 2, Program::Heat2d).executable(&python).args([script.display()]);
+        let run = job.env("PYTHONPATH", tree.path.join("share/scr/python").display()).run();
+        assert!(run.succeeded());
+        assert_eq!(run.lines().filter(|line| line.starts_with("REFUSED 3 SCR_Start_output: ")).count(), 2);
+        assert!(run.mentions("MPI_Finalize was called without SCR_Finalize"));
+    }
+
+    fn pip_installs_the_python_module_which_finds_its_tree(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "pip install") else { return };
+        let tree = Tree::new(mpi);
+        let site = tree.scratch.path().join("site");
+        let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--target"];
+        compile(Command::new(&python).args(pip).arg(&site).arg(tree.path.join("share/scr/python")));
+        let mut asked = Command::new(&python);
+        asked.args(["-c", "from mpi4py import MPI; import scr; print(scr.__file__, scr.version())"]);
+        let output = asked.env("PYTHONPATH", &site).env_remove("SCR_DIR").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(said.starts_with(&site.display().to_string()) && said.trim_end().ends_with(" v1.0.0"), "{output:?}");
+    }
+
+    fn heat2d_in_rust_survives_a_lost_node(mpi: Mpi) {
+        let tree = Tree::new(mpi);
+        let target = scr_tests::target(mpi);
+        // A package of its own, as an application would have it; only what was downloaded and compiled is shared.
+        compile(
+            Command::new(env!("CARGO"))
+                .args(["build", "--quiet", "--example", "heat2d", "--manifest-path"])
+                .arg(tree.path.join("share/scr/rust/Cargo.toml"))
+                .arg("--target-dir")
+                .arg(target.join("rust"))
+                .env("SCR_DIR", &tree.path)
+                .env("MPICC", mpi.compiler()),
+        );
+        let program = target.join("rust/debug/examples/heat2d");
+        tree.expect_right_answer(&program, &numbers(true), &numbers(false));
+    }
+
+    fn cmake_finds_an_installed_tree(mpi: Mpi) {
+        with_compiler("cmake", "find_package(scr)", || {
+            let tree = Tree::new(mpi);
+            let folder = tree.scratch.path().join("cmake");
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("CMakeLists.txt"), CMAKE_LISTS).unwrap();
+            let source = tree.examples();
+            compile(
+                Command::new("cmake")
+                    .args(["-S", ".", "-B", "build"])
+                    .arg(format!("-DCMAKE_PREFIX_PATH={}", tree.path.display()))
+                    .arg(format!("-DEXAMPLES={}", source.display()))
+                    .arg(format!("-DCMAKE_C_COMPILER={}", mpi.compiler_of("cc")))
+                    .arg(format!("-DCMAKE_Fortran_COMPILER={}", mpi.compiler_of("f90")))
+                    .current_dir(&folder),
+            );
+            compile(Command::new("cmake").args(["--build", "build"]).current_dir(&folder));
+            for program in ["in_c", "in_fortran"] {
+                assert!(folder.join("build").join(program).is_file());
+            }
+        });
+    }
+}
+
+/// A call that fails, and an end without `scr.finalize`.
+const LEAVE_PY: &str =
+    "from mpi4py import MPI\nimport scr\nscr.init()\ntry:\n    scr.start_output('x' * 2000, 1)\n\
+    except scr.Error as error:\n    print('REFUSED', error.code, error, flush=True)\n";
+
+/// As the guide has it.
+const CMAKE_LISTS: &str =
+    "cmake_minimum_required(VERSION 3.13)\nproject(app C Fortran)\nfind_package(scr REQUIRED)\n\
+    add_executable(in_c ${EXAMPLES}/heat2d.c)\ntarget_compile_definitions(in_c PRIVATE USE_SCR)\n\
+    target_link_libraries(in_c scr::scr)\nadd_executable(in_fortran ${EXAMPLES}/heat2d.f)\n\
+    target_link_libraries(in_fortran scr::scrf)\n";
+
+fn built_survives(mpi: Mpi, program: &str) {
+    let tree = Tree::new(mpi);
+    tree.make(program);
+    tree.expect_right_answer(&tree.examples().join(program), &numbers(true), &numbers(false));
+}
+
+/// `SIZE STEPS EVERY RESULT [KILL_RANK KILL_STEP]`
+fn numbers(kill: bool) -> Vec<String> {
+    let mut arguments = vec![SIZE.to_string(), STEPS.to_string(), EVERY.to_string(), "heat.out".to_owned()];
+    arguments.extend(kill.then_some(["1", "35"]).into_iter().flatten().map(str::to_owned));
+    arguments
+}
+
+/// A copy of the installed tree at another place.
+struct Tree {
+    mpi: Mpi,
+    path: PathBuf,
+    scratch: tempfile::TempDir,
+}
+
+impl Tree {
+    fn new(mpi: Mpi) -> Self {
+        let scratch = tempfile::Builder::new().prefix("scr-tests.").tempdir().expect("a temporary folder");
+        let path = scratch.path().join("moved-tree");
+        let copied = Command::new("cp").arg("-r").arg(stage(mpi)).arg(&path).status();
+        assert!(copied.is_ok_and(|status| status.success()), "the tree cannot be copied");
+        Self { mpi, path, scratch }
+    }
+
+    fn examples(&self) -> PathBuf {
+        self.path.join("share/scr/examples")
+    }
+
+    /// Builds an example as its README says.
+    fn make(&self, program: &str) {
+        let tools = [("MPICC", "cc"), ("MPICXX", "cxx"), ("MPIFC", "f90")];
+        let tools = tools.map(|(name, language)| format!("{name}={}", self.mpi.compiler_of(language)));
+        compile(Command::new("make").args(tools).arg(program).current_dir(self.examples()));
+    }
+
+    /// One run is killed, its node is lost, and the next one restarts and has the answer of a run without failures.
+    fn expect_right_answer(&self, executable: &Path, killed: &[String], restarted: &[String]) {
+        let mut cluster = Cluster::new(4);
+        let wanted = answer(&mut cluster, self.mpi);
+        let run = |cluster: &mut Cluster, arguments: &[String]| {
+            let job = cluster.job(self.mpi, 4, Program::Heat2d).executable(executable).args(arguments);
+            job.env("PYTHONPATH", self.path.join("share/scr/python").display()).run()
+        };
+        let died = run(&mut cluster, killed);
+        assert!(!died.succeeded() && !died.timed_out(), "the job was to die");
+        assert!(died.mentions("checkpoint heat.000030 is complete"));
+        cluster.lose_node(1);
+        let done = run(&mut cluster, restarted);
+        assert!(done.succeeded());
+        assert!(done.mentions("restarted from heat.000030"));
+        let found = std::fs::read(cluster.prefix().join("heat.out")).expect("the job wrote its answer");
+        assert!(found == wanted, "the answer differs from that of a run without failures");
+    }
+}
+
+/// The answer of a run that nothing happens to, without SCR.
+fn answer(cluster: &mut Cluster, mpi: Mpi) -> Vec<u8> {
+    let options =
+        [("size", SIZE), ("steps", STEPS), ("every", EVERY)].map(|(name, value)| (name, i64::from(value)));
+    let plain = cluster.job(mpi, 4, Program::Heat2d).options(&options);
+    assert!(plain.args(["--no-scr", "--result", "plain.out"]).run().succeeded());
+    std::fs::read(cluster.prefix().join("plain.out")).expect("the job wrote its answer")
+}
