@@ -17,7 +17,7 @@ on_each_mpi! {
             let mut options = vec![("size", SIZE), ("steps", STEPS), ("every", EVERY)];
             options.extend(if kill { &[("kill-rank", 1), ("kill-step", 35)][..] } else { &[][..] });
             let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
-            options.chain(["--result".to_owned(), "heat.out".to_owned()]).collect()
+            options.chain(["--result".to_owned(), "heat.out".to_owned()]).collect::<Vec<_>>()
         };
         tree.expect_right_answer(&tree.examples().join("heat2d"), &options(true), &options(false));
     }
