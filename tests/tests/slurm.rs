@@ -104,7 +104,7 @@ fn agents_in_steps_of_their_own_finish_a_flush_when_the_job_has_ended() {
         let ends_at_once = ["--datasets", "1", "--no-finalize", "1"];
         let ended = slurm.run(flushing(mpi, &ends_at_once), &mut cluster).finish().expect_success();
         assert!(ended.says("COMPLETE ckpt.1 0"));
-        assert!(ended.mentions("waiting for flushes that go on behind the job"));
+        assert!(ended.mentions("waiting for flushes that are under way"));
         // Neither did a process of the job start an agent, nor was anything copied again.
         assert!(!slurm.stores("agent.log") && !ended.mentions("no agent on node"));
         assert!(!ended.mentions("is in cache only"));

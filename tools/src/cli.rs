@@ -92,7 +92,7 @@ enum Command {
     Pages(pages::PagesArgs),
 }
 
-/// Stands under every help text.
+/// Text below every help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 
 /// Reads the arguments and does what they say.

@@ -1,25 +1,25 @@
 //! `scr flush-file`, and `scr_flush_file`: what `.scr/flush.scr` says of the datasets of an allocation, for scripts that
 //! decide what is left to copy. See the developer's manual, section 11.2.2.
 //!
-//! Exit codes: 0 yes, or what was asked for is printed; 1 no, or there is nothing to print; 2 an error.
+//! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
+use crate::environment;
 use crate::output::{show, Answer};
 use crate::table::Table;
-use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::prefix::{FlushEntry, FlushFile, Location};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
 
 /// What to ask of which flush file.
 #[derive(Args)]
 pub(crate) struct FlushFileArgs {
     #[command(flatten)]
-    question: Question,
+    selection: Selection,
     /// Only datasets with lower ids, in lists
     #[arg(long, value_name = "ID")]
     before: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct FlushFileArgs {
 /// At most one of these; without one, all datasets are listed in a table.
 #[derive(Args)]
 #[group(multiple = false)]
-struct Question {
+struct Selection {
     /// Prints the id of the newest checkpoint
     #[arg(long)]
     latest: bool,
@@ -58,25 +58,25 @@ struct Question {
     list_ckpt: bool,
 }
 
-/// Does what is asked.
+/// Does what is answer.
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
-    let env = world::env()?;
-    let prefix = world::prefix(&env, args.dir.as_deref())?;
+    let env = environment::env()?;
+    let prefix = environment::prefix(&env, args.dir.as_deref())?;
     let file = FlushFile::read(&*env.files, &prefix)
         .with_context(|| format!("cannot read the flush file of {}", prefix.dir().display()))?;
-    let reply = args.question.ask(&file, args.before);
+    let reply = args.selection.ask(&file, args.before);
     show(args.json, reply.json(), &reply.text)?;
     Ok(Answer::from(reply.yes))
 }
 
-/// What comes of a question.
+/// What comes of a selection.
 struct Reply {
     yes: bool,
     text: String,
     datasets: Vec<FlushEntry>,
 }
 
-impl Question {
+impl Selection {
     fn ask(&self, file: &FlushFile, before: Option<u64>) -> Reply {
         let mut all = file.entries();
         all.retain(|entry| before.is_none_or(|before| entry.id < before));
@@ -183,8 +183,8 @@ mod tests {
         file
     }
 
-    fn question() -> Question {
-        Question {
+    fn selection() -> Selection {
+        Selection {
             latest: false,
             needflush: None,
             id: None,
@@ -195,41 +195,41 @@ mod tests {
         }
     }
 
-    fn asked(question: &Question, before: Option<u64>) -> (bool, String) {
-        let reply = question.ask(&file(), before);
+    fn answer(selection: &Selection, before: Option<u64>) -> (bool, String) {
+        let reply = selection.ask(&file(), before);
         (reply.yes, reply.text)
     }
 
     #[test]
     fn checkpoints_are_listed_newest_first_and_output_oldest_first() {
-        let checkpoints = Question { list_ckpt: true, ..question() };
-        assert_eq!(asked(&checkpoints, None), (true, "7 6 3\n".to_owned()));
-        assert_eq!(asked(&checkpoints, Some(7)), (true, "6 3\n".to_owned()));
-        assert_eq!(asked(&checkpoints, Some(3)), (false, String::new()));
-        assert_eq!(asked(&Question { list_output: true, ..question() }, None), (true, "4 6\n".to_owned()));
-        assert_eq!(asked(&Question { latest: true, ..question() }, None), (true, "7\n".to_owned()));
+        let checkpoints = Selection { list_ckpt: true, ..selection() };
+        assert_eq!(answer(&checkpoints, None), (true, "7 6 3\n".to_owned()));
+        assert_eq!(answer(&checkpoints, Some(7)), (true, "6 3\n".to_owned()));
+        assert_eq!(answer(&checkpoints, Some(3)), (false, String::new()));
+        assert_eq!(answer(&Selection { list_output: true, ..selection() }, None), (true, "4 6\n".to_owned()));
+        assert_eq!(answer(&Selection { latest: true, ..selection() }, None), (true, "7\n".to_owned()));
     }
 
     #[test]
     fn what_is_not_in_the_prefix_directory_needs_a_flush_and_what_is_unknown_does_not() {
-        let needs = |id| asked(&Question { needflush: Some(id), ..question() }, None);
+        let needs = |id| answer(&Selection { needflush: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
     }
 
     /// As the developer's manual has it, the answer is the other way round.
     #[test]
     fn asked_by_its_id_alone_a_dataset_is_in_the_prefix_directory_or_not() {
-        let arrived = |id| asked(&Question { id: Some(id), ..question() }, None);
+        let arrived = |id| answer(&Selection { id: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| arrived(id).0), [false, true, false]);
         assert_eq!(arrived(6).1, "");
     }
 
     #[test]
     fn name_and_places_of_a_dataset_are_told_where_it_is_known() {
-        let places = |id| asked(&Question { location: Some(id), ..question() }, None);
+        let places = |id| answer(&Selection { location: Some(id), ..selection() }, None);
         assert_eq!(places(6), (true, "CACHE PFS\n".to_owned()));
         assert_eq!(places(99), (false, String::new()));
-        assert_eq!(asked(&Question { name: Some(7), ..question() }, None), (true, "set.7\n".to_owned()));
+        assert_eq!(answer(&Selection { name: Some(7), ..selection() }, None), (true, "set.7\n".to_owned()));
     }
 
     #[test]
@@ -241,6 +241,6 @@ DSET  KIND         LOCATION   NAME
 4     OUTPUT       CACHE      set.4
 3     CKPT         CACHE      set.3
 ";
-        assert_eq!(asked(&question(), None), (true, text.to_owned()));
+        assert_eq!(answer(&selection(), None), (true, text.to_owned()));
     }
 }

@@ -7,6 +7,7 @@ mod agent;
 mod cli;
 mod config;
 mod copy;
+mod environment;
 mod flush_file;
 mod halt;
 mod index;
@@ -20,7 +21,6 @@ mod progress;
 mod run;
 mod scrub;
 mod table;
-mod world;
 
 use output::Answer;
 use std::process::ExitCode;

@@ -4,8 +4,8 @@
 //! A dataset counts only if all of it is there; what is still being copied is left alone. Exit codes: 0 nothing is left
 //! under way, 1 something is, 2 an error.
 
+use crate::environment;
 use crate::output::{print, warn, Answer};
-use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
@@ -14,7 +14,7 @@ use scr_core::prefix::Prefix;
 use scr_core::{control_dir, param};
 use std::path::PathBuf;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 no flush is left under way, 1 one is, or could not be finished, 2 error.";
 
@@ -26,33 +26,33 @@ pub(crate) struct PoststageArgs {
     prefix: Option<PathBuf>,
 }
 
-/// Does it, and says what was done.
+/// `scr poststage`.
 pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
-    let env = world::env()?;
+    let env = environment::env()?;
     let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
-    let prefix = given.unwrap_or_else(|| world::params(&env).get(&param::PREFIX));
+    let prefix = given.unwrap_or_else(|| environment::params(&env).get(&param::PREFIX));
     Ok(Answer::from(finish(&env, &Prefix::at(&*env.files, &prefix))?))
 }
 
 /// Finishes what has arrived below a prefix directory, prints what became of each flush, and gives whether none is left.
 fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
-    let ending = end(env, prefix)?;
-    ending.wrong.iter().for_each(warn);
-    for line in &ending.told {
+    let report = end(env, prefix)?;
+    report.errors.iter().for_each(warn);
+    for line in &report.lines {
         print(&format!("{line}\n"))?;
     }
-    if ending.told.is_empty() {
+    if report.lines.is_empty() {
         print(&format!("no flush is under way below {}\n", prefix.dir().display()))?;
     }
-    Ok(ending.none_left)
+    Ok(report.none_left)
 }
 
 /// What became of the flushes that were under way.
-pub(crate) struct Ending {
+pub(crate) struct FlushReport {
     /// One line for each.
-    pub(crate) told: Vec<String>,
+    pub(crate) lines: Vec<String>,
     /// What went wrong on this node, one line each.
-    pub(crate) wrong: Vec<String>,
+    pub(crate) errors: Vec<String>,
     /// Whether none is under way any more.
     pub(crate) none_left: bool,
 }
@@ -61,16 +61,16 @@ pub(crate) struct Ending {
 ///
 /// # Errors
 /// The prefix directory cannot be read.
-pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<Ending> {
+pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     // What has arrived on this very node, where a transport has been at work without an agent.
-    let host = world::plugin_host(env, None);
+    let host = environment::plugin_host(env, None);
     let transports = Transports::new(&host);
-    let control = control_dir(&*env.files, &world::params(env));
+    let control = control_dir(&*env.files, &environment::params(env));
     let looked = poll_transfers(env, &control, &|name, options| transports.open(name, options));
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
         .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
     let none_left =
         ended.iter().all(|ended| matches!(ended, FlushOutcome::Finalized(_) | FlushOutcome::Revoked { .. }));
-    let told = looked.told.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
-    Ok(Ending { told, wrong: looked.wrong, none_left })
+    let lines = looked.told.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
+    Ok(FlushReport { lines, errors: looked.wrong, none_left })
 }

@@ -13,9 +13,9 @@ mod detach;
 mod run;
 mod status;
 
+use crate::environment;
 use crate::output::{print, warn, Answer};
 use crate::progress::Heartbeat;
-use crate::world;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use scr_agent::{AgentPresence, Transfer};
@@ -24,7 +24,7 @@ use scr_core::{control_dir, param};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 there is an agent already, or none, 2 error.";
 
 /// What to do. Without an option: be the agent of this node until there is nothing left and the job is over.
@@ -67,23 +67,23 @@ struct Action {
     status: bool,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
-    let env = world::env()?;
+    let env = environment::env()?;
     let control = control(&env, args)?;
     let threads = usize::try_from(args.threads)?;
     match &args.action {
         Action { detach: true, .. } => detach::detach(&control, args.threads),
         Action { drain: true, .. } => {
             let heartbeat = Heartbeat::new(args.heartbeat);
-            wish(&control, run::DRAIN, &heartbeat)?;
+            request(&control, run::DRAIN, &heartbeat)?;
             // Where none runs there may still be something left by one that was killed.
             run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
             Ok(Answer::Yes)
         }
         Action { stop: true, .. } => {
             let runs = AgentPresence::find(&control).is_some();
-            wish(&control, run::EXIT, &Heartbeat::new(false))?;
+            request(&control, run::EXIT, &Heartbeat::new(false))?;
             Ok(Answer::from(runs))
         }
         Action { status: true, .. } => status::run(&control, args.json),
@@ -109,7 +109,7 @@ fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
         }
         return Ok(std::path::absolute(control)?);
     }
-    let params = world::params(env);
+    let params = environment::params(env);
     let base = params.get(&param::CNTL_BASE);
     let control = control_dir(&*env.files, &params);
     let below = control.strip_prefix(&base).unwrap_or(Path::new(""));
@@ -117,16 +117,16 @@ fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
     made.with_context(|| format!("the control directory {} cannot be used", control.display()))
 }
 
-/// Tells the agent that runs, if one does, and waits until it has ended.
-fn wish(control: &Path, name: &str, heartbeat: &Heartbeat) -> Result<()> {
+/// Asks the agent that runs, if one does, to end, and waits until it has ended.
+fn request(control: &Path, name: &str, heartbeat: &Heartbeat) -> Result<()> {
     let path = control.join(name);
     while AgentPresence::find(control).is_some() {
-        // One that has just begun takes away what it finds.
+        // An agent that has just started removes the requests that it finds.
         if !path.exists() {
             std::fs::write(&path, b"").with_context(|| format!("cannot write {}", path.display()))?;
         }
         heartbeat.report(|| bytes_written(control));
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
@@ -137,14 +137,14 @@ fn bytes_written(control: &Path) -> u64 {
     transfers.map(|transfer| transfer.written()).sum()
 }
 
-/// Prints a line for whoever started the agent.
-fn tell(line: &str) {
+/// Prints a line for the process that started the agent.
+fn print_line(line: &str) {
     // Nobody may be reading any more.
     drop(print(&format!("scr agent: {line}\n")));
 }
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to look.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -157,7 +157,7 @@ mod tests {
         let (control, path) = (control.path(), control.path().join(run::DRAIN));
         let agent = AgentPresence::become_one(control).unwrap().unwrap();
         std::thread::scope(|scope| {
-            let drains = scope.spawn(|| wish(control, run::DRAIN, &Heartbeat::new(false)).unwrap());
+            let drains = scope.spawn(|| request(control, run::DRAIN, &Heartbeat::new(false)).unwrap());
             for _ in 0..2 {
                 let began = std::time::Instant::now();
                 while std::fs::remove_file(&path).is_err() {

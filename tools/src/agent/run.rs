@@ -4,9 +4,9 @@
 //! from its first flush with the transport `AGENT` until its process ends; one that began to wait for an application
 //! waits until the first has come, or until it is told to end.
 
-use super::{bytes_written, tell, LOOK};
+use super::{bytes_written, print_line, POLL_INTERVAL};
+use crate::environment;
 use crate::progress::Heartbeat;
-use crate::world;
 use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor, TakeTurn, Turns};
 use scr_core::env::Env;
@@ -47,9 +47,9 @@ pub(super) fn until(
     }
     if until == Until::TheJobIsOver {
         // Whoever has started it waits for this line.
-        tell(&format!("there is one now for {}", control.display()));
+        print_line(&format!("there is one now for {}", control.display()));
     }
-    let executor = Executor::new(control.to_owned(), Box::new(Nodes(Arc::clone(&env.files))));
+    let executor = Executor::new(control.to_owned(), Box::new(NodeThrottle(Arc::clone(&env.files))));
     let nobody_comes = std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| executor.work());
@@ -79,7 +79,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Returns when the agent is to end, and keeps applications from entering meanwhile where none is there.
     fn run(&mut self) -> Result<Option<Application>> {
-        let host = world::plugin_host(self.env, None);
+        let host = environment::plugin_host(self.env, None);
         let transports = Transports::new(&host);
         let (mut told, mut looked_at) = (PollResult::default(), None::<Instant>);
         loop {
@@ -91,61 +91,61 @@ impl Watch<'_> {
             if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && told.left {
                 let looked =
                     poll_transfers(self.env, self.control, &|name, options| transports.open(name, options));
-                tell_news(&looked, &told);
+                print_news(&looked, &told);
                 (told, looked_at) = (looked, Some(Instant::now()));
                 self.heartbeat.report(|| bytes_written(self.control));
             }
             if !copying && !told.left {
-                if let Over::Yes(nobody_comes) = self.is_over()? {
+                if let JobEnd::Reached(nobody_comes) = self.is_over()? {
                     return Ok(nobody_comes);
                 }
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Whether nobody needs an agent any more. Then it clears up, while no application can come.
-    fn is_over(&mut self) -> Result<Over> {
+    fn is_over(&mut self) -> Result<JobEnd> {
         self.came |= self.executor.has_seen_any();
         let nobody = Application::none_is_there(self.control)
             .with_context(|| format!("cannot use {}", self.control.display()))?;
         self.came |= nobody.is_none();
         let drains = self.until == Until::NothingIsLeft || self.control.join(DRAIN).exists();
         if self.executor.has_work() || !drains && (nobody.is_none() || !self.came) {
-            return Ok(Over::No);
+            return Ok(JobEnd::NotYet);
         }
         if nobody.is_some() {
             self.executor.clear_away();
         }
-        Ok(Over::Yes(nobody))
+        Ok(JobEnd::Reached(nobody))
     }
 }
 
 /// How the agents of all nodes take turns.
-struct Nodes(Arc<dyn Files>);
+struct NodeThrottle(Arc<dyn Files>);
 
-impl TakeTurn for Nodes {
+impl TakeTurn for NodeThrottle {
     fn take(&self, turns: &Turns, work: &mut dyn FnMut()) -> bool {
         SharedSlots { files: &*self.0, folder: &turns.folder, count: turns.places }.take(work)
     }
 }
 
-impl std::fmt::Debug for Nodes {
+impl std::fmt::Debug for NodeThrottle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Nodes")
+        f.write_str("NodeThrottle")
     }
 }
 
 /// Whether the agent is to end.
-enum Over {
-    Yes(Option<Application>),
-    No,
+enum JobEnd {
+    Reached(Option<Application>),
+    NotYet,
 }
 
 /// What was said before is not said again.
-fn tell_news(looked: &PollResult, before: &PollResult) {
-    looked.told.iter().for_each(|line| tell(line));
-    looked.wrong.iter().filter(|line| !before.wrong.contains(line)).for_each(|line| tell(line));
+fn print_news(looked: &PollResult, before: &PollResult) {
+    looked.told.iter().for_each(|line| print_line(line));
+    looked.wrong.iter().filter(|line| !before.wrong.contains(line)).for_each(|line| print_line(line));
 }
 
 /// Between two looks at flushes while copies are under way; at most so much later a flush is finished.

@@ -1,6 +1,6 @@
 //! Files before there is a job: each is read alone, as a user's file beside the system file or as a system file.
 
-use super::effective::Configuration;
+use super::configuration::Configuration;
 use super::finding::{jsons, Finding};
 use crate::output::{show, Answer};
 use anyhow::Result;

@@ -1,6 +1,6 @@
 //! One parameter in full.
 
-use super::effective::Configuration;
+use super::configuration::Configuration;
 use super::finding::Finding;
 use super::show::parameter_json;
 use crate::output::{show, warn, Answer};
@@ -14,7 +14,7 @@ pub(super) fn run(configuration: &Configuration, name: &str, as_json: bool) -> R
     let upper = name.to_ascii_uppercase();
     let found =
         configuration.params.named(&upper).or_else(|| configuration.params.named(&format!("SCR_{upper}")));
-    let Some(effective) = found else {
+    let Some(parameter) = found else {
         let cause = param::unknown(&upper).map(|cause| cause.to_string());
         let why = cause.unwrap_or_else(|| {
             format!("{upper} begins a descriptor line and is no parameter; see scr.conf(5)")
@@ -22,9 +22,9 @@ pub(super) fn run(configuration: &Configuration, name: &str, as_json: bool) -> R
         warn(why);
         return Ok(Answer::No);
     };
-    show(as_json, json(configuration, effective), text(configuration, effective))?;
+    show(as_json, json(configuration, parameter), text(configuration, parameter))?;
     if !as_json {
-        about(configuration, effective.info.name).for_each(|finding| warn(finding.text()));
+        about(configuration, parameter.info.name).for_each(|finding| warn(finding.text()));
     }
     Ok(Answer::Yes)
 }
@@ -40,9 +40,9 @@ fn about<'a>(configuration: &'a Configuration, name: &'a str) -> impl Iterator<I
 }
 
 /// For programs. `locked`: the line of the system file that keeps users from setting it.
-fn json(configuration: &Configuration, effective: &Parameter) -> Value {
-    let info = effective.info;
-    let mut json = parameter_json(effective);
+fn json(configuration: &Configuration, parameter: &Parameter) -> Value {
+    let info = parameter.info;
+    let mut json = parameter_json(parameter);
     json["help"] = info.help.into();
     json["type"] = info.kind.expected().into();
     json["default"] = info.default.in_words("").into();
@@ -52,8 +52,8 @@ fn json(configuration: &Configuration, effective: &Parameter) -> Value {
     json
 }
 
-fn text(configuration: &Configuration, effective: &Parameter) -> String {
-    let info = effective.info;
+fn text(configuration: &Configuration, parameter: &Parameter) -> String {
+    let info = parameter.info;
     let mut table = Table::default();
     table.row(["  type", &info.kind.expected()]);
     table.row(["  default", &info.default.in_words("")]);
@@ -61,7 +61,7 @@ fn text(configuration: &Configuration, effective: &Parameter) -> String {
     if let Some(by) = configuration.params.locked(info.name) {
         table.row(["  locked", &format!("for users, by {by}")]);
     }
-    table.row(["  value", &effective.to_string()]);
-    table.row(["  from", &effective.origin.to_string()]);
+    table.row(["  value", &parameter.to_string()]);
+    table.row(["  from", &parameter.origin.to_string()]);
     format!("{}\n  {}\n{}", info.name, info.help, table.text())
 }

@@ -1,26 +1,26 @@
 //! `scr config`: what counts for a job that starts here, and where it comes from; what a parameter means; what is wrong
 //! with a file. See the user guide's section "Configure a job".
 //!
-//! - `effective`: parameters, descriptors and what is wrong, from the sources that a job reads
+//! - `configuration`: parameters, descriptors and what is wrong, from the sources that a job reads
 //! - `show`: all of them, as a table and as JSON
 //! - `explain`: one of them in full
 //! - `check`: files before there is a job
 //! - `finding`: what is wrong, as lines and as JSON
 
 mod check;
-mod effective;
+mod configuration;
 mod explain;
 mod finding;
 mod show;
 
+use crate::environment;
 use crate::output::Answer;
-use crate::world;
 use anyhow::Result;
 use clap::Args;
-use effective::Configuration;
+use configuration::Configuration;
 use std::path::PathBuf;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 shown, or nothing is wrong with the files; 1 something is wrong with a file, or there is no parameter of that \
 name; 2 error.";
@@ -48,13 +48,13 @@ pub(crate) struct ConfigArgs {
     json: bool,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
-    let env = world::env_at(args.prefix.as_deref())?;
+    let env = environment::env_at(args.prefix.as_deref())?;
     if !args.check.is_empty() {
         return check::run(&env, &args.check, args.system, args.json);
     }
-    let configuration = Configuration::of(&env, &world::settings(&env));
+    let configuration = Configuration::of(&env, &environment::settings(&env));
     match &args.explain {
         Some(name) => explain::run(&configuration, name, args.json),
         None => show::run(&configuration, args.set, args.json),

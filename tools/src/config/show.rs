@@ -1,6 +1,6 @@
 //! Every parameter with its value and where that comes from, and the descriptors made of them.
 
-use super::effective::Configuration;
+use super::configuration::Configuration;
 use super::finding::{jsons, origin_json};
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
@@ -22,7 +22,7 @@ struct Lines {
 
 /// Shows them; with `set` only the parameters that somebody has set.
 pub(super) fn run(configuration: &Configuration, set: bool, as_json: bool) -> Result<Answer> {
-    let shown: Vec<_> = configuration.params.iter().filter(|effective| !set || effective.is_set()).collect();
+    let shown: Vec<_> = configuration.params.iter().filter(|parameter| !set || parameter.is_set()).collect();
     // `None` where no job starts with this configuration.
     let lines = configuration.descriptors.as_ref().map(Lines::of);
     let mut text = table(&shown);
@@ -43,18 +43,18 @@ pub(super) fn run(configuration: &Configuration, set: bool, as_json: bool) -> Re
 
 fn table(shown: &[&Parameter]) -> String {
     let mut table = Table::with_head(&["PARAMETER", "VALUE", "FROM"]);
-    for effective in shown {
-        table.row([effective.info.name, &effective.to_string(), &effective.origin.to_string()]);
+    for parameter in shown {
+        table.row([parameter.info.name, &parameter.to_string(), &parameter.origin.to_string()]);
     }
     table.text()
 }
 
 /// A parameter for programs; its value is `null` where it is not set and has no default.
-pub(super) fn parameter_json(effective: &Parameter) -> Value {
+pub(super) fn parameter_json(parameter: &Parameter) -> Value {
     json!({
-        "name": effective.info.name,
-        "value": effective.has_value().then(|| effective.to_string()),
-        "from": origin_json(&effective.origin),
+        "name": parameter.info.name,
+        "value": parameter.has_value().then(|| parameter.to_string()),
+        "from": origin_json(&parameter.origin),
     })
 }
 

@@ -7,9 +7,9 @@
 
 mod report;
 
+use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::progress::{self, Heartbeat};
-use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use report::CopyReport;
@@ -19,7 +19,7 @@ use scr_core::scavenge::Copier;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 all that is here is in the prefix directory, 1 something is missing or nothing is here, 2 error.";
 
@@ -53,11 +53,11 @@ pub(crate) struct CopyArgs {
     heartbeat: bool,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
-    let env = world::env()?;
-    let prefix = world::prefix(&env, args.prefix.as_deref())?;
-    let params = world::params_of(&env, &prefix);
+    let env = environment::env()?;
+    let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+    let params = environment::params_of(&env, &prefix);
     let caches = caches(&env, &params, &args.cache)?;
     let node = params.get(&param::NODE_NAME);
     let bar = progress::bar(0);
@@ -93,7 +93,7 @@ fn caches(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Vec<PathBuf>>
     if !given.is_empty() {
         return Ok(given.iter().map(|dir| param::normalise(&env.current_dir.join(dir))).collect());
     }
-    let descriptors = world::descriptors(params)?;
+    let descriptors = environment::descriptors(params)?;
     let job = format!("scr.{}", params.get(&param::JOB_ID));
     let mut caches: Vec<PathBuf> = descriptors
         .stores

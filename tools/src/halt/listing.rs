@@ -1,7 +1,7 @@
 //! The halt conditions of a job, and whether one of them holds now: as text and as JSON.
 
 use super::time;
-use crate::world;
+use crate::environment;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Halt, HaltReason, Prefix};
@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 
 /// What there is. Times are seconds since the epoch.
 #[derive(Serialize)]
-pub(super) struct Listing {
+pub(super) struct HaltStatus {
     file: String,
     checkpoints_left: Option<i64>,
     exit_after: Option<i64>,
@@ -21,13 +21,14 @@ pub(super) struct Listing {
     holds: Option<String>,
 }
 
-impl Listing {
+impl HaltStatus {
     /// Of the conditions of a prefix directory; `None` where there is no file.
     pub(super) fn of(env: &Env, prefix: &Prefix, halt: Option<&Halt>) -> Self {
         let halt = halt.cloned().unwrap_or_default();
         let since_epoch = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
-        let end = world::params_of(env, prefix).get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+        let end =
+            environment::params_of(env, prefix).get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
         let holds = halt.reason(now, end).map(|reason| match reason {
             HaltReason::ExitAfter { time } => {
                 format!("the time to halt after has come: {}", time::in_words(time))

@@ -8,18 +8,18 @@
 mod listing;
 mod time;
 
+use crate::environment;
 use crate::output::{print, show, warn, Answer};
-use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
-use listing::Listing;
+use listing::HaltStatus;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Halt, Prefix};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
 Without any option the job halts after its next checkpoint. It stops where the application asks SCR_Should_exit, or by itself \
 with SCR_HALT_EXIT=1.
@@ -92,11 +92,11 @@ struct Unset {
     unset_reason: bool,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     let dir = args.dir.as_deref().or(args.prefix.as_deref());
-    let env = world::env_at(dir)?;
-    let prefix = world::prefix(&env, dir)?;
+    let env = environment::env_at(dir)?;
+    let prefix = environment::prefix(&env, dir)?;
     if args.list {
         return list(&env, &prefix, args.json);
     }
@@ -124,14 +124,14 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
              its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
         );
     }
-    print(&Listing::of(&env, &prefix, Some(&updated.value)).text())?;
+    print(&HaltStatus::of(&env, &prefix, Some(&updated.value)).text())?;
     Ok(Answer::Yes)
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let halt = Halt::read(&*env.files, prefix)
         .with_context(|| format!("cannot read {}", prefix.halt_file().display()))?;
-    let listing = Listing::of(env, prefix, halt.as_ref());
+    let listing = HaltStatus::of(env, prefix, halt.as_ref());
     show(json, serde_json::to_value(&listing)?, listing.text())?;
     Ok(Answer::from(listing.holds()))
 }
@@ -141,7 +141,7 @@ fn warn_without_seconds(env: &Env, halt: &Halt) {
     if halt.exit_before.is_none() || halt.halt_seconds.is_some_and(|seconds| seconds > 0) {
         return;
     }
-    let seconds = world::params(env).get(&param::HALT_SECONDS).as_secs();
+    let seconds = environment::params(env).get(&param::HALT_SECONDS).as_secs();
     let hint = if seconds > 0 {
         format!(", for example {seconds} as SCR_HALT_SECONDS has it")
     } else {

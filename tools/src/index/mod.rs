@@ -8,8 +8,8 @@
 mod building;
 mod listing;
 
+use crate::environment;
 use crate::output::{show, warn, Answer};
-use crate::world;
 use anyhow::{Context, Result};
 use building::BuildReport;
 use clap::Args;
@@ -22,7 +22,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 error.";
 
@@ -62,10 +62,10 @@ struct Action {
     build: Option<Option<u64>>,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
-    let env = world::quiet_env()?;
-    let prefix = world::prefix(&env, args.prefix.as_deref())?;
+    let env = environment::quiet_env()?;
+    let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
             let answer = change(&env, &prefix, name, args.json, |index, name| index.set_current(name))?;
@@ -145,8 +145,8 @@ fn build(
     json: bool,
     work: impl FnOnce(&Builder<'_>, &mut BuildReport) -> Result<(), BuildError>,
 ) -> Result<Answer> {
-    let params = world::params_of(env, prefix);
-    let plugins = world::plugin_host(env, None);
+    let params = environment::params_of(env, prefix);
+    let plugins = environment::plugin_host(env, None);
     let builder = Builder::new(env, prefix, &plugins, params.get(&param::DEBUG));
     let mut report = BuildReport::default();
     let outcome = work(&builder, &mut report);

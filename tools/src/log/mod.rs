@@ -2,15 +2,15 @@
 //! tables of that database. Which parameters say what is logged stands in the user guide, under `SCR_LOG_ENABLE`.
 //!
 //! - `sources`: where entries come from
-//! - `moment`: days, times and "two hours ago" on the command line
+//! - `time`: days, times and "two hours ago" on the command line
 //! - `listing`: entries as a table, and as JSON
 
 mod listing;
-mod moment;
 mod sources;
+mod time;
 
+use crate::environment;
 use crate::output::{self, print, warn, Answer};
-use crate::world;
 use anyhow::{bail, Context, Result};
 use chrono::{Local, TimeDelta};
 use clap::{Args, Subcommand};
@@ -18,10 +18,10 @@ use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::Prefix;
 use scr_plugin_api::LogQuery;
-use sources::Read;
+use sources::LogEntries;
 use std::path::PathBuf;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const AFTER_HELP: &str = "\
 WHEN is a day (2026-11-21), a time (\"2026-11-21 03:28\"), both in local time, a time with a zone (2026-11-21T03:28:24Z),
 or how long ago (\"2h 30m\", 3days).
@@ -73,9 +73,9 @@ enum Action {
     InitDb,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
-    let env = world::env()?;
+    let env = environment::env()?;
     if let Some(Action::InitDb) = args.action {
         return init_db(&env);
     }
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
     show(&read, args.json)
 }
 
-fn show(read: &Read, json: bool) -> Result<Answer> {
+fn show(read: &LogEntries, json: bool) -> Result<Answer> {
     read.notes.iter().for_each(warn);
     output::show(json, listing::json(&read.entries), listing::table(&read.entries))?;
     Ok(Answer::from(!read.entries.is_empty()))
@@ -94,7 +94,7 @@ fn show(read: &Read, json: bool) -> Result<Answer> {
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
     let now = Local::now();
     let moment = |text: &Option<String>, option: &str| {
-        let moment = text.as_ref().map(|text| moment::parse(text, now).map(moment::micros));
+        let moment = text.as_ref().map(|text| time::parse(text, now).map(time::micros));
         moment.transpose().with_context(|| format!("{option} cannot be understood"))
     };
     let (since, until) = (moment(&args.since, "--since")?, moment(&args.until, "--until")?);
@@ -123,5 +123,5 @@ fn init_db(env: &Env) -> Result<Answer> {
 
 fn prefix_dir(env: &Env, args: &LogArgs) -> PathBuf {
     let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
-    given.unwrap_or_else(|| world::params(env).get(&param::PREFIX))
+    given.unwrap_or_else(|| environment::params(env).get(&param::PREFIX))
 }

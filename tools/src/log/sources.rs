@@ -1,7 +1,7 @@
 //! Where entries come from: the text log of a prefix directory, or the database.
 
-use super::moment;
-use crate::world;
+use super::time;
+use crate::environment;
 use anyhow::{bail, Context, Result};
 use chrono::NaiveDateTime;
 use scr_core::env::Env;
@@ -13,18 +13,18 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 
 /// What was read, and what there is to say of it.
-pub(super) struct Read {
+pub(super) struct LogEntries {
     pub(super) entries: Vec<LogEntry>,
     pub(super) notes: Vec<String>,
 }
 
 /// The entries of the text log that match.
-pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<Read> {
+pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
     let path = env.current_dir.join(prefix.log_file());
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let note = format!("there is no log at {}; SCR_LOG_ENABLE=1 has a job write one", path.display());
-            return Ok(Read { entries: Vec::new(), notes: vec![note] });
+            return Ok(LogEntries { entries: Vec::new(), notes: vec![note] });
         }
         opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
     };
@@ -44,26 +44,26 @@ pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<Read>
     let note = bad.first().map(|(number, why)| {
         format!("{}: {} lines were passed over; the first is line {number}: {why}", path.display(), bad.len())
     });
-    Ok(Read { entries, notes: note.into_iter().collect() })
+    Ok(LogEntries { entries, notes: note.into_iter().collect() })
 }
 
 fn entry_of(line: &str) -> Result<LogEntry, String> {
     let mut entry = parse(line).map_err(|error| error.to_string())?;
     let time = NaiveDateTime::parse_from_str(&entry.local_time, "%Y-%m-%dT%H:%M:%S");
-    entry.micros = moment::micros(moment::of_local_time(time.map_err(|error| error.to_string())?));
+    entry.micros = time::micros(time::of_local_time(time.map_err(|error| error.to_string())?));
     Ok(entry)
 }
 
 /// The entries of the database that match.
-pub(super) fn database(env: &Env, query: &LogQuery) -> Result<Read> {
-    Ok(Read { entries: sink(env)?.read(query)?, notes: Vec::new() })
+pub(super) fn database(env: &Env, query: &LogQuery) -> Result<LogEntries> {
+    Ok(LogEntries { entries: sink(env)?.read(query)?, notes: Vec::new() })
 }
 
 /// The database that a job which is started here would log to.
 pub(super) fn sink(env: &Env) -> Result<Box<dyn LogSink>> {
-    let params = world::params(env);
+    let params = environment::params(env);
     if params.get(&param::LOG_DB_HOST).is_none() {
         bail!("there is no database to go to: set SCR_LOG_DB_HOST, and SCR_LOG_DB_NAME, _USER and _PASS as needed");
     }
-    Ok(database_sink(&world::plugin_host(env, None), &params)?)
+    Ok(database_sink(&environment::plugin_host(env, None), &params)?)
 }

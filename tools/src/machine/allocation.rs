@@ -1,18 +1,18 @@
-//! The allocation of a job: its id, its nodes and its end, from the parameters or else from the resource manager.
+//! The allocation of a job: its id, its nodes and its end, from the parameters or from the resource manager.
 
 use super::hostlist;
 use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
-use super::question::Blanks;
+use super::query::Placeholders;
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use scr_core::param::{self, Origin, Params};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// What the user wants to be taken instead of what is found.
+/// What the user gives in place of what the resource manager says.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Wish {
+pub(crate) struct Overrides {
     /// The name of a resource manager.
     pub(crate) resource_manager: Option<String>,
     /// A file with a node on each line.
@@ -38,7 +38,7 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// The allocation that this process runs in. What is not known and can be done without is told to `complain`.
+    /// Finds the allocation that this process runs in, and warns about what is missing but not needed.
     ///
     /// # Errors
     /// The nodes cannot be found out, or there is no resource manager of the name that is asked for.
@@ -46,12 +46,12 @@ impl Allocation {
         env: &Env,
         params: &Params,
         manifests: &Manifests,
-        wish: &Wish,
-        complain: &mut dyn FnMut(&str),
+        overrides: &Overrides,
+        warn: &mut dyn FnMut(&str),
     ) -> Result<Self> {
-        let manager = manifests.resource_manager(wish.resource_manager.as_deref(), env)?.clone();
-        let job_id = job_id(env, params, &manager, complain);
-        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, wish, &job_id)?;
+        let manager = manifests.resource_manager(overrides.resource_manager.as_deref(), env)?.clone();
+        let job_id = job_id(env, params, &manager, warn);
+        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, overrides, &job_id)?;
         let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
         // The names come from files, variables and commands, and become words of command lines.
         let named = nodes.iter().try_for_each(|node| hostlist::check_name(node));
@@ -63,15 +63,17 @@ impl Allocation {
             Self { manager, env, prefix, job_id, nodes, host_lines, nodes_are_ours, end_time: None };
         allocation.end_time = match params.get(&param::END_TIME) {
             Some(time) => Some(time),
-            None => allocation.manager.end_time.time(&allocation.env, allocation.blanks()).unwrap_or_else(
-                |error| {
-                    complain(&format!(
+            None => {
+                allocation.manager.end_time.time(&allocation.env, allocation.placeholders()).unwrap_or_else(
+                    |error| {
+                        warn(&format!(
                         "nobody says when the allocation ends, so nothing halts the job in time: {error:#}; \
                      set SCR_END_TIME"
                     ));
-                    None
-                },
-            ),
+                        None
+                    },
+                )
+            }
         };
         Ok(allocation)
     }
@@ -116,16 +118,16 @@ impl Allocation {
     /// # Errors
     /// It cannot be asked.
     pub(super) fn reported_down(&self) -> Result<Vec<String>> {
-        self.manager.down.nodes(&self.env, self.blanks())
+        self.manager.down.nodes(&self.env, self.placeholders())
     }
 
-    fn blanks(&self) -> Blanks<'_> {
-        Blanks { job: &self.job_id, nodes: &self.nodes }
+    fn placeholders(&self) -> Placeholders<'_> {
+        Placeholders { job: &self.job_id, nodes: &self.nodes }
     }
 }
 
-/// What the parameter says, unless nobody has set it and the resource manager knows better.
-fn job_id(env: &Env, params: &Params, manager: &ResourceManager, complain: &mut dyn FnMut(&str)) -> String {
+/// The parameter where somebody has set it, or else what the resource manager says.
+fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: &mut dyn FnMut(&str)) -> String {
     let id = params.get(&param::JOB_ID);
     if *params.origin(&param::JOB_ID) != Origin::Default {
         return id;
@@ -133,7 +135,7 @@ fn job_id(env: &Env, params: &Params, manager: &ResourceManager, complain: &mut 
     match manager.job_id.text(env) {
         Ok(found) => found.unwrap_or(id),
         Err(error) => {
-            complain(&format!("the id of the allocation cannot be found out, `{id}' is taken: {error:#}"));
+            warn(&format!("the id of the allocation cannot be found out, `{id}' is taken: {error:#}"));
             id
         }
     }
@@ -144,15 +146,15 @@ fn nodes(
     env: &Env,
     params: &Params,
     manager: &ResourceManager,
-    wish: &Wish,
+    overrides: &Overrides,
     job_id: &str,
 ) -> Result<(Vec<(String, String)>, bool)> {
     let plain = |nodes: Vec<String>| nodes.into_iter().map(|node| (node.clone(), node)).collect();
-    if let Some(path) = &wish.hostfile {
+    if let Some(path) = &overrides.hostfile {
         return Ok((host_lines(path)?, true));
     }
-    let blanks = Blanks { job: job_id, nodes: &[] };
-    let found = manager.nodes.nodes(env, blanks);
+    let placeholders = Placeholders { job: job_id, nodes: &[] };
+    let found = manager.nodes.nodes(env, placeholders);
     match params.get(&param::NODELIST) {
         // What variables of a resource manager say is its default.
         Some(list) => {
@@ -188,15 +190,15 @@ mod tests {
     use scr_core::param::{AppConfig, Settings};
     use std::sync::Arc;
 
-    fn find(env: &TestEnv, wish: &Wish) -> Result<(Allocation, Vec<String>)> {
+    fn find(env: &TestEnv, overrides: &Overrides) -> Result<(Allocation, Vec<String>)> {
         let env = env.env();
         let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
-        let mut complaints = Vec::new();
+        let mut warnings = Vec::new();
         let manifests = Manifests::load(&env)?;
-        let found = Allocation::find(&env, &params, &manifests, wish, &mut |text| {
-            complaints.push(text.to_owned());
+        let found = Allocation::find(&env, &params, &manifests, overrides, &mut |text| {
+            warnings.push(text.to_owned());
         })?;
-        Ok((found, complaints))
+        Ok((found, warnings))
     }
 
     fn world() -> TestEnv {
@@ -205,11 +207,11 @@ mod tests {
 
     #[test]
     fn without_a_resource_manager_it_is_this_machine_alone_unless_nodes_are_named() {
-        let (here, complaints) = find(&world(), &Wish::default()).unwrap();
-        assert!(here.is_here_alone() && here.nodes.is_empty() && complaints.is_empty());
+        let (here, warnings) = find(&world(), &Overrides::default()).unwrap();
+        assert!(here.is_here_alone() && here.nodes.is_empty() && warnings.is_empty());
         assert_eq!((here.job_id.as_str(), here.end_time), ("defjobid", None));
         let named = world().with_variable("SCR_NODELIST", "n[0-1]").with_variable("SCR_JOB_ID", "5");
-        let (named, _) = find(&named, &Wish::default()).unwrap();
+        let (named, _) = find(&named, &Overrides::default()).unwrap();
         assert_eq!((named.nodes.join(" "), named.nodes_are_ours), ("n0 n1".to_owned(), true));
         assert_eq!(named.job_id, "5");
     }
@@ -220,10 +222,10 @@ mod tests {
             .with_variable("SLURM_JOB_ID", "77")
             .with_variable("SLURM_JOB_NODELIST", "n[1-3]")
             .with_variable("SLURM_JOB_END_TIME", "1700000000");
-        let (slurm, complaints) = find(&env, &Wish::default()).unwrap();
+        let (slurm, warnings) = find(&env, &Overrides::default()).unwrap();
         assert_eq!((slurm.manager(), slurm.job_id.as_str()), ("Slurm", "77"));
         assert_eq!((slurm.nodes.len(), slurm.nodes_are_ours), (3, false));
-        assert_eq!((slurm.end_time, complaints.len()), (Some(1_700_000_000), 0));
+        assert_eq!((slurm.end_time, warnings.len()), (Some(1_700_000_000), 0));
     }
 
     #[test]
@@ -232,7 +234,7 @@ mod tests {
             .with_variable("LSB_JOBID", "8")
             .with_variable("LSB_MCPU_HOSTS", "a 2 b 1")
             .with_variable("SCR_END_TIME", "1");
-        let (lsf, _) = find(&env, &Wish::default()).unwrap();
+        let (lsf, _) = find(&env, &Overrides::default()).unwrap();
         assert_eq!((lsf.nodes.join(" "), lsf.host_lines.len()), ("a b".to_owned(), 3));
     }
 
@@ -241,20 +243,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hosts");
         std::fs::write(&path, "# ours\nn0 slots=2\nn1:4 # fast\n\nn2\n").unwrap();
-        let wish = Wish { hostfile: Some(path.clone()), ..Wish::default() };
-        let (hosts, _) = find(&world().with_variable("SCR_NODELIST", "n9"), &wish).unwrap();
+        let overrides = Overrides { hostfile: Some(path.clone()), ..Overrides::default() };
+        let (hosts, _) = find(&world().with_variable("SCR_NODELIST", "n9"), &overrides).unwrap();
         assert_eq!(hosts.nodes.join(" "), "n0 n1 n2");
         assert_eq!(hosts.host_lines[1], ("n1".to_owned(), "n1:4".to_owned()));
         std::fs::write(&path, "# none\n").unwrap();
-        assert!(find(&world(), &wish).is_err());
+        assert!(find(&world(), &overrides).is_err());
     }
 
     #[test]
     fn nodes_that_the_resource_manager_cannot_tell_are_taken_from_the_parameter() {
         let env = world().with_variable("PBS_JOBID", "9").with_variable("PBS_NODEFILE", "/no/such/file");
-        let Err(error) = find(&env, &Wish::default()) else { panic!("there are no nodes") };
+        let Err(error) = find(&env, &Overrides::default()) else { panic!("there are no nodes") };
         assert!(format!("{error:#}").contains("set SCR_NODELIST: cannot read /no/such/file"), "{error:#}");
-        let (found, _) = find(&env.with_variable("SCR_NODELIST", "n[0-1]"), &Wish::default()).unwrap();
+        let (found, _) = find(&env.with_variable("SCR_NODELIST", "n[0-1]"), &Overrides::default()).unwrap();
         assert_eq!((found.nodes.join(" "), found.nodes_are_ours), ("n0 n1".to_owned(), true));
     }
 
@@ -264,28 +266,33 @@ mod tests {
         let path = dir.path().join("hosts");
         std::fs::write(&path, "n0\n-oProxyCommand=touch${IFS}x slots=2\n").unwrap();
         let file = path.to_str().unwrap();
-        let hostfile = Wish { hostfile: Some(path.clone()), ..Wish::default() };
-        for (env, wish) in [
+        let hostfile = Overrides { hostfile: Some(path.clone()), ..Overrides::default() };
+        for (env, overrides) in [
             (world(), hostfile),
-            (world().with_variable("PBS_JOBID", "9").with_variable("PBS_NODEFILE", file), Wish::default()),
+            (
+                world().with_variable("PBS_JOBID", "9").with_variable("PBS_NODEFILE", file),
+                Overrides::default(),
+            ),
             (
                 world().with_variable("LSB_JOBID", "8").with_variable("LSB_MCPU_HOSTS", "-x 2"),
-                Wish::default(),
+                Overrides::default(),
             ),
             (
                 world().with_variable("SLURM_JOB_ID", "7").with_variable("SLURM_JOB_NODELIST", "-x"),
-                Wish::default(),
+                Overrides::default(),
             ),
-            (world().with_variable("SCR_NODELIST", "n0,-x"), Wish::default()),
+            (world().with_variable("SCR_NODELIST", "n0,-x"), Overrides::default()),
         ] {
-            let Err(error) = find(&env.with_variable("SCR_END_TIME", "1"), &wish) else { panic!("{wish:?}") };
+            let Err(error) = find(&env.with_variable("SCR_END_TIME", "1"), &overrides) else {
+                panic!("{overrides:?}")
+            };
             assert!(format!("{error:#}").contains("is no name of a host"), "{error:#}");
         }
     }
 
     #[test]
     fn a_list_of_nodes_that_is_none_is_an_error_that_names_the_parameter() {
-        let Err(error) = find(&world().with_variable("SCR_NODELIST", "n[1-"), &Wish::default()) else {
+        let Err(error) = find(&world().with_variable("SCR_NODELIST", "n[1-"), &Overrides::default()) else {
             panic!("it is taken for a list")
         };
         assert!(format!("{error:#}").contains("SCR_NODELIST"), "{error:#}");

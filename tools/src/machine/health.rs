@@ -1,12 +1,12 @@
-//! Which nodes are not to be used, and why; and the check that each node makes of itself (`scr check-node`).
+//! Finds the nodes that must not be used, and why; `scr check-node` is the check that each node makes of itself.
 //!
 //! The v1.1 manual's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
 //! what does not answer, and what has no usable place for datasets.
 
 use super::process::Limit;
 use super::{hostlist, Allocation};
+use crate::environment;
 use crate::output::{warn, Answer};
-use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
@@ -15,7 +15,7 @@ use scr_core::param::{self, Params};
 use std::path::Path;
 use std::time::Duration;
 
-/// A node that is not to be used.
+/// A node that must not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BadNode {
     /// Its name.
@@ -24,11 +24,11 @@ pub(crate) struct BadNode {
     pub(crate) why: String,
 }
 
-/// A node has this long to answer; on a busy machine it takes seconds to reach it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a node may take to answer; on a busy machine it takes seconds to reach it.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The nodes of the allocation that are not to be used. One that was bad `before` stays so: what has failed once in an
-/// allocation may well fail again.
+/// The nodes of the allocation that must not be used. A node that was bad `before` stays bad: what has failed once in an
+/// allocation may fail again.
 ///
 /// # Errors
 /// `SCR_EXCLUDE_NODES` is no list of nodes.
@@ -36,7 +36,7 @@ pub(crate) fn bad_nodes(
     allocation: &Allocation,
     params: &Params,
     before: &[BadNode],
-    complain: &mut dyn FnMut(&str),
+    warn: &mut dyn FnMut(&str),
 ) -> Result<Vec<BadNode>> {
     let mut bad = before.to_vec();
     let mut add = |nodes: Vec<String>, why: &str| {
@@ -50,11 +50,11 @@ pub(crate) fn bad_nodes(
     match allocation.reported_down() {
         Ok(nodes) => add(nodes, &format!("{} reports it down", allocation.manager())),
         Err(error) => {
-            complain(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
+            warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
         }
     }
     let good = good_nodes(allocation, &bad);
-    bad.extend(failing_check(allocation, &good, complain));
+    bad.extend(failing_check(allocation, &good, warn));
     Ok(bad)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String
     allocation.nodes.iter().filter(is_good).cloned().collect()
 }
 
-/// The nodes that the user wants to be left out.
+/// The nodes that the user excludes.
 ///
 /// # Errors
 /// The parameter is no list of nodes.
@@ -74,21 +74,21 @@ pub(crate) fn excluded(params: &Params) -> Result<Vec<String>> {
 }
 
 /// Lets every node check itself.
-fn failing_check(allocation: &Allocation, nodes: &[String], complain: &mut dyn FnMut(&str)) -> Vec<BadNode> {
+fn failing_check(allocation: &Allocation, nodes: &[String], warn: &mut dyn FnMut(&str)) -> Vec<BadNode> {
     if allocation.is_here_alone() {
         return Vec::new();
     }
     let Some(command) = command_here() else { return Vec::new() };
     let command = [command, "check-node".to_owned()];
-    let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(PATIENCE));
+    let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(TIMEOUT));
     let mut bad = Vec::new();
     for (node, answer) in nodes.iter().zip(answers) {
         match answer {
             Ok(answer) if answer.succeeded() => (),
-            Ok(answer) => bad.push(BadNode { node: node.clone(), why: answer.complaint() }),
-            // The way to the nodes is missing, so nothing is known of any of them.
+            Ok(answer) => bad.push(BadNode { node: node.clone(), why: answer.failure() }),
+            // No node can be reached this way, so nothing is known of any of them.
             Err(error) => {
-                complain(&format!("the nodes cannot be checked: {error:#}"));
+                warn(&format!("the nodes cannot be checked: {error:#}"));
                 return Vec::new();
             }
         }
@@ -101,26 +101,26 @@ pub(crate) fn command_here() -> Option<String> {
     std::env::current_exe().ok()?.to_str().map(str::to_owned)
 }
 
-/// Nothing to be said: everything comes from the parameters.
+/// There are no options: everything comes from the parameters.
 #[derive(Args)]
 pub(crate) struct CheckNodeArgs {}
 
-/// `scr check-node`: whether this node has the places for datasets that a job would use. A place that is missing, not to be
-/// written to, or smaller than its description says is told on standard error.
+/// `scr check-node`: whether this node has the stores that a job would use. It reports a store that is missing, not
+/// writable, or smaller than its description says.
 pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
-    let env = world::env()?;
-    let params = world::params_of(&env, &world::prefix(&env, None)?);
-    let descriptors = world::descriptors(&params)?;
+    let env = environment::env()?;
+    let params = environment::params_of(&env, &environment::prefix(&env, None)?);
+    let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     let wrong: Vec<_> =
-        stores.chain([&descriptors.control]).filter_map(|store| whats_wrong(store).err()).collect();
+        stores.chain([&descriptors.control]).filter_map(|store| check_store(store).err()).collect();
     for error in &wrong {
         warn(format_args!("{}: {error:#}", env.host));
     }
     Ok(Answer::from(wrong.is_empty()))
 }
 
-fn whats_wrong(store: &Store) -> Result<()> {
+fn check_store(store: &Store) -> Result<()> {
     anyhow::ensure!(
         store.mkdir || store.path.is_dir(),
         "there is no folder {}, and MKDIR=0 says that SCR does not make it",

@@ -1,12 +1,12 @@
 //! Lists of nodes as Slurm writes them: `node[1-3,7],login0` is node1, node2, node3, node7 and login0.
 //!
 //! Several brackets in one name, numbers with leading zeros and blanks between names are understood. The order is kept, and
-//! a node that stands twice counts once.
+//! a node that occurs twice counts once.
 
 use scr_core::param::{self, Cause, Params, Problem};
 use std::collections::HashSet;
 
-/// More nodes than any machine has: a slip such as `n[1-999999999]` must not fill the memory.
+/// More nodes than any machine has: a typing error such as `n[1-999999999]` must not fill the memory.
 const MOST_NODES: usize = 1 << 20;
 
 /// Why a text is no list of nodes.
@@ -48,7 +48,7 @@ pub(crate) fn check_name(node: &str) -> Result<(), HostlistError> {
     is_usable.then_some(()).ok_or_else(|| HostlistError::Name(node.to_owned()))
 }
 
-/// The parameters that hold a list of nodes and are none, for `scr config` to tell before there is a job.
+/// Checks the parameters that hold lists of nodes, so that `scr config` reports a mistake before there is a job.
 pub(crate) fn check(params: &Params) -> Vec<Problem> {
     let lists = [&param::NODELIST, &param::EXCLUDE_NODES];
     let told = lists.into_iter().filter_map(|list| {
@@ -140,7 +140,7 @@ impl Shape {
     }
 }
 
-/// The text at its commas and blanks, those between brackets left alone.
+/// Splits the text at commas and blanks that are not between brackets.
 fn parts(text: &str) -> Result<Vec<&str>, HostlistError> {
     let broken = || HostlistError::Brackets(text.to_owned());
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);

@@ -3,7 +3,7 @@
 //! Those of the project are part of the command, so that it works from wherever it lies; a file of the installation with
 //! the same name counts before them, and a site adds what it has besides. The page "Running jobs" explains every key.
 
-use super::question::Question;
+use super::query::Query;
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use serde::de::DeserializeOwned;
@@ -22,16 +22,16 @@ pub(crate) struct ResourceManager {
     pub(crate) detect: Vec<String>,
     /// The id of the allocation.
     #[serde(default)]
-    pub(crate) job_id: Question,
+    pub(crate) job_id: Query,
     /// The nodes of the allocation.
     #[serde(default)]
-    pub(crate) nodes: Question,
+    pub(crate) nodes: Query,
     /// When the allocation ends.
     #[serde(default)]
-    pub(crate) end_time: Question,
+    pub(crate) end_time: Query,
     /// Which nodes of the allocation are out of order.
     #[serde(default)]
-    pub(crate) down: Question,
+    pub(crate) down: Query,
     /// How to run a command on one of the nodes.
     pub(crate) on_node: Option<OnNode>,
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.

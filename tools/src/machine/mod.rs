@@ -1,7 +1,7 @@
 //! The machine that a job runs on: its allocation, the state of its nodes, and how to run something on them.
 //!
 //! - `manifest`: resource managers and launchers, as files describe them
-//! - `question`: what is asked of a resource manager, and how its answers read
+//! - `query`: what is asked of a resource manager, and how its answers read
 //! - `allocation`: id, nodes and end of the allocation
 //! - `on_nodes`: one command on many nodes
 //! - `health`: which nodes are not to be used, and why; the check that runs on each of them
@@ -14,8 +14,8 @@ pub(crate) mod hostlist;
 mod manifest;
 mod on_nodes;
 pub(crate) mod process;
-mod question;
+mod query;
 
-pub(crate) use allocation::{Allocation, Wish};
+pub(crate) use allocation::{Allocation, Overrides};
 pub(crate) use health::{BadNode, CheckNodeArgs};
 pub(crate) use manifest::{Launcher, Manifests};

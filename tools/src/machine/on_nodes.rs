@@ -1,4 +1,4 @@
-//! One command on many nodes, on some of them at a time. A node that fails is no matter of the others.
+//! Runs one command on many nodes, some of them at a time. A node that fails does not affect the others.
 
 use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
@@ -12,11 +12,11 @@ pub(crate) struct OnNodes<'a> {
     /// `None`: on this machine.
     how: Option<&'a OnNode>,
     env: &'a Env,
-    /// What a command on a node is to know besides.
+    /// Variables that a command on a node gets besides.
     variables: Vec<(String, String)>,
 }
 
-/// So many nodes are at work at the same time: each costs this machine a process and the resource manager a request.
+/// How many nodes work at the same time: each costs this machine a process and the resource manager a request.
 const AT_ONCE: usize = 32;
 
 impl<'a> OnNodes<'a> {
@@ -52,7 +52,7 @@ impl<'a> OnNodes<'a> {
             .collect()
     }
 
-    /// Starts a command on a node, as [`run`](Self::run) does, and leaves it alone.
+    /// Starts a command on a node, as [`run`](Self::run) does, and does not wait for it.
     ///
     /// # Errors
     /// It cannot be started.

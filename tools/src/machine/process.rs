@@ -1,4 +1,4 @@
-//! Commands that are run for what they say, with a limit to how long that may take.
+//! Runs commands for their output, with a limit to how long they may take.
 
 use anyhow::{bail, Context, Result};
 use std::fs::File;
@@ -27,7 +27,7 @@ impl Finished {
     }
 
     /// Why it failed, on one line: the last line it printed to standard error, or how it ended.
-    pub(crate) fn complaint(&self) -> String {
+    pub(crate) fn failure(&self) -> String {
         let Some(status) = self.status else { return "it did not answer in time".to_owned() };
         match last_line(&self.stderr) {
             Some(line) => line.to_owned(),
@@ -124,16 +124,16 @@ fn wait_while_active(
 pub(crate) fn output_of(command: &[String], limit: Duration) -> Result<String> {
     let finished = run(command, Limit::Total(limit))?;
     if !finished.succeeded() {
-        bail!("`{}' failed: {}", command.join(" "), finished.complaint());
+        bail!("`{}' failed: {}", command.join(" "), finished.failure());
     }
     Ok(finished.stdout)
 }
 
-/// A command that goes on while this process does something else. It is not ended with it.
+/// A command that runs beside this process, and goes on when this process ends.
 pub(crate) struct Started {
     child: Child,
-    /// What it says and what it complains about.
-    said: File,
+    /// Standard output and standard error.
+    output: File,
 }
 
 /// Starts a command, without input, in a process group of its own: a signal from the terminal does not reach it.
@@ -142,11 +142,11 @@ pub(crate) struct Started {
 /// It cannot be started.
 pub(crate) fn start(command: &[String]) -> Result<Started> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
-    let said = tempfile::tempfile()?;
+    let output = tempfile::tempfile()?;
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
+    command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let child = command.process_group(0).spawn().with_context(|| format!("cannot start `{program}'"))?;
-    Ok(Started { child, said })
+    Ok(Started { child, output })
 }
 
 impl Started {
@@ -154,25 +154,25 @@ impl Started {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Whether it says a line within some time. One that ends says no more.
-    pub(crate) fn says_a_line(&mut self, limit: Duration) -> bool {
+    /// Whether it prints a line within some time and goes on running.
+    pub(crate) fn prints_a_line(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         loop {
             let ended = self.has_ended();
-            if !ended && text(&mut self.said).is_ok_and(|said| said.contains('\n')) {
+            if !ended && text(&mut self.output).is_ok_and(|output| output.contains('\n')) {
                 return true;
             }
             if ended || Instant::now() >= until {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// The last thing that it said.
-    pub(crate) fn complaint(&mut self) -> String {
-        let said = text(&mut self.said).unwrap_or_default();
-        last_line(&said).map_or_else(|| "it says nothing".to_owned(), str::to_owned)
+    /// The last line that it printed.
+    pub(crate) fn failure(&mut self) -> String {
+        let output = text(&mut self.output).unwrap_or_default();
+        last_line(&output).map_or_else(|| "it printed nothing".to_owned(), str::to_owned)
     }
 
     /// Waits for its end, and kills it where that takes too long.
@@ -183,7 +183,7 @@ impl Started {
 }
 
 /// Between two looks at a process.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Between two looks at whether a command has printed something.
 const ACTIVITY_TICK: Duration = Duration::from_millis(200);
@@ -238,20 +238,20 @@ mod tests {
     fn a_command_that_goes_on_is_seen_to_speak_and_to_end() {
         let limit = Duration::from_secs(30);
         let mut speaks = start(&shell("echo here; exec sleep 1000")).unwrap();
-        assert!(speaks.says_a_line(limit) && !speaks.has_ended());
+        assert!(speaks.prints_a_line(limit) && !speaks.has_ended());
         speaks.end_within(Duration::ZERO);
         assert!(speaks.has_ended());
         let mut fails = start(&shell("echo no room >&2; exit 1")).unwrap();
         fails.end_within(limit);
-        assert!(!fails.says_a_line(limit));
-        assert_eq!(fails.complaint(), "no room");
+        assert!(!fails.prints_a_line(limit));
+        assert_eq!(fails.failure(), "no room");
     }
 
     #[test]
     fn a_command_that_never_ends_is_killed_also_where_it_leaves_a_process_behind() {
         let finished =
             run(&shell("sleep 5 & exec sleep 1000"), Limit::Total(Duration::from_millis(50))).unwrap();
-        assert_eq!(finished.complaint(), "it did not answer in time");
+        assert_eq!(finished.failure(), "it did not answer in time");
         assert!(!finished.succeeded());
     }
 
@@ -274,6 +274,6 @@ mod tests {
     fn a_command_that_prints_nothing_more_is_killed() {
         let activity = Activity::new(Duration::from_millis(500));
         let finished = run(&shell("echo once; exec sleep 1000"), Limit::Idle(&activity)).unwrap();
-        assert_eq!(finished.complaint(), "it did not answer in time");
+        assert_eq!(finished.failure(), "it did not answer in time");
     }
 }

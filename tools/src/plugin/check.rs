@@ -3,12 +3,12 @@
 //! A library runs code as soon as it is loaded, and that code may crash, hang or end the process. So it is loaded in a
 //! child, and only an answer in words counts: that the child ended well says nothing.
 
-use super::inside::ANSWER;
+use super::isolated::ANSWER;
 use super::report::CheckReport;
 use super::CheckArgs;
+use crate::environment;
 use crate::output::{show, show_error, Answer};
 use crate::table::Table;
-use crate::world;
 use anyhow::{bail, Context, Result};
 use scr_core::describe;
 use scr_core::env::Env;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use wait_timeout::ChildExt;
 
 pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
-    let report = world::env().and_then(|env| examine(&env, args));
+    let report = environment::env().and_then(|env| examine(&env, args));
     match &report {
         Ok(report) => show(args.json, serde_json::to_value(report)?, text(report))?,
         Err(error) => show_error(args.json, error)?,
@@ -112,7 +112,7 @@ fn load_apart(
     limit: Duration,
 ) -> Result<()> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    command.args(["plugin", "inside"]).arg(library);
+    command.args(["plugin", "isolated"]).arg(library);
     if let Some(manifest) = manifest {
         command.arg("--manifest").arg(manifest);
     }
@@ -124,9 +124,9 @@ fn load_apart(
     let (status, text) = wait(&mut child, limit)?;
     let answer = text.lines().rev().find_map(|line| line.strip_prefix(ANSWER));
     match answer.and_then(|json| serde_json::from_str::<CheckReport>(json).ok()) {
-        Some(inside) => {
-            report.good &= inside.good;
-            report.steps.extend(inside.steps);
+        Some(isolated) => {
+            report.good &= isolated.good;
+            report.steps.extend(isolated.steps);
         }
         None => {
             let ended =

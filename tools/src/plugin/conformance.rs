@@ -3,8 +3,8 @@
 use super::check::{files_of, how_it_ended, library_beside};
 use super::report::ConformanceReport;
 use super::ConformanceArgs;
+use crate::environment;
 use crate::output::{show, warn, Answer};
-use crate::world;
 use anyhow::{bail, Context, Result};
 use scr_conformance::scheme::Limits;
 use scr_core::plugin::{check_library, Manifest, OpenPlugin, PluginKind, Trusted};
@@ -46,7 +46,7 @@ fn examine(args: &ConformanceArgs) -> Result<Answer> {
 }
 
 fn open(args: &ConformanceArgs) -> Result<OpenPlugin> {
-    let env = world::env()?;
+    let env = environment::env()?;
     let (path, library) = files_of(&args.file)?;
     let path = path.with_context(|| format!("{} has no manifest beside it", args.file.display()))?;
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

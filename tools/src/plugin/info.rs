@@ -2,9 +2,9 @@
 
 use super::report::plugins_json;
 use super::InfoArgs;
+use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
-use crate::world;
 use anyhow::Result;
 use scr_core::describe as describe_error;
 use scr_core::plugin::{Found, Manifest, PluginHost, PluginKind};
@@ -12,8 +12,8 @@ use serde_json::json;
 use std::fmt::Write as _;
 
 pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
-    let env = world::env()?;
-    let host = world::plugin_host(&env, args.common.path.as_deref());
+    let env = environment::env()?;
+    let host = environment::plugin_host(&env, args.common.path.as_deref());
     let kinds = match args.kind {
         Some(kind) => vec![kind.into()],
         None => vec![PluginKind::Scheme, PluginKind::Transport, PluginKind::Log],

@@ -2,15 +2,15 @@
 
 use super::report::list_json;
 use super::ListArgs;
+use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
-use crate::world;
 use anyhow::Result;
 use scr_core::plugin::{Found, PluginKind, Survey};
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
-    let env = world::env()?;
-    let host = world::plugin_host(&env, args.common.path.as_deref());
+    let env = environment::env()?;
+    let host = environment::plugin_host(&env, args.common.path.as_deref());
     let survey = host.survey();
     let wanted = args.kind.map(PluginKind::from);
     let mut shown: Vec<_> =

@@ -1,14 +1,14 @@
 //! `scr plugin`: which redundancy schemes, flush transports and log sinks there are, and whether a library is a good one.
 //!
 //! - `list`, `info`: read manifests only, no library is opened
-//! - `check`: opens a library, in a process of its own (`inside`), since a bad one may end that process
+//! - `check`: opens a library, in a process of its own (`isolated`), since a bad one may end that process
 //! - `conformance`: puts a plugin through the kit, in a process of its own too
 //! - `report`: the JSON of all of them
 
 mod check;
 mod conformance;
 mod info;
-mod inside;
+mod isolated;
 mod list;
 mod report;
 
@@ -35,7 +35,7 @@ pub(crate) enum Command {
     Conformance(ConformanceArgs),
     /// What `check` runs in a process of its own
     #[command(hide = true)]
-    Inside(InsideArgs),
+    Isolated(IsolatedArgs),
 }
 
 /// Where to look, and how to answer.
@@ -97,7 +97,7 @@ pub(crate) struct ConformanceArgs {
 }
 
 #[derive(Args)]
-pub(crate) struct InsideArgs {
+pub(crate) struct IsolatedArgs {
     /// The library
     library: PathBuf,
     /// Its manifest
@@ -126,13 +126,13 @@ impl From<Kind> for PluginKind {
     }
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(command: &Command) -> Result<Answer> {
     match command {
         Command::List(args) => list::run(args),
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
         Command::Conformance(args) => conformance::run(args),
-        Command::Inside(args) => inside::run(args),
+        Command::Isolated(args) => isolated::run(args),
     }
 }

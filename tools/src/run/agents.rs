@@ -1,14 +1,14 @@
-//! The agents of a job's nodes, each in a job step of its own: a resource manager that ends all processes of a step with it leaves them alone
-//! when the application's step ends.
+//! The agents of a job's nodes, each in a job step of its own, so that they outlive the application's step under a resource
+//! manager that ends all processes of a step.
 //!
-//! Only where flushes are to go on in agents, and where the resource manager's description says that they need it. Elsewhere the first
-//! process of a node that flushes starts one.
+//! They are started here only if the settings let agents flush and the resource manager's description asks for steps.
+//! Elsewhere the first process of a node that flushes starts the agent.
 
-use super::say;
+use super::warn;
+use crate::environment;
 use crate::machine::health::command_here;
 use crate::machine::process::Started;
 use crate::machine::Allocation;
-use crate::world;
 use scr_core::param::{self, Params};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,10 +19,11 @@ pub(super) struct Agents {
     steps: BTreeMap<String, Started>,
 }
 
-/// Whether the flushes of a job go on in agents.
-pub(super) fn are_used(params: &Params) -> bool {
+/// Whether the settings of a job let agents flush.
+pub(super) fn are_configured(params: &Params) -> bool {
     let by_store = || {
-        let stores = world::descriptors(params).map(|descriptors| descriptors.stores).unwrap_or_default();
+        let stores =
+            environment::descriptors(params).map(|descriptors| descriptors.stores).unwrap_or_default();
         stores.iter().any(|store| store.flush_by().transport.eq_ignore_ascii_case(AGENT))
     };
     params.get(&param::FLUSH_ASYNC)
@@ -30,10 +31,10 @@ pub(super) fn are_used(params: &Params) -> bool {
 }
 
 impl Agents {
-    /// Sees to it that an agent runs on each of these nodes, where they are to have steps of their own, and returns when they do.
-    /// A node without one is told; the application starts one there.
-    pub(super) fn see_to(&mut self, params: &Params, allocation: &Allocation, nodes: &[String]) {
-        if !allocation.wants_agent_steps() || !are_used(params) {
+    /// Starts an agent on each of these nodes that has none, where agents need job steps of their own, and waits for them.
+    /// Where that fails it warns; the application starts an agent there.
+    pub(super) fn start_missing(&mut self, params: &Params, allocation: &Allocation, nodes: &[String]) {
+        if !allocation.wants_agent_steps() || !are_configured(params) {
             return;
         }
         let Some(scr) = command_here() else { return };
@@ -43,20 +44,20 @@ impl Agents {
         for node in &new {
             match allocation.on_nodes().start(node, &command) {
                 Ok(step) => _ = self.steps.insert(node.clone(), step),
-                Err(error) => say(&format!("no agent on node {node}: {error:#}")),
+                Err(error) => warn(&format!("no agent on node {node}: {error:#}")),
             }
         }
-        let until = Instant::now() + LONGEST_START;
+        let until = Instant::now() + START_TIMEOUT;
         for (node, step) in self.steps.iter_mut().filter(|(node, _)| new.contains(node)) {
-            if !step.says_a_line(until.saturating_duration_since(Instant::now())) {
-                say(&format!("no agent on node {node}: {}", step.complaint()));
+            if !step.prints_a_line(until.saturating_duration_since(Instant::now())) {
+                warn(&format!("no agent on node {node}: {}", step.failure()));
             }
         }
     }
 
-    /// Ends those that have nothing left to do but do not know it. They have been told to.
+    /// Ends the agents that are still there. They have been asked to end.
     pub(super) fn end(&mut self) {
-        let until = Instant::now() + LONGEST_END;
+        let until = Instant::now() + END_TIMEOUT;
         for step in self.steps.values_mut() {
             step.end_within(until.saturating_duration_since(Instant::now()));
         }
@@ -66,6 +67,6 @@ impl Agents {
 
 /// The transport that agents copy for.
 const AGENT: &str = "AGENT";
-/// So long is waited for agents that start, and for those that have been told to end.
-const LONGEST_START: Duration = Duration::from_secs(30);
-const LONGEST_END: Duration = Duration::from_secs(10);
+/// How long to wait for agents that start, and for those that have been asked to end.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(10);

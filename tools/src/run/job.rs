@@ -1,13 +1,13 @@
-//! A job that is started as often as it takes.
+//! Starts a job, again and again until it has finished or must stop.
 
 use super::agents::Agents;
 use super::command::{can_leave_out, run_command};
-use super::decide::{Needed, Situation, Stop};
-use super::say;
-use super::supervise::{supervise, End, Ended, Signals};
+use super::restart_policy::{JobState, NodeRequirement, StopReason};
+use super::supervise::{supervise, KillReason, RunOutcome, Signals};
+use super::warn;
 use super::watchdog::{Timeouts, Watchdog};
 use crate::machine::health::{bad_nodes, excluded, good_nodes};
-use crate::machine::{hostlist, Allocation, BadNode, Launcher, Manifests, Wish};
+use crate::machine::{hostlist, Allocation, BadNode, Launcher, Manifests, Overrides};
 use crate::output::Answer;
 use anyhow::Result;
 use scr_core::env::Env;
@@ -32,37 +32,37 @@ pub(super) struct Job<'a> {
     bad: Vec<BadNode>,
     agents: Agents,
     runs: u64,
-    last: Option<Ended>,
+    last: Option<RunOutcome>,
     /// The file with the number of nodes, as it was before the first run.
     nodes_before: Option<Written>,
 }
 
 impl<'a> Job<'a> {
-    /// Finds out what there is to know.
+    /// Finds the allocation, the launcher and the settings.
     ///
     /// # Errors
     /// The allocation cannot be found out.
     pub(super) fn prepare(
         env: &'a Env,
         params: &'a Params,
-        wish: &Wish,
+        overrides: &Overrides,
         command: &'a [OsString],
         pause: Option<u64>,
     ) -> Result<Self> {
         let manifests = Manifests::load(env)?;
-        let allocation = Allocation::find(env, params, &manifests, wish, &mut |line| say(line))?;
+        let allocation = Allocation::find(env, params, &manifests, overrides, &mut |line| warn(line))?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
         if allocation.is_here_alone() && params.get(&param::MIN_NODES).is_some() {
-            say("SCR_MIN_NODES is set, but nobody says which nodes there are: set SCR_NODELIST, or give --hostfile");
+            warn("SCR_MIN_NODES is set, but nobody says which nodes there are: set SCR_NODELIST, or give --hostfile");
         }
         if Timeouts::of(params).is_some_and(|times| times.is_idle()) {
-            say("SCR_WATCHDOG is set, but neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS: nothing is watched");
+            warn("SCR_WATCHDOG is set, but neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS: nothing is watched");
         }
         Ok(Self {
             log: Log::of_command(env, params, "scr run", &prefix),
             launcher: manifests.launcher(command).cloned(),
             pause: pause.map_or(allocation.pause(), Duration::from_secs),
-            signals: Signals::note()?,
+            signals: Signals::catch()?,
             nodes_before: written(env, &prefix),
             bad: Vec::new(),
             agents: Agents::default(),
@@ -76,30 +76,30 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Starts the job until something speaks against it, and says what.
+    /// Starts the job until it must not be started again, and returns why.
     ///
     /// # Errors
     /// A run cannot be started.
-    pub(super) fn run(&mut self) -> Result<Stop> {
+    pub(super) fn run(&mut self) -> Result<StopReason> {
         loop {
-            // Looked at twice: there is no need to wait for what will not be, and waiting takes time.
-            if let Some(stop) = self.situation()?.stop() {
+            // Checked twice: there is no need to wait for a run that will not start, and waiting takes time.
+            if let Some(stop) = self.state()?.stop() {
                 return Ok(stop);
             }
             if self.runs > 0 {
                 self.signals.wait(self.pause);
             }
             self.look_at_nodes()?;
-            if let Some(stop) = self.situation()?.stop() {
+            if let Some(stop) = self.state()?.stop() {
                 return Ok(stop);
             }
             let good = good_nodes(&self.allocation, &self.bad);
-            self.agents.see_to(self.params, &self.allocation, &good);
+            self.agents.start_missing(self.params, &self.allocation, &good);
             self.start()?;
         }
     }
 
-    /// The flushes of the job are over.
+    /// Ends the agents, once the flushes of the job have ended.
     pub(super) fn end_agents(&mut self) {
         self.agents.end();
     }
@@ -130,34 +130,34 @@ impl<'a> Job<'a> {
         self.last.map_or(Answer::No, |last| Answer::Code(last.code))
     }
 
-    /// Whether the user should hear why the job is not started again: not where all went well, nor where a second start was
-    /// not wanted in the first place.
-    pub(super) fn is_worth_a_word(&self, stop: &Stop) -> bool {
+    /// Whether to print why the job is not started again. A user whose job succeeded, or who wanted one run only, need not
+    /// be told.
+    pub(super) fn is_worth_a_word(&self, stop: &StopReason) -> bool {
         match stop {
-            Stop::Succeeded => false,
-            Stop::NoRunsLeft(most) => *most != 1,
-            Stop::Halted(_) => self.last.is_none_or(|last| last.code != 0),
+            StopReason::Succeeded => false,
+            StopReason::NoRunsLeft(most) => *most != 1,
+            StopReason::Halted(_) => self.last.is_none_or(|last| last.code != 0),
             _ => true,
         }
     }
 
-    fn situation(&self) -> Result<Situation> {
+    fn state(&self) -> Result<JobState> {
         let now = self.allocation.now();
         let end = self.allocation.end_time.and_then(|end| i64::try_from(end).ok());
-        // The command and the library read the file alike: one that cannot be read halts nothing.
+        // As in the library, a file that cannot be read halts nothing.
         let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
         {
             Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
             Err(error) => {
-                say(&format!("the halt conditions cannot be read: {}", scr_core::describe(&error)));
+                warn(&format!("the halt conditions cannot be read: {}", scr_core::describe(&error)));
                 None
             }
         };
-        Ok(Situation {
+        Ok(JobState {
             runs: self.runs,
             most_runs: u64::try_from(self.params.get(&param::RUNS)).ok(),
             succeeded: self.last.map(|last| last.code == 0),
-            interrupted: self.signals.came(),
+            interrupted: self.signals.received(),
             halt,
             seconds_left: end.map(|end| end.saturating_sub(now)),
             good: self.good(),
@@ -174,38 +174,38 @@ impl<'a> Job<'a> {
     }
 
     /// Nodes that the next run needs. See the user guide's section "The SCR wrapper script".
-    fn needed(&self) -> Result<(usize, Needed)> {
+    fn needed(&self) -> Result<(usize, NodeRequirement)> {
         if self.allocation.is_here_alone() {
-            return Ok((0, Needed::Nobody));
+            return Ok((0, NodeRequirement::Unknown));
         }
         if let Some(nodes) = self.params.get(&param::MIN_NODES) {
-            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), Needed::Parameter));
+            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), NodeRequirement::Parameter));
         }
         if self.runs == 0 {
-            return Ok((0, Needed::Nobody));
+            return Ok((0, NodeRequirement::Unknown));
         }
-        // What another allocation has left says nothing of this job.
+        // A file that another allocation has left says nothing about this job.
         let is_of_this_job = written(self.env, &self.prefix) != self.nodes_before;
         if let Some(Nodes(nodes)) =
             is_of_this_job.then(|| Nodes::read(&*self.env.files, &self.prefix).ok().flatten()).flatten()
         {
-            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), Needed::LastRun));
+            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), NodeRequirement::LastRun));
         }
         let left_out = excluded(self.params)?;
         let all = self.allocation.nodes.iter().filter(|node| !left_out.contains(node)).count();
-        Ok((all, Needed::AllNodes))
+        Ok((all, NodeRequirement::AllNodes))
     }
 
     fn look_at_nodes(&mut self) -> Result<()> {
-        let bad = bad_nodes(&self.allocation, self.params, &self.bad, &mut |line| say(line))?;
+        let bad = bad_nodes(&self.allocation, self.params, &self.bad, &mut |line| warn(line))?;
         for new in &bad[self.bad.len()..] {
-            say(&format!("node {} is left out: {}", new.node, new.why));
+            warn(&format!("node {} is left out: {}", new.node, new.why));
             let note = format!("{}: {}", new.node, new.why);
             self.log.add_entry(Record::event(Event::NodeFail).note(note));
         }
         if bad.len() > self.bad.len() && !can_leave_out(self.launcher.as_ref()) {
             let program = self.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-            say(&format!(
+            warn(&format!(
                 "nobody says how {program} is told to leave nodes out, so it may start ranks there"
             ));
         }
@@ -216,23 +216,23 @@ impl<'a> Job<'a> {
     fn start(&mut self) -> Result<()> {
         let command = run_command(self.command, self.launcher.as_ref(), &self.allocation, &self.bad)?;
         self.runs += 1;
-        self.tell_start(&command.words);
+        self.log_start(&command.words);
         let now = || self.env.clock.elapsed();
         let files = &*self.env.files;
         let times = Timeouts::of(self.params).filter(|times| !times.is_idle());
         let mut watchdog = times.map(|times| Watchdog::new(times, files, &self.prefix, now()));
         let began = now();
         let mut look = || match Halt::read(files, &self.prefix) {
-            Ok(Some(halt)) if halt.is_immediate() => Some(End::Halted),
-            _ => watchdog.as_mut().and_then(|dog| dog.is_hanging(now())).map(End::Hung),
+            Ok(Some(halt)) if halt.is_immediate() => Some(KillReason::Halted),
+            _ => watchdog.as_mut().and_then(|dog| dog.is_hanging(now())).map(KillReason::Hung),
         };
         let ended = supervise(&command.words, &self.variables(), &self.signals, &mut look)?;
-        self.tell_end(ended, now().saturating_sub(began));
+        self.log_end(ended, now().saturating_sub(began));
         self.last = Some(ended);
         Ok(())
     }
 
-    /// What the run is to know as this command does.
+    /// Variables that tell the run what this command has found out.
     fn variables(&self) -> Vec<(String, String)> {
         let name = |info: &param::Info| info.name.to_owned();
         let mut variables = vec![
@@ -248,30 +248,30 @@ impl<'a> Job<'a> {
         variables
     }
 
-    fn tell_start(&self, words: &[OsString]) {
+    fn log_start(&self, words: &[OsString]) {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         if self.runs > 1 || self.params.get(&param::DEBUG) >= 1 {
-            say(&format!("run {}: {}", self.runs, words.join(" ")));
+            warn(&format!("run {}: {}", self.runs, words.join(" ")));
         }
         self.log.add_entry(Record::event(Event::RunStart).note(format!("run={}", self.runs)));
     }
 
-    fn tell_end(&self, ended: Ended, took: Duration) {
+    fn log_end(&self, ended: RunOutcome, took: Duration) {
         let mut note = format!("run={}, status={}", self.runs, ended.code);
         match ended.by {
-            Some(End::Hung(idle)) => {
+            Some(KillReason::Hung(idle)) => {
                 let seconds = idle.as_secs();
-                say(&format!(
+                warn(&format!(
                     "run {} has written no checkpoint for {seconds} seconds and was ended",
                     self.runs
                 ));
                 note.push_str(&format!(", hung for {seconds} seconds"));
             }
-            Some(End::Halted) => {
-                say(&format!("run {} was ended: the job is to halt at once", self.runs));
+            Some(KillReason::Halted) => {
+                warn(&format!("run {} was ended: the job is to halt at once", self.runs));
                 note.push_str(", halted");
             }
-            None if ended.code != 0 => say(&format!("run {} ended with status {}", self.runs, ended.code)),
+            None if ended.code != 0 => warn(&format!("run {} ended with status {}", self.runs, ended.code)),
             None => (),
         }
         self.log.add_entry(Record::event(Event::RunEnd).note(note).took(took));

@@ -1,15 +1,15 @@
-//! `scr postrun`: what is left to do when a job has come to its end within an allocation. The v1.1 manual's section 11.10.
+//! `scr postrun`: saves what a job has left in cache when it has ended within an allocation. The v1.1 manual's section 11.10.
 //!
-//! Flushes that go on behind the application are waited for and finished. Then datasets that are in the cache of the nodes only
-//! are saved: `scr copy` runs on every node that is left, and what the others had is rebuilt in the prefix directory.
+//! It waits for detached flushes and finishes them. Then it saves the datasets that are only in the caches of the nodes:
+//! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
-use super::{agents, say, Asked, PlaceArgs};
+use super::{agents, warn, JobArgs, JobContext};
+use crate::environment;
 use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::{Allocation, BadNode};
 use crate::output::Answer;
 use crate::poststage;
-use crate::world;
 use anyhow::Result;
 use clap::Args;
 use scr_core::env::Env;
@@ -19,7 +19,7 @@ use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix};
 use scr_core::scavenge::{Builder, Built, Outcome};
 use std::time::Duration;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 nothing is left in cache that has to be kept, 1 something is, 2 error.";
 
@@ -27,22 +27,22 @@ pub(crate) const EXIT_CODES: &str =
 #[derive(Args)]
 pub(crate) struct PostrunArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    job: JobArgs,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
-    let asked = Asked::of(&args.place)?;
+    let asked = JobContext::of(&args.job)?;
     if !asked.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }
-    let bad = bad_nodes(&asked.allocation, &asked.params, &[], &mut |line| say(line))?;
+    let bad = bad_nodes(&asked.allocation, &asked.params, &[], &mut |line| warn(line))?;
     let prefix = Prefix::at(&*asked.env.files, &asked.params.get(&param::PREFIX));
     let log = Log::of_command(&asked.env, &asked.params, "scr postrun", &prefix);
     finish(&asked.env, &asked.params, &asked.allocation, &bad, &log).map(Answer::from)
 }
 
-/// Saves the datasets that are in cache only. Whether all that had to be kept is safe now.
+/// Saves the datasets that are in cache only. Gives whether everything that has to be kept is safe now.
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
@@ -57,11 +57,11 @@ pub(super) fn finish(
     log.add_entry(Record::event(Event::PostrunStart));
     let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
-    scavenge.end_flushes(agents::are_used(params) && allocation.wants_agent_steps())?;
-    let wanted = Wanted::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
+    scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
+    let wanted = Unsaved::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
     let mut safe =
         wanted.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
-    // The application's last word: it has flushed what the settings want.
+    // An application that has called SCR_Finalize has flushed what the settings ask for.
     let halt = Halt::read(&*env.files, &prefix).ok().flatten();
     if params.get(&param::FLUSH) > 0 || !halt.is_some_and(|halt| halt.is_finalized()) {
         let mut checkpoints = wanted.checkpoints.iter();
@@ -76,16 +76,16 @@ pub(super) fn finish(
     Ok(safe)
 }
 
-/// What is in cache and nowhere else. What another allocation has left in the file is gone with its nodes.
+/// The datasets that are in cache only. Those that another allocation has recorded are gone with its nodes.
 #[derive(Debug, PartialEq, Eq)]
-struct Wanted {
+struct Unsaved {
     /// Output.
     output: Vec<FlushEntry>,
     /// Checkpoints that are newer than those in the prefix directory, the newest first.
     checkpoints: Vec<FlushEntry>,
 }
 
-impl Wanted {
+impl Unsaved {
     fn of(file: &FlushFile, job_id: &str) -> Self {
         let mut entries = file.entries();
         let is_ours =
@@ -111,70 +111,71 @@ struct Scavenge<'a> {
 }
 
 impl Scavenge<'_> {
-    /// What the agents of the nodes still copy for the job is waited for, and what has arrived is finished. Agents that were started for the
-    /// job end.
+    /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were
+    /// started for the job end.
     fn end_flushes(&self, has_agents: bool) -> Result<()> {
         let entries = FlushFile::read(&*self.env.files, self.prefix)?.entries();
         let goes_on = entries.iter().any(|entry| entry.is_at(Location::Flushing));
         if goes_on {
-            say("waiting for flushes that go on behind the job");
+            warn("waiting for flushes that are under way");
         }
         if goes_on || has_agents {
-            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(|line| say(line));
+            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(|line| warn(line));
         }
-        let ending = poststage::end(self.env, self.prefix)?;
-        ending.wrong.iter().chain(&ending.told).for_each(|line| say(line));
+        let report = poststage::end(self.env, self.prefix)?;
+        report.errors.iter().chain(&report.lines).for_each(|line| warn(line));
         Ok(())
     }
 
-    /// Whether a dataset is complete in the prefix directory now; how it went is told.
+    /// Saves a dataset and reports how that went. Gives whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
-        say(&format!("{label} is in cache only: saving it from {} nodes", self.nodes.len()));
+        warn(&format!("{label} is in cache only: saving it from {} nodes", self.nodes.len()));
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();
-        let complaints = self.copy(dataset.id);
+        let warnings = self.copy(dataset.id);
         let took = || self.env.clock.elapsed().saturating_sub(began);
         match self.build(dataset.id) {
             Ok(how) => {
-                say(&format!("{label} is complete in {}{how}", self.prefix.dir().display()));
+                warn(&format!("{label} is complete in {}{how}", self.prefix.dir().display()));
                 self.log.add_entry(record(Event::ScavengeSuccess).took(took()));
                 true
             }
             Err(error) => {
-                complaints.iter().for_each(|line| say(line));
-                say(&format!("{label} could not be saved: {error:#}"));
+                warnings.iter().for_each(|line| warn(line));
+                warn(&format!("{label} could not be saved: {error:#}"));
                 self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
                 false
             }
         }
     }
 
-    /// Every node copies what it has. What went wrong may be of no matter: nodes without a part have nothing to copy.
+    /// Lets every node copy what it has, and gives the failures. They may be harmless: a node without a part has nothing
+    /// to copy.
     fn copy(&self, id: u64) -> Vec<String> {
         let Some(prefix) = self.prefix.dir().to_str() else { return vec![NOT_UTF8.to_owned()] };
         self.on_nodes(&["copy", "--heartbeat", "--id", &id.to_string(), "--prefix", prefix])
     }
 
-    /// Runs a subcommand of scr on every node, and gives the complaints. It may take as long as data moves on one of them.
+    /// Runs a subcommand of scr on every node, and gives the failures. It may take as long as data moves on one of them.
     fn on_nodes(&self, arguments: &[&str]) -> Vec<String> {
         let Some(scr) = command_here() else { return vec![NOT_UTF8.to_owned()] };
         let command: Vec<String> =
             std::iter::once(scr.as_str()).chain(arguments.iter().copied()).map(str::to_owned).collect();
         let activity = Activity::new(LONGEST_IDLE);
         let answers = self.allocation.on_nodes().run(&self.nodes, &command, Limit::Idle(&activity));
-        let complaint = |(node, answer): (&String, Result<Finished>)| match answer {
+        let failure = |(node, answer): (&String, Result<Finished>)| match answer {
             Ok(answer) if answer.succeeded() => None,
-            Ok(answer) => Some(format!("node {node}: {}", answer.complaint())),
+            Ok(answer) => Some(format!("node {node}: {}", answer.failure())),
             Err(error) => Some(format!("node {node}: {error:#}")),
         };
-        self.nodes.iter().zip(answers).filter_map(complaint).collect()
+        self.nodes.iter().zip(answers).filter_map(failure).collect()
     }
 
-    /// Makes a whole of what the nodes have copied, and says what was rebuilt.
+    /// Completes the dataset from what the nodes have copied, and gives what was rebuilt.
     fn build(&self, id: u64) -> Result<String> {
-        let plugins = world::plugin_host(self.env, None);
+        let plugins = environment::plugin_host(self.env, None);
         let Built { outcome, .. } = Builder::new(self.env, self.prefix, &plugins, 0).build(id)?;
         match outcome {
             Outcome::Incomplete { why } => anyhow::bail!("{why}"),
@@ -216,9 +217,9 @@ mod tests {
         add(6, true, true, "7", Location::Cache);
         add(7, true, false, "7", Location::Cache);
         add(8, true, false, "6", Location::Cache);
-        let wanted = Wanted::of(&file, "7");
+        let wanted = Unsaved::of(&file, "7");
         assert_eq!((ids(&wanted.output), ids(&wanted.checkpoints)), (vec![6, 1], vec![7, 5]));
-        let wanted = Wanted::of(&FlushFile::default(), "7");
+        let wanted = Unsaved::of(&FlushFile::default(), "7");
         assert_eq!((wanted.output.len(), wanted.checkpoints.len()), (0, 0));
     }
 }

@@ -1,12 +1,12 @@
 //! Answers for scripts that start jobs by themselves: the v1.1 manual's `scr_env`, `scr_list_down_nodes`,
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
-use super::{Asked, PlaceArgs};
+use super::{JobArgs, JobContext};
+use crate::environment;
 use crate::machine::health::{bad_nodes, BadNode};
 use crate::machine::hostlist;
 use crate::output::{print, warn, Answer};
 use crate::table::Table;
-use crate::world;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::param;
@@ -26,7 +26,7 @@ pub(crate) const HOSTS_CODES: &str = "Exit codes: 0 done, 1 there is no such nod
 #[derive(Args)]
 pub(crate) struct EnvArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    job: JobArgs,
     #[command(flatten)]
     what: EnvWhat,
 }
@@ -57,7 +57,7 @@ struct EnvWhat {
 
 /// `scr env`.
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
-    let asked = Asked::of(&args.place)?;
+    let asked = JobContext::of(&args.job)?;
     let what = &args.what;
     let one = |text: Option<String>| -> Result<Answer> {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Answer::No) };
@@ -106,7 +106,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
 #[derive(Args)]
 pub(crate) struct DownArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    job: JobArgs,
     /// Says of each node why
     #[arg(short, long)]
     reason: bool,
@@ -114,7 +114,7 @@ pub(crate) struct DownArgs {
 
 /// `scr list-down-nodes`.
 pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
-    let bad = bad(&Asked::of(&args.place)?)?;
+    let bad = bad(&JobContext::of(&args.job)?)?;
     if args.reason {
         let mut table = Table::default();
         bad.iter().for_each(|bad| table.row([&bad.node, &bad.why]));
@@ -126,7 +126,7 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     Ok(Answer::from(!bad.is_empty()))
 }
 
-fn bad(asked: &Asked) -> Result<Vec<BadNode>> {
+fn bad(asked: &JobContext) -> Result<Vec<BadNode>> {
     bad_nodes(&asked.allocation, &asked.params, &[], &mut |message| warn(message))
 }
 
@@ -134,13 +134,13 @@ fn bad(asked: &Asked) -> Result<Vec<BadNode>> {
 #[derive(Args)]
 pub(crate) struct RetriesHaltArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    job: JobArgs,
 }
 
 /// `scr retries-halt`.
 pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
-    let (env, _) = args.place.world()?;
-    let params = world::params(&env);
+    let (env, _) = args.job.environment()?;
+    let params = environment::params(&env);
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
     let now = env.clock.now().duration_since(UNIX_EPOCH)?.as_secs();

@@ -1,4 +1,4 @@
-//! One run of a job: started, watched, and ended where it must be.
+//! Runs a job once: starts it, watches it, and ends it where it must.
 
 use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
@@ -13,16 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
-/// Signals that end the job; among them the one of a terminal that goes away, unless `nohup` was to keep it out. A second
-/// one ends this process at once.
+/// Signals that end the job, SIGHUP among them unless `nohup` has it ignored. A second one ends this process at once.
 pub(super) struct Signals(Arc<AtomicBool>);
 
 impl Signals {
-    /// From now on they are noted.
+    /// Catches them from now on.
     ///
     /// # Errors
     /// The system refuses.
-    pub(super) fn note() -> Result<Self> {
+    pub(super) fn catch() -> Result<Self> {
         let noted = Arc::new(AtomicBool::new(false));
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
@@ -33,15 +32,15 @@ impl Signals {
         Ok(Self(noted))
     }
 
-    /// Whether one has come.
-    pub(super) fn came(&self) -> bool {
+    /// Whether one was received.
+    pub(super) fn received(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Waits so long, or until one comes.
+    /// Waits for this time, or until one is received.
     pub(super) fn wait(&self, time: Duration) {
         let end = Instant::now() + time;
-        while !self.came() {
+        while !self.received() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -61,16 +60,16 @@ fn is_ignored(signal: i32) -> bool {
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ended {
+pub(super) struct RunOutcome {
     /// Its exit code; 128 and the signal where one has ended it.
     pub(super) code: u8,
     /// Why it was ended, where it did not end by itself or by a signal.
-    pub(super) by: Option<End>,
+    pub(super) by: Option<KillReason>,
 }
 
-/// Why a run is ended.
+/// Why this command ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum KillReason {
     /// Nothing had happened for so long.
     Hung(Duration),
     /// The user wants the job to halt at once.
@@ -79,11 +78,11 @@ pub(super) enum End {
 
 /// How often to look at signals, and whether the run is to be ended.
 const TICK: Duration = Duration::from_millis(50);
-const LOOK: Duration = Duration::from_secs(1);
-/// Time to end in, for a launcher that was told to.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a launcher may take to end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs a command to its end, which comes early where `look` wants it to.
+/// Runs a command to its end. It is ended early where `look` gives a reason.
 ///
 /// # Errors
 /// It cannot be started.
@@ -91,8 +90,8 @@ pub(super) fn supervise(
     words: &[OsString],
     variables: &[(String, String)],
     signals: &Signals,
-    look: &mut dyn FnMut() -> Option<End>,
-) -> Result<Ended> {
+    look: &mut dyn FnMut() -> Option<KillReason>,
+) -> Result<RunOutcome> {
     let (program, arguments) = words.split_first().context("there is nothing to start")?;
     let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
     let mut child = child.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
@@ -102,17 +101,17 @@ pub(super) fn supervise(
         if let Some(status) = child.wait_timeout(TICK)? {
             let code = exit_code(status);
             // A run that had to be ended has failed, whatever its launcher says.
-            return Ok(Ended { code: if by.is_some() { code.max(1) } else { code }, by });
+            return Ok(RunOutcome { code: if by.is_some() { code.max(1) } else { code }, by });
         }
         match told {
             Some(since) if since.elapsed() > GRACE => child.kill()?,
             Some(_) => (),
             None => {
-                if looked.elapsed() > LOOK {
+                if looked.elapsed() > POLL_INTERVAL {
                     looked = Instant::now();
                     by = look();
                 }
-                if by.is_some() || signals.came() {
+                if by.is_some() || signals.received() {
                     terminate(&child)?;
                     told = Some(Instant::now());
                 }

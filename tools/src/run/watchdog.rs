@@ -1,9 +1,9 @@
 //! Catches a job that hangs: one that writes no checkpoint in the time it is expected to. See the user guide's section
 //! "Catch a hanging job".
 //!
-//! The runtime notes every dataset under the prefix directory, when it is complete in cache and when it has been copied; that
-//! is what the watchdog looks at. What goes to the parallel file system has a time of its own. An application that has
-//! called `SCR_Finalize` writes no more checkpoints, and is left alone.
+//! The runtime records every dataset under the prefix directory, when it is complete in cache and when it has been copied;
+//! the watchdog looks at these records. Data that goes to the parallel file system has its own timeout. An application
+//! that has called `SCR_Finalize` writes no more checkpoints and is not watched.
 
 use scr_core::fs::Files;
 use scr_core::param::{self, Params};
@@ -22,9 +22,9 @@ pub(super) struct Timeouts {
     bypass: bool,
 }
 
-/// What the application was last seen to do.
+/// What the application is doing, as far as the files show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum Phase {
     /// It has no dataset of its own yet: it may be fetching one from the prefix directory.
     Starting,
     /// It computes or writes to cache.
@@ -50,15 +50,15 @@ impl Timeouts {
         self.cache.is_none() && self.prefix.is_none()
     }
 
-    fn limit(&self, doing: Doing) -> Option<Duration> {
-        match doing {
-            Doing::Finalized => None,
-            Doing::Flushing => self.prefix,
-            Doing::Working if self.bypass => self.prefix,
-            Doing::Working => self.cache,
+    fn limit(&self, phase: Phase) -> Option<Duration> {
+        match phase {
+            Phase::Finalized => None,
+            Phase::Flushing => self.prefix,
+            Phase::Working if self.bypass => self.prefix,
+            Phase::Working => self.cache,
             // It takes as long as the longer of the two; one that is not set may take for ever.
-            Doing::Starting if self.bypass => self.prefix,
-            Doing::Starting => Some(self.prefix?.max(self.cache?)),
+            Phase::Starting if self.bypass => self.prefix,
+            Phase::Starting => Some(self.prefix?.max(self.cache?)),
         }
     }
 }
@@ -71,7 +71,7 @@ pub(super) struct Watchdog<'a> {
     /// The newest dataset before the run.
     newest_before: Option<u64>,
     /// What the files under the prefix directory looked like when last looked at, and since when.
-    last: Vec<Option<Look>>,
+    last: Vec<Option<FileStamp>>,
     since: Duration,
 }
 
@@ -79,52 +79,52 @@ impl<'a> Watchdog<'a> {
     /// A run begins at the time `now`.
     pub(super) fn new(timeouts: Timeouts, files: &'a dyn Files, prefix: &'a Prefix, now: Duration) -> Self {
         let newest_before = FlushFile::read(files, prefix).ok().and_then(|file| file.highest_id());
-        Self { timeouts, files, prefix, newest_before, last: seen(files, prefix), since: now }
+        Self { timeouts, files, prefix, newest_before, last: file_stamps(files, prefix), since: now }
     }
 
-    /// For how long nothing has happened, if that is too long.
+    /// For how long nothing has happened, where that is too long.
     pub(super) fn is_hanging(&mut self, now: Duration) -> Option<Duration> {
-        let seen = seen(self.files, self.prefix);
+        let seen = file_stamps(self.files, self.prefix);
         if seen != self.last {
             (self.last, self.since) = (seen, now);
         }
         let waited = now.saturating_sub(self.since);
-        self.timeouts.limit(self.doing()).filter(|&limit| waited > limit).map(|_| waited)
+        self.timeouts.limit(self.phase()).filter(|&limit| waited > limit).map(|_| waited)
     }
 
-    fn doing(&self) -> Doing {
+    fn phase(&self) -> Phase {
         // What an earlier run has left in the halt file would have stopped this one.
         if Halt::read(self.files, self.prefix).is_ok_and(|halt| halt.is_some_and(|halt| halt.is_finalized()))
         {
-            return Doing::Finalized;
+            return Phase::Finalized;
         }
         let file = FlushFile::read(self.files, self.prefix).unwrap_or_default();
         let entries = file.entries();
         if entries.iter().any(|entry| Location::UNDER_WAY.iter().any(|way| entry.is_at(*way))) {
-            return Doing::Flushing;
+            return Phase::Flushing;
         }
         // Numbers of datasets only grow.
         if file.highest_id() <= self.newest_before {
-            return Doing::Starting;
+            return Phase::Starting;
         }
-        Doing::Working
+        Phase::Working
     }
 }
 
 /// What changes whenever a dataset becomes complete somewhere, or the application begins or ends.
-fn seen(files: &dyn Files, prefix: &Prefix) -> Vec<Option<Look>> {
+fn file_stamps(files: &dyn Files, prefix: &Prefix) -> Vec<Option<FileStamp>> {
     let paths: [PathBuf; 4] =
         [prefix.flush_file(), prefix.index_file(), prefix.nodes_file(), prefix.halt_file()];
     let look = |path: &PathBuf| {
         let status = files.status(path).ok()?;
-        Some(Look { identity: status.identity, mtime: status.mtime, len: status.len })
+        Some(FileStamp { identity: status.identity, mtime: status.mtime, len: status.len })
     };
     paths.iter().map(look).collect()
 }
 
 /// What tells two states of a file apart. Reading it changes none of this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Look {
+struct FileStamp {
     identity: (u64, u64),
     mtime: (i64, u32),
     len: u64,
@@ -145,22 +145,22 @@ mod tests {
 
     #[test]
     fn the_time_that_is_allowed_hangs_on_where_data_goes() {
-        for (times, doing, limit) in [
-            ((10, 60, false), Doing::Working, 10),
-            ((10, 60, true), Doing::Working, 60),
-            ((10, 60, false), Doing::Flushing, 60),
-            ((10, 60, false), Doing::Starting, 60),
-            ((60, 10, false), Doing::Starting, 60),
-            ((10, 0, false), Doing::Starting, 0),
-            ((0, 10, false), Doing::Starting, 0),
-            ((0, 10, true), Doing::Starting, 10),
-            ((10, 0, false), Doing::Flushing, 0),
-            ((0, 10, false), Doing::Working, 0),
-            ((10, 60, false), Doing::Finalized, 0),
+        for (times, phase, limit) in [
+            ((10, 60, false), Phase::Working, 10),
+            ((10, 60, true), Phase::Working, 60),
+            ((10, 60, false), Phase::Flushing, 60),
+            ((10, 60, false), Phase::Starting, 60),
+            ((60, 10, false), Phase::Starting, 60),
+            ((10, 0, false), Phase::Starting, 0),
+            ((0, 10, false), Phase::Starting, 0),
+            ((0, 10, true), Phase::Starting, 10),
+            ((10, 0, false), Phase::Flushing, 0),
+            ((0, 10, false), Phase::Working, 0),
+            ((10, 60, false), Phase::Finalized, 0),
         ] {
             let (cache, prefix, bypass) = times;
             let expected = (limit > 0).then(|| SECOND * limit);
-            assert_eq!(timeouts(cache, prefix, bypass).limit(doing), expected, "{times:?} {doing:?}");
+            assert_eq!(timeouts(cache, prefix, bypass).limit(phase), expected, "{times:?} {phase:?}");
         }
     }
 

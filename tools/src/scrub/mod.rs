@@ -8,9 +8,9 @@
 mod report;
 mod targets;
 
+use crate::environment;
 use crate::output::{show, show_error, Answer};
 use crate::progress;
-use crate::world;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use report::ScrubReport;
@@ -20,7 +20,7 @@ use scr_core::scrub::{Plan, Wanted};
 use std::path::PathBuf;
 use targets::Target;
 
-/// Stands under the help text.
+/// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 nothing is wrong, 1 something is, 2 error.";
 
 /// Where to look, and how to answer.
@@ -40,9 +40,9 @@ pub(crate) struct ScrubArgs {
     json: bool,
 }
 
-/// Does what is asked.
+/// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
-    let report = world::env().and_then(|env| scrub(&env, args));
+    let report = environment::env().and_then(|env| scrub(&env, args));
     match &report {
         Ok(report) => show(args.json, report.json(), report.text())?,
         Err(error) => show_error(args.json, error)?,

@@ -1,7 +1,7 @@
 //! Where to look: what was given, or what a job that is started here would use.
 
 use super::ScrubArgs;
-use crate::world;
+use crate::environment;
 use anyhow::{bail, Context, Result};
 use scr_core::env::Env;
 use scr_core::param;
@@ -62,8 +62,8 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Target>> {
 
 /// The user's caches on this node, and the prefix directory where there is one.
 fn of_a_job(env: &Env) -> Result<Vec<Target>> {
-    let params = world::params(env);
-    let descriptors = world::descriptors(&params)?;
+    let params = environment::params(env);
+    let descriptors = environment::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
     let bases: BTreeSet<PathBuf> =
         descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.join(&user)).collect();

@@ -1,8 +1,8 @@
 //! What a configuration comes to: the very steps that a job takes when it starts, without the job.
 
 use super::finding::Finding;
+use crate::environment;
 use crate::machine::hostlist;
-use crate::world;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;
@@ -27,7 +27,7 @@ impl Configuration {
         let mut findings: Vec<_> = problems.into_iter().map(Finding::ignored).collect();
         let descriptors = match built {
             Ok(descriptors) => {
-                let host = world::plugin_host_of(env, &params, None);
+                let host = environment::plugin_host_of(env, &params, None);
                 let unusable = check_named(&host, &params, &descriptors);
                 findings.extend(unusable.into_iter().map(Finding::ignored));
                 Some(descriptors)

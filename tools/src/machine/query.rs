@@ -1,4 +1,4 @@
-//! A question to a resource manager: which variables, files and commands answer it, and in which form.
+//! A query to a resource manager: which variables, files and commands answer it, and in which format.
 
 use super::hostlist;
 use super::process;
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Where an answer comes from: the first of the variables that is set, or the file that one names, or else a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Question {
+pub(crate) struct Query {
     /// Variables that hold the answer.
     #[serde(default)]
     variables: Vec<String>,
@@ -23,7 +23,7 @@ pub(crate) struct Question {
     command: Vec<String>,
     /// How to read it.
     #[serde(default, rename = "as")]
-    form: Form,
+    form: AnswerFormat,
     /// For nodes with states: those that count, by how they begin.
     #[serde(default)]
     states: Vec<String>,
@@ -32,7 +32,7 @@ pub(crate) struct Question {
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Form {
+enum AnswerFormat {
     /// A word.
     #[default]
     Text,
@@ -56,26 +56,26 @@ enum Form {
 
 /// What stands for `{job}` and `{nodes}`.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Blanks<'a> {
+pub(crate) struct Placeholders<'a> {
     pub(crate) job: &'a str,
     pub(crate) nodes: &'a [String],
 }
 
-impl Blanks<'_> {
+impl Placeholders<'_> {
     fn fill(&self, text: &str) -> String {
         text.replace("{job}", self.job).replace("{nodes}", &hostlist::compress(self.nodes))
     }
 }
 
-/// Nobody waits longer for the command of a resource manager.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a command of the resource manager may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-impl Question {
-    /// The answer as it stands there; `None` where nobody says anything.
+impl Query {
+    /// The answer as text; `None` where nothing answers.
     ///
     /// # Errors
     /// A file or a command fails.
-    fn ask(&self, env: &Env, blanks: Blanks<'_>) -> Result<Option<String>> {
+    fn ask(&self, env: &Env, placeholders: Placeholders<'_>) -> Result<Option<String>> {
         if let Some(value) = self.variables.iter().find_map(|name| env.variable(name)) {
             return Ok(Some(value.to_owned()));
         }
@@ -83,11 +83,11 @@ impl Question {
             let text = std::fs::read_to_string(path);
             return text.map(Some).with_context(|| format!("cannot read {path}, which {name} names"));
         }
-        let command: Vec<_> = self.command.iter().map(|word| blanks.fill(word)).collect();
+        let command: Vec<_> = self.command.iter().map(|word| placeholders.fill(word)).collect();
         if command.is_empty() {
             return Ok(None);
         }
-        let answer = process::output_of(&command, PATIENCE)?;
+        let answer = process::output_of(&command, TIMEOUT)?;
         Ok(Some(answer).filter(|answer| !answer.trim().is_empty()))
     }
 
@@ -96,24 +96,24 @@ impl Question {
     /// # Errors
     /// As for `ask`.
     pub(crate) fn text(&self, env: &Env) -> Result<Option<String>> {
-        Ok(self.ask(env, Blanks::default())?.map(|text| text.trim().to_owned()))
+        Ok(self.ask(env, Placeholders::default())?.map(|text| text.trim().to_owned()))
     }
 
     /// Nodes, each as often as it has slots, or once where slots are not told.
     ///
     /// # Errors
     /// As for `ask`, or the answer is of another form.
-    pub(crate) fn nodes(&self, env: &Env, blanks: Blanks<'_>) -> Result<Vec<String>> {
-        let Some(text) = self.ask(env, blanks)? else { return Ok(Vec::new()) };
+    pub(crate) fn nodes(&self, env: &Env, placeholders: Placeholders<'_>) -> Result<Vec<String>> {
+        let Some(text) = self.ask(env, placeholders)? else { return Ok(Vec::new()) };
         self.nodes_in(&text)
     }
 
     fn nodes_in(&self, text: &str) -> Result<Vec<String>> {
         let mut words = text.split_whitespace();
         match self.form {
-            Form::NodeList => Ok(hostlist::expand(text)?),
-            Form::NodeLines => Ok(words.map(str::to_owned).collect()),
-            Form::NodeCounts => {
+            AnswerFormat::NodeList => Ok(hostlist::expand(text)?),
+            AnswerFormat::NodeLines => Ok(words.map(str::to_owned).collect()),
+            AnswerFormat::NodeCounts => {
                 let mut nodes = Vec::new();
                 while let Some(node) = words.next() {
                     let slots = words.next().and_then(|slots| slots.parse::<u16>().ok());
@@ -122,7 +122,9 @@ impl Question {
                 }
                 Ok(nodes)
             }
-            Form::NodeStates => Ok(text.lines().filter_map(|line| self.node_in_state(line)).collect()),
+            AnswerFormat::NodeStates => {
+                Ok(text.lines().filter_map(|line| self.node_in_state(line)).collect())
+            }
             _ => bail!("`as' is no form for nodes"),
         }
     }
@@ -139,8 +141,8 @@ impl Question {
     ///
     /// # Errors
     /// As for `ask`, or the answer is of another form.
-    pub(crate) fn time(&self, env: &Env, blanks: Blanks<'_>) -> Result<Option<u64>> {
-        let Some(text) = self.ask(env, blanks)? else { return Ok(None) };
+    pub(crate) fn time(&self, env: &Env, placeholders: Placeholders<'_>) -> Result<Option<u64>> {
+        let Some(text) = self.ask(env, placeholders)? else { return Ok(None) };
         let now = env.clock.now();
         self.time_in(text.trim(), now).with_context(|| format!("`{}' is no time of its form", text.trim()))
     }
@@ -153,19 +155,19 @@ impl Question {
         let now = now.duration_since(UNIX_EPOCH)?.as_secs();
         let first = text.split_whitespace().next().unwrap_or(text);
         match self.form {
-            Form::Epoch => Ok(Some(first.parse()?)),
-            Form::SecondsLeft => {
+            AnswerFormat::Epoch => Ok(Some(first.parse()?)),
+            AnswerFormat::SecondsLeft => {
                 let whole = first.split_once('.').map_or(first, |(whole, _)| whole);
                 Ok(Some(now.saturating_add(whole.parse()?)))
             }
-            Form::HoursLeft => {
+            AnswerFormat::HoursLeft => {
                 let (hours, minutes) = first.split_once(':').context("there is no colon")?;
                 let (hours, minutes): (u64, u64) = (hours.parse()?, minutes.parse()?);
                 let left =
                     hours.checked_mul(3600).and_then(|left| left.checked_add(minutes.checked_mul(60)?));
                 Ok(Some(now.saturating_add(left.context("it is too long")?)))
             }
-            Form::LocalTime => {
+            AnswerFormat::LocalTime => {
                 let time = NaiveDateTime::parse_from_str(first, "%Y-%m-%dT%H:%M:%S")?;
                 let time = Local.from_local_datetime(&time).earliest();
                 let time = time.ok_or_else(|| anyhow!("there was no such time"))?;
@@ -180,8 +182,8 @@ impl Question {
 mod tests {
     use super::*;
 
-    fn question(text: &str) -> Question {
-        toml::from_str(text).expect("a question")
+    fn query(text: &str) -> Query {
+        toml::from_str(text).expect("a query")
     }
 
     #[test]
@@ -192,11 +194,11 @@ mod tests {
             ("node-counts", "n1 2 n2 1", "n1 n1 n2"),
             ("node-states", "n1 idle\nn2 down* maintenance\nn3 offline,job-busy\n\nn4", "n2 n3"),
         ] {
-            let question = question(&format!("as = \"{form}\"\nstates = [\"down\", \"off\"]"));
-            assert_eq!(question.nodes_in(text).unwrap().join(" "), nodes, "{form}");
+            let query = query(&format!("as = \"{form}\"\nstates = [\"down\", \"off\"]"));
+            assert_eq!(query.nodes_in(text).unwrap().join(" "), nodes, "{form}");
         }
-        assert!(question("as = \"node-counts\"").nodes_in("n1 n2").is_err());
-        assert!(question("as = \"epoch\"").nodes_in("n1").is_err());
+        assert!(query("as = \"node-counts\"").nodes_in("n1 n2").is_err());
+        assert!(query("as = \"epoch\"").nodes_in("n1").is_err());
     }
 
     #[test]
@@ -209,13 +211,13 @@ mod tests {
             ("local-time", "NONE", None),
             ("hours-left", "-", None),
         ] {
-            let question = question(&format!("as = \"{form}\""));
-            assert_eq!(question.time_in(text, now).unwrap(), time, "{form} {text}");
+            let query = query(&format!("as = \"{form}\""));
+            assert_eq!(query.time_in(text, now).unwrap(), time, "{form} {text}");
         }
-        let local = question("as = \"local-time\"").time_in("2026-11-21T18:00:00", now).unwrap().unwrap();
+        let local = query("as = \"local-time\"").time_in("2026-11-21T18:00:00", now).unwrap().unwrap();
         assert!(local.abs_diff(1_795_284_000) <= 14 * 3600, "{local}");
         for (form, text) in [("epoch", "12x"), ("hours-left", "90"), ("local-time", "2026"), ("text", "1")] {
-            assert!(question(&format!("as = \"{form}\"")).time_in(text, now).is_err(), "{form} {text}");
+            assert!(query(&format!("as = \"{form}\"")).time_in(text, now).is_err(), "{form} {text}");
         }
     }
 }

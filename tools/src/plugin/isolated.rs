@@ -1,9 +1,9 @@
 //! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
 
 use super::report::CheckReport;
-use super::InsideArgs;
+use super::IsolatedArgs;
+use crate::environment;
 use crate::output::{print, Answer};
-use crate::world;
 use anyhow::{Context, Result};
 use scr_core::describe;
 use scr_core::env::Env;
@@ -13,14 +13,14 @@ use scr_plugin_api::KvTree;
 /// Begins the line of the answer, among all that a library may print.
 pub(super) const ANSWER: &str = "scr-plugin-check: ";
 
-pub(super) fn run(args: &InsideArgs) -> Result<Answer> {
+pub(super) fn run(args: &IsolatedArgs) -> Result<Answer> {
     let mut report = CheckReport::new();
-    examine(&world::env()?, args, &mut report)?;
+    examine(&environment::env()?, args, &mut report)?;
     print(&format!("\n{ANSWER}{}\n", serde_json::to_string(&report)?))?;
     Ok(Answer::from(report.good))
 }
 
-fn examine(env: &Env, args: &InsideArgs, report: &mut CheckReport) -> Result<()> {
+fn examine(env: &Env, args: &IsolatedArgs, report: &mut CheckReport) -> Result<()> {
     let library = check_library(&*env.files, &args.library, &Trusted::by(env))?;
     let Some(path) = &args.manifest else {
         let loaded = load(&library).map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! The world of the command: the installation it belongs to, and the parameters as a job would see them.
+//! The environment of a command: the installation it belongs to, and the parameters as a job would see them.
 
 use anyhow::{bail, Context, Result};
 use scr_core::descriptor::Descriptors;
@@ -10,12 +10,12 @@ use scr_core::prefix::Prefix;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The world of this process.
+/// The environment of this process.
 pub(crate) fn env() -> Result<Env> {
     Env::of_process(install_dir(), Arc::new(RealFiles)).context("cannot find out the current folder")
 }
 
-/// The same, where what is told in passing goes to standard error, so that standard output has the answer alone.
+/// The same, with messages on standard error, so that standard output has the answer alone.
 pub(crate) fn quiet_env() -> Result<Env> {
     Ok(Env { output: Arc::new(StandardError), ..env()? })
 }
@@ -46,7 +46,7 @@ pub(crate) fn env_at(prefix: Option<&Path>) -> Result<Env> {
         .map_or_else(|| env.clone(), |prefix| at(&env, &param::normalise(&env.current_dir.join(prefix)))))
 }
 
-/// The world of a job in this prefix directory.
+/// The environment of a job in this prefix directory.
 fn at(env: &Env, prefix: &Path) -> Env {
     let mut env = env.clone();
     // A variable in a setting would be replaced.
@@ -93,7 +93,7 @@ pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
     params(&at(env, prefix.dir()))
 }
 
-/// The descriptors of these parameters. What is wrong with them but can be lived with is for the job to tell, and `scr config`.
+/// The descriptors of these parameters. The job and `scr config` report what is wrong with them but harmless.
 pub(crate) fn descriptors(params: &Params) -> Result<Descriptors> {
     Descriptors::build(params, &mut Vec::new()).context("cannot read the descriptors")
 }

@@ -1,0 +1,175 @@
+//! Decides whether a job is started, or started again. See the user guide's section "The SCR wrapper script".
+//!
+//! It is a function of what is known and looks at nothing else, so one table tests every case.
+
+use std::fmt;
+
+/// The state of a job between two runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct JobState {
+    /// How often the job was started so far.
+    pub(super) runs: u64,
+    /// How often it may be started; `None` for no limit.
+    pub(super) most_runs: Option<u64>,
+    /// Whether the last run ended well; `None` before the first.
+    pub(super) succeeded: Option<bool>,
+    /// Whether the user ended it with a signal.
+    pub(super) interrupted: bool,
+    /// Why the job is to halt.
+    pub(super) halt: Option<String>,
+    /// Seconds left in the allocation, where its end is known.
+    pub(super) seconds_left: Option<i64>,
+    /// Nodes that can be used.
+    pub(super) good: usize,
+    /// Nodes that a run needs, and who says so.
+    pub(super) needed: (usize, NodeRequirement),
+}
+
+/// Who says how many nodes are needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum NodeRequirement {
+    /// Not known: the launcher will say.
+    #[default]
+    Unknown,
+    /// `SCR_MIN_NODES`.
+    Parameter,
+    /// The last run had so many.
+    LastRun,
+    /// The last run has left no number, so it is taken to have had all nodes.
+    AllNodes,
+}
+
+/// Why the job is not started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StopReason {
+    /// It has finished.
+    Succeeded,
+    /// The user has ended it.
+    Interrupted,
+    /// It was started as often as it may be.
+    NoRunsLeft(u64),
+    /// A halt condition is met.
+    Halted(String),
+    /// The allocation ends.
+    NoTime,
+    /// Too few nodes are left.
+    TooFewNodes { good: usize, needed: usize, by: NodeRequirement },
+}
+
+impl JobState {
+    /// Why the job must not be started now, if it must not.
+    pub(super) fn stop(&self) -> Option<StopReason> {
+        if self.interrupted {
+            return Some(StopReason::Interrupted);
+        }
+        if self.succeeded == Some(true) {
+            return Some(StopReason::Succeeded);
+        }
+        if let Some(most) = self.most_runs.filter(|&most| self.runs >= most) {
+            return Some(StopReason::NoRunsLeft(most));
+        }
+        if let Some(reason) = &self.halt {
+            return Some(StopReason::Halted(reason.clone()));
+        }
+        if self.seconds_left.is_some_and(|left| left <= 0) {
+            return Some(StopReason::NoTime);
+        }
+        let (needed, by) = self.needed;
+        (self.good < needed.max(1)).then_some(StopReason::TooFewNodes { good: self.good, needed, by })
+    }
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopReason::Succeeded => write!(f, "the job has come to its end"),
+            StopReason::Interrupted => write!(f, "the job was ended by a signal"),
+            StopReason::NoRunsLeft(most) => {
+                write!(f, "the job was started {most} times, which is what SCR_RUNS allows")
+            }
+            StopReason::Halted(reason) => write!(f, "the job is to halt: {reason}"),
+            StopReason::NoTime => write!(f, "the allocation has come to its end"),
+            StopReason::TooFewNodes { good, needed, by } => {
+                let by = match by {
+                    NodeRequirement::Unknown => "some are",
+                    NodeRequirement::Parameter => "SCR_MIN_NODES wants them",
+                    NodeRequirement::LastRun => "the last run had as many",
+                    NodeRequirement::AllNodes => {
+                        "the last run has not told how many it had, so all of the allocation are"
+                    }
+                };
+                let needed = (*needed).max(1);
+                write!(f, "{good} nodes can be used and {needed} are needed: {by}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a first run that failed, with every reason to go on.
+    fn failed() -> JobState {
+        JobState {
+            runs: 1,
+            most_runs: Some(3),
+            succeeded: Some(false),
+            good: 4,
+            needed: (4, NodeRequirement::LastRun),
+            ..JobState::default()
+        }
+    }
+
+    #[test]
+    fn a_job_is_started_again_until_something_speaks_against_it() {
+        let first = JobState { runs: 0, succeeded: None, needed: (0, NodeRequirement::Unknown), ..failed() };
+        let halted = Some("why".to_owned());
+        let few = |good, needed, by| Some(StopReason::TooFewNodes { good, needed, by });
+        let cases = [
+            ("the first run", first.clone(), None),
+            ("a run that failed", failed(), None),
+            (
+                "a run that succeeded",
+                JobState { succeeded: Some(true), ..failed() },
+                Some(StopReason::Succeeded),
+            ),
+            ("as often as allowed", JobState { runs: 3, ..failed() }, Some(StopReason::NoRunsLeft(3))),
+            ("once by default", JobState { most_runs: Some(1), ..failed() }, Some(StopReason::NoRunsLeft(1))),
+            ("without a limit", JobState { runs: 1_000_000, most_runs: None, ..failed() }, None),
+            ("never", JobState { most_runs: Some(0), ..first.clone() }, Some(StopReason::NoRunsLeft(0))),
+            (
+                "halted",
+                JobState { halt: halted.clone(), ..failed() },
+                Some(StopReason::Halted("why".to_owned())),
+            ),
+            (
+                "halted before",
+                JobState { halt: halted, ..first.clone() },
+                Some(StopReason::Halted("why".to_owned())),
+            ),
+            ("a second left", JobState { seconds_left: Some(1), ..failed() }, None),
+            ("no time left", JobState { seconds_left: Some(0), ..failed() }, Some(StopReason::NoTime)),
+            ("a node too few", JobState { good: 3, ..failed() }, few(3, 4, NodeRequirement::LastRun)),
+            ("a spare took its place", JobState { good: 5, ..failed() }, None),
+            (
+                "fewer will do",
+                JobState { good: 3, needed: (3, NodeRequirement::Parameter), ..failed() },
+                None,
+            ),
+            (
+                "no node",
+                JobState { good: 0, needed: (0, NodeRequirement::Unknown), ..first },
+                few(0, 0, NodeRequirement::Unknown),
+            ),
+            (
+                "a signal",
+                JobState { interrupted: true, succeeded: Some(true), ..failed() },
+                Some(StopReason::Interrupted),
+            ),
+        ];
+        for (case, state, stop) in cases {
+            assert_eq!(state.stop(), stop, "{case}");
+        }
+    }
+}
