@@ -3,7 +3,7 @@
 //! A [`session`] is one run of an application under the runtime. It talks to the other ranks through a [`comm`],
 //! sees the world around it as an [`env`](mod@env), and touches files through [`fs`]. [`param`] turns what users and sites set into
 //! values, [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that
-//! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `restart`,
+//! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `rebuild`,
 //! [`flush`] and `fetch` move data between them, [`scavenge`] saves what a dead job has left, and [`scrub`] checks all of it. What happened when goes to the [`log`].
 
 // Tests make and look at real files; the rule is for what ships.
@@ -26,8 +26,8 @@ pub mod param;
 mod placement;
 pub mod plugin;
 pub mod prefix;
+mod rebuild;
 mod redundancy;
-mod restart;
 pub mod scavenge;
 pub mod scrub;
 pub mod session;

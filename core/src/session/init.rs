@@ -18,8 +18,8 @@ use crate::fs::Durability;
 use crate::job::Job;
 use crate::param::{self, AppConfig};
 use crate::prefix::{tidy, Index, Nodes, PrefixError, Restarted, Running};
+use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{self, Rebuild};
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -134,9 +134,9 @@ impl Session {
         let began = self.job.elapsed();
         let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
-            restart::purge(&self.job, &self.cache)?;
+            rebuild::purge(&self.job, &self.cache)?;
         }
-        let found = restart::restart(Rebuild { job: &self.job, cache: &self.cache, schemes: &self.schemes })?;
+        let found = rebuild::all(Rebuild { job: &self.job, cache: &self.cache, schemes: &self.schemes })?;
         let known = self.known_in_prefix()?;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);

@@ -9,7 +9,7 @@ use crate::delete::Deleting;
 use crate::error::Doing;
 use crate::param;
 use crate::prefix::{DatasetDescriptor, Index, PrefixError};
-use crate::restart;
+use crate::rebuild;
 use crate::Described;
 use scr_plugin_api::KvTree;
 
@@ -83,7 +83,7 @@ impl Session {
             self.delete_from_prefix(*id)?;
         }
         self.job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
-        Ok(restart::purge_bypass(&self.job, &self.cache)?)
+        Ok(rebuild::purge_bypass(&self.job, &self.cache)?)
     }
 
     /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. What

@@ -53,7 +53,7 @@ pub(crate) struct Found {
 }
 
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
-pub(crate) fn restart(on: Rebuild<'_>) -> Result<Found, CommError> {
+pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
     let job = on.job;
     let scan = scan::scan(job, on.cache)?;
     let mut found = Found { highest: scan.highest, ..Found::default() };
