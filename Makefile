@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test test-slurm bench fmt lint clean
+.PHONY: all help deps build stage install demo test check test-slurm bench fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -35,6 +35,9 @@ install: build        ## installs into PREFIX=/path: bin, lib, include, etc, sha
 
 demo: stage           ## runs a job that loses a node and restarts
 	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"
+
+check: deps           ## runs units and in-process jobs, for the inner loop
+	$(CARGO) test --locked --quiet
 
 test:                 ## runs all tests, the jobs under every installed MPI
 	@scripts/deps.sh tests
@@ -57,8 +60,12 @@ fmt:                  ## formats the sources
 lint: deps            ## checks what CI checks: format, clippy, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(WITH_MPI) clippy --locked --all-targets -p scr-ffi -p scr-tests --target-dir "target/$(MPI)" -- -D warnings
+	$(WITH_MPI) clippy --locked --all-targets -p scr-ffi -p scr -p scr-tests --target-dir "target/$(MPI)" -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+
+deny: deps            ## checks licenses, sources and versions of the dependencies
+	@command -v cargo-deny >/dev/null || $(CARGO) install --locked --quiet cargo-deny
+	$(CARGO) deny --locked check bans licenses sources
 
 clean:                ## removes all build results
 	$(CARGO) clean

@@ -84,6 +84,7 @@ pub extern "C" fn SCR_Finalize() -> c_int {
     entry("SCR_Finalize", |state| {
         // Refused within a phase, and the session goes on: the dataset under way can still be completed.
         state.session()?.expect_idle("SCR_Finalize")?;
+        message::count_repeated();
         Ok(state.take_session()?.finalize()?)
     })
 }
@@ -97,7 +98,17 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
     // SAFETY: the caller's promise.
     let name = unsafe { text::read_name(name) };
     entry("SCR_Route_file", |state| {
-        let session = state.session()?;
+        let session = match state.session() {
+            Ok(session) => session,
+            Err(failure) => {
+                // An application that looks at no code goes on as without SCR, at the path that it named.
+                if let (Ok(name), false) = (name.required("name", MAX_FILENAME), file.is_null()) {
+                    // SAFETY: the caller's promise.
+                    unsafe { text::write_name(file, name, "file") }?;
+                }
+                return Err(failure);
+            }
+        };
         // SAFETY: the caller's promise.
         let routed = unsafe { route_file(session, &name, file) };
         if let Err(failure) = &routed {

@@ -35,6 +35,7 @@ pub(crate) unsafe extern "C" fn mpi_ends(
 ) -> c_int {
     entry_if_free("MPI_Finalize", |state| {
         let Ok(session) = state.take_session() else { return Ok(()) };
+        message::count_repeated();
         message::warn(
             "MPI_Finalize was called without SCR_Finalize: what is only in cache stays there, unflushed; \
              call SCR_Finalize before it",

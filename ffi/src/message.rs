@@ -2,9 +2,10 @@
 
 use crate::mpi_library;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::ffi::{c_char, CStr, CString};
 use std::io::Write;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Who speaks, once a session has told it.
 static SPEAKER: OnceLock<(u32, String)> = OnceLock::new();
@@ -27,10 +28,40 @@ pub(crate) fn failure_text(call: &str, error: &dyn std::error::Error) -> String 
     }
 }
 
-/// Prints why a call failed.
+/// Prints why a call failed; what was printed before is only counted.
 pub(crate) fn failed(text: &str) {
+    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if printed.texts.iter().any(|known| known == text) {
+        printed.repeated += 1;
+        return;
+    }
+    if printed.texts.len() == MOST_TEXTS {
+        printed.texts.pop_front();
+    }
+    printed.texts.push_back(text.to_owned());
     line("ERROR", text);
 }
+
+/// Prints how many failures were not printed, when the library is shut down.
+pub(crate) fn count_repeated() {
+    let repeated = std::mem::take(&mut PRINTED.lock().unwrap_or_else(PoisonError::into_inner).repeated);
+    if repeated > 0 {
+        let calls = if repeated == 1 { "1 more call".to_owned() } else { format!("{repeated} more calls") };
+        note(&format!(
+            "{calls} of this process failed as one of those above; look at the codes that the calls return"
+        ));
+    }
+}
+
+/// The failures that this process has printed last.
+struct Printed {
+    texts: VecDeque<String>,
+    repeated: u64,
+}
+
+static PRINTED: Mutex<Printed> = Mutex::new(Printed { texts: VecDeque::new(), repeated: 0 });
+/// So many different failures are remembered.
+const MOST_TEXTS: usize = 100;
 
 thread_local! {
     /// The text of this thread's last failed call; empty before the first.

@@ -11,6 +11,7 @@ use scr_core::session::Session;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Where the process stands.
@@ -89,14 +90,27 @@ pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) ->
     }
 }
 
-fn report(call: &str, failure: &Failure) {
+/// Prints a failure, once: of what all ranks share the first rank prints it, and what repeats itself is counted.
+fn report(call: &'static str, failure: &Failure) {
     let text = message::failure_text(call, failure);
+    let is_shared = failure.is_shared() || follows_shared_failure(call, failure);
     // SCR_Init has said once that SCR is disabled or has failed: an application that goes on without it may call at every step.
-    let said_elsewhere = failure.is_shared() && !message::is_first_rank();
+    let said_elsewhere = is_shared && !message::is_first_rank();
     if !said_elsewhere && !matches!(failure, Failure::Disabled | Failure::Refused) {
         message::failed(&text);
     }
     message::keep_last_error(text);
+}
+
+/// Whether a call is illegal only because the phase that it belongs to could not be begun, on any rank. An application that looks
+/// at no code makes such calls on every rank.
+fn follows_shared_failure(call: &'static str, failure: &Failure) -> bool {
+    static NOT_BEGUN: AtomicBool = AtomicBool::new(false);
+    if call.starts_with("SCR_Start_") {
+        NOT_BEGUN.store(failure.is_shared(), Ordering::Relaxed);
+        return false;
+    }
+    failure.code() == Code::State && NOT_BEGUN.load(Ordering::Relaxed)
 }
 
 /// Runs `body`; a panic becomes an error and puts the session out of reach.

@@ -104,15 +104,15 @@ impl Plate {
     fn step(&mut self) {
         self.swap_borders();
         let mut next = self.rows.clone();
-        for i in 1..self.rows.len() - 1 {
-            let row = self.first + i - 1;
+        for (i, rows) in self.rows.windows(3).enumerate() {
+            let row = self.first + i;
             if row == 0 || row == self.size - 1 {
                 continue;
             }
-            let (above, here, below) = (&self.rows[i - 1], &self.rows[i], &self.rows[i + 1]);
+            let [above, here, below] = rows else { continue };
             for j in 1..self.size - 1 {
                 let around = above[j] + below[j] + here[j - 1] + here[j + 1];
-                next[i][j] = here[j] + 0.2 * (around - 4.0 * here[j]);
+                next[i + 1][j] = here[j] + 0.2 * (around - 4.0 * here[j]);
             }
         }
         self.rows = next;
