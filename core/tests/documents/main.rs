@@ -126,6 +126,57 @@ fn every_setting_of_a_build_is_written_down() {
     }
 }
 
+#[test]
+fn every_source_that_a_page_names_exists() {
+    let mut pages = Vec::new();
+    collect_pages(&repository().join("docs"), &mut pages);
+    pages.extend(["README.md", "CONTRIBUTING.md"].map(|page| repository().join(page)));
+    let mut named = 0;
+    let mut missing = Vec::new();
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page");
+        // Every second piece between backticks is code.
+        for source in text.split('`').skip(1).step_by(2).filter(|code| is_source(code)) {
+            named += 1;
+            if !repository().join(source).exists() {
+                missing.push(format!("{}: {source}", page.display()));
+            }
+        }
+    }
+    assert!(named > 80, "only {named} sources are named");
+    assert_eq!(missing, [] as [String; 0], "rename these in the pages, too");
+}
+
+fn is_source(code: &str) -> bool {
+    let folder = code.split('/').next().filter(|folder| *folder != code);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
+    folder.is_some_and(|folder| SOURCE_FOLDERS.contains(&folder)) && code.chars().all(is_plain)
+}
+
+/// `etc` is not among them: pages name files of an installation there.
+const SOURCE_FOLDERS: [&str; 10] = [
+    "benches",
+    "conformance",
+    "core",
+    "examples",
+    "ffi",
+    "plugin-api",
+    "plugins",
+    "scripts",
+    "tests",
+    "tools",
+];
+
+fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of pages").map(|entry| entry.expect("an entry")) {
+        match entry.path() {
+            folder if folder.is_dir() => collect_pages(&folder, pages),
+            page if page.extension().is_some_and(|extension| extension == "md") => pages.push(page),
+            _ => (),
+        }
+    }
+}
+
 /// All that is told of a system file with this text, in an environment with this `SCR_COPY_TYPE`.
 fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
     let install = tempfile::TempDir::new().expect("a folder for the test");
