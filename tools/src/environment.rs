@@ -88,6 +88,16 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     Ok(Prefix::at(&*env.files, &dir))
 }
 
+/// Whether a job has used this prefix directory.
+pub(crate) fn was_used(prefix: &Prefix) -> bool {
+    prefix.scr_dir().is_dir()
+}
+
+/// Says that no job has used this prefix directory.
+pub(crate) fn unused(prefix: &Prefix) -> String {
+    format!("{} has no folder .scr: no job has used it as its prefix directory", prefix.dir().display())
+}
+
 /// The parameters as a job in this prefix directory sees them, with what its application has set.
 pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
     params(&at(env, prefix.dir()))

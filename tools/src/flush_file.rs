@@ -4,7 +4,7 @@
 //! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
 use crate::environment;
-use crate::output::{show, Answer};
+use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -65,6 +65,11 @@ pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     let file = FlushFile::read(&*env.files, &prefix)
         .with_context(|| format!("cannot read the flush file of {}", prefix.dir().display()))?;
     let reply = args.selection.ask(&file, args.before);
+    if !environment::was_used(&prefix) {
+        warn(environment::unused(&prefix));
+    } else if file.entries().is_empty() {
+        warn(format_args!("{} lists no dataset", prefix.flush_file().display()));
+    }
     show(args.json, reply.json(), &reply.text)?;
     Ok(Answer::from(reply.yes))
 }

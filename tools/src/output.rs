@@ -1,5 +1,6 @@
 //! What a command answers, and where its text goes.
 
+use crate::progress;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -61,7 +62,7 @@ pub(crate) fn warn(message: impl Display) {
 
 /// Prints a line to standard error. Where nobody reads it, nobody misses it.
 pub(crate) fn print_to_stderr(line: impl Display) {
-    drop(writeln!(io::stderr().lock(), "{line}"));
+    progress::suspend(|| drop(writeln!(io::stderr().lock(), "{line}")));
 }
 
 /// Whether the reader of standard output has gone.

@@ -1,17 +1,60 @@
 //! How far a command is, for people and for processes that wait for it.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A bar on standard error, and only if that is a terminal.
-pub(crate) fn bar(bytes: u64) -> ProgressBar {
-    let bar = ProgressBar::new(bytes);
-    let look = "{bar:30} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left: {wide_msg}";
-    if let Ok(style) = ProgressStyle::with_template(look) {
-        bar.set_style(style);
+/// Progress on standard error, where that is a terminal. It is cleared when this value is dropped.
+pub(crate) struct Progress(ProgressBar);
+
+/// What is on the terminal now, so that messages do not run into it.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+impl Progress {
+    /// Shows that a step is under way whose length is not known, or not yet.
+    pub(crate) fn new(step: impl Into<Cow<'static, str>>) -> Self {
+        let bar = ProgressBar::new_spinner().with_message(step);
+        bar.enable_steady_tick(TICK);
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        Self(bar)
     }
-    bar
+
+    pub(crate) fn set_step(&self, step: impl Into<Cow<'static, str>>) {
+        self.0.set_message(step);
+    }
+
+    /// Makes a bar of it.
+    pub(crate) fn set_length(&self, bytes: u64) {
+        if self.0.length() == Some(bytes) {
+            return;
+        }
+        let look = "{bar:24} {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left: {wide_msg}";
+        if let Ok(style) = ProgressStyle::with_template(look) {
+            self.0.set_style(style);
+        }
+        self.0.set_length(bytes);
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Prints while no progress is on the terminal.
+pub(crate) fn suspend(print: impl FnOnce()) {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match shown {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
 }
 
 /// Prints a line now and then while a command makes progress. `scr postrun` kills a command on a node once none of the
@@ -41,4 +84,6 @@ impl Heartbeat {
     }
 }
 
+/// How often a step without a length is drawn.
+const TICK: Duration = Duration::from_millis(250);
 const BETWEEN_BEATS: Duration = Duration::from_secs(5);

@@ -144,3 +144,14 @@ fn the_guides_example_of_three_checkpoints_has_nothing_wrong() {
         (format!("{}: nothing is wrong\n", file.display()), Some(0))
     );
 }
+
+#[test]
+fn a_prefix_directory_that_is_not_there_is_said_to_be_made_by_a_job() {
+    let scr = Installation::with_system_file("");
+    let shown = scr.in_prefix(&["config", "--set", "--prefix", "nope"]).output().unwrap();
+    let folder = scr.path("prefix/nope");
+    let expected = format!("there is no folder {}; a job that starts", folder.display());
+    assert!(text(&shown).contains(&expected) && !folder.exists(), "{}", text(&shown));
+    let there = scr.in_prefix(&["config", "--set"]).output().unwrap();
+    assert!(!text(&there).contains("there is no folder"), "{}", text(&there));
+}

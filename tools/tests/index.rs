@@ -247,3 +247,17 @@ fn commands_at_once_beside_a_job_that_flushes_lose_no_entry() {
     let expected: Vec<u64> = [2, 4].into_iter().chain((11..26).step_by(2)).chain(30..46).collect();
     assert_eq!(ids, expected);
 }
+
+#[test]
+fn a_folder_that_no_job_has_used_and_an_index_without_datasets_are_said() {
+    let folder = tempfile::TempDir::new().expect("a folder for the test");
+    let (code, text) = told(folder.path(), &[]);
+    assert_eq!((code, text.contains("has no folder .scr: no job has used it")), (Some(0), true), "{text}");
+    let prefix = sample();
+    for name in ["ckpt.2", "ckpt.4"] {
+        assert_eq!(scr(prefix.path(), &["--drop", name]).status.code(), Some(0));
+    }
+    let (code, text) = told(prefix.path(), &[]);
+    assert_eq!((code, text.contains("lists no dataset")), (Some(0), true), "{text}");
+    assert!(!text.contains("DSET"), "{text}");
+}

@@ -112,3 +112,18 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
         assert!(told.contains(words), "{arguments:?}: {told}");
     }
 }
+
+#[test]
+fn an_event_that_no_job_logs_gets_a_suggestion_and_no_match_says_how_many_were_compared() {
+    let entries = std::fs::read_to_string(fixture().join(".scr/log")).expect("the sample").lines().count();
+    let output = scr(&fixture(), &["--event", "FLUSH_FIAL"]);
+    let warned = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        warned.contains("no event and no transfer is called FLUSH_FIAL; did you mean FLUSH_FAIL?"),
+        "{warned}"
+    );
+    assert!(warned.contains(&format!("none of {entries} entries matches")), "{warned}");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    let known = scr(&fixture(), &["--event", "flush_sync"]);
+    assert_eq!((known.status.code(), known.stderr.len()), (Some(0), 0));
+}

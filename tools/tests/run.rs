@@ -444,3 +444,23 @@ fn a_node_checks_its_own_places() {
     let check = world.scr(&["check-node"], &[]);
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));
 }
+
+#[test]
+fn a_program_without_a_launcher_is_named() {
+    let world = World::new().program("app", "").launcher("mpirun", "");
+    let run = world.scr(&["run", "app", "-x"], &[]);
+    assert_eq!(run.status.code(), Some(0));
+    assert!(said(&run).contains("app is no launcher that scr knows"), "{}", said(&run));
+    let run = world.scr(&["run", "mpirun", "app"], &[]);
+    assert!(!said(&run).contains("launcher"), "{}", said(&run));
+}
+
+#[test]
+fn prerun_and_postrun_with_nothing_to_do_say_that_all_is_well() {
+    let world = World::new();
+    let ready = world.scr(&["prerun"], &[]);
+    assert_eq!(printed(&ready), format!("{} is ready for a job\n", world.path("prefix").display()));
+    let safe = world.scr(&["postrun"], &[]);
+    assert_eq!(printed(&safe), "no dataset is in cache only: there is nothing to save\n", "{}", said(&safe));
+    assert_eq!((ready.status.code(), safe.status.code()), (Some(0), Some(0)));
+}

@@ -13,6 +13,9 @@ macro_rules! names {
         pub enum $kind { $($(#[$line])* $id),* }
 
         impl $kind {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$id),*];
+
             /// As it stands in the log.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$id => $name),* }

@@ -36,7 +36,7 @@ pub use origin::{Origin, Place};
 pub(crate) use params::Line;
 pub use params::Params;
 pub use problem::{Cause, ConfigError, Problem};
-pub(crate) use quote::nearest;
+pub use quote::nearest;
 pub(crate) use resolve::scheme_name;
 pub use resolve::Parameter;
 pub use settings::{FileOf, Settings};

@@ -67,7 +67,7 @@ pub(super) fn suggest(nearest: &Option<String>) -> String {
 }
 
 /// The known name that a mistyped one most likely means: few letters differ for its length; case does not count.
-pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     const LONGEST: usize = 64;
     if name.len() > LONGEST {
         return None;

@@ -14,10 +14,11 @@ mod finding;
 mod show;
 
 use crate::environment;
-use crate::output::Answer;
+use crate::output::{warn, Answer};
 use anyhow::Result;
 use clap::Args;
 use configuration::Configuration;
+use scr_core::param;
 use std::path::PathBuf;
 
 /// Text below the help.
@@ -55,6 +56,13 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
         return check::run(&env, &args.check, args.system, args.json);
     }
     let configuration = Configuration::of(&env, &environment::settings(&env));
+    let prefix = configuration.params.get(&param::PREFIX);
+    if !prefix.is_dir() {
+        warn(format_args!(
+            "there is no folder {}; a job that starts with this prefix directory makes it",
+            prefix.display()
+        ));
+    }
     match &args.explain {
         Some(name) => explain::run(&configuration, name, args.json),
         None => show::run(&configuration, args.set, args.json),

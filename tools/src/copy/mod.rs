@@ -9,7 +9,7 @@ mod report;
 
 use crate::environment;
 use crate::output::{show, warn, Answer};
-use crate::progress::{self, Heartbeat};
+use crate::progress::{Heartbeat, Progress};
 use anyhow::{Context, Result};
 use clap::Args;
 use report::CopyReport;
@@ -60,8 +60,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let params = environment::params_of(&env, &prefix);
     let caches = caches(&env, &params, &args.cache)?;
     let node = params.get(&param::NODE_NAME);
-    let bar = progress::bar(0);
-    bar.set_message(format!("dataset {}", args.id));
+    let progress = Progress::new(format!("dataset {}", args.id));
     let (heartbeat, moved) = (Heartbeat::new(args.heartbeat), AtomicU64::new(0));
     let copier = Copier {
         files: &*env.files,
@@ -70,14 +69,14 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
         block_bytes: args.buf.unwrap_or_else(|| params.get(&param::FILE_BUF_SIZE)),
         width: args.threads.unwrap_or_else(|| env.processors.min(MOST_THREADS)),
         progress: &|bytes, total| {
-            bar.set_length(total);
-            bar.inc(bytes);
+            progress.set_length(total);
+            progress.add(bytes);
             let moved = moved.fetch_add(bytes, Ordering::Relaxed) + bytes;
             heartbeat.report(|| moved);
         },
     };
     let copied = copier.dataset(&caches, args.id);
-    bar.finish_and_clear();
+    drop(progress);
     let copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
     let report = CopyReport { node: &node, id: args.id, caches: &caches, copied: &copied };
     report.warnings().iter().for_each(warn);

@@ -10,6 +10,7 @@ mod listing;
 
 use crate::environment;
 use crate::output::{show, warn, Answer};
+use crate::progress::Progress;
 use anyhow::{Context, Result};
 use building::BuildReport;
 use clap::Args;
@@ -93,6 +94,13 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let index = Index::read(&*env.files, prefix)
         .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
+    if index.entries().is_empty() {
+        warn(match environment::was_used(prefix) {
+            true => format!("the index of {} lists no dataset", prefix.dir().display()),
+            false => environment::unused(prefix),
+        });
+        return show(json, listing::json(&index), "").map(|()| Answer::Yes);
+    }
     show(json, listing::json(&index), listing::table(&index))?;
     Ok(Answer::Yes)
 }
@@ -149,7 +157,9 @@ fn build(
     let plugins = environment::plugin_host(env, None);
     let builder = Builder::new(env, prefix, &plugins, params.get(&param::DEBUG));
     let mut report = BuildReport::default();
+    let progress = Progress::new(format!("reading and rebuilding below {}", prefix.dir().display()));
     let outcome = work(&builder, &mut report);
+    drop(progress);
     report.warnings().iter().for_each(warn);
     show(json, report.json(), report.text())?;
     outcome.with_context(|| format!("cannot build in {}", prefix.dir().display()))?;

@@ -15,7 +15,8 @@ use anyhow::{bail, Context, Result};
 use chrono::{Local, TimeDelta};
 use clap::{Args, Subcommand};
 use scr_core::env::Env;
-use scr_core::param;
+use scr_core::log::{Event, Transfer};
+use scr_core::param::{self, nearest};
 use scr_core::prefix::Prefix;
 use scr_plugin_api::LogQuery;
 use sources::LogEntries;
@@ -82,13 +83,31 @@ pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
     let prefix = Prefix::new(prefix_dir(&env, args));
     let query = query(args, &prefix)?;
     let read = if args.db { sources::database(&env, &query)? } else { sources::text(&env, &prefix, &query)? };
+    warn_about_names(&args.event);
     show(&read, args.json)
 }
 
 fn show(read: &LogEntries, json: bool) -> Result<Answer> {
     read.notes.iter().for_each(warn);
+    if let (true, Some(compared)) = (read.entries.is_empty(), read.compared) {
+        warn(match compared {
+            0 => "the log has no entries".to_owned(),
+            _ => format!("none of {compared} entries matches"),
+        });
+    }
     output::show(json, listing::json(&read.entries), listing::table(&read.entries))?;
     Ok(Answer::from(!read.entries.is_empty()))
+}
+
+/// Warns about events that no job logs.
+fn warn_about_names(wanted: &[String]) {
+    let events = Event::ALL.iter().map(|event| event.name());
+    let known: Vec<_> = events.chain(Transfer::ALL.iter().map(|kind| kind.name())).collect();
+    for name in wanted.iter().filter(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name))) {
+        let nearest = nearest(name, known.iter().copied());
+        let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
+        warn(format_args!("no event and no transfer is called {name}{hint}"));
+    }
 }
 
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {

@@ -16,6 +16,8 @@ use std::io::{BufRead, BufReader, ErrorKind};
 pub(super) struct LogEntries {
     pub(super) entries: Vec<LogEntry>,
     pub(super) notes: Vec<String>,
+    /// How many entries were compared with the query, where that is known.
+    pub(super) compared: Option<u64>,
 }
 
 /// The entries of the text log that match.
@@ -24,16 +26,18 @@ pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEn
     let file = match File::open(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let note = format!("there is no log at {}; SCR_LOG_ENABLE=1 has a job write one", path.display());
-            return Ok(LogEntries { entries: Vec::new(), notes: vec![note] });
+            return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });
         }
         opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
     };
     // A line does not say to which prefix directory it belongs: the file does.
     let query = LogQuery { prefix: None, ..query.clone() };
-    let (mut entries, mut bad) = (Vec::new(), Vec::new());
+    let (mut entries, mut bad, mut compared) = (Vec::new(), Vec::new(), 0);
     for (number, line) in (1_u64..).zip(BufReader::new(file).split(b'\n')) {
         let line = line.with_context(|| format!("cannot read {}", path.display()))?;
-        match entry_of(&String::from_utf8_lossy(&line)) {
+        let entry = entry_of(&String::from_utf8_lossy(&line));
+        compared += u64::from(entry.is_ok());
+        match entry {
             Ok(entry) if query.matches(&entry) => entries.push(entry),
             Ok(_) => {}
             Err(why) => bad.push((number, why)),
@@ -44,7 +48,7 @@ pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEn
     let note = bad.first().map(|(number, why)| {
         format!("{}: {} lines were passed over; the first is line {number}: {why}", path.display(), bad.len())
     });
-    Ok(LogEntries { entries, notes: note.into_iter().collect() })
+    Ok(LogEntries { entries, notes: note.into_iter().collect(), compared: Some(compared) })
 }
 
 fn entry_of(line: &str) -> Result<LogEntry, String> {
@@ -56,7 +60,7 @@ fn entry_of(line: &str) -> Result<LogEntry, String> {
 
 /// The entries of the database that match.
 pub(super) fn database(env: &Env, query: &LogQuery) -> Result<LogEntries> {
-    Ok(LogEntries { entries: sink(env)?.read(query)?, notes: Vec::new() })
+    Ok(LogEntries { entries: sink(env)?.read(query)?, notes: Vec::new(), compared: None })
 }
 
 /// The database that a job which is started here would log to.

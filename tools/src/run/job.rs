@@ -58,9 +58,17 @@ impl<'a> Job<'a> {
         if Timeouts::of(params).is_some_and(|times| times.is_idle()) {
             warn("SCR_WATCHDOG is set, but neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS: nothing is watched");
         }
+        let launcher = manifests.launcher(command).cloned();
+        if let (None, Some(program)) = (&launcher, command.first()) {
+            warn(&format!(
+                "{} is no launcher that scr knows, so it is started as it is; `scr run' wants a launcher before the program, \
+                 as in `scr run srun PROGRAM'",
+                program.to_string_lossy()
+            ));
+        }
         Ok(Self {
             log: Log::of_command(env, params, "scr run", &prefix),
-            launcher: manifests.launcher(command).cloned(),
+            launcher,
             pause: pause.map_or(allocation.pause(), Duration::from_secs),
             signals: Signals::catch()?,
             nodes_before: written(env, &prefix),

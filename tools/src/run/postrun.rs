@@ -8,7 +8,7 @@ use crate::environment;
 use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::{Allocation, BadNode};
-use crate::output::Answer;
+use crate::output::{print, Answer};
 use crate::poststage;
 use anyhow::Result;
 use clap::Args;
@@ -32,17 +32,29 @@ pub(crate) struct PostrunArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
-    let asked = JobContext::of(&args.job)?;
-    if !asked.params.get(&param::ENABLE) {
+    let job = JobContext::of(&args.job)?;
+    if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }
-    let bad = bad_nodes(&asked.allocation, &asked.params, &[], &mut |line| warn(line))?;
-    let prefix = Prefix::at(&*asked.env.files, &asked.params.get(&param::PREFIX));
-    let log = Log::of_command(&asked.env, &asked.params, "scr postrun", &prefix);
-    finish(&asked.env, &asked.params, &asked.allocation, &bad, &log).map(Answer::from)
+    let bad = bad_nodes(&job.allocation, &job.params, &[], &mut |line| warn(line))?;
+    let prefix = Prefix::at(&*job.env.files, &job.params.get(&param::PREFIX));
+    let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
+    let outcome = finish(&job.env, &job.params, &job.allocation, &bad, &log)?;
+    if outcome.is_safe && outcome.saved == 0 {
+        print("no dataset is in cache only: there is nothing to save\n")?;
+    }
+    Ok(Answer::from(outcome.is_safe))
 }
 
-/// Saves the datasets that are in cache only. Gives whether everything that has to be kept is safe now.
+/// What became of the datasets that a job had left in cache only.
+pub(super) struct PostrunOutcome {
+    /// Whether everything that has to be kept is in the prefix directory.
+    is_safe: bool,
+    /// How many datasets were to be saved.
+    saved: usize,
+}
+
+/// Saves the datasets that are in cache only.
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
@@ -52,19 +64,20 @@ pub(super) fn finish(
     allocation: &Allocation,
     bad: &[BadNode],
     log: &Log,
-) -> Result<bool> {
+) -> Result<PostrunOutcome> {
     let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
     log.add_entry(Record::event(Event::PostrunStart));
     let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
-    let wanted = Unsaved::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
+    let unsaved = Unsaved::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
+    let saved = unsaved.output.len() + unsaved.checkpoints.len();
     let mut safe =
-        wanted.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
+        unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
     // An application that has called SCR_Finalize has flushed what the settings ask for.
     let halt = Halt::read(&*env.files, &prefix).ok().flatten();
     if params.get(&param::FLUSH) > 0 || !halt.is_some_and(|halt| halt.is_finalized()) {
-        let mut checkpoints = wanted.checkpoints.iter();
+        let mut checkpoints = unsaved.checkpoints.iter();
         safe &= checkpoints.next().is_none_or(|newest| {
             let newest_is_safe = scavenge.save(newest);
             // An older one is better than none.
@@ -73,7 +86,7 @@ pub(super) fn finish(
         });
     }
     log.add_entry(Record::event(Event::PostrunEnd));
-    Ok(safe)
+    Ok(PostrunOutcome { is_safe: safe, saved })
 }
 
 /// The datasets that are in cache only. Those that another allocation has recorded are gone with its nodes.
@@ -202,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn wanted_are_output_and_the_checkpoints_after_the_last_one_that_was_flushed() {
+    fn unsaved_are_output_and_the_checkpoints_after_the_last_one_that_was_flushed() {
         let mut file = FlushFile::default();
         let mut add = |id, checkpoint, output, job: &str, location| {
             let job_id = job.to_owned();
@@ -217,9 +230,9 @@ mod tests {
         add(6, true, true, "7", Location::Cache);
         add(7, true, false, "7", Location::Cache);
         add(8, true, false, "6", Location::Cache);
-        let wanted = Unsaved::of(&file, "7");
-        assert_eq!((ids(&wanted.output), ids(&wanted.checkpoints)), (vec![6, 1], vec![7, 5]));
-        let wanted = Unsaved::of(&FlushFile::default(), "7");
-        assert_eq!((wanted.output.len(), wanted.checkpoints.len()), (0, 0));
+        let unsaved = Unsaved::of(&file, "7");
+        assert_eq!((ids(&unsaved.output), ids(&unsaved.checkpoints)), (vec![6, 1], vec![7, 5]));
+        let unsaved = Unsaved::of(&FlushFile::default(), "7");
+        assert_eq!((unsaved.output.len(), unsaved.checkpoints.len()), (0, 0));
     }
 }

@@ -4,7 +4,7 @@ use super::agents::{self, Agents};
 use super::{warn, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health;
-use crate::output::Answer;
+use crate::output::{print, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
@@ -33,6 +33,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
             // They stay when this process ends; `scr postrun` ends them.
             Agents::default().start_missing(&params, &allocation, &allocation.nodes);
         }
+        print(format!("{} is ready for a job\n", params.get(&param::PREFIX).display()))?;
     }
     Ok(Answer::Yes)
 }

@@ -10,7 +10,7 @@ mod targets;
 
 use crate::environment;
 use crate::output::{show, show_error, Answer};
-use crate::progress;
+use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use report::ScrubReport;
@@ -54,6 +54,7 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let wanted = args.dataset.clone().map_or(Wanted::All, Wanted::One);
     let targets = targets::find(env, args)?;
     let files = &*env.files;
+    let progress = Progress::new("reading what is recorded");
     let mut plans = Vec::new();
     for target in targets {
         let plan = plan(files, &target, &wanted)?;
@@ -65,14 +66,13 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
             bail!("there is no dataset `{name}' in {}", targets.join(", "));
         }
     }
-    let bar = progress::bar(plans.iter().map(|(_, plan)| plan.bytes()).sum());
+    progress.set_length(plans.iter().map(|(_, plan)| plan.bytes()).sum());
     let mut report = ScrubReport::default();
     for (target, plan) in plans {
-        bar.set_message(target.to_string());
-        let found = plan.run(files, &mut |bytes| bar.inc(bytes));
+        progress.set_step(target.to_string());
+        let found = plan.run(files, &mut |bytes| progress.add(bytes));
         report.0.push((target, found));
     }
-    bar.finish_and_clear();
     Ok(report)
 }
 
