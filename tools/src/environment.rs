@@ -62,11 +62,7 @@ pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
 
 /// The plugins that a job with these parameters would see.
 pub(crate) fn plugin_host_of(env: &Env, params: &Params, path: Option<&str>) -> PluginHost {
-    let configured = params.get(&param::PLUGIN_PATH).map(|folders| {
-        let folders: Vec<_> = folders.iter().map(|folder| folder.display().to_string()).collect();
-        folders.join(":")
-    });
-    PluginHost::new(env, path.or(env.variable("SCR_PLUGIN_PATH")).or(configured.as_deref()))
+    path.map_or_else(|| PluginHost::configured(env, params), |path| PluginHost::new(env, Some(path)))
 }
 
 /// The parameters that a job which is started here would see.

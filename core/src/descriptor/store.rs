@@ -49,6 +49,13 @@ pub struct FlushBy {
     pub origin: Origin,
 }
 
+impl FlushBy {
+    /// Whether the line gives this option, in any case.
+    pub(crate) fn gives(&self, name: &str) -> bool {
+        self.options.keys().any(|given| given.eq_ignore_ascii_case(name))
+    }
+}
+
 /// Who sees the files in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {

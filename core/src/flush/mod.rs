@@ -19,6 +19,7 @@
 //! | `worker` | such a flush, done by a thread of each rank |
 //! | `detached` | such a flush, done by a transport that outlives the application |
 //! | `closing` | steps 3 to 5, and what a dead application left; `outcome`: what became of it |
+//! | `host_options` | what the host tells a transport |
 //! | `file_copy` | the files of one rank, from their staging files to their names |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
@@ -31,6 +32,7 @@ pub(crate) mod closing;
 pub(crate) mod detached;
 pub(crate) mod file_copy;
 pub(crate) mod folder_owners;
+mod host_options;
 pub(crate) mod lists;
 mod outcome;
 pub(crate) mod pending;
@@ -45,6 +47,7 @@ mod worker;
 pub use closing::finalize_arrived;
 pub(crate) use detached::Detached;
 pub use detached::{poll_transfers, OpenTransport, PollResult, Transports};
+pub(crate) use host_options::host_options;
 pub use outcome::FlushOutcome;
 pub(crate) use started::Started;
 pub use throttle::SharedSlots;

@@ -62,11 +62,11 @@ fn open(comm: &dyn Comm, host: &PluginHost, kind: PluginKind, name: &str) -> Col
     agree_at(comm, host.node(), opened)
 }
 
-fn resolve<'a>(
-    host: &'a PluginHost,
+fn resolve(
+    host: &PluginHost,
     kind: PluginKind,
     name: &str,
-) -> Result<(&'a Found, CheckedLibrary), PluginLoadError> {
+) -> Result<(Found, CheckedLibrary), PluginLoadError> {
     let found = host.find(kind, name)?;
     let library = check(host.env(), &found.manifest, &found.manifest_path, &found.library)?;
     Ok((found, library))

@@ -11,14 +11,14 @@ use crate::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
 use scr_plugin_api::{KvTree, LogSink, PluginError, Scheme, Transport};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Finds and opens plugins.
 pub struct PluginHost {
     env: Env,
     plugin_path: Option<String>,
-    /// Made when it is first asked for: in a job only rank 0 has to look.
-    survey: OnceLock<Survey>,
+    /// Made when it is first needed: in a job only rank 0 looks.
+    survey: Mutex<Option<Arc<Survey>>>,
 }
 
 /// Why there is no plugin of a name.
@@ -123,11 +123,10 @@ pub struct OpenPlugin {
 }
 
 impl PluginHost {
-    /// A host that looks into the folders when it is first asked. `plugin_path` is the value of `SCR_PLUGIN_PATH`, wherever it was set; where it is
-    /// `None`, that of the environment counts.
+    /// A host that looks into these folders, and those of the installation, when a plugin is first needed. `plugin_path`
+    /// is the value of `SCR_PLUGIN_PATH`.
     pub fn new(env: &Env, plugin_path: Option<&str>) -> Self {
-        let plugin_path = plugin_path.or(env.variable(PATH_VARIABLE)).map(str::to_owned);
-        Self { env: env.clone(), plugin_path, survey: OnceLock::new() }
+        Self { env: env.clone(), plugin_path: plugin_path.map(str::to_owned), survey: Mutex::default() }
     }
 
     /// A host that looks where the parameters say.
@@ -149,18 +148,22 @@ impl PluginHost {
         self.env.variable("SCR_NODE_NAME").unwrap_or(&self.env.host)
     }
 
-    /// Everything that was seen.
-    pub fn survey(&self) -> &Survey {
-        self.survey.get_or_init(|| Survey::new(&self.env, self.plugin_path.as_deref()))
+    /// The plugins that there are.
+    pub fn survey(&self) -> Arc<Survey> {
+        let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
+        let look = || Arc::new(Survey::new(&self.env, self.plugin_path.as_deref()));
+        survey.get_or_insert_with(look).clone()
     }
 
-    /// The plugin of a kind and name, in any case, by its manifest.
+    /// The plugin of a kind and name, in any case, by its manifest. The next call looks again if there is none: a file
+    /// system may fail for a moment.
     ///
     /// # Errors
-    /// [`PluginLoadError::NotFound`] with where was looked, and what was passed over and why.
-    pub fn find(&self, kind: PluginKind, name: &str) -> Result<&Found, PluginLoadError> {
+    /// [`PluginLoadError::NotFound`] with the folders, and what was passed over and why.
+    pub fn find(&self, kind: PluginKind, name: &str) -> Result<Found, PluginLoadError> {
         let survey = self.survey();
-        survey.find(kind, name).ok_or_else(|| {
+        survey.find(kind, name).cloned().ok_or_else(|| {
+            *self.survey.lock().unwrap_or_else(PoisonError::into_inner) = None;
             let names = survey.found.iter().filter(|found| found.manifest.kind == kind);
             PluginLoadError::NotFound {
                 kind,
@@ -180,14 +183,6 @@ impl PluginHost {
         let found = self.find(kind, name)?;
         let library = check(&self.env, &found.manifest, &found.manifest_path, &found.library)?;
         OpenPlugin::load(&found.manifest, &found.manifest_path, &library)
-    }
-
-    /// A scheme with options that have been checked already.
-    ///
-    /// # Errors
-    /// [`PluginLoadError`].
-    pub fn load_scheme(&self, name: &str, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
-        self.open(PluginKind::Scheme, name)?.scheme(options)
     }
 
     /// A transport with options that have been checked already.

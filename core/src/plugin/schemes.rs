@@ -6,14 +6,12 @@ use crate::cache::record::Protection;
 use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
-use crate::flush::SharedSlots;
 use crate::job::Job;
-use crate::param::{self, Origin, Params};
+use crate::param::{Origin, Params};
 use crate::Described;
 use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
 use std::sync::Arc;
 
 /// What was made of a plugin, or why it cannot be used; the same on all ranks.
@@ -53,6 +51,13 @@ impl Plugins {
             transports: RefCell::default(),
             protections: RefCell::default(),
         }
+    }
+
+    /// Forgets the plugins that could not be used, so that the next dataset tries again: the cause may have passed, such
+    /// as too many open files. All ranks call it at the same point, or they would not take the same steps.
+    pub(crate) fn forget_failures(&self) {
+        self.schemes.borrow_mut().retain(|_, loaded| loaded.is_ok());
+        self.transports.borrow_mut().retain(|_, loaded| loaded.is_ok());
     }
 
     /// Where they come from.
@@ -105,12 +110,13 @@ impl Plugins {
         Ok(made?)
     }
 
-    /// The transport that a store wants. Collective the first time.
+    /// The transport that a store wants. Collective the first time. `of_host` gives the options that the host knows;
+    /// those that the manifest has and the store's line does not are passed on.
     pub(crate) fn transport(
         &self,
         job: &Job,
-        control: &Path,
         wanted: &FlushBy,
+        of_host: &dyn Fn(&Manifest) -> Vec<(&'static str, String)>,
     ) -> Collective<TransportInUse> {
         let key = (wanted.transport.clone(), wanted.options.clone());
         if let Some(known) = self.transports.borrow().get(&key) {
@@ -120,12 +126,16 @@ impl Plugins {
         let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
         let made = opened.and_then(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;
-            let of_host = options_of_host(job, control, &plugin.manifest, &wanted.options);
-            let made = plugin.options(pairs(&of_host)).and_then(|made_with| {
-                options = made_with;
-                survives_job = plugin.manifest.capabilities.survives_job_with(&options);
-                plugin.transport(&options)
-            });
+            let known = of_host(&plugin.manifest);
+            let is_wanted = |name: &str| plugin.manifest.option(name).is_some() && !wanted.gives(name);
+            let known = known.iter().filter(|(name, _)| is_wanted(name));
+            let known = known.map(|(name, value)| (*name, value.as_str()));
+            let made =
+                plugin.options(pairs(&wanted.options).into_iter().chain(known)).and_then(|made_with| {
+                    options = made_with;
+                    survives_job = plugin.manifest.capabilities.survives_job_with(&options);
+                    plugin.transport(&options)
+                });
             job.agree(made.map_err(|error| told_at(&wanted.origin, &error)))
         });
         let name = wanted.transport.clone();
@@ -166,53 +176,6 @@ pub(crate) fn readable_scheme(
         ));
     }
     plugin.scheme(&protection.options).described()
-}
-
-/// What a transport is told: what its line gives, and what the host says to those that want to know it, by their options
-/// of these names. Limits are for all that is flushed, so each process gets its share, or each node where one process
-/// copies for all of it.
-fn options_of_host(
-    job: &Job,
-    control: &Path,
-    manifest: &Manifest,
-    given: &BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    let mut known = vec![
-        ("CONTROL", control.display().to_string()),
-        ("USLEEP", job.params.get(&param::FLUSH_ASYNC_USLEEP).to_string()),
-    ];
-    if let Some(install) = &job.env.install_dir {
-        known.push(("PROGRAM", install.join("bin/scr").display().to_string()));
-    }
-    let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
-    let width = job.params.get(&param::FLUSH_WIDTH).max(1);
-    known.push(("WIDTH", (width / nodes.max(1)).max(1).to_string()));
-    let is_given = |name: &str| given.keys().any(|given| given.eq_ignore_ascii_case(name));
-    if nodes > width && !is_given("WIDTH") {
-        // One for each node would be too many.
-        known.push(("TURNS", SharedSlots::folder(&job.prefix).display().to_string()));
-        known.push(("PLACES", width.to_string()));
-    }
-    if job.params.get(&param::FLUSH_ASYNC) {
-        let limit = job.params.get(&param::FLUSH_ASYNC_BW);
-        let shares = match manifest.capabilities.survives_job {
-            true if is_given("WIDTH") => u64::from(nodes),
-            // No more of them copy at a time.
-            true => u64::from(nodes.min(width)),
-            false => u64::from(job.comm.size().min(width)),
-        };
-        // A share of nothing would be no limit at all.
-        let share = if limit == 0 { 0 } else { (limit / shares).max(1) };
-        known.push(("BW", share.to_string()));
-        known.push(("PERCENT", job.params.get(&param::FLUSH_ASYNC_PERCENT).to_string()));
-    }
-    let mut options = given.clone();
-    for (name, value) in known {
-        if manifest.option(name).is_some() && !is_given(name) {
-            options.insert(name.to_owned(), value);
-        }
-    }
-    options
 }
 
 /// What came of a plugin, to be kept for the next time; but for a broken communicator.

@@ -4,11 +4,11 @@ use super::sets::Sets;
 use crate::cache::record::Protection;
 use crate::cache::Cache;
 use crate::comm::{Collective, Rank};
-use crate::descriptor::{FlushBy, Redundancy};
+use crate::descriptor::Redundancy;
 use crate::error::{Doing, Error};
 use crate::job::Job;
 use crate::placement::Placement;
-use crate::plugin::schemes::{Plugins, TransportInUse};
+use crate::plugin::schemes::Plugins;
 use crate::plugin::{check_named, PluginHost};
 use scr_plugin_api::Scheme;
 use std::collections::BTreeSet;
@@ -69,9 +69,9 @@ impl Schemes {
         self.plugins.scheme(job, protection)
     }
 
-    /// The flush transport that a store wants. Collective the first time.
-    pub(crate) fn transport(&self, job: &Job, cache: &Cache, wanted: &FlushBy) -> Collective<TransportInUse> {
-        self.plugins.transport(job, cache.control(), wanted)
+    /// The plugins in use.
+    pub(crate) fn plugins(&self) -> &Plugins {
+        &self.plugins
     }
 
     /// Where plugins are found.

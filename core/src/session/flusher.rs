@@ -3,10 +3,12 @@
 use super::{Error, Session};
 use crate::cache::record::FileRecord;
 use crate::cache::CachedDataset;
+use crate::comm::Collective;
 use crate::descriptor::{FlushBy, Store};
-use crate::flush::{Detached, Flush, Options, SourceFile};
+use crate::flush::{host_options, Detached, Flush, Options, SourceFile};
 use crate::param;
 use crate::plugin::schemes::TransportInUse;
+use crate::plugin::Manifest;
 use scr_plugin_api::Transport;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -65,7 +67,7 @@ impl Session {
         }
         let wanted = self.flush_by(self.cache.datasets()[at].store);
         // Where it cannot be used at all, the flush says why.
-        let transport = match self.schemes.transport(&self.job, &self.cache, &wanted) {
+        let transport = match self.open_transport(&wanted) {
             Ok(transport) => transport,
             Err(error) => return error.agreed().map(|_| false).map_err(Error::from),
         };
@@ -82,13 +84,19 @@ impl Session {
 
     pub(super) fn transport_for(&mut self, at: usize) -> Result<TransportInUse, Error> {
         let cached = &self.cache.datasets()[at];
-        let why = match self.schemes.transport(&self.job, &self.cache, &self.flush_by(cached.store)) {
+        let why = match self.open_transport(&self.flush_by(cached.store)) {
             Ok(transport) => return Ok(transport),
             Err(error) => error.agreed()?,
         };
         let label = cached.record.label();
         self.flushes.owed |= cached.record.dataset.checkpoint;
         Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
+    }
+
+    /// Opens a transport. Collective the first time.
+    fn open_transport(&self, wanted: &FlushBy) -> Collective<TransportInUse> {
+        let of_host = |manifest: &Manifest| host_options(&self.job, &self.cache, wanted, manifest);
+        self.schemes.plugins().transport(&self.job, wanted, &of_host)
     }
 
     /// The transport of a store, which may be one that is no longer described.

@@ -1,6 +1,7 @@
 //! Which plugin a name means, and what is passed over.
 
 use crate::world::{env, manifest_text, set_mode, World};
+use scr_core::param::{AppConfig, Params, Settings};
 use scr_core::plugin::{PluginHost, PluginKind, Survey};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,7 +62,8 @@ fn the_variable_counts_where_no_parameter_is_set() {
     world.manifest("p", "TRY", "try.so");
     let mut env = env(None);
     env.variables.insert("SCR_PLUGIN_PATH".to_owned(), world.path("p").display().to_string());
-    assert!(PluginHost::new(&env, None).find(PluginKind::Scheme, "TRY").is_ok());
+    let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
+    assert!(PluginHost::configured(&env, &params).find(PluginKind::Scheme, "TRY").is_ok());
     assert!(PluginHost::new(&env, Some("/nonexistent")).find(PluginKind::Scheme, "TRY").is_err());
 }
 
@@ -131,10 +133,10 @@ fn what_is_no_manifest_does_not_hide_the_others() {
     symlink("nowhere", world.path("p/e.toml")).unwrap();
     let host = world.host(&["p"]);
     assert!(host.find(PluginKind::Scheme, "TRY").is_ok());
-    let texts = passed_over(host.survey());
+    let texts = passed_over(&host.survey());
     for (name, reason) in [
         ("a.toml", "it is not UTF-8"),
-        ("b.toml", "the key `name' is missing"),
+        ("b.toml", "missing field `name`"),
         ("c.toml", "it has 2097152 bytes"),
         ("d.toml", "it is a folder, not a file"),
         ("e.toml", "cannot read it: No such file"),
@@ -148,7 +150,7 @@ fn what_is_no_manifest_does_not_hide_the_others() {
 fn a_file_in_place_of_a_folder_is_passed_over() {
     let world = World::new();
     world.write("p", "");
-    assert!(passed_over(world.host(&["p"]).survey())[0].ends_with("/p': it is not a folder"));
+    assert!(passed_over(&world.host(&["p"]).survey())[0].ends_with("/p': it is not a folder"));
 }
 
 #[test]

@@ -17,9 +17,9 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
         survey.found.iter().filter(|found| wanted.is_none_or(|kind| found.manifest.kind == kind)).collect();
     shown.sort_by_key(|found| (found.manifest.kind, found.manifest.name.to_ascii_uppercase()));
     if !args.common.json {
-        warn_about(survey);
+        warn_about(&survey);
     }
-    show(args.common.json, list_json(survey, &shown), table(&shown))?;
+    show(args.common.json, list_json(&survey, &shown), table(&shown))?;
     Ok(Answer::from(!shown.is_empty()))
 }
 

@@ -53,6 +53,7 @@ impl Session {
 
     /// What the dataset will be, once all agree and there is room for it.
     fn describe_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<RankRecord, Error> {
+        self.schemes.plugins().forget_failures();
         let crowded = self.store_of(flags).is_some_and(|store| self.cache.is_crowded(&self.job, store));
         let start = self.agree_on_start(name, flags, crowded)?;
         let checkpoint = flags.checkpoint.then(|| self.last_checkpoint.saturating_add(1));
