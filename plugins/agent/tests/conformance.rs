@@ -26,7 +26,7 @@ fn the_transport_keeps_every_rule() {
         (0..2).for_each(|_| drop(scope.spawn(|| executor.work())));
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
-                executor.heed_wishes();
+                executor.check_cancel();
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
