@@ -57,6 +57,25 @@ impl Job {
         Ok(job)
     }
 
+    /// The job of a command whose threads stand for ranks: settings have their defaults, and nothing is logged.
+    ///
+    /// # Errors
+    /// [`Error`]: the defaults cannot be used here. The same on all ranks.
+    pub(crate) fn of_command(
+        comm: Box<dyn Comm>,
+        env: &Env,
+        prefix: &Prefix,
+        level: u64,
+    ) -> Result<Self, Error> {
+        let (params, _) = Params::resolve(&Settings::of_defaults(env), env);
+        let descriptors = Descriptors::build(&params, &mut Vec::new())
+            .map_err(|error| Error::Config { why: error.to_string() })?;
+        let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, level);
+        let nodes = Placement::of_names((0..comm.size()).map(|_| env.host.clone()));
+        let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
+        Ok(Self { comm, env, report, params, descriptors, prefix, log, nodes, processors: 1 })
+    }
+
     /// Makes the hidden folder under the prefix directory.
     fn make_scr_dir(&self) -> Result<(), Error> {
         let (at_root, prefix) = (self.rank() == Rank(0), &self.prefix);

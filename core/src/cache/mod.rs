@@ -11,26 +11,33 @@
 //! | `stale` | parts of datasets that cannot be brought back |
 //! | `record` | what there is to know of one rank's part of a dataset |
 //! | `filemap` | the journal of a part: what was recorded when |
-//! | `part` | where a part lies, and how it is removed |
+//! | `part` | where a part lies in cache, and how it is removed |
+//! | `place` | where the files of a part lie: in cache, or scavenged |
+//! | `logical_file` | the files of a part, end to end, as one; `checksum` of each in any order |
+//! | `verify` | a part is read and compared with its record |
 //! | `kept_open` | redundancy files whose memory is used again |
 //! | `room` | whether the old dataset and the new one fit at the same time |
 //! | `sharing` | which nodes see the same folder |
 //! | `node_dir` | their folders in it |
 
 mod begin;
+mod checksum;
 pub(crate) mod control;
 pub(crate) mod dataset;
 mod eviction;
 pub(crate) mod filemap;
 pub(crate) mod flush_file;
 pub(crate) mod kept_open;
+pub(crate) mod logical_file;
 pub(crate) mod node_dir;
 pub(crate) mod part;
+pub(crate) mod place;
 pub(crate) mod record;
 pub(crate) mod room;
 pub(crate) mod sharing;
 pub(crate) mod stale;
 mod store;
+pub(crate) mod verify;
 
 pub(crate) use dataset::{CachedDataset, PrefixCopy};
 pub(crate) use eviction::Limit;

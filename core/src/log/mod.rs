@@ -68,12 +68,7 @@ impl Log {
 
     /// The log of a rank, with the sinks in core that are switched on.
     pub(crate) fn begin(rank: Rank, env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
-        let log = Self {
-            sinks: RefCell::default(),
-            clock: env.clock.clone(),
-            report: report.clone(),
-            common: common(params, prefix),
-        };
+        let log = Self::silent(env, params, report, prefix);
         if rank == Rank(0) && params.get(&param::LOG_ENABLE) {
             if params.get(&param::LOG_TXT_ENABLE) {
                 let path = prefix.log_file();
@@ -85,6 +80,16 @@ impl Log {
             }
         }
         log
+    }
+
+    /// A log without sinks.
+    pub(crate) fn silent(env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
+        Self {
+            sinks: RefCell::default(),
+            clock: env.clock.clone(),
+            report: report.clone(),
+            common: common(params, prefix),
+        }
     }
 
     /// Adds a sink, or says why it is not there.

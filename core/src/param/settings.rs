@@ -17,6 +17,7 @@ use crate::build::SYSTEM_FILE;
 use crate::env::Env;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,12 @@ impl Settings {
             FileOf::Site => (Source::default(), load_existing(&env, file, Origin::SystemFile, &mut problems)),
         };
         Self::of_sources(&env, &AppConfig::default(), Some(user), system, problems)
+    }
+
+    /// The settings where nobody has set anything, for what works without a job.
+    pub(crate) fn of_defaults(env: &Env) -> Self {
+        let env = Env { variables: BTreeMap::new(), ..env.clone() };
+        Self::of_sources(&env, &AppConfig::default(), Some(Source::default()), Source::default(), Vec::new())
     }
 
     /// `named` is the user's file where one is named; otherwise the one in the prefix directory is read.

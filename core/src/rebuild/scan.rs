@@ -1,10 +1,10 @@
-//! What is in cache when a run starts. See the guide's section "Scalable restart".
+//! Finds what is in cache when a run starts. See the guide's section "Scalable restart".
 //!
-//! The first rank that reaches a store looks through it, also through what other nodes have left where several see the
-//! same folder, and deals out what it finds: a part to its owner, where the owner reaches it, and the rest in turn. So
-//! every part has one rank that speaks for it.
+//! The first rank that reaches a store looks through it, and through what other nodes have left there where several see
+//! the same folder. It deals out what it finds: a part to its owner, where the owner reaches it, and the rest in turn. So
+//! every part has one rank that reports it.
 
-use super::claims::Held;
+use super::parts::LocalPart;
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{find_parts, PartDir};
@@ -18,9 +18,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// What this rank speaks for, and the highest dataset id it has seen in use.
+/// The parts that this rank reports, and the highest dataset id that it has seen in use.
 pub(crate) struct Scan {
-    pub(crate) held: Vec<Held>,
+    pub(crate) parts: Vec<LocalPart>,
     pub(crate) highest: u64,
 }
 
@@ -33,11 +33,11 @@ pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
             deal(job, number, store, &mut dealt, &mut highest);
         }
     }
-    let mut held = Vec::new();
+    let mut parts = Vec::new();
     for (_, tree) in route_trees(&*job.comm, dealt)? {
-        held.extend(read(job, cache, &tree));
+        parts.extend(read(job, cache, &tree));
     }
-    Ok(Scan { held, highest })
+    Ok(Scan { parts, highest })
 }
 
 fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, highest: &mut u64) {
@@ -67,7 +67,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
     }
 }
 
-fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<Held> {
+fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
     let store = cache.stores().get(tree.require::<usize>("STORE").ok()?)?;
     let folder = store.root.join(OsStr::from_bytes(tree.value("PLACE")?));
     let owner = Rank(tree.require("RANK").ok()?);
@@ -81,5 +81,5 @@ fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<Held> {
         let path = part.filemap();
         job.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
     }
-    Some(Held { owner, part, map })
+    Some(LocalPart { owner, part, map, whole: false })
 }

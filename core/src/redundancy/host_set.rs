@@ -1,9 +1,10 @@
 //! One redundancy set as a scheme sees it: messages, bytes, and who has lost what.
 
-use super::bytes::LogicalFile;
+use crate::cache::logical_file::LogicalFile;
 use crate::comm::set::{SetComm, SetError};
 use crate::comm::Rank;
-use crate::message::Reporter;
+use crate::job::Job;
+use crate::param;
 use scr_plugin_api::{Bytes, Level, PluginError, PluginErrorKind, ReceiveFrom, SendTo, Set};
 
 /// What is known of a set before a scheme is called.
@@ -21,24 +22,20 @@ pub(crate) struct Shape {
 
 /// A set for the duration of one call of a scheme.
 pub(crate) struct HostSet<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) set: &'a SetComm<'a>,
     pub(crate) shape: &'a Shape,
-    pub(crate) comm: &'a SetComm<'a>,
     pub(crate) data: LogicalFile,
     pub(crate) redundancy: LogicalFile,
-    pub(crate) report: &'a Reporter,
-    /// How many there are for this rank.
-    pub(crate) processors: u32,
-    /// Bytes of a message at most; the same on all ranks.
-    pub(crate) message_bytes: u64,
 }
 
 impl Set for HostSet<'_> {
     fn rank(&self) -> u32 {
-        self.comm.member()
+        self.set.member()
     }
 
     fn size(&self) -> u32 {
-        self.comm.size()
+        self.set.size()
     }
 
     fn world_rank(&self, member: u32) -> u32 {
@@ -58,11 +55,11 @@ impl Set for HostSet<'_> {
     }
 
     fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
-        self.comm.exchange(sends, receives).map_err(|error| plugin_error(&error))
+        self.set.exchange(sends, receives).map_err(|error| plugin_error(&error))
     }
 
     fn max(&self, value: u64) -> Result<u64, PluginError> {
-        self.comm.max(value).map_err(|error| plugin_error(&error))
+        self.set.max(value).map_err(|error| plugin_error(&error))
     }
 
     fn data(&self) -> &dyn Bytes {
@@ -79,25 +76,25 @@ impl Set for HostSet<'_> {
 
     fn log(&self, level: Level, text: &str) {
         match level {
-            Level::Error => self.report.error_here(text),
-            // Which files nothing protects was told at the start of the run, once for all ranks.
-            Level::Warn if self.size() == 1 => self.report.debug(text),
-            Level::Warn => self.report.warn_here(text),
-            Level::Info => self.report.info(text),
-            Level::Debug => self.report.debug(text),
+            Level::Error => self.job.report.error_here(text),
+            // Rank 0 has named the files that nothing protects at the start of the run.
+            Level::Warn if self.size() == 1 => self.job.report.debug(text),
+            Level::Warn => self.job.report.warn_here(text),
+            Level::Info => self.job.report.info(text),
+            Level::Debug => self.job.report.debug(text),
         }
     }
 
     fn processors(&self) -> u32 {
-        self.processors
+        self.job.processors
     }
 
     fn message_bytes(&self) -> u64 {
-        self.message_bytes
+        self.job.params.get(&param::MPI_BUF_SIZE)
     }
 }
 
-/// A set's error as a scheme is told it.
+/// A set's error as a scheme gets it.
 fn plugin_error(error: &SetError) -> PluginError {
     let kind = match error {
         SetError::Aborted { .. } => PluginErrorKind::Aborted,

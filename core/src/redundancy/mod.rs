@@ -8,21 +8,18 @@
 //! | `schemes` | the schemes in use, and the sets that they protect |
 //! | `sets` | which ranks protect each other |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
-//! | `rebuild` | lost parts come back, and what can be trusted is found out |
-//! | `mend` | a dataset with lost parts is made whole, by ranks or by threads that stand for them |
+//! | `rebuild` | a set rebuilds what its members have lost |
+//! | `repair` | makes a dataset with lost parts whole, with the ranks of a job or with threads that stand for them |
 //! | `host_set` | a set as its scheme sees it |
-//! | `bytes` | a member's files as the one logical file that a scheme sees |
-//! | `checksum` | the CRC32 of a file whose pieces come in any order |
 //! | `neighbours` | which records a rank keeps for others |
-//! | `place` | where the files of a part lie |
 
-mod bytes;
-mod checksum;
+mod error;
 mod host_set;
-pub(crate) mod mend;
 pub(crate) mod neighbours;
-pub(crate) mod place;
 pub(crate) mod protect;
-pub(crate) mod rebuild;
+mod rebuild;
+pub(crate) mod repair;
 pub(crate) mod schemes;
 pub(crate) mod sets;
+
+pub(crate) use error::RedundancyError;

@@ -3,6 +3,7 @@
 //! Member `m` gives its record to the members after it; so whichever members are lost, as long as they are
 //! no more than the scheme survives, one of those that know a lost member's record is left.
 
+use super::error::RedundancyError;
 use crate::cache::record::RankRecord;
 use crate::comm::set::{SetComm, SetError};
 use scr_plugin_api::{KvTree, ReceiveFrom, SendTo};
@@ -12,7 +13,7 @@ pub(crate) fn exchange(
     set: &SetComm<'_>,
     own: &RankRecord,
     copies: u32,
-) -> Result<Vec<RankRecord>, NeighbourError> {
+) -> Result<Vec<RankRecord>, RedundancyError> {
     let (me, size) = (set.member(), set.size());
     let copies = copies.min(size.saturating_sub(1));
     if copies == 0 {
@@ -29,22 +30,8 @@ pub(crate) fn exchange(
     let rests = pass(set, &longer, &before, rest, &lengths)?;
     let joined = firsts.iter().zip(&rests).zip(&before);
     joined
-        .map(|((first, rest), &member)| join(first, rest).ok_or(NeighbourError::Unreadable { member }))
+        .map(|((first, rest), &member)| join(first, rest).ok_or(RedundancyError::UnreadableRecord { member }))
         .collect()
-}
-
-/// Why records could not be exchanged.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NeighbourError {
-    /// The set has failed.
-    #[error(transparent)]
-    Set(#[from] SetError),
-    /// A neighbour sent something that is no record.
-    #[error("member {member} of the redundancy set sent a record that cannot be read")]
-    Unreadable {
-        /// Which.
-        member: u32,
-    },
 }
 
 fn pass(

@@ -3,7 +3,8 @@
 //! A set takes its members from different failure groups. Sets are of the minimum size or larger, and as
 //! even as can be, where there are groups enough; a rank is left alone only where nobody else can join it.
 
-use crate::comm::set::SetComm;
+use super::error::RedundancyError;
+use crate::comm::set::{SetComm, SetError};
 use crate::comm::{Comm, Rank};
 
 /// The sets of a run.
@@ -111,18 +112,22 @@ fn seat(rank: Rank, groups: &[u32], sets: &mut Vec<Vec<Rank>>) {
     sets.push(vec![rank]);
 }
 
-/// Does `work` in the set of these members, of which this rank is one, and ends the set: the error of one is the error of all. Every
-/// member calls it.
+/// Does `work` in the set of these members, of which this rank is one, and ends the set: the error of one is the error of all.
+/// Every member calls it.
 pub(crate) fn in_set<T>(
     comm: &dyn Comm,
     members: &[Rank],
-    work: impl FnOnce(&SetComm<'_>) -> Result<T, String>,
-) -> Result<T, String> {
-    let set = SetComm::new(comm, members.to_vec(), CHANNEL).map_err(|error| error.to_string())?;
+    work: impl FnOnce(&SetComm<'_>) -> Result<T, RedundancyError>,
+) -> Result<T, RedundancyError> {
+    let set = SetComm::new(comm, members.to_vec(), CHANNEL)?;
     let outcome = work(&set);
-    let verdict = outcome.as_ref().map(|_| ()).map_err(Clone::clone);
-    set.finish(verdict).map_err(|error| error.to_string())?;
-    outcome
+    let ended = set.finish(outcome.as_ref().map(drop).map_err(|error| crate::describe(error)));
+    match (outcome, ended) {
+        // The end of the set has only the text of this error.
+        (Err(own), Err(SetError::Failed { .. })) => Err(own),
+        (_, Err(error)) => Err(error.into()),
+        (outcome, Ok(())) => outcome,
+    }
 }
 
 /// Keeps the sets' messages apart from other messages.

@@ -1,9 +1,10 @@
 //! A scavenged dataset becomes complete: what is lost is rebuilt, every file gets its name, summary and file lists are written,
 //! and the index lists it. See the guide's `scr_index --build`.
 
-use super::mend::Mend;
 use super::place::{copying, token, Apart, ScavengedPart};
+use super::repair::ScavengedRepair;
 use super::scan::Scan;
+use crate::cache::place::PartPlace;
 use crate::comm::Rank;
 use crate::env::Env;
 use crate::flush::catalog::Catalog;
@@ -15,7 +16,6 @@ use crate::prefix::{
     local_time, tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile,
     Rank2File, Summary,
 };
-use crate::redundancy::place::PartPlace;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
         let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
         let apart = Apart::find(self.files(), self.prefix, id, names)?;
-        let mend = Mend {
+        let repair = ScavengedRepair {
             env: self.env,
             prefix: self.prefix,
             plugins: self.plugins,
@@ -198,11 +198,11 @@ impl<'a> Builder<'a> {
             apart: &apart,
             label: &label,
         };
-        let outcome = match mend.run() {
+        let outcome = match repair.run() {
             Ok(rebuilt) => self.list(scan, &apart, &rebuilt)?,
-            Err(why) => {
+            Err(error) => {
                 self.ledger().list_incomplete(&descriptor(scan))?;
-                Outcome::Incomplete { why }
+                Outcome::Incomplete { why: crate::describe(&error) }
             }
         };
         Ok(Built { id, name, outcome, notes: scan.passed_over.clone() })

@@ -11,16 +11,16 @@
 //! | `place` | where scavenged files lie |
 //! | `copy` | from the cache of a node to the prefix directory |
 //! | `scan` | what the filemaps of a dataset say together |
-//! | `mend` | lost parts are rebuilt by threads |
+//! | `repair` | lost parts are rebuilt by threads |
 //! | `build` | a dataset becomes complete, in the index too |
 //! | `relist` | a dataset that is whole comes back into an index that has lost it |
 
 mod build;
 mod copy;
 mod filemap;
-mod mend;
 mod place;
 mod relist;
+mod repair;
 mod scan;
 
 pub use build::{BuildError, Builder, Built, Outcome};

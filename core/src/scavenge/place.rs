@@ -4,12 +4,12 @@
 //! one is known to be whole: until then the new file lies beside it, hidden, as those of a flush do.
 
 use super::filemap::redundancy_name;
+use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Rank;
 use crate::flush::catalog::Catalog;
 use crate::fs::{Files, Kind};
 use crate::prefix::{staging_file, FileName, Prefix, PrefixError};
-use crate::redundancy::place::PartPlace;
 use std::collections::HashSet;
 use std::path::PathBuf;
 

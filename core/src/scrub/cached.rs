@@ -4,10 +4,10 @@ use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
 use crate::cache::filemap::{Filemap, State};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
+use crate::cache::place::PartPlace;
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
-use crate::redundancy::place::PartPlace;
 use std::path::{Path, PathBuf};
 
 /// The cache directories at or below a folder: those with datasets in them. `<base>/<user>/scr.<allocation>` is what

@@ -15,6 +15,7 @@ use crate::fetch::{self, Candidate, Fetch, FetchError};
 use crate::log::{Event, Record};
 use crate::param;
 use crate::prefix::{DatasetDescriptor, Index, Location};
+use crate::redundancy::protect::Protect;
 
 impl Session {
     /// Fetches the newest checkpoint that the index offers below `below` and above `above`, going on to older ones while one cannot
@@ -138,7 +139,7 @@ impl Session {
                 Ok(begun) => begun,
                 Err(error) => return Ok(Err(error.agreed()?.to_string())),
             };
-        let outcome = self.fill_and_seal(candidate, &mut record, &part, &journal)?;
+        let outcome = self.fill_and_protect(candidate, &mut record, &part, &journal)?;
         if outcome.is_err() {
             self.drop_part(&record);
         }
@@ -156,7 +157,7 @@ impl Session {
     }
 
     /// Copies a checkpoint's files into this rank's part and protects them.
-    fn fill_and_seal(
+    fn fill_and_protect(
         &self,
         candidate: &Candidate,
         record: &mut RankRecord,
@@ -171,11 +172,13 @@ impl Session {
         };
         record.files = fetched.files.iter().map(recorded).collect();
         record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
-        let sealing = job.elapsed();
-        let scheme = self.schemes.scheme(job, &record.protection);
-        let sealed = scheme.and_then(|scheme| job.agree(self.seal(record, part, journal, &*scheme)));
+        let protecting = job.elapsed();
+        let protected = self.schemes.scheme(job, &record.protection).and_then(|scheme| {
+            let protect = Protect { job, cache: &self.cache, scheme: &*scheme };
+            job.agree(protect.encode_and_prepare(part, record, journal))
+        });
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
-        let took = job.elapsed() - sealing;
+        let took = job.elapsed() - protecting;
         job.report.info(&crate::message::throughput(
             "scr_reddesc_apply",
             took,
@@ -183,8 +186,7 @@ impl Session {
             bytes,
             job.comm.size(),
         ));
-        let sealed = sealed.and_then(|()| job.agree(journal.append(&Entry::Complete)));
-        match sealed {
+        match protected.and_then(|()| job.agree(journal.append(&Entry::Complete))) {
             Ok(()) => Ok(Ok(())),
             Err(error) => Ok(Err(error.agreed()?.to_string())),
         }

@@ -150,7 +150,7 @@ impl Session {
             self.cache.report_missing(&self.job, &found.seen, newest);
         }
         self.settle_flushed(&known);
-        self.cache.keep_stale(found.kept);
+        self.cache.keep_stale(found.stale);
         let highest = found.highest.max(known.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(

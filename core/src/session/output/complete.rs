@@ -1,18 +1,15 @@
 //! `SCR_Complete_output`: the dataset is measured, protected, and recorded as complete; or it is given up.
 
 use super::Output;
-use crate::cache::filemap::{Entry, Journal};
-use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
+use crate::cache::filemap::Entry;
+use crate::cache::place::PartPlace;
 use crate::cache::CachedDataset;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
 use crate::fs::Kind;
-use crate::redundancy::place::PartPlace;
-use crate::redundancy::protect::Protecting;
+use crate::redundancy::protect::Protect;
 use crate::session::logging::Spent;
 use crate::session::{Error, Phase, Session};
-use scr_plugin_api::Scheme;
 use std::time::Duration;
 
 impl Session {
@@ -107,8 +104,8 @@ impl Session {
         let sent = self.job.comm.traffic();
         let scheme = self.schemes.scheme(&self.job, &output.record.protection)?;
         let Output { record, part, journal, .. } = output;
-        let prepared = self.seal(record, part, journal, &*scheme);
-        self.job.agree(prepared)?;
+        let protect = Protect { job: &self.job, cache: &self.cache, scheme: &*scheme };
+        self.job.agree(protect.encode_and_prepare(part, record, journal))?;
         if let Err(error) = journal.append(&Entry::Complete) {
             // The other parts say so as well; and where no part does, that all are prepared is enough.
             let (path, label) = (part.filemap(), record.label());
@@ -118,30 +115,6 @@ impl Session {
         }
         self.say_traffic("scr_reddesc_apply", sent);
         Ok(())
-    }
-
-    /// Protects this rank's part of a dataset and records it as prepared. All ranks of its set call it.
-    pub(in crate::session) fn seal(
-        &self,
-        record: &mut RankRecord,
-        part: &PartDir,
-        journal: &Journal,
-        scheme: &dyn Scheme,
-    ) -> Result<(), String> {
-        let job = &self.job;
-        let protecting = Protecting {
-            comm: &*job.comm,
-            files: job.files(),
-            report: &job.report,
-            scheme,
-            processors: job.processors,
-            message_bytes: job.params.get(&crate::param::MPI_BUF_SIZE),
-            always_sum: job.params.get(&crate::param::CRC_ON_COPY),
-            open: self.cache.kept_open(),
-        };
-        let kept = protecting.run(part, record, Ok(()))?;
-        let recorded = journal.append(&Entry::Prepared(record, &kept));
-        recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))
     }
 
     /// Gives up a dataset that has failed, and notes where it was for want of room.

@@ -11,11 +11,11 @@ use super::route::Unrouted;
 use super::{Error, OutputFlags, Phase, Session};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
+use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Traffic;
 use crate::fs::Durability;
 use crate::prefix::FileName;
-use crate::redundancy::place::PartPlace;
 use std::time::Duration;
 
 /// An output phase under way.

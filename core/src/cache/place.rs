@@ -2,8 +2,8 @@
 //!
 //! Whoever protects, rebuilds or checks a part asks here, so that the same code serves all of these places.
 
-use crate::cache::part::PartDir;
-use crate::cache::record::{FileRecord, RankRecord};
+use super::part::PartDir;
+use super::record::{FileRecord, RankRecord};
 use crate::fs::{Files, Kind};
 use std::path::{Path, PathBuf};
 

@@ -6,8 +6,11 @@
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::collective::route;
-use crate::comm::{Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
-use crate::fs::{File, Files, How};
+use crate::comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
+use crate::fs::{At, File, Files, FsError, How};
+use crate::job::Job;
+use crate::param;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// A part to send to its owner.
@@ -24,23 +27,24 @@ pub(crate) struct Arriving<'a> {
 }
 
 /// What has come of a part that was to arrive.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Arrival {
     /// All its bytes, as they were read.
     Whole,
     /// Its holder could not read it, for this reason: it is lost.
     Unreadable(String),
+    /// This rank could not write it.
+    Unwritten(FsError),
 }
 
-/// Sends and fetches. What a holder cannot read is told to the owner; an error of the files that this rank writes is its
-/// result. Messages have `message_bytes` at most. It goes on to the end nevertheless, so that nobody waits for it. Every rank calls it, also with nothing to do.
+/// Sends and fetches. A rank that cannot read or write goes on to the end, so that nobody waits for it. Every rank calls it,
+/// also with nothing to do.
 pub(crate) fn run(
-    comm: &dyn Comm,
-    files: &dyn Files,
-    message_bytes: u64,
+    job: &Job,
     departing: &[Departing<'_>],
     arriving: Option<&Arriving<'_>>,
-) -> Result<Result<Arrival, String>, CommError> {
+) -> Result<Arrival, CommError> {
+    let (files, message_bytes) = (job.files(), job.params.get(&param::MPI_BUF_SIZE));
     let mut outgoing: Vec<(Rank, Stream)> = departing
         .iter()
         .map(|part| (part.record.rank, Stream::open(files, part.part, part.record, How::Read, message_bytes)))
@@ -61,18 +65,20 @@ pub(crate) fn run(
         if let Some((from, _)) = incoming.as_ref().filter(|_| length > 0) {
             receives.push(Incoming { from: *from, bytes: &mut block });
         }
-        comm.exchange(TAG, &sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
+        exchange_all(&*job.comm, TAG, &sends, &mut receives)?;
         if let Some((_, stream)) = incoming.as_mut().filter(|_| length > 0) {
             stream.write_block(&block);
         }
     }
     let failures = outgoing.into_iter().filter_map(|(to, stream)| Some((to, stream.outcome.err()?)));
-    let told = route(comm, failures.map(|(to, why)| (to, why.into_bytes())).collect())?;
-    let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Ok(Arrival::Whole)) };
-    if let Some((_, why)) = told.first() {
-        return Ok(Ok(Arrival::Unreadable(String::from_utf8_lossy(why).into_owned())));
+    let failures = failures.map(|(to, error)| (to, crate::describe(&error).into_bytes()));
+    let failures = route(&*job.comm, failures.collect())?;
+    let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Arrival::Whole) };
+    if let Some((_, why)) = failures.first() {
+        return Ok(Arrival::Unreadable(String::from_utf8_lossy(why).into_owned()));
     }
-    Ok(stream.outcome.and_then(|()| settle_modes(files, part)).map(|()| Arrival::Whole))
+    let written = stream.outcome.and_then(|()| set_modes(files, part));
+    Ok(written.map_or_else(Arrival::Unwritten, |()| Arrival::Whole))
 }
 
 /// A file with its path and its length; none where it could not be opened.
@@ -86,7 +92,7 @@ struct Stream {
     /// Bytes of a block.
     block: u64,
     /// The first error.
-    outcome: Result<(), String>,
+    outcome: Result<(), FsError>,
 }
 
 impl Stream {
@@ -95,7 +101,7 @@ impl Stream {
         let data = record.files.iter().map(|file| (part.file(&file.name), file.bytes));
         let kept = record.redundancy.map(|kept| (part.redundancy(), kept.bytes));
         let open = |(path, bytes): (PathBuf, u64)| {
-            let file = files.open(&path, how).map_err(|error| fail(&mut outcome, "open", &path, &error)).ok();
+            let file = keep_error(&mut outcome, files.open(&path, how).at("open", &path));
             (path, file, bytes)
         };
         let files = data.chain(kept).map(open).collect();
@@ -135,8 +141,8 @@ impl Stream {
             match file.read_at(self.offset + done as u64, &mut block[done..]) {
                 Ok(count) if count > 0 => done += count,
                 other => {
-                    let ended_early = std::io::ErrorKind::UnexpectedEof.into();
-                    fail(&mut self.outcome, "read", path, &other.err().unwrap_or(ended_early));
+                    let error = other.err().unwrap_or(ErrorKind::UnexpectedEof.into());
+                    keep_error(&mut self.outcome, Err::<(), _>(error).at("read", path));
                     break;
                 }
             }
@@ -149,27 +155,31 @@ impl Stream {
         self.advance();
         let (path, file, _) = &self.files[self.current];
         if let Some(file) = file {
-            if let Err(error) = file.write_at(self.offset, block) {
-                fail(&mut self.outcome, "write", path, &error);
-            }
+            keep_error(&mut self.outcome, file.write_at(self.offset, block).at("write", path));
         }
         self.offset += block.len() as u64;
     }
 }
 
-fn settle_modes(files: &dyn Files, part: &Arriving<'_>) -> Result<(), String> {
+fn set_modes(files: &dyn Files, part: &Arriving<'_>) -> Result<(), FsError> {
     for record in &part.record.files {
         let path = part.part.file(&record.name);
         let set = files.open(&path, How::Read).and_then(|file| file.set_mode(record.mode & 0o777));
-        set.map_err(|error| format!("cannot set the permissions of {}: {error}", path.display()))?;
+        set.at("set the permissions of", &path)?;
     }
     Ok(())
 }
 
 /// Keeps the first error.
-fn fail(outcome: &mut Result<(), String>, verb: &str, path: &std::path::Path, error: &std::io::Error) {
-    if outcome.is_ok() {
-        *outcome = Err(format!("cannot {verb} {}: {error}", path.display()));
+fn keep_error<T>(outcome: &mut Result<(), FsError>, result: Result<T, FsError>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            if outcome.is_ok() {
+                *outcome = Err(error);
+            }
+            None
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! What all ranks together know of a cached dataset before anything is done to it.
 
-use super::claims::Held;
+use super::parts::LocalPart;
 use crate::cache::filemap::State;
 use crate::cache::record::DatasetKey;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::CommError;
 use crate::job::Job;
-use crate::redundancy::mend::first_known;
+use crate::redundancy::repair::first_known;
 
-/// What all ranks together know of a dataset before anything is done.
-pub(super) struct Survey {
+/// How far a dataset has come, as all ranks together know it.
+pub(super) struct DatasetState {
     pub(super) complete: bool,
     pub(super) refused: bool,
     pub(super) open: bool,
@@ -18,14 +18,14 @@ pub(super) struct Survey {
     pub(super) ranks: Option<u32>,
 }
 
-impl Survey {
-    pub(super) fn take(job: &Job, held: &[&Held]) -> Result<Self, CommError> {
+impl DatasetState {
+    pub(super) fn take(job: &Job, local: &[&LocalPart]) -> Result<Self, CommError> {
         // A damaged filemap that got no further than open is not unfinished but lost.
-        let counted = |part: &&&Held| !(part.map.damaged && part.map.state == State::Open);
+        let counted = |part: &&&LocalPart| !(part.map.damaged && part.map.state == State::Open);
         let any = |states: &[State]| {
-            u64::from(held.iter().filter(counted).any(|part| states.contains(&part.map.state)))
+            u64::from(local.iter().filter(counted).any(|part| states.contains(&part.map.state)))
         };
-        let ranks = || held.iter().filter_map(|part| part.ranks()).map(u64::from);
+        let ranks = || local.iter().filter_map(|part| part.ranks()).map(u64::from);
         let mut facts = [
             any(&[State::Complete, State::Refused]),
             any(&[State::Refused]),
@@ -47,9 +47,14 @@ impl Survey {
     }
 
     /// The dataset as messages name it, the same on all ranks.
-    pub(super) fn label(&self, job: &Job, key: DatasetKey, held: &[&Held]) -> Result<String, CommError> {
+    pub(super) fn label(
+        &self,
+        job: &Job,
+        key: DatasetKey,
+        local: &[&LocalPart],
+    ) -> Result<String, CommError> {
         let name =
-            held.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
+            local.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
         let name = first_known(&*job.comm, name)?;
         Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }

@@ -1,0 +1,86 @@
+//! Reads a rank's part and compares it with its record.
+
+use super::logical_file::LogicalFile;
+use super::place::PartPlace;
+use super::record::RankRecord;
+use crate::fs::{At, Files, FsError, How};
+use scr_plugin_api::PluginError;
+
+/// How a part differs from its record.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PartError {
+    /// A file cannot be opened.
+    #[error(transparent)]
+    Files(#[from] FsError),
+    /// A file cannot be read to its recorded end.
+    #[error(transparent)]
+    Read(#[from] PluginError),
+    /// The bytes of a file are not those that were recorded.
+    #[error("{file} has CRC32 {found:#010x} where {recorded:#010x} was recorded")]
+    Checksum {
+        /// Which file.
+        file: String,
+        /// The checksum of its bytes.
+        found: u32,
+        /// The checksum in the record.
+        recorded: u32,
+    },
+}
+
+/// Reads a part from end to end and compares it with its record.
+pub(crate) fn verify(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<(), PartError> {
+    if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
+        return Ok(());
+    }
+    let data = open_data(files, part, record, How::Read, true)?;
+    compare(record, &data, &open_redundancy(files, part, record)?)
+}
+
+/// Compares the checksums of what passed through with the recorded ones. Reads what did not pass through.
+pub(crate) fn compare(
+    record: &RankRecord,
+    data: &LogicalFile,
+    redundancy: &LogicalFile,
+) -> Result<(), PartError> {
+    let (data, redundancy) = (data.checksums()?, redundancy.checksums()?);
+    let names = record.files.iter().map(|file| file.name.to_string());
+    let recorded = record.files.iter().map(|file| file.crc);
+    let kept = record.redundancy.map(|kept| ("the redundancy file".to_owned(), Some(kept.crc)));
+    let all = names.zip(recorded).chain(kept).zip(data.into_iter().chain(redundancy));
+    for ((file, recorded), found) in all {
+        if let Some(recorded) = recorded.filter(|&recorded| found != Some(recorded)) {
+            return Err(PartError::Checksum { file, found: found.unwrap_or_default(), recorded });
+        }
+    }
+    Ok(())
+}
+
+/// Opens the files of a record as one logical file, wherever they lie.
+pub(crate) fn open_data(
+    files: &dyn Files,
+    part: &dyn PartPlace,
+    record: &RankRecord,
+    how: How,
+    summed: bool,
+) -> Result<LogicalFile, FsError> {
+    let open = record.files.iter().map(|file| {
+        let path = part.file(record, file);
+        let open = files.open(&path, how).at("open", &path)?;
+        Ok((path, open, file.bytes))
+    });
+    Ok(LogicalFile::new(open.collect::<Result<_, FsError>>()?, summed))
+}
+
+/// Opens the redundancy file of a record; a part without one has an empty logical file.
+pub(crate) fn open_redundancy(
+    files: &dyn Files,
+    part: &dyn PartPlace,
+    record: &RankRecord,
+) -> Result<LogicalFile, FsError> {
+    let open = record.redundancy.map(|redundancy| {
+        let path = part.redundancy();
+        let open = files.open(&path, How::Read).at("open", &path)?;
+        Ok((path, open, redundancy.bytes))
+    });
+    Ok(LogicalFile::new(open.transpose()?.into_iter().collect(), true))
+}

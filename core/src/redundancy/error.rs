@@ -1,0 +1,41 @@
+//! Why a rank's part of a dataset could not be protected or rebuilt.
+
+use crate::cache::verify::PartError;
+use crate::comm::set::SetError;
+use crate::fs::FsError;
+use scr_plugin_api::PluginError;
+
+/// Why a rank's part of a dataset could not be protected or rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RedundancyError {
+    /// The rank's part is not what was recorded.
+    #[error(transparent)]
+    Damaged(#[from] PartError),
+    /// A file cannot be made or written.
+    #[error(transparent)]
+    Files(#[from] FsError),
+    /// The scheme has failed.
+    #[error(transparent)]
+    Scheme(#[from] PluginError),
+    /// The set has failed.
+    #[error(transparent)]
+    Set(#[from] SetError),
+    /// A set has lost more parts than its scheme can rebuild.
+    #[error("the redundancy set of ranks {members} has lost the parts of ranks {lost}, and {scheme} survives {survived}")]
+    TooManyLost {
+        /// The ranks of the set.
+        members: String,
+        /// Those that have lost their parts, with the nodes they were written on.
+        lost: String,
+        /// The scheme.
+        scheme: String,
+        /// How many losses it survives in a set of this size.
+        survived: u32,
+    },
+    /// A neighbour sent something that is no record.
+    #[error("member {member} of the redundancy set sent a record that cannot be read")]
+    UnreadableRecord {
+        /// Which.
+        member: u32,
+    },
+}

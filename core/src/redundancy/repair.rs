@@ -1,0 +1,215 @@
+//! Makes a dataset whole of which parts are lost or damaged: with the ranks of a job, or with threads that stand for them.
+//!
+//! Every rank knows its own record and whether its part is there. Lost parts are rebuilt, all others are read, and a part
+//! that turns out to be damaged counts as lost from then on. All ranks come to one outcome.
+
+use super::error::RedundancyError;
+use super::rebuild::rebuild;
+use crate::cache::place::PartPlace;
+use crate::cache::record::{Protection, RankRecord};
+use crate::cache::verify::verify;
+use crate::comm::collective::{all_reduce, any, broadcast, gather, Op};
+use crate::comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
+use crate::describe;
+use crate::fs::FsError;
+use crate::job::Job;
+use scr_plugin_api::{KvTree, Scheme};
+use std::sync::Arc;
+
+/// Repairs one dataset.
+pub(crate) struct Repair<'a> {
+    pub(crate) job: &'a Job,
+    /// Gives the scheme that a dataset was written with. Collective.
+    pub(crate) scheme: &'a dyn Fn(&Protection) -> Collective<Arc<dyn Scheme>>,
+    /// The dataset as messages name it.
+    pub(crate) label: &'a str,
+}
+
+impl Repair<'_> {
+    /// Each rank's record, where all have one; the error says what is lost. Collective.
+    pub(crate) fn agree_on_record<'r>(
+        &self,
+        record: Option<&'r RankRecord>,
+        is_lost: bool,
+    ) -> Collective<&'r RankRecord> {
+        let known = record.ok_or("nothing is left of its part, nor a record of it");
+        self.job.agree(known).or_else(|error| {
+            let unknown = error.agreed()?;
+            Err(self.find_failed_set(record, is_lost)?.unwrap_or(unknown).into())
+        })
+    }
+
+    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. Gives
+    /// whether anything was rebuilt anywhere. `make_room` is called on a rank whose part is lost, before it is rebuilt.
+    /// Collective.
+    pub(crate) fn run(
+        &self,
+        record: &RankRecord,
+        place: &dyn PartPlace,
+        mut is_lost: bool,
+        make_room: &mut dyn FnMut() -> Result<(), FsError>,
+    ) -> Collective<bool> {
+        let job = self.job;
+        let mut rounds = 0;
+        loop {
+            let lost = lost_ranks(&*job.comm, is_lost)?;
+            let scheme = self.scheme_to_rebuild(record, &lost)?;
+            let outcome = match scheme.filter(|_| record.members.iter().any(|member| lost.contains(member))) {
+                Some(scheme) => {
+                    let ready = if is_lost { make_room() } else { Ok(()) };
+                    rebuild(job, &*scheme, place, record, &lost, ready)
+                }
+                None => verify(job.files(), place, record).map_err(RedundancyError::from),
+            };
+            let damaged = self.is_damaged(&outcome, is_lost, record, place);
+            let [more] = any(&*job.comm, [damaged && !is_lost])?;
+            is_lost |= damaged;
+            rounds += 1;
+            if !more || rounds > job.comm.size() {
+                return job.agree(outcome).map(|()| !lost.is_empty());
+            }
+        }
+    }
+
+    /// Whether this rank's part, as a round has left it, is not what was recorded. Reports what is wrong.
+    fn is_damaged(
+        &self,
+        outcome: &Result<(), RedundancyError>,
+        is_lost: bool,
+        record: &RankRecord,
+        place: &dyn PartPlace,
+    ) -> bool {
+        let damage = match outcome {
+            Err(RedundancyError::Damaged(error)) => Some(describe(error)),
+            Err(_) if !is_lost => verify(self.job.files(), place, record).err().map(|error| describe(&error)),
+            _ => None,
+        };
+        if let Some(what) = &damage {
+            self.job.report.error_here(&format!("{}: {what}; this part counts as lost", self.label));
+        }
+        damage.is_some()
+    }
+
+    /// The scheme that rebuilds what is lost, where every set can do without it; `None` where nothing is lost. Collective.
+    fn scheme_to_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Collective<Option<Arc<dyn Scheme>>> {
+        if lost.is_empty() {
+            return Ok(None);
+        }
+        self.report_lost(record, lost)?;
+        if record.protection.bypass {
+            let gone = lost.contains(&self.job.rank());
+            let gone = if gone {
+                Err("its files are not in the prefix directory any more as they were written")
+            } else {
+                Ok(())
+            };
+            return self.job.agree(gone).map(|()| None);
+        }
+        let scheme = (self.scheme)(&record.protection)?;
+        self.job.agree(self.has_enough(record, lost, &*scheme))?;
+        Ok(Some(scheme))
+    }
+
+    /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.
+    fn has_enough(
+        &self,
+        record: &RankRecord,
+        lost: &[Rank],
+        scheme: &dyn Scheme,
+    ) -> Result<(), RedundancyError> {
+        let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
+        if !pattern.contains(&true) || scheme.recoverable(&pattern) {
+            return Ok(());
+        }
+        let survivor = pattern.iter().position(|is_lost| !is_lost).unwrap_or(0);
+        if record.members.get(survivor) != Some(&self.job.rank()) {
+            return Ok(());
+        }
+        let missing = record.members.iter().zip(&pattern).filter(|(_, &is_lost)| is_lost);
+        let missing: Vec<_> = missing.map(|(&member, _)| record.member_name(member)).collect();
+        Err(RedundancyError::TooManyLost {
+            members: list(record.members.iter()),
+            lost: shortened(&missing),
+            scheme: record.protection.scheme.clone(),
+            survived: scheme.losses_survived(pattern.len() as u32).unwrap_or(0),
+        })
+    }
+
+    /// Which set has lost more than its scheme survives, where a rank knows nothing of its own part any more: the
+    /// others of its set still know of it. `None` where a whole set is gone. Collective.
+    fn find_failed_set(
+        &self,
+        record: Option<&RankRecord>,
+        is_lost: bool,
+    ) -> Result<Option<RankErrors>, CommError> {
+        let lost = lost_ranks(&*self.job.comm, is_lost)?;
+        let packed = first_known(&*self.job.comm, record.map(|record| record.to_tree().pack()))?;
+        let known = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
+        let Some(protection) = known.map(|record| record.protection) else { return Ok(None) };
+        let scheme = match (self.scheme)(&protection) {
+            Ok(scheme) => scheme,
+            Err(error) => return error.agreed().map(|_| None),
+        };
+        let enough = record.map_or(Ok(()), |record| self.has_enough(record, &lost, &*scheme));
+        self.job.agree(enough).err().map(CollectiveError::agreed).transpose()
+    }
+
+    /// Says once who has lost what, with the node on which it was written.
+    fn report_lost(&self, record: &RankRecord, lost: &[Rank]) -> Result<(), CommError> {
+        let own = lost
+            .contains(&self.job.rank())
+            .then(|| format!("{} (written on {})", self.job.rank(), record.node));
+        let lost_parts = gather(&*self.job.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
+        let lost_parts = lost_parts.unwrap_or_default();
+        let names: Vec<_> = lost_parts
+            .iter()
+            .filter(|text| !text.is_empty())
+            .map(|text| String::from_utf8_lossy(text))
+            .collect();
+        self.job.report.notice(&format!(
+            "{}: the parts of {} of {} ranks are lost: {}; rebuilding them with {}",
+            self.label,
+            lost.len(),
+            self.job.comm.size(),
+            shortened(&names),
+            record.protection.scheme,
+        ));
+        Ok(())
+    }
+}
+
+/// What the first rank that knows a thing says of it.
+pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
+    let nobody = u64::from(u32::MAX);
+    let mut first = [known.as_ref().map_or(nobody, |_| u64::from(comm.rank().0))];
+    all_reduce(comm, &mut first, Op::Min)?;
+    let root = u32::try_from(first[0]).ok().filter(|&rank| rank != u32::MAX);
+    root.map_or(Ok(Vec::new()), |root| broadcast(comm, Rank(root), known.unwrap_or_default()))
+}
+
+/// The ranks that have lost their parts, the same list everywhere.
+fn lost_ranks(comm: &dyn Comm, is_lost: bool) -> Result<Vec<Rank>, CommError> {
+    let size = comm.size();
+    let mut words = vec![0_u64; size.div_ceil(64) as usize];
+    if is_lost {
+        words[comm.rank().index() / 64] |= 1 << (comm.rank().0 % 64);
+    }
+    all_reduce(comm, &mut words, Op::Or)?;
+    Ok((0..size).filter(|rank| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1).map(Rank).collect())
+}
+
+fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
+    let texts: Vec<_> = ranks.map(ToString::to_string).collect();
+    shortened(&texts)
+}
+
+/// A list that stays readable however long it is.
+fn shortened<T: AsRef<str>>(texts: &[T]) -> String {
+    let shown: Vec<&str> = texts.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    match texts.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
+        _ => shown.join(", "),
+    }
+}
+
+const SHOWN: usize = 16;
