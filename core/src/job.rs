@@ -2,7 +2,7 @@
 //! session begins; the same on all ranks but for what is a rank's own.
 
 use crate::comm::collective::{agree_at, broadcast_tree, same_everywhere};
-use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank};
+use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::Descriptors;
 use crate::env::Env;
 use crate::error::{Doing, Error};
@@ -127,6 +127,13 @@ impl Job {
     /// The time of day as the files under the prefix directory give it: local, to the second.
     pub(crate) fn local_time(&self) -> String {
         self.env.local_time()
+    }
+
+    /// Reports what rank 0 has sent since `before`.
+    pub(crate) fn report_traffic(&self, what: &str, before: Traffic) {
+        let now = self.comm.traffic();
+        let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
+        self.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));
     }
 
     /// Time on the stopwatch.

@@ -21,6 +21,22 @@ pub(crate) struct CachedDataset {
     pub(crate) may_replace: bool,
 }
 
+/// A checkpoint in cache that a run can restart from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CheckpointId {
+    pub(crate) id: u64,
+    /// The id that it has in the index: another one if that was taken in cache.
+    pub(crate) id_in_prefix: u64,
+    pub(crate) name: Vec<u8>,
+}
+
+impl CheckpointId {
+    /// Its name, for messages.
+    pub(crate) fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+}
+
 /// What there is of a cached dataset in the prefix directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PrefixCopy {
@@ -51,6 +67,12 @@ impl CachedDataset {
     /// Its id.
     pub(crate) fn id(&self) -> u64 {
         self.record.dataset.id
+    }
+
+    /// What it is called as a checkpoint.
+    pub(crate) fn checkpoint(&self) -> CheckpointId {
+        let (dataset, id_in_prefix) = (&self.record.dataset, self.record.id_in_prefix);
+        CheckpointId { id: dataset.id, id_in_prefix, name: dataset.name.clone() }
     }
 
     /// Whether a complete copy is in the prefix directory.

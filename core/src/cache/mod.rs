@@ -39,7 +39,7 @@ pub(crate) mod stale;
 mod store;
 pub(crate) mod verify;
 
-pub(crate) use dataset::{CachedDataset, PrefixCopy};
+pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy};
 pub(crate) use eviction::Limit;
 pub(crate) use store::StoreInUse;
 

@@ -4,6 +4,7 @@
 //! of as many neighbours as the scheme survives losses.
 
 use crate::comm::Rank;
+use crate::job::Job;
 use crate::prefix::{crc, set_crc, DatasetDescriptor, FileName, FileNameError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -98,6 +99,29 @@ pub(crate) struct RedundancyRecord {
 }
 
 impl RankRecord {
+    /// This rank's part of a dataset that is about to begin, in a redundancy set of these ranks and nodes.
+    pub(crate) fn begun(
+        job: &Job,
+        dataset: DatasetDescriptor,
+        protection: Protection,
+        (members, nodes): (Vec<Rank>, Vec<String>),
+    ) -> Self {
+        Self {
+            id_in_prefix: dataset.id,
+            begun: dataset.created,
+            dataset,
+            prefix: job.prefix_bytes().to_vec(),
+            rank: job.rank(),
+            node: job.nodes.name(job.rank()).to_owned(),
+            ranks: job.comm.size(),
+            protection,
+            members,
+            nodes,
+            files: Vec::new(),
+            redundancy: None,
+        }
+    }
+
     /// The dataset as messages name it.
     pub(crate) fn label(&self) -> String {
         format!("dataset {} `{}'", self.dataset.id, String::from_utf8_lossy(&self.dataset.name))

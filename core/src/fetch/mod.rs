@@ -7,18 +7,21 @@
 //! | part | what it is |
 //! |---|---|
 //! | `candidates` | which datasets to try, and in which order |
+//! | `into_cache` | a checkpoint becomes a dataset in cache |
 //! | `copy` | one file from the prefix directory into cache |
 
 mod candidates;
 mod copy;
+mod into_cache;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use candidates::{candidates, in_order, Candidate};
 pub(crate) use copy::{Attributes, Copy};
+pub(crate) use into_cache::{Fetcher, Search};
 
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, Op};
-use crate::comm::{Comm, CommError, Rank};
+use crate::comm::{CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
 use crate::flush::{lists, throttle};
@@ -44,6 +47,9 @@ pub(crate) struct Options {
     pub(crate) checksums: bool,
     /// Whether copies get the times and permissions of their sources: `SCR_COPY_METADATA`.
     pub(crate) metadata: bool,
+    /// Whether the index calls it current from then on. It must not where a newer one failed for a reason that may pass, or later
+    /// runs would restart from this one.
+    pub(crate) make_current: bool,
 }
 
 /// What a rank needs to fetch.
@@ -123,12 +129,31 @@ pub(crate) enum FetchError {
         /// Who found what.
         account: String,
     },
+    /// It could not be brought into cache on some ranks.
+    #[error(transparent)]
+    Cache(RankErrors),
     /// The list of datasets cannot be used.
     #[error("the list of datasets cannot be used: {0}")]
     Index(String),
     /// The ranks could not talk.
     #[error(transparent)]
     Comm(#[from] CommError),
+}
+
+impl From<CollectiveError> for FetchError {
+    fn from(error: CollectiveError) -> Self {
+        match error {
+            CollectiveError::Ranks(why) => Self::Cache(why),
+            CollectiveError::Comm(error) => Self::Comm(error),
+        }
+    }
+}
+
+impl FetchError {
+    /// Whether no later run can fetch the dataset either.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::Damaged { .. })
+    }
 }
 
 /// Chooses where in cache a file goes, and records it there, before a byte of it is written.
@@ -305,7 +330,9 @@ impl Fetch<'_> {
     fn note_success(&self, candidate: &Candidate) -> Option<String> {
         let noted = Index::update(self.files, self.prefix, |index| {
             index.mark_fetched(candidate.id, self.now);
-            index.set_current(&candidate.name);
+            if self.options.make_current {
+                index.set_current(&candidate.name);
+            }
         });
         noted.err().map(|error| format!("the fetch could not be noted in the index: {}", describe(&error)))
     }

@@ -13,8 +13,14 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const OPTIONS: Options =
-    Options { width: 256, block_bytes: 4096, bypass: false, checksums: true, metadata: true };
+const OPTIONS: Options = Options {
+    width: 256,
+    block_bytes: 4096,
+    bypass: false,
+    checksums: true,
+    metadata: true,
+    make_current: true,
+};
 
 /// Fetches a dataset to `to/<rank>/`, and checks that all ranks tell the same.
 fn fetch_with(

@@ -1,7 +1,10 @@
 //! The schemes of a run, and the sets of ranks that they protect.
 
+use super::protect::Protect;
 use super::sets::Sets;
-use crate::cache::record::Protection;
+use crate::cache::filemap::Journal;
+use crate::cache::part::PartDir;
+use crate::cache::record::{Protection, RankRecord};
 use crate::cache::Cache;
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
@@ -67,6 +70,23 @@ impl Schemes {
     /// The scheme that a dataset was written with. Collective the first time.
     pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         self.plugins.scheme(job, protection)
+    }
+
+    /// Protects this rank's part of a dataset and records it as prepared. Collective.
+    ///
+    /// # Errors
+    /// The scheme cannot be loaded or has failed, or the filemap cannot be written.
+    pub(crate) fn protect(
+        &self,
+        job: &Job,
+        cache: &Cache,
+        record: &mut RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+    ) -> Collective<()> {
+        let scheme = self.scheme(job, &record.protection)?;
+        let protect = Protect { job, cache, scheme: &*scheme };
+        job.agree(protect.encode_and_prepare(part, record, journal))
     }
 
     /// The plugins in use.

@@ -1,11 +1,11 @@
 //! Which of the datasets in cache are in the prefix directory as well: as the index says, and, where the application reads them
 //! there, as their bytes say.
 
-use super::datasets::ROOT;
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
 use crate::cache::PrefixCopy;
 use crate::comm::collective::broadcast_tree;
+use crate::comm::Rank;
 use crate::fetch;
 use crate::fs::verify::{expect_bytes, FileError};
 use crate::param;
@@ -43,7 +43,7 @@ impl Session {
     /// Looks into the prefix directory on rank 0. What cannot be read is told. Collective.
     pub(super) fn known_in_prefix(&self) -> Result<Known, Error> {
         let mut tree = KvTree::new();
-        if self.job.rank() == ROOT {
+        if self.job.rank() == Rank(0) {
             let (files, prefix) = (self.job.files(), &self.job.prefix);
             let mut highest = 0;
             match Index::read(files, prefix) {
@@ -74,7 +74,7 @@ impl Session {
             }
             tree.set("HIGHEST", highest);
         }
-        Ok(Known::from_tree(&broadcast_tree(&*self.job.comm, ROOT, &tree)?))
+        Ok(Known::from_tree(&broadcast_tree(&*self.job.comm, Rank(0), &tree)?))
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name

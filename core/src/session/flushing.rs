@@ -7,51 +7,13 @@
 //!
 //! See the guide's "Fetch, flush, and scavenge", its "Enable asynchronous flush" and its `SCR_Finalize`.
 
-use super::datasets::ROOT;
-use super::{Error, Phase, Session};
+use super::{Error, Session};
 use crate::cache::CachedDataset;
 use crate::param;
-use crate::prefix::Halt;
 
 impl Session {
-    /// Ends the session: what is due is flushed, and the job is told not to start again. Collective. See the guide's
-    /// `SCR_Finalize`.
-    ///
-    /// # Errors
-    /// [`Error`]: what could not be flushed stays in cache.
-    pub fn finalize(mut self) -> Result<(), Error> {
-        if !matches!(self.phase, Phase::Idle) {
-            self.job
-                .report
-                .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
-            if let Phase::Output(output) = std::mem::take(&mut self.phase) {
-                self.drop_part(&output.record);
-            }
-        }
-        let flushed = self.flush_last();
-        self.cache.remove_spares(&self.job);
-        self.halt_logged = false;
-        self.log_halt(Halt::FINALIZED);
-        if self.job.rank() == ROOT {
-            let told = Halt::end(self.job.files(), &self.job.prefix, self.halt_seconds());
-            if let Err(error) = told {
-                self.job.report.error(&crate::describe(&error));
-            }
-        }
-        flushed
-    }
-
-    /// Ends the session because a halt condition holds: what is due is flushed, and the conditions stay as they are.
-    /// Collective. See the guide's section "Halt a job".
-    ///
-    /// # Errors
-    /// [`Error`]: what could not be flushed stays in cache.
-    pub fn halt(mut self) -> Result<(), Error> {
-        self.flush_last()
-    }
-
     /// Flushes what must not be lost with the cache: output that is not there yet, and the newest checkpoint.
-    fn flush_last(&mut self) -> Result<(), Error> {
+    pub(super) fn flush_last(&mut self) -> Result<(), Error> {
         let left = self.leave_to_poststage()?;
         self.finish_flush()?;
         let newest = self

@@ -5,41 +5,40 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `init` | `SCR_Init`; `settling`: what earlier runs have left under way; `listing`: what `SCR_DEBUG=1` shows first |
-//! | `advice` | `SCR_Need_checkpoint`, `SCR_Should_exit` |
+//! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
+//! | `need_checkpoint` | `SCR_Need_checkpoint` |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
 //! | `route` | `SCR_Route_file` |
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
-//! | `datasets` | the datasets in cache, and when an old one leaves |
-//! | `fetching` | which checkpoint is fetched |
+//! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
 //! | `flushing` | which datasets are flushed, and when; `moving`: how; `flusher`: with what; `flushed`: which are there already |
-//! | `logging` | what is logged when |
 
-mod advice;
-mod datasets;
-mod fetching;
+mod finalize;
 mod flushed;
 mod flusher;
 mod flushing;
 mod init;
-mod listing;
-mod logging;
 mod manage;
 mod moving;
+mod need_checkpoint;
 mod output;
 mod restart;
 mod route;
+mod settings_report;
 mod settling;
 
 pub use crate::error::Error;
 
 use crate::cache::Cache;
+use crate::halt::HaltConditions;
 use crate::job::Job;
+use crate::log::{Event, Record};
 use crate::prefix::Running;
 use crate::redundancy::schemes::Schemes;
+use crate::restart::Restart;
+use need_checkpoint::CheckpointTimes;
 use output::Output;
-use restart::Loaded;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,18 +49,16 @@ pub struct Session {
     cache: Cache,
     schemes: Schemes,
     /// Says to other jobs that this one runs; only rank 0 does.
-    running: Running,
+    _running: Running,
     phase: Phase,
-    /// The checkpoint that the application can restart from.
-    loaded: Option<Loaded>,
+    restart: Restart,
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
-    advice: advice::Advice,
+    times: CheckpointTimes,
     flushes: moving::FlushState,
-    exit_wanted: Option<String>,
+    halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,
-    halt_logged: bool,
 }
 
 /// Where a session stands.
@@ -86,34 +83,9 @@ pub struct OutputFlags {
 }
 
 impl Session {
-    /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.
-    ///
-    /// # Errors
-    /// [`Error`] where the path lies outside the prefix directory, or a file to read is not there. A dataset that is being
-    /// written does not become complete then, unless this file is routed after all.
-    pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
-        match &self.phase {
-            Phase::Idle => Ok(name.to_vec()),
-            Phase::Output(_) => {
-                let routed = self.route_output(name);
-                match &routed {
-                    Ok(_) => self.note_routed(name),
-                    Err(error) => self.note_unrouted(name, crate::describe(error)),
-                }
-                routed
-            }
-            Phase::Restart => self.route_restart(name),
-        }
-    }
-
     /// From now on relative names of files start at this folder: the application may change where it is.
     pub fn work_in(&mut self, current_dir: PathBuf) {
         self.job.env.current_dir = current_dir;
-    }
-
-    /// Why the application should be ended now, where the user has asked for that with `SCR_HALT_EXIT=1`.
-    pub fn exit_wanted(&self) -> Option<&str> {
-        self.exit_wanted.as_deref()
     }
 
     /// The effective parameters.
@@ -135,6 +107,12 @@ impl Session {
             Phase::Idle => Ok(()),
             _ => Err(self.wrong_phase(call)),
         }
+    }
+
+    /// The application computes from now on.
+    fn start_computing(&mut self) {
+        self.computing_since = self.job.elapsed();
+        self.job.log.add_entry(Record::event(Event::ComputeStart));
     }
 
     fn wrong_phase(&self, call: &'static str) -> Error {

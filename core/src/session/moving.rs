@@ -1,14 +1,15 @@
 //! A dataset on its way to the prefix directory: begun, looked at and ended. At most one is on its way while the application goes
 //! on, and all ranks look at it in the same calls, so that its end is agreed upon like everything else.
 
-use super::datasets::ROOT;
 use super::{Error, Session};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::PrefixCopy;
 use crate::comm::collective::broadcast;
+use crate::comm::Rank;
+use crate::delete::slide_window;
 use crate::flush::{self, FlushError, FlushReport, Hands, NoTransport, Started};
 use crate::fs::Kind;
-use crate::log::{Event, Record};
+use crate::log::{Event, Record, Transfer};
 use crate::param;
 use crate::plugin::schemes::TransportInUse;
 use crate::prefix::Location;
@@ -101,7 +102,7 @@ impl Session {
         let job = &self.job;
         let folder = job.prefix.scr_dir();
         let here = match job.files().status(&folder) {
-            _ if job.rank() != ROOT => Ok(()),
+            _ if job.rank() != Rank(0) => Ok(()),
             Ok(status) if status.kind == Kind::Dir => Ok(()),
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 Err(format!("cannot look at {}: {error}", folder.display()))
@@ -221,7 +222,7 @@ impl Session {
                     Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
                 });
                 if is_checkpoint {
-                    self.slide_window(id)?;
+                    slide_window(&self.job, &mut self.cache, id)?;
                 }
                 Ok(())
             }
@@ -243,12 +244,18 @@ impl Session {
         outcome: &Result<FlushReport, FlushError>,
         what: &str,
     ) {
-        let why = outcome.as_ref().err().map(|error| crate::describe(error));
-        let logged = match (outcome, &why) {
-            (Ok(report), _) => Ok((report.files, report.bytes)),
-            (Err(_), why) => Err(why.as_deref().unwrap_or_default()),
-        };
-        self.log_flush(&self.cache.datasets()[at].record, took, logged, what == ASYNC);
+        let (log, record) = (&self.job.log, &self.cache.datasets()[at].record);
+        let of = |event| Record::event(event).dataset(&record.dataset).took(took);
+        match outcome {
+            Ok(report) => {
+                log.add_entry(of(Event::FlushSuccess));
+                let (from, to) = (self.cache.folder_of(&self.job, record), self.job.prefix.dir());
+                let kind = if what == ASYNC { Transfer::FlushAsync } else { Transfer::FlushSync };
+                let moved = Record::transfer(kind, &from, to).dataset(&record.dataset);
+                log.add_entry(moved.took(took).size(report.bytes, report.files));
+            }
+            Err(error) => log.add_entry(of(Event::FlushFail).note(crate::describe(error))),
+        }
     }
 
     fn tell_begin(&self, at: usize) -> Duration {
@@ -263,7 +270,7 @@ impl Session {
     /// A token for a flush, the same on all ranks.
     fn agreed_token(&self, id: u64) -> Result<String, Error> {
         let token = flush::new_token(id, &self.job.env).into_bytes();
-        Ok(String::from_utf8_lossy(&broadcast(&*self.job.comm, ROOT, token)?).into_owned())
+        Ok(String::from_utf8_lossy(&broadcast(&*self.job.comm, Rank(0), token)?).into_owned())
     }
 }
 

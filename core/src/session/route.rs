@@ -1,65 +1,93 @@
-//! Names of files: from what the application says to the name below the prefix directory; and those that got no path.
+//! `SCR_Route_file`: from the name that the application gives to the path at which it finds the file.
 //!
-//! See the guide's `SCR_Route_file`: a relative name starts at the current folder, and the path must resolve to a place
-//! under the prefix directory.
+//! A relative name starts at the current folder, and the path must resolve to a place under the prefix directory.
 
-use super::{Error, Phase, Session};
+use super::{path_bytes, Error, Phase, Session};
+use crate::cache::CachedDataset;
+use crate::fs::How;
 use crate::job::Job;
+use crate::param;
 use crate::prefix::{real, FileName};
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Files of the dataset being written that this rank could not be given a path for, each with the reason.
-#[derive(Debug, Default)]
-pub(super) struct Unrouted(BTreeMap<PathBuf, String>);
+impl Session {
+    /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.
+    ///
+    /// # Errors
+    /// [`Error`] if the path lies outside the prefix directory, or a file to read is not there. A dataset that is being
+    /// written does not become complete then, unless this file is routed after all.
+    pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
+        match &mut self.phase {
+            Phase::Idle => Ok(name.to_vec()),
+            Phase::Output(output) => {
+                let routed = below_prefix(&self.job, name).and_then(|below| output.route(&self.job, below));
+                let why = routed.as_ref().map(drop).map_err(|error| crate::describe(error));
+                output.record_routed(absolute(&self.job, name), why);
+                routed
+            }
+            Phase::Restart => {
+                let checkpoint = self.restart.checkpoint(&self.cache);
+                let checkpoint =
+                    checkpoint.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
+                route_restart(&self.job, checkpoint, name)
+            }
+        }
+    }
 
-impl Unrouted {
-    /// A dataset must not count that lacks a file which the application wanted in it, though it calls that one valid: it
-    /// may not look at what `SCR_Route_file` returns.
-    pub(super) fn expect_none(&self) -> Result<(), String> {
-        let Some((path, why)) = self.0.first_key_value() else { return Ok(()) };
-        let others = match self.0.len() - 1 {
-            0 => String::new(),
-            others => format!(", and for {others} more"),
-        };
-        Err(format!(
-            "SCR_Route_file has failed for {}{others}, and the dataset would be without it: {why}",
-            path.display()
-        ))
+    /// Records that a file of the dataset being written has no path, so that the dataset does not become complete unless
+    /// that file is routed after all. Local; without effect outside an output phase.
+    pub fn note_unrouted(&mut self, name: &[u8], why: String) {
+        if let Phase::Output(output) = &mut self.phase {
+            output.record_routed(absolute(&self.job, name), Err(why));
+        }
     }
 }
 
-impl Session {
-    /// Notes that a file of the dataset being written has no path, so that the dataset does not become complete unless
-    /// that file is routed after all. Local; without effect outside an output phase.
-    pub fn note_unrouted(&mut self, name: &[u8], why: String) {
-        let path = self.named(name);
-        if let Phase::Output(output) = &mut self.phase {
-            output.unrouted.0.insert(path, why);
+/// Where this rank reads a file of a checkpoint.
+fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u8>, Error> {
+    let record = &cached.record;
+    let below = below_prefix(job, name);
+    let exact = below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
+    // Deprecated, and still used: a bare name stands for the one file of that name, wherever it lies.
+    let bare = || {
+        let mut named = record.files.iter().filter(|file| !name.contains(&b'/') && file.name.base() == name);
+        named.next().filter(|_| named.next().is_none())
+    };
+    // Whether the application reads the checkpoint where it lies in the prefix directory.
+    let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && cached.is_flushed();
+    if let Some(file) = exact.or_else(bare) {
+        let path = if in_prefix { record.prefix_path(file) } else { cached.part.file(&file.name) };
+        job.files().open(&path, How::Read).map_err(|error| Error::Argument {
+            what: format!("{} cannot be read: {error}", path.display()),
+        })?;
+        return path_bytes(&path);
+    }
+    if in_prefix {
+        // If all ranks share the files of a dataset, a rank may read what another one has routed.
+        let path = job.prefix.file(&below?);
+        if job.files().status(&path).is_ok() {
+            return path_bytes(&path);
         }
     }
-
-    pub(super) fn note_routed(&mut self, name: &[u8]) {
-        let path = self.named(name);
-        if let Phase::Output(output) = &mut self.phase {
-            output.unrouted.0.remove(&path);
-        }
-    }
-
-    fn named(&self, name: &[u8]) -> PathBuf {
-        lexical(&self.job.env.current_dir.join(OsStr::from_bytes(name)))
-    }
+    Err(Error::Argument {
+        what: format!(
+            "`{}' is not a file that rank {} wrote in {}",
+            String::from_utf8_lossy(name),
+            job.rank(),
+            record.label()
+        ),
+    })
 }
 
 /// The name below the prefix directory of a file that the application calls `name`.
-pub(crate) fn below_prefix(job: &Job, name: &[u8]) -> Result<FileName, Error> {
+fn below_prefix(job: &Job, name: &[u8]) -> Result<FileName, Error> {
     let given = String::from_utf8_lossy(name);
     if name.is_empty() || name.ends_with(b"/") {
         return Err(Error::Argument { what: format!("`{given}' names no file") });
     }
-    let path = lexical(&job.env.current_dir.join(OsStr::from_bytes(name)));
+    let path = absolute(job, name);
     let prefix = job.prefix.dir();
     let below = strip(&path, prefix).or_else(|| strip(&real(job.files(), &path), &real(job.files(), prefix)));
     let below = below.ok_or_else(|| Error::Argument {
@@ -75,7 +103,7 @@ pub(crate) fn below_prefix(job: &Job, name: &[u8]) -> Result<FileName, Error> {
             what: format!("`{given}' is the prefix directory itself and no file"),
         });
     }
-    // What can never get there is told now, and not at a flush in an hour.
+    // A name that can never get there is refused now, and not at a flush in an hour.
     FileName::parse(&below).map_err(|error| Error::Argument { what: error.to_string() })
 }
 
@@ -83,8 +111,9 @@ fn strip(path: &Path, prefix: &Path) -> Option<Vec<u8>> {
     Some(path.strip_prefix(prefix).ok()?.as_os_str().as_bytes().to_vec())
 }
 
-/// Takes `.` and `..` out of an absolute path.
-fn lexical(path: &Path) -> PathBuf {
+/// A name from the application as an absolute path without `.` and `..`.
+fn absolute(job: &Job, name: &[u8]) -> PathBuf {
+    let path = job.env.current_dir.join(OsStr::from_bytes(name));
     path.components().fold(PathBuf::new(), |mut done, part| {
         match part {
             Component::ParentDir => _ = done.pop(),

@@ -4,9 +4,9 @@
 //! for a minute at the most; what has not arrived by then is taken back, and flushed anew from cache where it is due. Nodes that this run does not
 //! have are not waited for.
 
-use super::datasets::ROOT;
 use super::{Error, Session};
 use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::Rank;
 use crate::flush::detached::{poll_some, PollResult, Which};
 use crate::flush::{closing, Transports};
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl Session {
     /// Ends, or clears away, the flushes that earlier runs have left behind. Collective.
     pub(super) fn settle_flushes(&self) -> Result<(), Error> {
         self.wait_for_transfers()?;
-        if self.job.rank() != ROOT {
+        if self.job.rank() != Rank(0) {
             return Ok(());
         }
         let (files, prefix) = (self.job.files(), &self.job.prefix);

@@ -5,29 +5,34 @@
 //! then do older datasets leave.
 
 mod complete;
+mod events;
 mod start;
 
-use super::route::Unrouted;
-use super::{Error, OutputFlags, Phase, Session};
+use super::{path_bytes, Error, OutputFlags};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::Cache;
 use crate::comm::Traffic;
-use crate::fs::Durability;
+use crate::fs::{Durability, Kind};
+use crate::job::Job;
 use crate::prefix::FileName;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// An output phase under way.
-pub(crate) struct Output {
-    pub(super) record: RankRecord,
+pub(super) struct Output {
+    record: RankRecord,
     part: PartDir,
     journal: Journal,
-    pub(super) unrouted: Unrouted,
+    /// Files that this rank could not be given a path for, each with the reason.
+    unrouted: BTreeMap<PathBuf, String>,
     flags: OutputFlags,
     /// Whether a file that this rank writes in the prefix directory was there before.
     may_replace: bool,
-    /// Place of the store in the context.
+    /// Place of the store in the cache.
     store: usize,
     started: Duration,
     /// What this rank had sent by then.
@@ -36,49 +41,100 @@ pub(crate) struct Output {
     ready: Duration,
 }
 
-impl Session {
-    /// Takes in a file of the dataset that is being written, and gives the path to write it at. Local.
-    pub(super) fn route_output(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
-        let below = super::route::below_prefix(&self.job, name)?;
-        let Phase::Output(output) = &mut self.phase else {
-            unreachable!("the caller has looked at the phase")
-        };
-        let known = output.record.files.iter().any(|file| file.name == below);
-        let bypass = output.record.protection.bypass;
-        if !bypass {
-            expect_own_base_name(&output.record, &below)?;
+impl Output {
+    fn new(record: RankRecord, part: PartDir, journal: Journal, store: usize) -> Self {
+        Self {
+            record,
+            part,
+            journal,
+            unrouted: BTreeMap::new(),
+            flags: OutputFlags::default(),
+            may_replace: false,
+            store,
+            started: Duration::ZERO,
+            sent: Traffic::default(),
+            ready: Duration::ZERO,
         }
-        let file = FileRecord { name: below, bytes: 0, mode: 0, mtime: (0, 0), crc: None };
-        let path = PartPlace::file(&output.part, &output.record, &file);
-        let path_bytes = super::path_bytes(&path)?;
+    }
+
+    /// Adds a file of this rank, and gives the path to write it at.
+    pub(super) fn route(&mut self, job: &Job, name: FileName) -> Result<Vec<u8>, Error> {
+        let known = self.record.files.iter().any(|file| file.name == name);
+        let bypass = self.record.protection.bypass;
+        if !bypass {
+            expect_own_base_name(&self.record, &name)?;
+        }
+        let file = FileRecord { name, bytes: 0, mode: 0, mtime: (0, 0), crc: None };
+        let path = PartPlace::file(&self.part, &self.record, &file);
+        let path_bytes = path_bytes(&path)?;
         if !known {
             if bypass {
-                output.may_replace |= self.job.files().status(&path).is_ok();
+                self.may_replace |= job.files().status(&path).is_ok();
                 let parent = path.parent().unwrap_or(&path);
-                self.job.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
+                job.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
             }
-            let journal = output.part.filemap();
-            output.journal.append(&Entry::File(&file.name)).map_err(|error| Error::Argument {
+            let journal = self.part.filemap();
+            self.journal.append(&Entry::File(&file.name)).map_err(|error| Error::Argument {
                 what: format!("cannot record the file in {}: {error}", journal.display()),
             })?;
-            output.record.files.push(file);
+            self.record.files.push(file);
         }
         Ok(path_bytes)
     }
 
-    pub(super) fn say_traffic(&self, what: &str, before: Traffic) {
-        let now = self.job.comm.traffic();
-        let (messages, bytes) = (now.messages - before.messages, now.bytes - before.bytes);
-        self.job.report.info(&format!("{what}: rank 0 sent {messages} messages, {bytes} bytes"));
+    /// Records whether a file has got a path. `file` is its path as the application knows it.
+    pub(super) fn record_routed(&mut self, file: PathBuf, routed: Result<(), String>) {
+        match routed {
+            Ok(()) => self.unrouted.remove(&file),
+            Err(why) => self.unrouted.insert(file, why),
+        };
+    }
+
+    /// Removes what this rank has in cache of the dataset.
+    pub(super) fn remove(&self, job: &Job, cache: &Cache) {
+        cache.remove_part(job, &self.part);
+    }
+
+    /// Takes the lengths and modes of the files that the application has written.
+    fn measure(&mut self, job: &Job, valid: bool) -> Result<(), String> {
+        if !valid {
+            return Err("the application said that its files are not valid".to_owned());
+        }
+        self.expect_all_routed()?;
+        for at in 0..self.record.files.len() {
+            let path = PartPlace::file(&self.part, &self.record, &self.record.files[at]);
+            let status = job
+                .files()
+                .status(&path)
+                .map_err(|error| format!("{} was routed, but it cannot be found: {error}", path.display()))?;
+            if status.kind != Kind::File {
+                return Err(format!("{} was routed as a file and is something else", path.display()));
+            }
+            let file = &mut self.record.files[at];
+            (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
+        }
+        Ok(())
+    }
+
+    /// A dataset is not valid without a file that the application wanted in it, even if the application says so: it may
+    /// not look at what `SCR_Route_file` returns.
+    fn expect_all_routed(&self) -> Result<(), String> {
+        let Some((path, why)) = self.unrouted.first_key_value() else { return Ok(()) };
+        let others = match self.unrouted.len() - 1 {
+            0 => String::new(),
+            others => format!(", and for {others} more"),
+        };
+        Err(format!(
+            "SCR_Route_file has failed for {}{others}, and the dataset would be without it: {why}",
+            path.display()
+        ))
     }
 }
 
 /// In cache two files of a rank would meet under one base name.
 fn expect_own_base_name(record: &RankRecord, name: &FileName) -> Result<(), Error> {
-    let is_twin = |other: &FileName| other.base() == name.base() && other != name;
-    let Some(twin) = record.files.iter().find(|file| is_twin(&file.name)) else {
-        return Ok(());
-    };
+    let twin = record.files.iter().find(|file| file.name.base() == name.base() && file.name != *name);
+    let Some(twin) = twin else { return Ok(()) };
     Err(Error::Argument {
         what: format!(
             "`{name}' and `{}' have the same base name, and in cache only base names are kept; \

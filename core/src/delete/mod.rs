@@ -4,6 +4,10 @@
 //! from, and what a crash interrupts can be deleted again. A file that another dataset has by now stays.
 //! See the guide's `SCR_Delete`.
 
+mod window;
+
+pub(crate) use window::{all, named, slide_window};
+
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{Collective, Comm, CommError, Rank};
 use crate::flush::catalog::Catalog;

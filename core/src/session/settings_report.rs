@@ -5,8 +5,8 @@ use crate::param::Value;
 use scr_plugin_api::KvTree;
 use std::fmt::Write as _;
 
-/// Lists the settings of a run.
-pub(super) fn list_settings(job: &Job) {
+/// Reports the settings of a run.
+pub(super) fn report_settings(job: &Job) {
     for effective in job.params.iter() {
         let shown = match &effective.value {
             Value::Unset => "(null)".to_owned(),

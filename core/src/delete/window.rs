@@ -1,0 +1,123 @@
+//! Datasets that leave the prefix directory: one by name or number, all, or those that are too many.
+
+use super::Deleting;
+use crate::cache::Cache;
+use crate::comm::collective::broadcast_tree;
+use crate::comm::Rank;
+use crate::error::{Doing, Error};
+use crate::job::Job;
+use crate::param;
+use crate::prefix::{DatasetDescriptor, Index};
+use scr_plugin_api::KvTree;
+
+/// Deletes a dataset with all its files from the prefix directory. Collective.
+///
+/// # Errors
+/// A file cannot be removed. The same on all ranks.
+pub(crate) fn dataset(job: &Job, id: u64) -> Result<(), Error> {
+    let node = job.nodes.name(job.rank());
+    let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix };
+    let note = deleting.run(id).doing(|| format!("deleting dataset {id} from the prefix directory"))?;
+    if let Some(note) = note {
+        job.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
+    }
+    Ok(())
+}
+
+/// Deletes every dataset from the prefix directory. Collective. See the guide's `SCR_PREFIX_PURGE`.
+///
+/// # Errors
+/// As for [`dataset`], or the index cannot be read.
+pub(crate) fn all(job: &Job) -> Result<(), Error> {
+    let listed = listed(job, |index| index.entries().iter().map(|entry| entry.id).collect())?;
+    listed.iter().try_for_each(|&id| dataset(job, id))?;
+    job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
+    Ok(())
+}
+
+/// Deletes all datasets of a name from the prefix directory, and says whether there was any. Collective.
+///
+/// # Errors
+/// As for [`all`].
+pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
+    let listed = listed(job, |index| {
+        let mut ids = index.others_named(name, 0);
+        ids.extend(index.entry(0).filter(|entry| entry.name == name).map(|entry| entry.id));
+        ids
+    })?;
+    listed.iter().try_for_each(|&id| dataset(job, id))?;
+    Ok(!listed.is_empty())
+}
+
+/// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
+/// deleted, that is reported. Collective. See the guide's `SCR_PREFIX_SIZE`.
+///
+/// # Errors
+/// The ranks cannot talk, or the index cannot be read.
+pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<(), Error> {
+    let size = job.params.get(&param::PREFIX_SIZE);
+    let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
+    for id in listed(job, |index| surplus(index, size, newest))? {
+        match dataset(job, id) {
+            Err(Error::Comm(error)) => return Err(error.into()),
+            Err(error) => job.report.error(&crate::describe(&error)),
+            Ok(()) => {
+                job.report.info(&format!("Deleting dataset {id} from the prefix directory"));
+                if cache.dataset(id).is_some_and(|cached| cached.record.protection.bypass) {
+                    cache.evict(job, id);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ids that rank 0 finds in the index, on all ranks.
+fn listed(job: &Job, find: impl FnOnce(&Index) -> Vec<u64>) -> Result<Vec<u64>, Error> {
+    let own = match job.rank() {
+        Rank(0) => Index::read(job.files(), &job.prefix).map(|index| find(&index)),
+        _ => Ok(Vec::new()),
+    };
+    let own = job.agree(own).doing(|| "reading the index of the prefix directory".to_owned())?;
+    let mut tree = KvTree::new();
+    for id in own {
+        tree.child(id.to_string());
+    }
+    Ok(broadcast_tree(&*job.comm, Rank(0), &tree)?.keys_as().collect())
+}
+
+/// The checkpoints that are older than the `size` newest ones that count. Output stays.
+fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
+    let entries = index.entries();
+    let counting = entries.iter().filter(|entry| entry.is_candidate() && entry.id <= newest);
+    let Some(oldest) = counting.map(|entry| entry.id).nth(size - 1) else { return Vec::new() };
+    let goes = |dataset: &DatasetDescriptor| dataset.checkpoint && !dataset.output;
+    entries
+        .iter()
+        .filter(|entry| entry.id < oldest && entry.dataset.as_ref().is_some_and(goes))
+        .map(|entry| entry.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_keeps_the_newest_that_count_and_all_output() {
+        let mut index = Index::new();
+        for id in 1..=6 {
+            let name = format!("ckpt.{id}").into_bytes();
+            let output = id == 2;
+            let dataset = DatasetDescriptor { id, name, checkpoint: true, output, ..Default::default() };
+            index.record(&dataset, true);
+        }
+        index.mark_failed(5, "now");
+        let plain = DatasetDescriptor { id: 7, name: b"out".to_vec(), output: true, ..Default::default() };
+        index.record(&plain, true);
+        assert_eq!(surplus(&index, 2, 6), [3, 1]);
+        assert_eq!(surplus(&index, 2, 4), [1], "of those before it");
+        assert_eq!(surplus(&index, 3, 6), [1]);
+        assert_eq!(surplus(&index, 9, 6), []);
+    }
+}

@@ -1,0 +1,275 @@
+//! A checkpoint comes from the prefix directory into cache, and is protected there as a new dataset is.
+//!
+//! See the guide's "Fetch, flush, and scavenge".
+
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Options};
+use crate::cache::filemap::{Entry, Journal};
+use crate::cache::flush_file::update_flush_file;
+use crate::cache::part::PartDir;
+use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
+use crate::comm::collective::{all_reduce, barrier, Op};
+use crate::comm::{CommError, Rank};
+use crate::job::Job;
+use crate::log::{Event, Record, Transfer};
+use crate::message::throughput;
+use crate::param;
+use crate::prefix::{DatasetDescriptor, Location};
+use crate::redundancy::schemes::Schemes;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Fetches checkpoints into the cache of a job.
+pub(crate) struct Fetcher<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) schemes: &'a Schemes,
+}
+
+/// What came of a search for a checkpoint that can be fetched.
+pub(crate) struct FetchOutcome {
+    pub(crate) checkpoint: Option<CheckpointId>,
+    /// Whether any that came before it could not be fetched.
+    pub(crate) passed_over: bool,
+}
+
+/// Which checkpoints a search is for.
+pub(crate) struct Search<'a> {
+    /// Whether it is the first of a run: then it is reported why the index offers none.
+    pub(crate) at_start: bool,
+    pub(crate) is_eligible: &'a dyn Fn(&Candidate) -> bool,
+}
+
+impl Fetcher<'_> {
+    /// Fetches the first of the eligible checkpoints that can be fetched. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<FetchOutcome, CommError> {
+        let job = self.job;
+        let (began, sent) = (job.elapsed(), job.comm.traffic());
+        let mut outcome = FetchOutcome { checkpoint: None, passed_over: false };
+        let Some(candidates) = self.candidates(search.at_start)? else { return Ok(outcome) };
+        let mut tried = Vec::new();
+        let mut may_pass = false;
+        for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
+            match self.one(candidate, !may_pass)? {
+                Ok(checkpoint) => {
+                    outcome.checkpoint = Some(checkpoint);
+                    break;
+                }
+                Err(error) => may_pass |= !error.is_final(),
+            }
+            tried.push(candidate.shown());
+        }
+        outcome.passed_over = !tried.is_empty();
+        if outcome.checkpoint.is_none() && outcome.passed_over {
+            job.report.error(&format!(
+                "no checkpoint could be fetched from {}; tried: {}",
+                job.prefix.dir().display(),
+                tried.join(", ")
+            ));
+        }
+        let (took, code) = ((job.elapsed() - began).as_secs_f64(), i32::from(outcome.checkpoint.is_none()));
+        job.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
+        job.report_traffic("scr_fetch_latest", sent);
+        Ok(outcome)
+    }
+
+    /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
+    fn candidates(&self, at_start: bool) -> Result<Option<Vec<Candidate>>, CommError> {
+        let job = self.job;
+        let wanted = job.params.get(&param::CURRENT);
+        let wanted = wanted.as_deref().map(str::as_bytes);
+        let candidates = match candidates(&*job.comm, job.files(), &job.prefix, wanted) {
+            Ok(candidates) => candidates,
+            Err(FetchError::Comm(error)) => return Err(error),
+            Err(error) => {
+                job.report.error(&format!("nothing is fetched: {error}"));
+                return Ok(None);
+            }
+        };
+        if let Some(note) = &candidates.note {
+            job.report.warn(note);
+        }
+        if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
+            job.report.warn(why);
+        }
+        Ok(Some(candidates.list))
+    }
+
+    /// Fetches one checkpoint, and reports how that went. `make_current` says whether the index calls it current then. The inner
+    /// error is the same on all ranks.
+    fn one(
+        &mut self,
+        candidate: &Candidate,
+        make_current: bool,
+    ) -> Result<Result<CheckpointId, FetchError>, CommError> {
+        let (job, name) = (self.job, candidate.shown());
+        job.report.info(&format!("Attempting fetch: {name}"));
+        let log = |event| Record::event(event).id(candidate.id).named(&candidate.name);
+        job.log.add_entry(log(Event::FetchStart));
+        let began = job.elapsed();
+        let fetched = self.into_cache(candidate, make_current);
+        let took = job.elapsed() - began;
+        match fetched {
+            Err(FetchError::Comm(error)) => Err(error),
+            Ok(checkpoint) => {
+                job.log.add_entry(log(Event::FetchSuccess).took(took));
+                self.log_transfer(&checkpoint, took);
+                Ok(Ok(checkpoint))
+            }
+            Err(error) => {
+                job.log.add_entry(log(Event::FetchFail).took(took).note(error.to_string()));
+                job.report.error(&format!("`{name}' cannot be fetched: {error}"));
+                Ok(Err(error))
+            }
+        }
+    }
+
+    /// Fetches one checkpoint. If that fails, all that was copied is removed.
+    fn into_cache(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
+        let job = self.job;
+        let descriptor = job.descriptors.choose(1, true, false);
+        let mut protection = self.schemes.protection_of(job, descriptor)?;
+        protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);
+        let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
+        all_reduce(&*job.comm, &mut begun, Op::Max)?;
+        let dataset = DatasetDescriptor {
+            id: candidate.id,
+            name: candidate.name.clone(),
+            checkpoint: true,
+            created: begun[0],
+            ..job.descriptor_of_job()
+        };
+        let set = self.schemes.members(job, descriptor);
+        let mut record = RankRecord::begun(job, dataset, protection, set);
+        self.clear_place(&record)?;
+        // Its own id, unless a dataset of another prefix directory has it in cache.
+        let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
+        if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
+            self.cache.remove_part(job, &part);
+            return Err(error);
+        }
+        let store = self.cache.store_index(&record.protection.store);
+        let dataset = CachedDataset { copy: PrefixCopy::Complete, ..CachedDataset::new(record, part, store) };
+        let checkpoint = dataset.checkpoint();
+        self.cache.insert(dataset);
+        self.cache.record_in_cache(job, checkpoint.id, None);
+        update_flush_file(job, |flush| _ = flush.add_location(checkpoint.id, Location::Prefix));
+        Ok(checkpoint)
+    }
+
+    /// Removes what is left in cache of a dataset that is about to be fetched.
+    fn clear_place(&mut self, record: &RankRecord) -> Result<(), CommError> {
+        let part = self.cache.part_of(self.job, record);
+        self.cache.clear_stale(self.job, &part);
+        // Another dataset that was given the same number stays.
+        let is_copy = |cached: &CachedDataset| {
+            cached.id() == record.dataset.id && cached.record.dataset.name == record.dataset.name
+        };
+        if self.cache.datasets().iter().any(is_copy) {
+            self.cache.evict(self.job, record.dataset.id);
+            barrier(&*self.job.comm)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a checkpoint's files into this rank's part and protects them.
+    fn fill(
+        &self,
+        candidate: &Candidate,
+        make_current: bool,
+        record: &mut RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+    ) -> Result<(), FetchError> {
+        let job = self.job;
+        let fetched = self.copy(candidate, make_current, record, part, journal)?;
+        record.files = fetched.files.iter().map(recorded).collect();
+        record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
+        let began = job.elapsed();
+        self.schemes.protect(job, self.cache, record, part, journal)?;
+        let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
+        let took = job.elapsed() - began;
+        job.report.info(&throughput("scr_reddesc_apply", took, files, bytes, job.comm.size()));
+        Ok(job.agree(journal.append(&Entry::Complete))?)
+    }
+
+    /// Copies a checkpoint's files into this rank's part, each recorded before it is there.
+    fn copy(
+        &self,
+        candidate: &Candidate,
+        make_current: bool,
+        record: &RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+    ) -> Result<Fetched, FetchError> {
+        let job = self.job;
+        let began = job.elapsed();
+        let fetch = Fetch {
+            comm: &*job.comm,
+            files: job.files(),
+            node: job.nodes.name(job.rank()),
+            prefix: &job.prefix,
+            now: &job.local_time(),
+            options: Options {
+                width: job.params.get(&param::FETCH_WIDTH),
+                block_bytes: job.params.get(&param::FILE_BUF_SIZE),
+                bypass: record.protection.bypass,
+                checksums: job.params.get(&param::CRC_ON_FLUSH),
+                metadata: job.params.get(&param::COPY_METADATA),
+                make_current,
+            },
+        };
+        let mut bases = BTreeSet::new();
+        let fetched = fetch.dataset(candidate, &mut |_, file| {
+            if !bases.insert(file.name.base().to_vec()) {
+                return Err(format!(
+                    "`{}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place",
+                    file.name
+                ));
+            }
+            let recorded = journal.append(&Entry::File(&file.name));
+            recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))?;
+            Ok(part.file(&file.name))
+        })?;
+        self.report_fetched(&fetched, began);
+        Ok(fetched)
+    }
+
+    fn report_fetched(&self, fetched: &Fetched, began: Duration) {
+        let job = self.job;
+        if !fetched.verified {
+            let name = String::from_utf8_lossy(&fetched.dataset.name);
+            let why = if job.params.get(&param::CRC_ON_FLUSH) {
+                "not all its files have checksums"
+            } else {
+                "SCR_CRC_ON_FLUSH=0 is set"
+            };
+            job.report.warn(&format!(
+                "`{name}' is unverified: only the lengths of its files are verified, as {why}"
+            ));
+        }
+        if let Some(note) = &fetched.note {
+            job.report.warn(note);
+        }
+        let (files, bytes) = (fetched.dataset.files.unwrap_or(0), fetched.dataset.bytes.unwrap_or(0));
+        let took = job.elapsed() - began;
+        job.report.info(&throughput("scr_fetch_dset", took, files, bytes, job.comm.size()));
+    }
+
+    fn log_transfer(&self, checkpoint: &CheckpointId, took: Duration) {
+        let Some(cached) = self.cache.dataset(checkpoint.id) else { return };
+        let dataset = &cached.record.dataset;
+        let (from, to) = (self.job.prefix.dir(), self.cache.folder_of(self.job, &cached.record));
+        let (bytes, files) = (dataset.bytes.unwrap_or(0), dataset.files.unwrap_or(0));
+        let moved = Record::transfer(Transfer::Fetch, from, &to).dataset(dataset);
+        self.job.log.add_entry(moved.took(took).size(bytes, files));
+    }
+}
+
+fn recorded(file: &FetchedFile) -> FileRecord {
+    let (name, bytes, mode, mtime, crc) = (file.name.clone(), file.bytes, file.mode, file.mtime, file.crc);
+    FileRecord { name, bytes, mode, mtime, crc }
+}

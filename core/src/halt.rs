@@ -1,0 +1,150 @@
+//! Whether the job should end: the conditions of the halt file, `SCR_HALT_SECONDS` and `SCR_HALT_EXIT`.
+//!
+//! See the guide's section "Halt a job".
+
+use crate::comm::collective::broadcast;
+use crate::comm::{CommError, Rank};
+use crate::job::Job;
+use crate::log::{Event, Record};
+use crate::param;
+use crate::prefix::{Begun, Halt, PrefixError};
+
+/// The halt conditions of a run.
+#[derive(Debug, Default)]
+pub(crate) struct HaltConditions {
+    exit_wanted: Option<String>,
+    logged: bool,
+}
+
+impl HaltConditions {
+    /// Checks the conditions when a run begins. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn begin(job: &Job) -> Result<Self, CommError> {
+        begin_file(job);
+        let reason = reason(job)?;
+        if let Some(reason) = &reason {
+            job.report.notice(&format!(
+                "the job is to halt: {reason}. To run on all the same: scr halt --remove, which removes {}",
+                job.prefix.halt_file().display()
+            ));
+        }
+        let mut conditions = Self::default();
+        conditions.record(job, reason);
+        Ok(conditions)
+    }
+
+    /// Why the application should be ended now, if the user has asked for that with `SCR_HALT_EXIT=1`.
+    pub(crate) fn exit_wanted(&self) -> Option<&str> {
+        self.exit_wanted.as_deref()
+    }
+
+    /// A checkpoint is complete: one less is left if their number is limited, and the application may have to end. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn count_checkpoint(&mut self, job: &Job) -> Result<(), CommError> {
+        let reason = agreed(job, 1)?;
+        self.record(job, reason);
+        Ok(())
+    }
+
+    /// The application has called `SCR_Finalize`: whoever runs the job does not start it again.
+    pub(crate) fn finalize(&mut self, job: &Job) {
+        self.logged = false;
+        self.log(job, Halt::FINALIZED);
+        if job.rank() == Rank(0) {
+            if let Err(error) = Halt::end(job.files(), &job.prefix, halt_seconds(job)) {
+                job.report.error(&crate::describe(&error));
+            }
+        }
+    }
+
+    fn record(&mut self, job: &Job, reason: Option<String>) {
+        if let Some(reason) = &reason {
+            self.log(job, reason);
+        }
+        if job.params.get(&param::HALT_EXIT) {
+            self.exit_wanted = reason;
+        }
+    }
+
+    /// Once in a run, since the reason stays.
+    fn log(&mut self, job: &Job, reason: &str) {
+        if !std::mem::replace(&mut self.logged, true) {
+            job.log.add_entry(Record::event(Event::Halt).note(reason));
+        }
+    }
+}
+
+/// Why the job should halt, the same on all ranks. Collective.
+///
+/// # Errors
+/// The ranks cannot talk.
+pub(crate) fn reason(job: &Job) -> Result<Option<String>, CommError> {
+    agreed(job, 0)
+}
+
+fn agreed(job: &Job, completed: u64) -> Result<Option<String>, CommError> {
+    let own = match job.rank() {
+        Rank(0) => own_reason(job, completed).unwrap_or_default(),
+        _ => String::new(),
+    };
+    let reason = broadcast(&*job.comm, Rank(0), own.into_bytes())?;
+    Ok(Some(String::from_utf8_lossy(&reason).into_owned()).filter(|reason| !reason.is_empty()))
+}
+
+/// Why the job should halt, after `completed` more checkpoints; on rank 0 only. A halt file that cannot be read halts nothing.
+pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<String> {
+    let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
+    let end = job.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+    match read(job, completed > 0) {
+        Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
+        Err(error) => {
+            job.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
+            None
+        }
+    }
+}
+
+/// The halt conditions, with one checkpoint less to be taken if one has been `completed`.
+fn read(job: &Job, completed: bool) -> Result<Halt, PrefixError> {
+    let (files, prefix) = (job.files(), &job.prefix);
+    let Some(halt) = Halt::read(files, prefix)? else { return Ok(Halt::default()) };
+    if !completed || halt.checkpoints_left.is_none() {
+        return Ok(halt);
+    }
+    let updated = Halt::update(files, prefix, |halt| {
+        halt.checkpoint_completed();
+        halt.clone()
+    })?;
+    Ok(updated.value)
+}
+
+/// Puts the halt seconds of the settings where commands can change them, unless a command was there before.
+fn begin_file(job: &Job) {
+    let seconds = halt_seconds(job);
+    if job.rank() != Rank(0) || seconds == 0 {
+        return;
+    }
+    let path = job.prefix.halt_file();
+    match Halt::begin(job.files(), &job.prefix, seconds) {
+        Ok(Begun::AsSet) => (),
+        Ok(Begun::AsInFile(found)) => job.report.warn(&format!(
+            "SCR_HALT_SECONDS={seconds} does not count, since {} was there before the job, with {} halt seconds; \
+             change them with scr halt --seconds",
+            path.display(),
+            found.unwrap_or(0)
+        )),
+        Err(error) => job.report.error(&format!(
+            "SCR_HALT_SECONDS={seconds} does not count, since the halt file cannot be written: {}",
+            crate::describe(&error)
+        )),
+    }
+}
+
+/// The halt seconds of the settings.
+fn halt_seconds(job: &Job) -> i64 {
+    i64::try_from(job.params.get(&param::HALT_SECONDS).as_secs()).unwrap_or(i64::MAX)
+}

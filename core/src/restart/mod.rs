@@ -1,0 +1,190 @@
+//! Which checkpoint the application restarts from.
+//!
+//! The one that the user names with `SCR_CURRENT`, or else the newest, from cache if it is there; where the application cannot
+//! use it, the next older one, from cache or from the prefix directory, until none is left.
+
+mod current;
+
+use crate::cache::filemap::{Entry, Journal};
+use crate::cache::{Cache, CachedDataset, CheckpointId};
+use crate::comm::{CommError, Rank};
+use crate::fetch::{Candidate, Fetcher, Search};
+use crate::fs::At;
+use crate::job::Job;
+use crate::param;
+use crate::prefix::Index;
+
+/// The checkpoint that the application can restart from.
+#[derive(Default)]
+pub(crate) struct Restart {
+    loaded: Option<CheckpointId>,
+}
+
+/// What the index of the prefix directory offers when a run begins.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Offered {
+    /// The id of the checkpoint that would be fetched first.
+    pub(crate) first: Option<u64>,
+    /// Its name, if somebody has made it current though newer ones are complete there.
+    pub(crate) chosen: Option<Vec<u8>>,
+}
+
+impl Restart {
+    /// The checkpoint to restart from, unless it has left the cache since.
+    pub(crate) fn checkpoint<'a>(&self, cache: &'a Cache) -> Option<&'a CachedDataset> {
+        self.loaded.as_ref().and_then(|loaded| cache.dataset(loaded.id))
+    }
+
+    /// Finds the checkpoint to restart from when a run begins. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn find_first(&mut self, from: &mut Fetcher<'_>, offered: &Offered) -> Result<(), CommError> {
+        let wanted = from.job.params.get(&param::CURRENT).map(String::into_bytes);
+        if let Some(name) = &wanted {
+            self.loaded = current::find(from, name)?;
+        }
+        if self.loaded.is_none() {
+            self.loaded = find_newer_than_cache(from, offered)?;
+        }
+        if self.loaded.is_none() {
+            self.loaded = find_newest(from)?;
+        }
+        match self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
+            Some(loaded) => {
+                current::record_chosen(from, loaded);
+                drop_newer(from.job, loaded.id_in_prefix);
+            }
+            None => (),
+        }
+        Ok(())
+    }
+
+    /// The application could not restart from the checkpoint: it is not offered again, and the next older one takes its
+    /// place. Gives the one that was refused. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, CommError> {
+        let Some(refused) = self.loaded.take() else { return Ok(None) };
+        record_refused(from.job, from.cache, &refused);
+        self.loaded = find_older(from, &refused)?;
+        Ok(Some(refused))
+    }
+}
+
+/// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have gone on where
+/// this cache was not there, and these nodes know nothing of it. An older one that the user has made current does not count as
+/// newer, which is reported.
+fn find_newer_than_cache(
+    from: &mut Fetcher<'_>,
+    offered: &Offered,
+) -> Result<Option<CheckpointId>, CommError> {
+    let job = from.job;
+    let newest = newest_cached(job, from.cache, |_| true);
+    let Some((cached, first)) = newest.zip(offered.first) else { return Ok(None) };
+    let unsaid = job.params.get(&param::CURRENT).is_none();
+    if let Some(chosen) = offered.chosen.as_ref().filter(|_| unsaid && first < cached.id_in_prefix) {
+        let chosen = String::from_utf8_lossy(chosen);
+        job.report.notice(&format!(
+            "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \
+             same, start with SCR_CURRENT={chosen}",
+            cached.shown()
+        ));
+    }
+    if first <= cached.id_in_prefix || !job.params.get(&param::FETCH) {
+        return Ok(None);
+    }
+    job.report.notice(&format!(
+        "dataset {first} in the prefix directory is newer than `{}', the newest checkpoint in cache",
+        cached.shown()
+    ));
+    fetch_first(from, true, &|candidate| candidate.id > cached.id_in_prefix)
+}
+
+/// Finds the newest checkpoint in cache, or else in the prefix directory.
+fn find_newest(from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, CommError> {
+    let cached = newest_cached(from.job, from.cache, |_| true);
+    if cached.is_some() || !from.job.params.get(&param::FETCH) {
+        return Ok(cached);
+    }
+    fetch_first(from, true, &|_| true)
+}
+
+/// Finds the next older checkpoint: in the prefix directory if the newest one left is there, or else in cache.
+fn find_older(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<CheckpointId>, CommError> {
+    let cached = newest_cached(from.job, from.cache, |cached| cached.id() < refused.id);
+    if !from.job.params.get(&param::FETCH) {
+        return Ok(cached);
+    }
+    let above = cached.as_ref().map(|cached| cached.id_in_prefix);
+    let is_between = |candidate: &Candidate| {
+        candidate.id < refused.id_in_prefix && above.is_none_or(|above| candidate.id > above)
+    };
+    Ok(fetch_first(from, false, &is_between)?.or(cached))
+}
+
+/// Fetches the first eligible checkpoint. If it is the very first that a run tries, the user, or the index, has made it
+/// current.
+fn fetch_first(
+    from: &mut Fetcher<'_>,
+    at_start: bool,
+    is_eligible: &dyn Fn(&Candidate) -> bool,
+) -> Result<Option<CheckpointId>, CommError> {
+    let outcome = from.first(&Search { at_start, is_eligible })?;
+    if let Some(first) = outcome.checkpoint.as_ref().filter(|_| at_start && !outcome.passed_over) {
+        drop_newer(from.job, first.id_in_prefix);
+    }
+    Ok(outcome.checkpoint)
+}
+
+/// The newest checkpoint in cache that a run can restart from.
+pub(crate) fn newest_cached(
+    job: &Job,
+    cache: &Cache,
+    is_wanted: impl Fn(&CachedDataset) -> bool,
+) -> Option<CheckpointId> {
+    // Where all files are read in the prefix directory, they must have got there.
+    let global = job.params.get(&param::GLOBAL_RESTART);
+    let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
+    let usable = all.filter(|cached| !global || cached.is_flushed() && !cached.superseded);
+    usable.max_by_key(|cached| cached.id()).map(CachedDataset::checkpoint)
+}
+
+/// Takes the checkpoints that are newer than `id`, as the index counts, out of the index, if the user wants that after going back
+/// to an older one: `SCR_DROP_AFTER_CURRENT`.
+pub(crate) fn drop_newer(job: &Job, id: u64) {
+    if !job.params.get(&param::DROP_AFTER_CURRENT) || job.rank() != Rank(0) {
+        return;
+    }
+    match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(id)) {
+        Ok(dropped) if dropped.is_empty() => (),
+        Ok(dropped) => job.report.notice(&format!(
+            "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {id} are dropped from the index",
+            dropped.len()
+        )),
+        Err(error) => job.report.error(&crate::describe(&error)),
+    }
+}
+
+/// Records in cache and in the index that the application could not restart from a checkpoint.
+fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
+    let Some(cached) = cache.dataset_mut(refused.id) else { return };
+    cached.refused = true;
+    // Otherwise its number, or its name, may stand for another one there.
+    if !cached.superseded && job.rank() == Rank(0) {
+        let time = job.local_time();
+        let marked = Index::update(job.files(), &job.prefix, |index| {
+            index.mark_failed(refused.id_in_prefix, &time);
+        });
+        if let Err(error) = marked {
+            job.report.error(&crate::describe(&error));
+        }
+    }
+    let path = cached.part.filemap();
+    let recorded = Journal::reopen(job.files(), &path)
+        .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
+    if let Err(error) = recorded {
+        job.report.error_here(&crate::describe(&error));
+    }
+}

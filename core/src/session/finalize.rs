@@ -1,0 +1,50 @@
+//! `SCR_Should_exit`, `SCR_Finalize`, and the end of a job that is to halt.
+
+use super::{Error, Phase, Session};
+use crate::halt;
+
+impl Session {
+    /// Whether the application should stop; the same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// [`Error::State`] within a phase.
+    pub fn should_exit(&mut self) -> Result<bool, Error> {
+        self.expect_idle("SCR_Should_exit")?;
+        self.look_at_flush()?;
+        Ok(halt::reason(&self.job)?.is_some())
+    }
+
+    /// Why the application should be ended now, if the user has asked for that with `SCR_HALT_EXIT=1`.
+    pub fn exit_wanted(&self) -> Option<&str> {
+        self.halt.exit_wanted()
+    }
+
+    /// Ends the session: what is due is flushed, and the job is not started again. Collective. See the guide's
+    /// `SCR_Finalize`.
+    ///
+    /// # Errors
+    /// [`Error`]: what could not be flushed stays in cache.
+    pub fn finalize(mut self) -> Result<(), Error> {
+        if !matches!(self.phase, Phase::Idle) {
+            self.job
+                .report
+                .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
+            if let Phase::Output(output) = std::mem::take(&mut self.phase) {
+                output.remove(&self.job, &self.cache);
+            }
+        }
+        let flushed = self.flush_last();
+        self.cache.remove_spares(&self.job);
+        self.halt.finalize(&self.job);
+        flushed
+    }
+
+    /// Ends the session because a halt condition holds: what is due is flushed, and the conditions stay as they are.
+    /// Collective. See the guide's section "Halt a job".
+    ///
+    /// # Errors
+    /// [`Error`]: what could not be flushed stays in cache.
+    pub fn halt(mut self) -> Result<(), Error> {
+        self.flush_last()
+    }
+}

@@ -1,0 +1,138 @@
+//! `SCR_Need_checkpoint`: is it time for a checkpoint? See the guide's section "Need checkpoint".
+
+use super::{Error, Session};
+use crate::comm::collective::broadcast;
+use crate::comm::Rank;
+use crate::halt;
+use crate::param;
+use std::time::Duration;
+
+/// How many checkpoints there were, and how long they took.
+#[derive(Debug, Default)]
+pub(super) struct CheckpointTimes {
+    /// Calls of `SCR_Need_checkpoint` so far.
+    asked: u64,
+    /// When the session began, and when its last checkpoint was complete.
+    began: Duration,
+    last: Option<Duration>,
+    /// Time spent in checkpoints, and their number.
+    spent: Duration,
+    count: u32,
+}
+
+impl CheckpointTimes {
+    pub(super) fn new(now: Duration) -> Self {
+        Self { began: now, ..Self::default() }
+    }
+
+    /// A checkpoint took this long and was complete at `now`.
+    pub(super) fn completed(&mut self, now: Duration, took: Duration) {
+        self.last = Some(now);
+        self.spent += took;
+        self.count += 1;
+    }
+
+    /// Whether the settings want a checkpoint now.
+    fn is_due(&self, now: Duration, wanted: &Wanted) -> bool {
+        let by_count = wanted.interval > 0 && self.asked.is_multiple_of(wanted.interval);
+        let since = now.saturating_sub(self.last.unwrap_or(self.began));
+        let by_time = !wanted.seconds.is_zero() && since >= wanted.seconds;
+        // Where nobody has said how often, the application decides alone.
+        let unset = wanted.interval == 0 && wanted.seconds.is_zero() && wanted.overhead <= 0.0;
+        unset || by_count || by_time || self.is_cheap(now, wanted.overhead)
+    }
+
+    /// Whether one more checkpoint keeps the share of time spent in them below `percent`.
+    fn is_cheap(&self, now: Duration, percent: f64) -> bool {
+        if percent <= 0.0 {
+            return false;
+        }
+        // Of the first one nobody knows what it costs, so it is taken.
+        let Some(count) = std::num::NonZeroU32::new(self.count) else { return true };
+        let next = self.spent + self.spent / count.get();
+        let total = now.saturating_sub(self.began) + self.spent / count.get();
+        next.as_secs_f64() * 100.0 <= percent * total.as_secs_f64()
+    }
+}
+
+/// The settings of `SCR_Need_checkpoint`.
+struct Wanted {
+    interval: u64,
+    seconds: Duration,
+    overhead: f64,
+}
+
+impl Session {
+    /// Whether the application should take a checkpoint now; the same on all ranks. Collective.
+    ///
+    /// # Errors
+    /// [`Error::State`] within a phase.
+    pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
+        self.expect_idle("SCR_Need_checkpoint")?;
+        self.look_at_flush()?;
+        self.times.asked += 1;
+        let params = &self.job.params;
+        let wanted = Wanted {
+            interval: params.get(&param::CHECKPOINT_INTERVAL),
+            seconds: params.get(&param::CHECKPOINT_SECONDS),
+            overhead: params.get(&param::CHECKPOINT_OVERHEAD),
+        };
+        let due = if self.job.rank() == Rank(0) {
+            let halting = halt::own_reason(&self.job, 0).is_some();
+            Some(vec![u8::from(halting || self.times.is_due(self.job.env.clock.elapsed(), &wanted))])
+        } else {
+            None
+        };
+        Ok(broadcast(&*self.job.comm, Rank(0), due.unwrap_or_default())? == [1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Wanted = Wanted { interval: 0, seconds: Duration::ZERO, overhead: 0.0 };
+
+    fn secs(count: u64) -> Duration {
+        Duration::from_secs(count)
+    }
+
+    #[test]
+    fn without_settings_every_call_advises_a_checkpoint() {
+        let times = CheckpointTimes { asked: 5, ..CheckpointTimes::new(secs(0)) };
+        assert!(times.is_due(secs(0), &NOTHING));
+    }
+
+    #[test]
+    fn every_third_call_advises_one_with_an_interval_of_three() {
+        let mut times = CheckpointTimes::new(secs(0));
+        let answers: Vec<bool> = (0..6)
+            .map(|_| {
+                times.asked += 1;
+                times.is_due(secs(1), &Wanted { interval: 3, ..NOTHING })
+            })
+            .collect();
+        assert_eq!(answers, [false, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn seconds_count_from_the_last_checkpoint() {
+        let mut times = CheckpointTimes::new(secs(100));
+        let wanted = Wanted { seconds: secs(60), ..NOTHING };
+        assert!(!times.is_due(secs(159), &wanted));
+        assert!(times.is_due(secs(160), &wanted));
+        times.completed(secs(161), secs(1));
+        assert!(!times.is_due(secs(200), &wanted));
+        assert!(times.is_due(secs(221), &wanted));
+    }
+
+    #[test]
+    fn the_overhead_limits_how_often() {
+        let mut times = CheckpointTimes::new(secs(0));
+        let wanted = Wanted { overhead: 10.0, ..NOTHING };
+        assert!(times.is_due(secs(1), &wanted), "the first one is taken");
+        times.completed(secs(3), secs(2));
+        assert!(!times.is_due(secs(20), &wanted));
+        assert!(times.is_due(secs(40), &wanted));
+    }
+}

@@ -1,0 +1,85 @@
+//! The log's entries about a dataset that is being written. Rank 0 writes them; on the others these do nothing.
+
+use crate::cache::record::RankRecord;
+use crate::cache::Cache;
+use crate::job::Job;
+use crate::log::{Event, Record, Transfer};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The events of a kind of dataset.
+#[derive(Debug, Clone, Copy)]
+struct Events {
+    start: Event,
+    end: Event,
+    fail: Event,
+    whole: Transfer,
+}
+
+const CHECKPOINT: Events = Events {
+    start: Event::CheckpointStart,
+    end: Event::CheckpointEnd,
+    fail: Event::CheckpointFail,
+    whole: Transfer::Checkpoint,
+};
+const OUTPUT: Events = Events {
+    start: Event::OutputStart,
+    end: Event::OutputEnd,
+    fail: Event::OutputFail,
+    whole: Transfer::Output,
+};
+
+/// How long the parts of an output phase took, and how much was written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spent {
+    pub(super) write: Duration,
+    pub(super) encode: Duration,
+    pub(super) whole: Duration,
+    pub(super) files: u64,
+    pub(super) bytes: u64,
+}
+
+/// The application has computed for so long, and begins to write a dataset.
+pub(super) fn started(job: &Job, record: &RankRecord, computed: Duration) {
+    job.log.add_entry(Record::event(Event::ComputeEnd).took(computed));
+    job.log.add_entry(event(job, events(record).start, record));
+}
+
+/// A dataset is complete in cache.
+pub(super) fn completed(job: &Job, cache: &Cache, record: &RankRecord, spent: &Spent) {
+    let events = events(record);
+    let (from, to) = (base_of(job, record), cache.folder_of(job, record));
+    let moved = |transfer, took| {
+        Record::transfer(transfer, &from, &to).id(record.dataset.id).took(took).size(spent.bytes, spent.files)
+    };
+    let name = &record.dataset.name;
+    job.log.add_entry(moved(Transfer::Write, spent.write).named(name));
+    if !record.protection.bypass {
+        job.log.add_entry(moved(Transfer::Encode, spent.encode));
+    }
+    job.log.add_entry(event(job, events.end, record).took(spent.whole));
+    job.log.add_entry(moved(events.whole, spent.whole).named(name));
+}
+
+/// A dataset has come to nothing.
+pub(super) fn failed(job: &Job, record: &RankRecord, why: &str) {
+    job.log.add_entry(Record::event(events(record).fail).dataset(&record.dataset).note(why));
+}
+
+fn events(record: &RankRecord) -> Events {
+    if record.dataset.checkpoint {
+        CHECKPOINT
+    } else {
+        OUTPUT
+    }
+}
+
+fn event(job: &Job, event: Event, record: &RankRecord) -> Record {
+    Record::event(event).note(base_of(job, record).display().to_string()).dataset(&record.dataset)
+}
+
+/// The base of the store that a dataset goes to.
+fn base_of(job: &Job, record: &RankRecord) -> PathBuf {
+    let name = &record.protection.store;
+    job.descriptors.store(name).map_or_else(|| PathBuf::from(name), |store| store.path.clone())
+}
