@@ -19,6 +19,7 @@ pub struct Job<'a> {
     hosts: Vec<u32>,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
+    left_out: Vec<String>,
     limit: Duration,
     /// Ranks on each node, where `scr run` starts the job.
     by_scr_run: Option<u32>,
@@ -42,6 +43,7 @@ impl<'a> Job<'a> {
             hosts,
             arguments: Vec::new(),
             variables: Vec::new(),
+            left_out: Vec::new(),
             limit,
             by_scr_run: None,
         }
@@ -81,6 +83,12 @@ impl<'a> Job<'a> {
         self
     }
 
+    /// Leaves out what jobs of the tests have set otherwise.
+    pub fn without(mut self, names: &[&str]) -> Self {
+        self.left_out.extend(names.iter().map(|name| (*name).to_owned()));
+        self
+    }
+
     /// Lets `scr run` start it, with so many ranks on each node; nodes that are then left over are spare. It finds the nodes by
     /// a stand-in for ssh, and those that are lost are known by that. Needs namespaces.
     pub fn by_scr_run(mut self, ranks_per_node: u32) -> Self {
@@ -113,6 +121,7 @@ impl<'a> Job<'a> {
         forget_settings(&mut command);
         command.env("SCR_PREFIX", self.cluster.prefix()).env("SCR_JOB_ID", "tests").env("SCR_DEBUG", "1");
         command.env("SCR_CACHE_BYPASS", "0").env("SCR_FLUSH", "0").env("SCR_COPY_TYPE", "XOR");
+        self.left_out.iter().for_each(|name| _ = command.env_remove(name));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(self.cluster.prefix());
         if let Some(ranks_per_node) = self.by_scr_run {

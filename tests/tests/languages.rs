@@ -69,6 +69,20 @@ on_each_mpi! {
         assert!(said.starts_with(&site.display().to_string()) && said.trim_end().ends_with(" v1.0.0"), "{output:?}");
     }
 
+    fn the_exercisers_write_and_restart_with_every_option(mpi: Mpi) {
+        with_compiler("gfortran", "the exercisers", || {
+            let tree = Tree::new(mpi);
+            for program in ["test_api", "test_api_multiple", "test_ckpt", "test_ckpt_F", "test_ckpt_F90"] {
+                tree.make(program);
+                tree.expect_restart(program, &[]);
+            }
+            tree.make("test_api");
+            for options in EXERCISES {
+                tree.expect_restart("test_api", options);
+            }
+        });
+    }
+
     fn heat2d_in_rust_survives_a_lost_node(mpi: Mpi) {
         let tree = Tree::new(mpi);
         let target = scr_tests::target(mpi);
@@ -109,6 +123,17 @@ on_each_mpi! {
         });
     }
 }
+
+/// Each is run twice, and the second run restarts from what the first one wrote.
+const EXERCISES: &[&[&str]] = &[
+    &["10K", "3", "0"],
+    &["--size", "1M", "--times", "2"],
+    &["--path", "sub/folder"],
+    &["--flush", "2", "--output", "3", "--seconds", "0"],
+    &["--config-api", "SCR_COPY_TYPE=PARTNER", "--config-api", "SCR_FLUSH=1"],
+    &["--global-store"],
+    &["--shared-file", "--config-api", "SCR_CACHE_BYPASS=1"],
+];
 
 /// A call that fails, and an end without `scr.finalize`.
 const LEAVE_PY: &str =
@@ -160,6 +185,23 @@ impl Tree {
         let tools = [("MPICC", "cc"), ("MPICXX", "cxx"), ("MPIFC", "f90")];
         let tools = tools.map(|(name, language)| format!("{name}={}", self.mpi.compiler_of(language)));
         compile(Command::new("make").args(tools).arg(program).current_dir(self.examples()));
+    }
+
+    /// Runs an exerciser twice on two nodes.
+    fn expect_restart(&self, program: &str, options: &[&str]) {
+        let mut cluster = Cluster::new(2);
+        for run in ["first", "second"] {
+            let job = cluster.job(self.mpi, 2, Program::Heat2d).executable(&self.examples().join(program));
+            // The options of the program count, and not what the harness sets for other jobs.
+            let outcome =
+                job.args(options).without(&["SCR_CACHE_BYPASS", "SCR_FLUSH", "SCR_COPY_TYPE"]).run();
+            assert!(
+                outcome.succeeded() && outcome.mentions("All was right."),
+                "{program} {options:?}: {run} run"
+            );
+            assert_eq!(outcome.mentions("Restarted from "), run == "second", "{program} {options:?}");
+            assert!(cluster.scr(self.mpi, &["halt", "--remove"]).status.success());
+        }
     }
 
     /// One run is killed, its node is lost, and the next one restarts and has the answer of a run without failures.
