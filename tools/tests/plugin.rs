@@ -264,7 +264,7 @@ fn a_manifest_that_is_wrong_or_has_unknown_keys_is_a_no_with_the_line() {
         ("name = 7\n".to_owned(), "m.toml:1: `name`: invalid type: integer `7`, expected a string"),
         (
             manifest("TRY", "scheme", "obedient.so").replace("version", "verzion"),
-            "the key `version' is missing",
+            "m.toml:1: missing field `version`",
         ),
         (
             format!("colour = 1\n{}", manifest("TRY", "scheme", "obedient.so")),
@@ -306,6 +306,41 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
         let output = folder.plugin(&arguments);
         assert!(code(&output) == 2 && err(&output).contains(reason), "{}", err(&output));
     }
+}
+
+#[test]
+fn a_plugin_that_ends_the_process_with_success_while_it_is_tried_is_a_no() {
+    let folder = Folder::new();
+    folder.library("obedient.so", "obedient");
+    for (kind, method) in [("scheme", "losses_survived"), ("transport", "wait")] {
+        folder.write("o.toml", manifest("TRY", kind, "obedient.so"));
+        for json in [&[][..], &["--json"]] {
+            let option = format!("PANIC=exit-{method}");
+            let output = folder.plugin(&[&["conformance", "o.toml", &option], json].concat());
+            assert_eq!((code(&output), out(&output)), (1, String::new()), "{}", err(&output));
+            let ended = "the kit could not finish: trying o.toml ended the process with exit code 0";
+            assert!(err(&output).contains(ended), "{}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn what_a_job_refuses_is_refused_by_check_and_conformance_in_the_same_words() {
+    let folder = Folder::new();
+    folder.library("obedient.so", "obedient");
+    let good = manifest("TRY", "scheme", "obedient.so");
+    folder.write("o.toml", good.replace("abi = \"1.0\"", "abi = \"9.9\""));
+    let reason = "the scheme TRY was built for version 9.9 of the plugin interface, and this scr has 1.1";
+    let (step, text) = failure(&folder, "o.toml");
+    assert!(step == "file" && text.contains(reason), "{step}: {text}");
+    let output = folder.plugin(&["conformance", "o.toml"]);
+    assert!(code(&output) == 2 && err(&output).contains(reason), "{}", err(&output));
+    folder.write("o.toml", good);
+    fs::set_permissions(folder.path().join("o.toml"), fs::Permissions::from_mode(0o666)).unwrap();
+    let (step, text) = failure(&folder, "o.toml");
+    assert!(step == "manifest" && text.contains("may be written by others"), "{step}: {text}");
+    let output = folder.plugin(&["conformance", "o.toml"]);
+    assert!(code(&output) == 2 && err(&output).contains("may be written by others"), "{}", err(&output));
 }
 
 #[test]

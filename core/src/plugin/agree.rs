@@ -68,7 +68,7 @@ fn resolve(
     name: &str,
 ) -> Result<(Found, CheckedLibrary), PluginLoadError> {
     let found = host.find(kind, name)?;
-    let library = check(host.env(), &found.manifest, &found.manifest_path, &found.library)?;
+    let library = found.check(host.env())?;
     Ok((found, library))
 }
 

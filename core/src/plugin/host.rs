@@ -180,9 +180,7 @@ impl PluginHost {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn open(&self, kind: PluginKind, name: &str) -> Result<OpenPlugin, PluginLoadError> {
-        let found = self.find(kind, name)?;
-        let library = check(&self.env, &found.manifest, &found.manifest_path, &found.library)?;
-        OpenPlugin::load(&found.manifest, &found.manifest_path, &library)
+        self.find(kind, name)?.open(&self.env)
     }
 
     /// A transport with options that have been checked already.
@@ -195,6 +193,24 @@ impl PluginHost {
         options: &KvTree,
     ) -> Result<Box<dyn Transport>, PluginLoadError> {
         self.open(PluginKind::Transport, name)?.transport(options)
+    }
+}
+
+impl Found {
+    /// Checks its version of the plugin interface and its library. Nothing of the library runs.
+    ///
+    /// # Errors
+    /// [`PluginLoadError`].
+    pub fn check(&self, env: &Env) -> Result<CheckedLibrary, PluginLoadError> {
+        check(env, &self.manifest, &self.manifest_path, &self.library)
+    }
+
+    /// Checks and loads it on this process alone.
+    ///
+    /// # Errors
+    /// [`PluginLoadError`].
+    pub fn open(&self, env: &Env) -> Result<OpenPlugin, PluginLoadError> {
+        OpenPlugin::load(&self.manifest, &self.manifest_path, &self.check(env)?)
     }
 }
 

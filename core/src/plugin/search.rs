@@ -69,6 +69,8 @@ pub struct PassedOver {
     pub reason: String,
 }
 
+impl std::error::Error for PassedOver {}
+
 impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display().to_string();
@@ -77,6 +79,19 @@ impl fmt::Display for PassedOver {
             true => f.write_str(&self.reason),
             false => write!(f, "`{path}': {}", self.reason),
         }
+    }
+}
+
+impl Found {
+    /// The plugin whose manifest is this file, under the rules of a search, with what its manifest has besides what this
+    /// host knows.
+    ///
+    /// # Errors
+    /// Why a search would pass it over.
+    pub fn at(env: &Env, manifest: &Path) -> Result<(Self, Vec<String>), PassedOver> {
+        let folder = manifest.parent().unwrap_or(Path::new("/"));
+        read(env, &Trusted::by(env), manifest, &place_at(folder))
+            .map_err(|reason| PassedOver { path: manifest.to_owned(), reason })
     }
 }
 
@@ -146,11 +161,16 @@ fn place_of(entry: &str) -> Result<Place, String> {
     if !folder.is_absolute() {
         return Err(format!("an entry of {PATH_VARIABLE} has to be an absolute path"));
     }
+    Ok(place_at(folder))
+}
+
+/// A folder that somebody names.
+fn place_at(folder: &Path) -> Place {
     let mut libraries = vec![folder.to_owned()];
     if folder.ends_with(MANIFESTS) {
         libraries.extend(folder.ancestors().nth(3).map(|root| root.join(LIBRARIES)));
     }
-    Ok(Place { folder: folder.to_owned(), libraries })
+    Place { folder: folder.to_owned(), libraries }
 }
 
 /// The folders of an installation.

@@ -1,4 +1,5 @@
-//! A plugin that does what its options say: works, errs or panics in the method named by `PANIC`.
+//! A plugin that does what its options say: it panics in the method named by `PANIC`, or ends the process there with exit
+//! code 0 if `exit-` comes before the name.
 
 use scr_plugin_api::{
     CopyJob, CopyState, KvTree, LogEntry, LogSink, PluginError, PluginErrorKind, Scheme, Set, SetShape,
@@ -18,6 +19,9 @@ impl Obedient {
 
     fn enter(&self, method: &str) {
         assert!(self.panic != method, "told to panic in {method}");
+        if self.panic.strip_prefix("exit-") == Some(method) {
+            std::process::exit(0);
+        }
     }
 }
 

@@ -1,59 +1,49 @@
 //! `scr plugin conformance FILE`: puts a plugin through the conformance kit, in a process of its own.
 
-use super::check::{files_of, how_it_ended, library_beside};
+use super::apart::{answer, ask, Given};
+use super::check::manifest_of;
 use super::report::ConformanceReport;
 use super::ConformanceArgs;
 use crate::environment;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};
 use scr_conformance::scheme::Limits;
-use scr_core::plugin::{check_library, Manifest, OpenPlugin, PluginKind, Trusted};
+use scr_core::plugin::{Found, OpenPlugin, PluginKind};
 use scr_plugin_api::KvTree;
-use std::process::Command;
+use std::ffi::OsStr;
 
 pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     if args.here {
-        return examine(args);
+        let outcome = examine(args).map_err(|error| format!("{error:#}"));
+        answer(&outcome)?;
+        return Ok(Answer::from(outcome.is_ok_and(|report| report.passed)));
     }
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-    command.args(["plugin", "conformance", "--here"]).arg(&args.file).args(&args.options);
-    if args.json {
-        command.arg("--json");
-    }
-    let status = command.status().context("cannot start a process to try it in")?;
-    match status.code() {
-        Some(0) => Ok(Answer::Yes),
-        Some(1) => Ok(Answer::No),
-        // It has said why.
-        Some(2) => bail!("{} was not tried", args.file.display()),
-        _ => {
-            warn(format_args!("trying it {}", how_it_ended(status)));
+    let arguments = [OsStr::new("conformance"), OsStr::new("--here"), args.file.as_os_str()];
+    let arguments = arguments.into_iter().chain(args.options.iter().map(OsStr::new));
+    match ask::<Result<ConformanceReport, String>>(arguments, None)? {
+        Given::Answer(Ok(report)) => {
+            show(args.json, serde_json::to_value(&report)?, report.text())?;
+            Ok(Answer::from(report.passed))
+        }
+        Given::Answer(Err(why)) => bail!("{} was not tried: {why}", args.file.display()),
+        Given::Nothing(how) => {
+            warn(format_args!("the kit could not finish: trying {} {how}", args.file.display()));
             Ok(Answer::No)
         }
     }
 }
 
-fn examine(args: &ConformanceArgs) -> Result<Answer> {
-    let open = open(args)?;
-    let options = open.options(pairs(&args.options)?)?;
-    let report = match open.manifest.kind {
-        PluginKind::Scheme => scheme(&open, &options)?,
-        PluginKind::Transport => transport(&open, &options)?,
-        PluginKind::Log => bail!("there are no rules to try a log sink against; `scr plugin check` loads it"),
-    };
-    show(args.json, serde_json::to_value(&report)?, report.text())?;
-    Ok(Answer::from(report.passed))
-}
-
-fn open(args: &ConformanceArgs) -> Result<OpenPlugin> {
+fn examine(args: &ConformanceArgs) -> Result<ConformanceReport> {
+    let manifest = manifest_of(&args.file)?;
+    let manifest = manifest.with_context(|| format!("{} has no manifest beside it", args.file.display()))?;
     let env = environment::env()?;
-    let (path, library) = files_of(&args.file)?;
-    let path = path.with_context(|| format!("{} has no manifest beside it", args.file.display()))?;
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (manifest, _) = Manifest::parse(&path, &text)?;
-    let library = library.unwrap_or_else(|| library_beside(&path, &manifest));
-    let checked = check_library(&*env.files, &library, &Trusted::by(&env))?;
-    Ok(OpenPlugin::load(&manifest, &path, &checked)?)
+    let open = Found::at(&env, &manifest)?.0.open(&env)?;
+    let options = open.options(pairs(&args.options)?)?;
+    match open.manifest.kind {
+        PluginKind::Scheme => scheme(&open, &options),
+        PluginKind::Transport => transport(&open, &options),
+        PluginKind::Log => bail!("there are no rules to try a log sink against; `scr plugin check` loads it"),
+    }
 }
 
 fn pairs(options: &[String]) -> Result<Vec<(&str, &str)>> {

@@ -1,48 +1,50 @@
 //! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
 
+use super::apart::answer;
 use super::report::CheckReport;
 use super::IsolatedArgs;
 use crate::environment;
-use crate::output::{print, Answer};
-use anyhow::{Context, Result};
+use crate::output::Answer;
+use anyhow::Result;
 use scr_core::describe;
 use scr_core::env::Env;
-use scr_core::plugin::{check_library, load, Manifest, OpenPlugin, PluginKind, Trusted};
+use scr_core::plugin::{check_library, load, Found, OpenPlugin, PluginKind, Trusted};
+use scr_plugin_api::abi::LoadedPlugin;
 use scr_plugin_api::KvTree;
-
-/// Begins the line of the answer, among all that a library may print.
-pub(super) const ANSWER: &str = "scr-plugin-check: ";
+use std::path::Path;
 
 pub(super) fn run(args: &IsolatedArgs) -> Result<Answer> {
     let mut report = CheckReport::new();
-    examine(&environment::env()?, args, &mut report)?;
-    print(&format!("\n{ANSWER}{}\n", serde_json::to_string(&report)?))?;
+    let env = environment::env()?;
+    match (&args.manifest, &args.library) {
+        (Some(manifest), _) => try_plugin(&env, manifest, &mut report)?,
+        (None, Some(library)) => try_library(&env, library, &mut report)?,
+        (None, None) => {}
+    }
+    answer(&report)?;
     Ok(Answer::from(report.good))
 }
 
-fn examine(env: &Env, args: &IsolatedArgs, report: &mut CheckReport) -> Result<()> {
-    let library = check_library(&*env.files, &args.library, &Trusted::by(env))?;
-    let Some(path) = &args.manifest else {
-        let loaded = load(&library).map_err(|error| error.to_string());
-        report.add(
-            "load",
-            loaded.map(|plugin| {
-                let (oldest, newest) = plugin.formats();
-                let kinds = [
-                    (plugin.has_scheme(), "a scheme"),
-                    (plugin.has_transport(), "a transport"),
-                    (plugin.has_log(), "a log sink"),
-                ];
-                let kinds: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| *kind).collect();
-                let version = plugin.api_version();
-                format!("{}, plugin interface {version}, formats {oldest} to {newest}", kinds.join(" and "))
-            }),
-        );
-        return Ok(());
-    };
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let (manifest, _) = Manifest::parse(path, &text)?;
-    match OpenPlugin::load(&manifest, path, &library) {
+fn try_library(env: &Env, library: &Path, report: &mut CheckReport) -> Result<()> {
+    let library = check_library(&*env.files, library, &Trusted::by(env))?;
+    report.add("load", load(&library).map(|plugin| summary(&plugin)).map_err(|error| error.to_string()));
+    Ok(())
+}
+
+fn summary(plugin: &LoadedPlugin) -> String {
+    let (oldest, newest) = plugin.formats();
+    let kinds = [
+        (plugin.has_scheme(), "a scheme"),
+        (plugin.has_transport(), "a transport"),
+        (plugin.has_log(), "a log sink"),
+    ];
+    let kinds: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| *kind).collect();
+    let version = plugin.api_version();
+    format!("{}, plugin interface {version}, formats {oldest} to {newest}", kinds.join(" and "))
+}
+
+fn try_plugin(env: &Env, manifest: &Path, report: &mut CheckReport) -> Result<()> {
+    match Found::at(env, manifest)?.0.open(env) {
         Ok(open) => {
             let (oldest, newest) = open.formats();
             report.add("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));

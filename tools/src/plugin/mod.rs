@@ -3,8 +3,10 @@
 //! - `list`, `info`: read manifests only, no library is opened
 //! - `check`: opens a library, in a process of its own (`isolated`), since a bad one may end that process
 //! - `conformance`: puts a plugin through the kit, in a process of its own too
+//! - `apart`: how both have a process of their own answer
 //! - `report`: the JSON of all of them
 
+mod apart;
 mod check;
 mod conformance;
 mod info;
@@ -91,16 +93,17 @@ pub(crate) struct ConformanceArgs {
     /// Answers in JSON
     #[arg(long)]
     json: bool,
-    /// In this very process
+    /// What `conformance` runs in a process of its own
     #[arg(long, hide = true)]
     here: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct IsolatedArgs {
-    /// The library
-    library: PathBuf,
-    /// Its manifest
+    /// The library, where it has no manifest
+    #[arg(long)]
+    library: Option<PathBuf>,
+    /// The manifest that names the library
     #[arg(long)]
     manifest: Option<PathBuf>,
 }

@@ -17,14 +17,14 @@ pub(crate) struct CheckReport {
 }
 
 /// The answer of `conformance`.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct ConformanceReport {
     pub(crate) passed: bool,
     checks: Vec<RuleReport>,
 }
 
 /// One rule, and how it was kept.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 struct RuleReport {
     rule: String,
     /// How often it was tried, where that was counted.
