@@ -4,6 +4,7 @@
 //! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`. So a link is all that a classic name needs.
 
 use crate::agent;
+use crate::clean;
 use crate::config;
 use crate::copy;
 use crate::flush_file;
@@ -36,6 +37,9 @@ enum Command {
     /// Copies what was flushed with the transport AGENT, on this node, also when the job has ended
     #[command(after_help = agent::EXIT_CODES)]
     Agent(agent::AgentArgs),
+    /// Removes what dead allocations have left in the caches of this node
+    #[command(after_help = clean::EXIT_CODES)]
+    Clean(clean::CleanArgs),
     /// Finishes asynchronous flushes whose data has arrived after the application has ended
     #[command(after_help = poststage::EXIT_CODES)]
     Poststage(poststage::PoststageArgs),
@@ -99,6 +103,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     match Cli::parse_from(arguments).command {
         Command::Agent(args) => agent::run(&args),
+        Command::Clean(args) => clean::run(&args),
         Command::Poststage(args) => poststage::run(&args),
         Command::Copy(args) => copy::run(&args),
         Command::FlushFile(args) => flush_file::run(&args),

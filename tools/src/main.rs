@@ -4,6 +4,7 @@
 //! output, everything else to standard error. A reader who closes the pipe early is no error.
 
 mod agent;
+mod clean;
 mod cli;
 mod config;
 mod copy;

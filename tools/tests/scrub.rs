@@ -3,89 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
 
 mod answer;
+mod finished_job;
 
 use answer::{code, err, json_of, out};
-use scr_core::comm::{thread, Comm};
-use scr_core::env::Env;
-use scr_core::fs::RealFiles;
-use scr_core::param::AppConfig;
-use scr_core::session::{OutputFlags, Session};
+use finished_job::FinishedJob;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Arc;
-use tempfile::TempDir;
 
-/// What a job of two ranks on two nodes has left: one checkpoint in cache, and flushed.
-struct Left(TempDir);
-
-impl Left {
-    fn new() -> Self {
-        let left = Self(tempfile::tempdir().unwrap());
-        fs::create_dir(left.prefix()).unwrap();
-        left.install_plugins();
-        thread::run(2, |comm| left.run(Box::new(comm))).unwrap();
-        left
-    }
-
-    fn path(&self) -> PathBuf {
-        fs::canonicalize(self.0.path()).unwrap()
-    }
-
-    fn prefix(&self) -> PathBuf {
-        self.path().join("prefix")
-    }
-
-    fn node(&self, number: u32) -> PathBuf {
-        self.path().join(format!("nodes/n{number}"))
-    }
-
-    fn plugins(&self) -> PathBuf {
-        self.path().join("plugins")
-    }
-
-    fn install_plugins(&self) {
-        fs::create_dir(self.plugins()).unwrap();
-        let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
-        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
-        for name in ["xor", "sync"] {
-            let library = format!("libscr_{name}.so");
-            fs::copy(built.join(&library), self.plugins().join(&library)).unwrap();
-            let manifest = format!("{name}.toml");
-            fs::copy(manifests.join(&manifest), self.plugins().join(&manifest)).unwrap();
-        }
-    }
-
-    fn run(&self, comm: Box<dyn Comm>) {
-        let rank = comm.rank();
-        let base = self.path().join("nodes/$SCR_NODE_NAME").display().to_string();
-        let env = Env::for_test(Arc::new(RealFiles), self.prefix())
-            .with_user(
-                "user1",
-                fs::metadata(self.path()).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).unwrap(),
-            )
-            .with_variable("SCR_NODE_NAME", &format!("n{rank}"))
-            .with_variable("SCR_CACHE_BASE", &base)
-            .with_variable("SCR_CACHE_BYPASS", "0")
-            .with_variable("SCR_FLUSH", "1")
-            .with_variable("SCR_PLUGIN_PATH", &self.plugins().display().to_string());
-        let mut session = Session::init(comm, env.env(), &AppConfig::default()).unwrap();
-        session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
-        let path = session.route_file(format!("ckpt.1/rank_{rank}").as_bytes()).unwrap();
-        fs::write(std::ffi::OsStr::from_bytes(&path), [b'x'; 1000]).unwrap();
-        session.complete_output(true).unwrap();
-    }
-
-    fn scrub(&self, arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
-        command
-            .env_clear()
-            .current_dir(self.prefix())
-            .env("SCR_CACHE_BASE", self.node(0))
-            .env("USER", "user1");
-        command.arg("scrub").args(arguments).output().unwrap()
-    }
+fn scrub(job: &FinishedJob, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command.env_clear().current_dir(job.prefix()).env("SCR_CACHE_BASE", job.node(0)).env("USER", "user1");
+    command.arg("scrub").args(arguments).output().unwrap()
 }
 
 fn flip(path: &Path) {
@@ -96,9 +25,9 @@ fn flip(path: &Path) {
 
 #[test]
 fn where_all_is_well_a_table_says_so_and_the_exit_code_is_0() {
-    let left = Left::new();
+    let left = FinishedJob::new();
     let node = left.node(0).display().to_string();
-    let output = left.scrub(&["--cache", &node]);
+    let output = scrub(&left, &["--cache", &node]);
     assert_eq!((code(&output), err(&output)), (0, String::new()));
     let text = out(&output);
     assert!(text.starts_with(&format!("cache {node}/user1/scr.defjobid\n")), "{text}");
@@ -107,15 +36,15 @@ fn where_all_is_well_a_table_says_so_and_the_exit_code_is_0() {
     assert!(text.contains("all 3 files (") && text.ends_with("are as they were recorded\n"), "{text}");
 
     let prefix = left.prefix().display().to_string();
-    let output = left.scrub(&["--prefix", &prefix, "--dataset", "ckpt.1"]);
+    let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.1"]);
     assert_eq!(code(&output), 0);
     assert!(out(&output).contains("all 4 files (2000 bytes) are as they were recorded"), "{}", out(&output));
 }
 
 #[test]
 fn without_a_place_it_looks_where_a_job_would() {
-    let left = Left::new();
-    let output = left.scrub(&[]);
+    let left = FinishedJob::new();
+    let output = scrub(&left, &[]);
     assert_eq!(code(&output), 0, "{}", err(&output));
     let text = out(&output);
     assert!(text.contains(&format!("cache {}", left.node(0).display())), "{text}");
@@ -125,11 +54,11 @@ fn without_a_place_it_looks_where_a_job_would() {
 
 #[test]
 fn a_flipped_bit_is_named_with_what_will_happen_and_the_exit_code_is_1() {
-    let left = Left::new();
+    let left = FinishedJob::new();
     let node = left.node(1);
     let file = node.join("user1/scr.defjobid/scr.dataset.1/r1/rank_1");
     flip(&file);
-    let output = left.scrub(&["--cache", &node.display().to_string()]);
+    let output = scrub(&left, &["--cache", &node.display().to_string()]);
     assert_eq!(code(&output), 1);
     let text = out(&output);
     let line = text.lines().find(|line| line.starts_with("wrong: dataset 1, rank 1: ")).unwrap();
@@ -140,9 +69,9 @@ fn a_flipped_bit_is_named_with_what_will_happen_and_the_exit_code_is_1() {
 
 #[test]
 fn json_has_the_same_findings() {
-    let left = Left::new();
+    let left = FinishedJob::new();
     flip(&left.prefix().join("ckpt.1/rank_0"));
-    let output = left.scrub(&["--prefix", &left.prefix().display().to_string(), "--json"]);
+    let output = scrub(&left, &["--prefix", &left.prefix().display().to_string(), "--json"]);
     assert_eq!(code(&output), 1);
     let value = json_of(&output);
     assert_eq!((&value["version"], &value["sound"], &value["wrong"]), (&1.into(), &false.into(), &1.into()));
@@ -158,17 +87,17 @@ fn json_has_the_same_findings() {
 
 #[test]
 fn what_is_not_there_is_an_error_with_exit_code_2() {
-    let left = Left::new();
+    let left = FinishedJob::new();
     let prefix = left.prefix().display().to_string();
-    let output = left.scrub(&["--prefix", &prefix, "--dataset", "ckpt.9"]);
+    let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.9"]);
     assert_eq!((code(&output), out(&output)), (2, String::new()));
     assert_eq!(err(&output), format!("scr: there is no dataset `ckpt.9' in prefix {prefix}\n"));
 
-    let output = left.scrub(&["--prefix", &left.node(0).display().to_string(), "--json"]);
+    let output = scrub(&left, &["--prefix", &left.node(0).display().to_string(), "--json"]);
     assert_eq!(code(&output), 2);
     assert!(json_of(&output)["error"].as_str().unwrap().contains("cannot look at prefix"));
 
-    let output = left.scrub(&["--cache", &left.plugins().display().to_string()]);
+    let output = scrub(&left, &["--cache", &left.plugins().display().to_string()]);
     assert_eq!(code(&output), 2);
     assert!(err(&output).contains("there is no dataset in"), "{}", err(&output));
 }

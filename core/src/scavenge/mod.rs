@@ -13,6 +13,7 @@
 //! | `scan` | what the filemaps of a dataset say together |
 //! | `repair` | lost parts are rebuilt by threads |
 //! | `build` | a dataset becomes complete, in the index too |
+//! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `relist` | a dataset that is whole comes back into an index that has lost it |
 
 mod build;
@@ -22,6 +23,8 @@ mod place;
 mod relist;
 mod repair;
 mod scan;
+mod unsaved;
 
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
+pub use unsaved::{unsaved, Unsaved};

@@ -141,6 +141,15 @@ fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: &mut dyn 
     }
 }
 
+/// The id of the allocation that this process runs in.
+///
+/// # Errors
+/// The descriptions of resource managers cannot be read.
+pub(crate) fn current_job_id(env: &Env, params: &Params, manifests: &Manifests) -> Result<String> {
+    let manager = manifests.resource_manager(None, env)?;
+    Ok(job_id(env, params, manager, &mut |message| crate::output::warn(message)))
+}
+
 /// Lines of a host file, and whether they are the user's own. None: this machine alone.
 fn nodes(
     env: &Env,

@@ -32,6 +32,9 @@ pub(crate) struct ResourceManager {
     /// Which nodes of the allocation are out of order.
     #[serde(default)]
     pub(crate) down: Query,
+    /// The ids of the user's allocations that have not ended.
+    #[serde(default)]
+    pub(crate) live_jobs: Query,
     /// How to run a command on one of the nodes.
     pub(crate) on_node: Option<OnNode>,
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
@@ -124,6 +127,11 @@ impl Manifests {
             let known = all.keys().cloned().collect::<Vec<_>>().join(", ");
             format!("there is no resource manager `{key}'; described are {known}")
         })
+    }
+
+    /// All of them.
+    pub(crate) fn resource_managers(&self) -> impl Iterator<Item = &ResourceManager> {
+        self.resource_managers.values()
     }
 
     /// The one that starts jobs with this program.

@@ -16,6 +16,6 @@ mod on_nodes;
 pub(crate) mod process;
 mod query;
 
-pub(crate) use allocation::{Allocation, Overrides};
+pub(crate) use allocation::{current_job_id, Allocation, Overrides};
 pub(crate) use health::{BadNode, CheckNodeArgs};
 pub(crate) use manifest::{Launcher, Manifests};

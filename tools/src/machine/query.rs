@@ -91,6 +91,25 @@ impl Query {
         Ok(Some(answer).filter(|answer| !answer.trim().is_empty()))
     }
 
+    /// Variables that hold the answer.
+    pub(crate) fn variables(&self) -> &[String] {
+        &self.variables
+    }
+
+    /// The program that answers.
+    pub(crate) fn program(&self) -> Option<&str> {
+        self.command.first().map(String::as_str)
+    }
+
+    /// All words that a command prints.
+    ///
+    /// # Errors
+    /// The command fails.
+    pub(crate) fn words(&self) -> Result<Vec<String>> {
+        let text = process::output_of(&self.command, TIMEOUT)?;
+        Ok(text.split_whitespace().map(str::to_owned).collect())
+    }
+
     /// A word.
     ///
     /// # Errors

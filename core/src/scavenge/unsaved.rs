@@ -1,0 +1,63 @@
+//! Which datasets would be lost with a cache directory.
+
+use crate::cache::filemap::{Filemap, State};
+use crate::cache::node_dir;
+use crate::cache::part::{look_through, PartDir};
+use crate::cache::record::RankRecord;
+use crate::fs::{Files, FsError, MAX_TREE_BYTES};
+use crate::prefix::{Index, Prefix};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A dataset that is in cache, and not known to be in its prefix directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsaved {
+    /// Its number.
+    pub id: u64,
+    /// Its name, empty where nothing tells it.
+    pub name: String,
+    /// The prefix directory it belongs to, where that is known.
+    pub prefix: Option<PathBuf>,
+}
+
+/// The datasets that would be lost with a cache directory. A checkpoint is not lost where its prefix directory has a newer
+/// one to restart from. What cannot be read counts as not saved.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError> {
+    let mut found = BTreeMap::new();
+    for folder in node_dir::places(files, cache)? {
+        let mut content = look_through(files, &folder);
+        if let Some(error) = content.errors.pop() {
+            return Err(error);
+        }
+        for (id, rank) in content.parts {
+            let map = files.read_all(&PartDir::new(&folder, id, rank).filemap(), MAX_TREE_BYTES);
+            let map = map.map(|bytes| Filemap::parse(&bytes)).unwrap_or_default();
+            let is_incomplete = matches!(map.state, State::Arriving | State::Open | State::Refused);
+            if !is_incomplete && !map.record.as_ref().is_some_and(|record| is_saved(files, record)) {
+                let entry = found.entry(id).or_insert((String::new(), None));
+                if let Some(record) = map.record {
+                    let prefix = PathBuf::from(OsStr::from_bytes(&record.prefix));
+                    *entry = (String::from_utf8_lossy(&record.dataset.name).into_owned(), Some(prefix));
+                }
+            }
+        }
+    }
+    Ok(found.into_iter().map(|(id, (name, prefix))| Unsaved { id, name, prefix }).collect())
+}
+
+/// Whether the prefix directory has the dataset, or a newer checkpoint in its place.
+fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
+    let prefix = Prefix::new(Path::new(OsStr::from_bytes(&record.prefix)));
+    let Ok(index) = Index::read(files, &prefix) else { return false };
+    let dataset = &record.dataset;
+    let is_checkpoint_only = dataset.checkpoint && !dataset.output;
+    index.entries().iter().any(|entry| {
+        let is_this = entry.id == record.id_in_prefix && entry.name == dataset.name && entry.is_valid();
+        is_this || is_checkpoint_only && entry.is_candidate() && entry.id > record.id_in_prefix
+    })
+}

@@ -1,0 +1,166 @@
+//! Whether an allocation may still run: what its resource manager says, and what the user's processes on this node do.
+//!
+//! In doubt it runs.
+
+use super::folders::JobFolder;
+use crate::environment;
+use crate::machine::Manifests;
+use anyhow::Result;
+use scr_core::env::Env;
+use scr_core::param;
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// How an allocation was chosen.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Choice {
+    /// It is the one that this command runs in, whose job has ended.
+    Own,
+    /// The user has named it.
+    Named,
+    /// The user has asked for all that are dead, so this one has to be known to be.
+    AllDead,
+}
+
+/// What is known of allocations and processes.
+pub(super) struct Liveness {
+    /// Allocations that have not ended; `Err` where a resource manager does not answer, `None` where there is none.
+    listed: Option<Result<HashSet<String>, String>>,
+    processes: Vec<Process>,
+}
+
+/// A process of the user on this node.
+struct Process {
+    pid: u32,
+    /// The allocations that it belongs to, as its environment and, where it runs scr, its settings say. Processes that have
+    /// started this one are asked only what they have open.
+    jobs: BTreeSet<String>,
+    /// Files that it has open, and its current folder.
+    open: Vec<PathBuf>,
+}
+
+impl Liveness {
+    pub(super) fn find(env: &Env, manifests: &Manifests) -> Result<Self> {
+        let mut variables = vec![param::JOB_ID.info().name.to_owned()];
+        let mut listed = None;
+        for manager in manifests.resource_managers() {
+            variables.extend_from_slice(manager.job_id.variables());
+            if manager.live_jobs.program().is_some_and(is_on_path) {
+                let words = manager.live_jobs.words();
+                listed =
+                    Some(words.map(|ids| ids.into_iter().collect()).map_err(|error| format!("{error:#}")));
+            }
+        }
+        Ok(Self { listed, processes: processes(env, &variables)? })
+    }
+
+    /// Why the folders of an allocation must stay, if they must.
+    pub(super) fn in_use(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<String> {
+        let paths: Vec<_> =
+            folders.iter().filter_map(|folder| fs::canonicalize(folder.pinned_path()).ok()).collect();
+        if let Some(process) = self.processes.iter().find(|process| process.uses(id, &paths)) {
+            return Some(format!("process {} of allocation {id} runs on this node", process.pid));
+        }
+        let is_managed = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+        match self.listed.as_ref().filter(|_| is_managed && choice != Choice::Own) {
+            Some(Ok(listed)) if listed.contains(id) => {
+                return Some(format!("the resource manager says that allocation {id} has not ended"));
+            }
+            Some(Ok(_)) => return None,
+            Some(Err(error)) => {
+                return Some(format!("it is not known whether allocation {id} has ended: {error}"));
+            }
+            _ => (),
+        }
+        let is_quiet = |folder: &JobFolder| {
+            let idle = folder.last_change().and_then(|at| SystemTime::now().duration_since(at).ok());
+            idle.is_some_and(|idle| idle >= LONG_IDLE)
+        };
+        (choice == Choice::AllDead && !folders.iter().all(is_quiet)).then(|| {
+            format!("it changed within a day, and no resource manager says that allocation {id} has ended; `scr clean --allocation {id}' removes it")
+        })
+    }
+}
+
+impl Process {
+    fn uses(&self, id: &str, paths: &[PathBuf]) -> bool {
+        self.jobs.contains(id) || self.open.iter().any(|open| paths.iter().any(|path| open.starts_with(path)))
+    }
+}
+
+/// An allocation that no resource manager knows is dead if nothing has changed for so long.
+const LONG_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    found
+}
+
+/// The processes of this user, but for this very process.
+fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
+    let (own, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
+    let ancestors = ancestors(own);
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        if pid == own || !entry.metadata().is_ok_and(|status| status.uid() == uid) {
+            continue;
+        }
+        let dir = entry.path();
+        let link = |name: &str| fs::read_link(dir.join(name)).unwrap_or_default();
+        let maps = fs::read_to_string(dir.join("maps")).unwrap_or_default();
+        let mapped = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
+        let mut open: Vec<_> = mapped.collect();
+        let jobs = match ancestors.contains(&pid) {
+            true => BTreeSet::new(),
+            false => jobs(env, &dir, variables, runs_scr(&link("exe"), &open)),
+        };
+        open.push(link("cwd"));
+        let files = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
+        open.extend(files.filter_map(|file| fs::read_link(file.path()).ok()));
+        processes.push(Process { pid, jobs, open });
+    }
+    Ok(processes)
+}
+
+/// Whether a process is a command of scr, or has the library mapped.
+fn runs_scr(program: &Path, mapped: &[PathBuf]) -> bool {
+    let is_library =
+        |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"libscr.so"));
+    program.file_name().is_some_and(|name| name == "scr") || mapped.iter().any(|path| is_library(path))
+}
+
+/// The allocations that a process belongs to: those that variables name, and the one that scr would find there.
+fn jobs(env: &Env, process: &Path, variables: &[String], runs_scr: bool) -> BTreeSet<String> {
+    let text = fs::read(process.join("environ")).unwrap_or_default();
+    let pairs =
+        text.split(|byte| *byte == 0).filter_map(|pair| std::str::from_utf8(pair).ok()?.split_once('='));
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let its = Env {
+        variables: pairs.collect(),
+        current_dir: fs::read_link(process.join("cwd")).unwrap_or_else(|_| env.current_dir.clone()),
+        ..env.clone()
+    };
+    let named = variables.iter().filter_map(|name| its.variable(name)).map(str::to_owned);
+    let by_settings = runs_scr.then(|| environment::params(&its).get(&param::JOB_ID));
+    named.chain(by_settings).collect()
+}
+
+fn ancestors(mut pid: u32) -> HashSet<u32> {
+    let mut ancestors = HashSet::new();
+    while let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) {
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok());
+        match parent {
+            Some(parent) if parent > 0 && ancestors.insert(parent) => pid = parent,
+            _ => break,
+        }
+    }
+    ancestors
+}

@@ -1,0 +1,146 @@
+//! `scr clean`: removes the cache and control folders that dead allocations of the user have left on this node, for epilogs
+//! and workstations.
+//!
+//! It never touches a folder of another user, nor one of an allocation that may still run. A dataset that is in cache only
+//! is kept unless a flag gives it up.
+//!
+//! - `folders`: the folders of allocations, and their safe removal
+//! - `in_use`: whether an allocation may still run
+
+mod folders;
+mod in_use;
+
+use crate::environment;
+use crate::machine::{current_job_id, Manifests};
+use crate::output::{count, show, warn, Answer};
+use anyhow::Result;
+use clap::Args;
+use folders::JobFolder;
+use in_use::{Choice, Liveness};
+use scr_core::scavenge::{unsaved, Unsaved};
+use serde_json::{json, Value};
+use std::collections::BTreeMap;
+
+/// Text below the help.
+pub(crate) const EXIT_CODES: &str = "\
+Without --allocation and --dead: the allocation that this command runs in, as in an epilog. Run it as the user whose job has \
+ended. With --dead an allocation is dead if the resource manager no longer lists it and no process here uses it; where no \
+resource manager knows it, its folders must also be unchanged for a day.
+
+Exit codes: 0 nothing is left that was to be removed; 1 something was kept; 2 error.";
+
+/// Whose folders to remove.
+#[derive(Args)]
+pub(crate) struct CleanArgs {
+    /// The allocation whose folders to remove
+    #[arg(long, value_name = "ID", conflicts_with = "dead")]
+    allocation: Option<String>,
+    /// Removes the folders of all allocations of the user that are dead
+    #[arg(long)]
+    dead: bool,
+    /// Removes also datasets that are in cache only; they are lost then
+    #[arg(long)]
+    discard_unsaved: bool,
+    /// Removes nothing, and says what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of a folder.
+struct Outcome {
+    folder: JobFolder,
+    /// Why it was kept.
+    kept: Option<String>,
+    /// Whether that leaves something to do: an allocation that still runs does not, where all dead ones were asked for.
+    is_failure: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
+    let env = environment::quiet_env()?;
+    let params = environment::params(&env);
+    let manifests = Manifests::load(&env)?;
+    let (choice, wanted) = match (&args.allocation, args.dead) {
+        (Some(id), _) => (Choice::Named, Some(id.clone())),
+        (None, true) => (Choice::AllDead, None),
+        (None, false) => (Choice::Own, Some(current_job_id(&env, &params, &manifests)?)),
+    };
+    let mut by_job: BTreeMap<String, Vec<JobFolder>> = BTreeMap::new();
+    for folder in folders::find(&env, &params)? {
+        if wanted.as_ref().is_none_or(|id| *id == folder.job_id) {
+            by_job.entry(folder.job_id.clone()).or_default().push(folder);
+        }
+    }
+    let liveness = Liveness::find(&env, &manifests)?;
+    let mut outcomes = Vec::new();
+    for (id, folders) in by_job {
+        let in_use = liveness.in_use(&id, &folders, choice);
+        for folder in folders {
+            let kept = match &in_use {
+                Some(why) => Some((why.clone(), !args.dead)),
+                None => remove(&*env.files, &folder, args).err().map(|error| (format!("{error:#}"), true)),
+            };
+            let is_failure = kept.as_ref().is_some_and(|(_, is_failure)| *is_failure);
+            outcomes.push(Outcome { folder, kept: kept.map(|(why, _)| why), is_failure });
+        }
+    }
+    for Outcome { folder, kept, .. } in &outcomes {
+        if let Some(why) = kept {
+            warn(format_args!("{} is kept: {why}", folder.path().display()));
+        }
+    }
+    show(
+        args.json,
+        json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() }),
+        text(&outcomes, args),
+    )?;
+    Ok(Answer::from(outcomes.iter().all(|outcome| !outcome.is_failure)))
+}
+
+/// Removes a folder, or finds out that it can be removed.
+fn remove(files: &dyn scr_core::fs::Files, folder: &JobFolder, args: &CleanArgs) -> Result<()> {
+    let lost = unsaved(files, &folder.pinned_path())?;
+    if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
+        anyhow::bail!(
+            "{} in cache only, such as {}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved",
+            match lost.len() {
+                1 => "1 dataset is".to_owned(),
+                number => format!("{number} datasets are"),
+            },
+            label(first)
+        );
+    }
+    if !args.dry_run {
+        folder.remove()?;
+    }
+    Ok(())
+}
+
+fn label(dataset: &Unsaved) -> String {
+    let prefix = dataset.prefix.as_ref().map(|prefix| format!(" of {}", prefix.display()));
+    format!("dataset {} `{}'{}", dataset.id, dataset.name, prefix.unwrap_or_default())
+}
+
+fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
+    let verb = if args.dry_run { "would remove" } else { "removed" };
+    let removed = outcomes.iter().filter(|outcome| outcome.kept.is_none());
+    let lines: String =
+        removed.map(|outcome| format!("{verb} {}\n", outcome.folder.path().display())).collect();
+    match (lines.is_empty(), outcomes.len() as u64) {
+        (true, 0) => "nothing is left on this node\n".to_owned(),
+        (true, kept) => format!("{} kept\n", count(kept, "folder")),
+        _ => lines,
+    }
+}
+
+fn json(outcome: &Outcome) -> Value {
+    json!({
+        "path": outcome.folder.path().display().to_string(),
+        "allocation": outcome.folder.job_id,
+        "removed": outcome.kept.is_none(),
+        "kept": outcome.kept,
+    })
+}

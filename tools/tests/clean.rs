@@ -1,0 +1,229 @@
+//! `scr clean`: what it removes, and what it must keep.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+
+mod answer;
+mod finished_job;
+
+use answer::{code, err, json_of, out};
+use finished_job::FinishedJob;
+use std::fs::{self, File};
+use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+/// An id that no other process of this user has.
+const JOB: &str = "t4711";
+
+fn flushed() -> FinishedJob {
+    FinishedJob::with_settings(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", JOB)])
+}
+
+fn unflushed() -> FinishedJob {
+    FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", JOB)])
+}
+
+fn user_folder(job: &FinishedJob) -> PathBuf {
+    job.node(0).join("user1")
+}
+
+fn folder(job: &FinishedJob) -> PathBuf {
+    user_folder(job).join(format!("scr.{JOB}"))
+}
+
+fn command(job: &FinishedJob, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command.env_clear().current_dir(job.prefix()).env("USER", "user1").env("PATH", job.path().join("bin"));
+    command.env("SCR_CACHE_BASE", job.node(0)).env("SCR_CNTL_BASE", job.node(0));
+    command.arg("clean").args(arguments);
+    command
+}
+
+fn clean(job: &FinishedJob, arguments: &[&str]) -> Output {
+    command(job, arguments).output().unwrap()
+}
+
+/// A process that is ended with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(configure: impl FnOnce(&mut Command)) -> Self {
+        let mut command = Command::new("/bin/sleep");
+        configure(command.arg("1000").stdin(Stdio::null()));
+        Self(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A resource manager with these jobs.
+fn squeue(job: &FinishedJob, script: &str) {
+    let path = job.path().join("bin/squeue");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn make_old(path: &Path) {
+    for entry in fs::read_dir(path).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            make_old(&entry.path());
+        } else {
+            let old = SystemTime::now() - Duration::from_secs(48 * 3600);
+            File::options().write(true).open(entry.path()).unwrap().set_modified(old).unwrap();
+        }
+    }
+    let old = SystemTime::now() - Duration::from_secs(48 * 3600);
+    File::open(path).unwrap().set_modified(old).unwrap();
+}
+
+#[test]
+fn a_finished_job_whose_datasets_are_flushed_leaves_nothing() {
+    let job = flushed();
+    let other = user_folder(&job).join("scr.other");
+    fs::create_dir(&other).unwrap();
+    let dry = clean(&job, &["--allocation", JOB, "--dry-run"]);
+    assert_eq!((code(&dry), folder(&job).is_dir()), (0, true), "{}", err(&dry));
+    assert_eq!(out(&dry), format!("would remove {}\n", folder(&job).display()));
+    let done = clean(&job, &["--allocation", JOB]);
+    assert_eq!((code(&done), folder(&job).exists(), other.is_dir()), (0, false, true), "{}", err(&done));
+    assert_eq!(out(&done), format!("removed {}\n", folder(&job).display()));
+    let again = command(&job, &[]).env("SCR_JOB_ID", JOB).output().unwrap();
+    assert_eq!((code(&again), out(&again).as_str()), (0, "nothing is left on this node\n"));
+}
+
+#[test]
+fn a_dataset_that_is_in_cache_only_is_kept_until_a_flag_gives_it_up() {
+    let job = unflushed();
+    for arguments in [&["--allocation", JOB][..], &["--allocation", JOB, "--json"]] {
+        let kept = clean(&job, arguments);
+        assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
+        let text = err(&kept);
+        assert!(text.contains("1 dataset is in cache only, such as dataset 1 `ckpt.1'"), "{text}");
+        assert!(text.contains("scr copy") && text.contains("--discard-unsaved"), "{text}");
+    }
+    let json = json_of(&clean(&job, &["--allocation", JOB, "--json"]));
+    assert_eq!(json["folders"][0]["removed"], false);
+    let lost = clean(&job, &["--allocation", JOB, "--discard-unsaved"]);
+    assert_eq!((code(&lost), folder(&job).exists()), (0, false), "{}", err(&lost));
+}
+
+#[test]
+fn a_dataset_whose_index_is_gone_or_whose_record_is_damaged_counts_as_not_saved() {
+    let job = flushed();
+    let index = job.prefix().join(".scr/index.scr");
+    let bytes = fs::read(&index).unwrap();
+    fs::write(&index, b"no index").unwrap();
+    assert_eq!((code(&clean(&job, &["--allocation", JOB])), folder(&job).is_dir()), (1, true));
+    fs::write(&index, bytes).unwrap();
+    let mut maps = Vec::new();
+    let mut todo = vec![folder(&job)];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(dir).unwrap().flatten() {
+            match entry.file_type().unwrap().is_dir() {
+                true => todo.push(entry.path()),
+                false if entry.file_name().to_string_lossy().contains("filemap") => maps.push(entry.path()),
+                false => (),
+            }
+        }
+    }
+    assert!(!maps.is_empty());
+    maps.iter().for_each(|map| fs::write(map, b"damaged").unwrap());
+    assert_eq!((code(&clean(&job, &["--allocation", JOB])), folder(&job).is_dir()), (1, true));
+}
+
+#[test]
+fn what_a_process_on_this_node_uses_is_kept() {
+    let job = flushed();
+    let kept = |process: Running| {
+        let kept = clean(&job, &["--allocation", JOB, "--discard-unsaved"]);
+        assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
+        let expected = format!("process {} of allocation {JOB} runs on this node", process.0.id());
+        assert!(err(&kept).contains(&expected), "{}", err(&kept));
+        assert_eq!(
+            code(&clean(&job, &["--dead", "--discard-unsaved"])),
+            0,
+            "a live job is no failure of --dead"
+        );
+        assert!(folder(&job).is_dir());
+    };
+    make_old(&folder(&job));
+    kept(Running::start(|command| _ = command.env("SCR_JOB_ID", JOB)));
+    kept(Running::start(|command| _ = command.env("PBS_JOBID", JOB)));
+    kept(Running::start(|command| _ = command.current_dir(folder(&job))));
+    assert_eq!((code(&clean(&job, &["--dead"])), folder(&job).exists()), (0, false));
+}
+
+#[test]
+fn without_a_resource_manager_an_allocation_is_dead_when_nothing_has_changed_for_a_day() {
+    let job = flushed();
+    let kept = clean(&job, &["--dead"]);
+    assert_eq!((code(&kept), folder(&job).is_dir()), (0, true));
+    assert!(err(&kept).contains(&format!("`scr clean --allocation {JOB}' removes it")), "{}", err(&kept));
+    make_old(&folder(&job));
+    let done = clean(&job, &["--dead"]);
+    assert_eq!((code(&done), folder(&job).exists()), (0, false), "{}", err(&done));
+}
+
+#[test]
+fn with_a_resource_manager_an_allocation_is_dead_when_it_is_no_longer_listed() {
+    let job = flushed();
+    let of = |id: &str| user_folder(&job).join(format!("scr.{id}"));
+    for id in ["8000001", "8000002"] {
+        fs::create_dir(of(id)).unwrap();
+    }
+    squeue(&job, "echo no controller >&2; exit 1");
+    let kept = clean(&job, &["--dead"]);
+    assert!(
+        err(&kept).contains("no controller") && of("8000001").is_dir() && of("8000002").is_dir(),
+        "{}",
+        err(&kept)
+    );
+    squeue(&job, "echo 8000001");
+    let kept = clean(&job, &["--allocation", "8000001"]);
+    assert_eq!((code(&kept), of("8000001").is_dir()), (1, true));
+    assert!(err(&kept).contains("allocation 8000001 has not ended"), "{}", err(&kept));
+    let done = clean(&job, &["--dead"]);
+    assert_eq!((of("8000001").is_dir(), of("8000002").exists(), folder(&job).is_dir()), (true, false, true));
+    assert_eq!(out(&done), format!("removed {}\n", of("8000002").display()));
+}
+
+#[test]
+fn nothing_outside_the_users_own_folder_is_touched() {
+    let job = flushed();
+    let outside = job.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("file"), b"precious").unwrap();
+    symlink(&outside, folder(&job).join("link")).unwrap();
+    symlink(&outside, user_folder(&job).join("scr.planted")).unwrap();
+    assert_eq!(code(&clean(&job, &["--allocation", "planted"])), 0);
+    assert_eq!(code(&clean(&job, &["--allocation", JOB])), 0);
+    assert_eq!((folder(&job).exists(), fs::read(outside.join("file")).unwrap().len()), (false, 8));
+
+    let job = flushed();
+    fs::set_permissions(user_folder(&job), fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = clean(&job, &["--allocation", JOB]);
+    assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
+    assert!(err(&refused).contains("others may write to"), "{}", err(&refused));
+    fs::set_permissions(user_folder(&job), fs::Permissions::from_mode(0o700)).unwrap();
+    let moved = job.node(0).join("moved");
+    fs::rename(user_folder(&job), &moved).unwrap();
+    symlink(&moved, user_folder(&job)).unwrap();
+    assert_eq!((code(&clean(&job, &["--allocation", JOB])), folder(&job).is_dir()), (2, true), "a link");
+    fs::remove_file(user_folder(&job)).unwrap();
+    fs::rename(&moved, user_folder(&job)).unwrap();
+    // Only root can give a folder away.
+    let own = fs::metadata(user_folder(&job)).unwrap().uid();
+    if own == 0 {
+        chown(user_folder(&job), Some(12345), None).unwrap();
+        let refused = clean(&job, &["--allocation", JOB]);
+        assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
+        assert!(err(&refused).contains("belongs to user 12345"), "{}", err(&refused));
+    }
+}

@@ -1,0 +1,79 @@
+//! A job of two ranks on two nodes, in this process, and what it leaves.
+#![allow(dead_code, reason = "each test uses what it needs of it")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+
+use scr_core::comm::{thread, Comm};
+use scr_core::env::Env;
+use scr_core::fs::RealFiles;
+use scr_core::param::AppConfig;
+use scr_core::session::{OutputFlags, Session};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// What a job of two ranks on two nodes has left: one checkpoint in cache, and flushed.
+pub(crate) struct FinishedJob(TempDir);
+
+impl FinishedJob {
+    pub(crate) fn new() -> Self {
+        Self::with_settings(&[("SCR_FLUSH", "1")])
+    }
+
+    pub(crate) fn with_settings(settings: &[(&str, &str)]) -> Self {
+        let job = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(job.prefix()).unwrap();
+        job.install_plugins();
+        thread::run(2, |comm| job.run(Box::new(comm), settings)).unwrap();
+        job
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        fs::canonicalize(self.0.path()).unwrap()
+    }
+
+    pub(crate) fn prefix(&self) -> PathBuf {
+        self.path().join("prefix")
+    }
+
+    pub(crate) fn node(&self, number: u32) -> PathBuf {
+        self.path().join(format!("nodes/n{number}"))
+    }
+
+    pub(crate) fn plugins(&self) -> PathBuf {
+        self.path().join("plugins")
+    }
+
+    pub(crate) fn install_plugins(&self) {
+        fs::create_dir(self.plugins()).unwrap();
+        let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
+        for name in ["xor", "sync"] {
+            let library = format!("libscr_{name}.so");
+            fs::copy(built.join(&library), self.plugins().join(&library)).unwrap();
+            let manifest = format!("{name}.toml");
+            fs::copy(manifests.join(&manifest), self.plugins().join(&manifest)).unwrap();
+        }
+    }
+
+    pub(crate) fn run(&self, comm: Box<dyn Comm>, settings: &[(&str, &str)]) {
+        let rank = comm.rank();
+        let base = self.path().join("nodes/$SCR_NODE_NAME").display().to_string();
+        let env = Env::for_test(Arc::new(RealFiles), self.prefix())
+            .with_user(
+                "user1",
+                fs::metadata(self.path()).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta)).unwrap(),
+            )
+            .with_variable("SCR_NODE_NAME", &format!("n{rank}"))
+            .with_variable("SCR_CACHE_BASE", &base)
+            .with_variable("SCR_CACHE_BYPASS", "0")
+            .with_variable("SCR_PLUGIN_PATH", &self.plugins().display().to_string());
+        let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
+        let mut session = Session::init(comm, env.env(), &AppConfig::default()).unwrap();
+        session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
+        let path = session.route_file(format!("ckpt.1/rank_{rank}").as_bytes()).unwrap();
+        fs::write(std::ffi::OsStr::from_bytes(&path), [b'x'; 1000]).unwrap();
+        session.complete_output(true).unwrap();
+    }
+}
