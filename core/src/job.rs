@@ -153,8 +153,8 @@ impl Job {
     }
 }
 
-/// `<user>/scr.<allocation>`
-pub(crate) fn job_folder(params: &Params) -> PathBuf {
+/// The folder of a job in control and cache directories: `<user>/scr.<allocation>`.
+pub fn job_folder(params: &Params) -> PathBuf {
     let user = params.get(&param::USER_NAME);
     Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }

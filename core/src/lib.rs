@@ -37,7 +37,8 @@ pub mod session;
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-pub use cache::control::control_dir;
+pub use cache::control::{find_control_dir, make_control_dir};
+pub use job::job_folder;
 
 /// Results whose error becomes its text, as [`describe`] gives it.
 pub(crate) trait Described<T> {

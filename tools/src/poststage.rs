@@ -9,9 +9,9 @@ use crate::output::{print, warn, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
-use scr_core::flush::{finalize_arrived, poll_transfers, FlushOutcome, Transports};
+use scr_core::flush::{finalize_arrived, poll_transfers, FlushOutcome, PollResult, Transports};
 use scr_core::prefix::Prefix;
-use scr_core::{control_dir, param};
+use scr_core::{describe, find_control_dir, param};
 use std::path::PathBuf;
 
 /// Text below the help.
@@ -65,8 +65,12 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     // What has arrived on this very node, where a transport has been at work without an agent.
     let host = environment::plugin_host(env, None);
     let transports = Transports::new(&host);
-    let control = control_dir(&*env.files, &environment::params(env));
-    let looked = poll_transfers(env, &control, &|name, options| transports.open(name, options));
+    let looked = match find_control_dir(env, &environment::params(env)) {
+        Ok(Some(control)) => poll_transfers(env, &control, &|name, options| transports.open(name, options)),
+        Ok(None) => PollResult::default(),
+        // What another user has planted is not for this node to finish.
+        Err(error) => PollResult { wrong: vec![describe(&error)], ..PollResult::default() },
+    };
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
         .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
     let none_left =

@@ -7,32 +7,48 @@
 use super::node_dir;
 use super::sharing::Sharing;
 use super::store::own_folder;
+use crate::env::Env;
 use crate::error::{Doing, Error};
-use crate::fs::Files;
+use crate::fs::{FsError, OwnedDir};
 use crate::job::{job_folder, Job};
 use crate::param::{self, Params};
 use crate::Described;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The control directory of this node for the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`, or
-/// the node's folder in it.
-pub fn control_dir(files: &dyn Files, params: &Params) -> PathBuf {
-    let control = params.get(&param::CNTL_BASE).join(job_folder(params));
-    own(files, &control, params).unwrap_or(control)
+/// the node's folder in it. `None` where it is not there.
+///
+/// # Errors
+/// It belongs to another user, or another user could have changed what is in it.
+pub fn find_control_dir(env: &Env, params: &Params) -> Result<Option<OwnedDir>, FsError> {
+    let base = params.get(&param::CNTL_BASE);
+    let Some(control) = OwnedDir::find(&*env.files, &base, &job_folder(params), env.uid)? else {
+        return Ok(None);
+    };
+    own(control, params, env.uid).map(Some)
+}
+
+/// As [`find_control_dir`], and made where it is not there.
+///
+/// # Errors
+/// As there, and where it cannot be made.
+pub fn make_control_dir(env: &Env, params: &Params) -> Result<OwnedDir, FsError> {
+    let base = params.get(&param::CNTL_BASE);
+    own(OwnedDir::make(&*env.files, &base, &job_folder(params), env.uid)?, params, env.uid)
 }
 
 /// Makes the control directory. Collective.
 ///
 /// # Errors
 /// A folder cannot be made.
-pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<PathBuf, Error> {
+pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> {
     let (files, base) = (job.files(), &job.descriptors.control);
     let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
-    let made = files.make_private_dirs(&base.path, &job.job_folder(), job.env.uid);
+    let made = OwnedDir::make(files, &base.path, &job.job_folder(), job.env.uid);
     let control = job.agree(made.described()).doing(doing)?;
     let seen = sharing.of(&control, NUMBER)?.placement;
     let Some((one, other)) = seen.first_apart_in(&job.nodes) else {
-        return Ok(own(files, &control, &job.params).unwrap_or(control));
+        return job.agree(own(control, &job.params, job.env.uid).described()).doing(doing);
     };
     let node = |rank| format!("{} (rank {rank})", job.nodes.name(rank));
     job.report.warn(&format!(
@@ -42,14 +58,20 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<PathBuf, Error> {
         node(other),
         base.name,
     ));
-    let nodes = files.make_private_dirs_in(&control, Path::new(NODES), job.env.uid);
+    let nodes = control.make_below(Path::new(NODES), job.env.uid);
     let nodes = job.agree(nodes.described()).doing(doing)?;
-    own_folder(job, &seen, &nodes).doing(doing)
+    let folder = own_folder(job, &seen, &nodes).doing(doing)?;
+    job.agree(nodes.make_below(&folder, job.env.uid).described()).doing(doing)
 }
 
-/// The folder that this node has got in a control directory.
-fn own(files: &dyn Files, control: &Path, params: &Params) -> Option<PathBuf> {
-    node_dir::find(files, &control.join(NODES), &params.get(&param::NODE_NAME))
+/// The folder that this node has got in a control directory, or else the directory itself.
+fn own(control: OwnedDir, params: &Params, uid: u32) -> Result<OwnedDir, FsError> {
+    let nodes = control.path().join(NODES);
+    let folder = node_dir::find(&**control.files(), &nodes, &params.get(&param::NODE_NAME));
+    match folder.as_deref().and_then(Path::file_name) {
+        Some(folder) => control.make_below(&Path::new(NODES).join(folder), uid),
+        None => Ok(control),
+    }
 }
 
 const NODES: &str = "nodes";

@@ -53,6 +53,7 @@ use record::RankRecord;
 use sharing::Sharing;
 use stale::StalePart;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The cache of this run, as this rank sees it.
 pub(crate) struct Cache {
@@ -68,17 +69,20 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Makes the control directory, and the job's folders in every store. Collective.
+    /// Makes the control directory, and the job's folders in every store. From here on the job reaches all that lies in them
+    /// through their descriptors. Collective.
     ///
     /// # Errors
     /// [`Error`]: a folder cannot be made, or the stores are not shared as the settings say. The same on all ranks.
-    pub(crate) fn open(job: &Job) -> Result<Self, Error> {
-        let sharing = Sharing::new(&*job.comm, job.files(), &job.nodes)?;
+    pub(crate) fn open(job: &mut Job) -> Result<Self, Error> {
+        let sharing = Sharing::new(&*job.comm, &job.nodes)?;
         let control = control::open(job, &sharing)?;
         let stores = store::open_all(job, &sharing)?;
+        let dirs = stores.iter().map(|store| &store.root).chain([&control]);
+        job.env.files = dirs.fold(Arc::clone(&job.env.files), |files, dir| dir.held_in(&*files));
         Ok(Self {
             stores,
-            control,
+            control: control.path().to_owned(),
             open: KeptOpen::default(),
             datasets: Vec::new(),
             stale: Vec::new(),

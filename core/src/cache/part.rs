@@ -16,7 +16,7 @@
 use super::kept_open::KeptOpen;
 use super::record::RankRecord;
 use crate::comm::Rank;
-use crate::fs::{At, File, Files, FsError, How};
+use crate::fs::{At, File, Files, FsError, How, Kind};
 use crate::prefix::FileName;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -91,7 +91,12 @@ impl PartDir {
 
     /// Makes the folder of the rank's files. The filemap must be there: what has none is taken for leftovers.
     pub(crate) fn make_data(&self, files: &dyn Files) -> Result<(), FsError> {
-        make_dir(files, &self.data())
+        let data = self.data();
+        // The application may have put a link in its place, which leads nowhere here.
+        if files.status(&data).is_ok_and(|status| status.kind == Kind::Link) {
+            files.remove_if_there(&data)?;
+        }
+        make_dir(files, &data)
     }
 
     /// Removes the part, and the folders that nobody uses any more. Not to be called where another rank may be making

@@ -5,7 +5,7 @@
 
 use crate::comm::collective::{all_gather, barrier, broadcast};
 use crate::comm::{Comm, CommError, Rank};
-use crate::fs::{Files, How};
+use crate::fs::{Files, How, OwnedDir};
 use crate::placement::Placement;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 /// Finds out who sees the same folder.
 pub(crate) struct Sharing<'a> {
     pub(crate) comm: &'a dyn Comm,
-    pub(crate) files: &'a dyn Files,
     /// Which ranks share a node.
     pub(crate) nodes: &'a Placement,
     /// What no other run has in its marks.
@@ -31,22 +30,22 @@ pub(crate) struct Seen {
 
 impl<'a> Sharing<'a> {
     /// Collective.
-    pub(crate) fn new(
-        comm: &'a dyn Comm,
-        files: &'a dyn Files,
-        nodes: &'a Placement,
-    ) -> Result<Self, CommError> {
+    pub(crate) fn new(comm: &'a dyn Comm, nodes: &'a Placement) -> Result<Self, CommError> {
         let token = format!("{:016x}", RandomState::new().build_hasher().finish());
         let token = broadcast(comm, Rank(0), token.into_bytes())?;
-        Ok(Self { comm, files, nodes, token: String::from_utf8_lossy(&token).into_owned() })
+        Ok(Self { comm, nodes, token: String::from_utf8_lossy(&token).into_owned() })
     }
 
     /// Who sees the folder that this rank knows as `folder`. `number` is another one for each folder. Collective.
-    pub(crate) fn of(&self, folder: &Path, number: usize) -> Result<Seen, CommError> {
+    pub(crate) fn of(&self, folder: &OwnedDir, number: usize) -> Result<Seen, CommError> {
+        self.of_path(&**folder.files(), folder.path(), number)
+    }
+
+    fn of_path(&self, files: &dyn Files, folder: &Path, number: usize) -> Result<Seen, CommError> {
         let me = self.comm.rank();
         let mark = folder.join(format!(".shared.{}.{number}", self.token));
         let leads = self.nodes.leader(me) == me;
-        let made = if leads { self.make(&mark) } else { Ok(false) };
+        let made = if leads { make(files, &mark) } else { Ok(false) };
         let made_one = matches!(made, Ok(true));
         let missed = leads && matches!(made, Ok(false));
         let words = all_gather(self.comm, vec![u8::from(made_one) | u8::from(missed) << 1])?;
@@ -54,27 +53,25 @@ impl<'a> Sharing<'a> {
         if words.iter().any(|word| word == &[2]) {
             let makers: Vec<Rank> =
                 (0..).map(Rank).zip(&words).filter(|(_, word)| *word == &[1]).map(|(rank, _)| rank).collect();
-            seen_by = self.whose(&mark, &makers, made_one, missed)?;
+            seen_by = self.whose(files, &mark, &makers, made_one, missed)?;
         }
         let placement = self.by_folder(seen_by)?;
         if made_one {
             // What is left by a failure is in nobody's way.
-            let _ = self.files.remove_file(&mark);
+            let _ = files.remove_file(&mark);
         }
         Ok(Seen { placement, error: made.err() })
     }
 
-    /// Whether this rank is the one that makes a mark.
-    fn make(&self, mark: &Path) -> io::Result<bool> {
-        match self.files.open(mark, How::Create(0o600)) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The rank that has made the mark which this one has found.
-    fn whose(&self, mark: &Path, makers: &[Rank], made_one: bool, missed: bool) -> Result<Rank, CommError> {
+    fn whose(
+        &self,
+        files: &dyn Files,
+        mark: &Path,
+        makers: &[Rank],
+        made_one: bool,
+        missed: bool,
+    ) -> Result<Rank, CommError> {
         let me = self.comm.rank();
         if let [only] = makers {
             return Ok(if missed { *only } else { me });
@@ -85,14 +82,14 @@ impl<'a> Sharing<'a> {
             PathBuf::from(name)
         };
         if made_one {
-            let _ = self.make(&signed(me));
+            let _ = make(files, &signed(me));
         }
         barrier(self.comm)?;
-        let there = |maker: &&Rank| self.files.status(&signed(**maker)).is_ok();
+        let there = |maker: &&Rank| files.status(&signed(**maker)).is_ok();
         let found = if missed { makers.iter().find(there).copied() } else { None };
         barrier(self.comm)?;
         if made_one {
-            let _ = self.files.remove_file(&signed(me));
+            let _ = files.remove_file(&signed(me));
         }
         Ok(found.unwrap_or(me))
     }
@@ -103,6 +100,15 @@ impl<'a> Sharing<'a> {
         let of = |rank: u32| all[self.nodes.leader(Rank(rank)).index()].clone();
         let ranks = 0..self.comm.size();
         Ok(Placement::of_names(ranks.map(|rank| of(rank).iter().map(|byte| format!("{byte:02x}")).collect())))
+    }
+}
+
+/// Whether this rank is the one that makes a mark.
+fn make(files: &dyn Files, mark: &Path) -> io::Result<bool> {
+    match files.open(mark, How::Create(0o600)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -122,9 +128,9 @@ mod tests {
         let ranks = u32::try_from(letters.len()).unwrap();
         let all = run(ranks, |comm| {
             let nodes = Placement::gather(&comm, &comm.rank().to_string()).unwrap();
-            let sharing = Sharing::new(&comm, &RealFiles, &nodes).unwrap();
+            let sharing = Sharing::new(&comm, &nodes).unwrap();
             let letter = &letters[comm.rank().index()..=comm.rank().index()];
-            let seen = sharing.of(&dir.path().join(letter), 0).unwrap();
+            let seen = sharing.of_path(&RealFiles, &dir.path().join(letter), 0).unwrap();
             assert_eq!(seen.error.is_some(), letter == "-");
             seen.placement.numbers().to_vec()
         });
@@ -152,7 +158,13 @@ mod tests {
             let nodes = Placement::gather(&comm, &node.to_string()).unwrap();
             let own = dir.path().join(node.to_string());
             let _ = std::fs::create_dir(&own);
-            Sharing::new(&comm, &RealFiles, &nodes).unwrap().of(&own, 0).unwrap().placement.numbers().to_vec()
+            Sharing::new(&comm, &nodes)
+                .unwrap()
+                .of_path(&RealFiles, &own, 0)
+                .unwrap()
+                .placement
+                .numbers()
+                .to_vec()
         });
         assert_eq!(all.unwrap()[3], [0, 0, 1, 1]);
     }

@@ -9,7 +9,7 @@ use crate::comm::collective::route_trees;
 use crate::comm::{Collective, CommError, Rank};
 use crate::descriptor::{Evict, Store, View};
 use crate::error::{Doing, Error};
-use crate::fs::Files;
+use crate::fs::OwnedDir;
 use crate::job::Job;
 use crate::placement::Placement;
 use crate::Described;
@@ -17,14 +17,14 @@ use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A store, as this rank reaches it.
 pub(crate) struct StoreInUse {
     /// Its name: the base as it was configured, the same on all ranks.
     pub(crate) name: String,
     /// The cache directory of this job on it.
-    pub(crate) root: PathBuf,
+    pub(crate) root: OwnedDir,
     /// Where this rank's new datasets go: the job's cache directory, or this node's folder in it.
     pub(crate) cache: PathBuf,
     /// Which ranks see the same folder.
@@ -55,7 +55,7 @@ pub(crate) fn open_all(job: &Job, sharing: &Sharing<'_>) -> Result<Vec<StoreInUs
 
 fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
     let doing = || format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name);
-    let make = if store.mkdir { <dyn Files>::make_private_dirs } else { <dyn Files>::make_private_dirs_in };
+    let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
     let made = job.group_value(&store.group).and_then(|group| {
         let root = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
         root.map(|root| (root, group)).described()
@@ -67,9 +67,9 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     check(job, store, &said, &seen)?;
     let placement = seen.placement;
     let cache = if is_global || placement.count() < job.nodes.count() {
-        own_folder(job, &placement, &root).doing(doing)?
+        root.path().join(own_folder(job, &placement, &root).doing(doing)?)
     } else {
-        root.clone()
+        root.path().to_owned()
     };
     Ok(StoreInUse {
         name: store.name.clone(),
@@ -119,13 +119,13 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
     Ok(())
 }
 
-/// This node's own folder in a directory that others see as well. The first rank of those that do finds one for
-/// each node. Collective.
-pub(crate) fn own_folder(job: &Job, placement: &Placement, root: &Path) -> Collective<PathBuf> {
+/// The name of this node's own folder in a directory that others see as well. The first rank of those that do finds one
+/// for each node. Collective.
+pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Collective<PathBuf> {
     let leads = placement.leader(job.rank()) == job.rank();
     let mates = if leads { placement.mates(job.rank()) } else { Vec::new() };
     let nodes: BTreeSet<&str> = mates.iter().map(|&mate| job.nodes.name(mate)).collect();
-    let assigned = match node_dir::assign(job.files(), root, job.env.uid, nodes.into_iter()) {
+    let assigned = match node_dir::assign(dir, job.env.uid, nodes.into_iter()) {
         Ok((assigned, unnamed)) => {
             unnamed.iter().for_each(|error| job.report.error_here(&crate::describe(error)));
             Ok(assigned)
@@ -143,5 +143,5 @@ pub(crate) fn own_folder(job: &Job, placement: &Placement, root: &Path) -> Colle
     let folder = told.first().and_then(|(_, tree)| tree.value("FOLDER"));
     let folder = folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?;
     // Base folders may have different names on different nodes.
-    Ok(root.join(OsStr::from_bytes(folder)))
+    Ok(PathBuf::from(OsStr::from_bytes(folder)))
 }

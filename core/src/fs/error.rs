@@ -63,6 +63,26 @@ pub enum FsError {
         /// Who should own it.
         expected: u32,
     },
+    /// A directory of the user that others can write to, so that they could have put anything there.
+    #[error(
+        "{} may be written by other users (mode {mode:04o}), so what is in it is not used; \
+         look at what is in it, then close it with chmod 700", path.display()
+    )]
+    OpenToOthers {
+        /// Which.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A base in which anybody can replace what others have made.
+    #[error(
+        "everybody may write to {} and it has no sticky bit, so any user could replace what is made there; \
+         set the bit (chmod +t) or choose another base folder", path.display()
+    )]
+    Unprotected {
+        /// Which.
+        path: PathBuf,
+    },
     /// A path goes up, or begins at the root, where a path below a base folder is needed.
     #[error("{} does not lie below {}", path.display(), base.display())]
     NotBelow {

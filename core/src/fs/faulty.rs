@@ -244,7 +244,7 @@ fn stopped() -> io::Error {
 
 impl Files for FaultyFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let writes = !matches!(how, How::Read | How::Update);
+        let writes = !matches!(how, How::Read | How::Update | How::Folder);
         self.pass(if writes { What::OpenToWrite } else { What::OpenToRead }, path, None)?;
         let inner = self.inner.open(path, how)?;
         Ok(Box::new(FaultyFile { inner, path: path.to_owned(), files: self.clone() }))
@@ -299,6 +299,11 @@ impl Files for FaultyFiles {
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         self.pass(What::Status, path, None)?;
         self.inner.real_path(path)
+    }
+
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        let inner = self.inner.through(path, dir)?;
+        Some(Arc::new(Self { inner, state: Arc::clone(&self.state) }))
     }
 
     fn machine(&self) -> Vec<u8> {

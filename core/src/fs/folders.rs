@@ -1,20 +1,13 @@
-//! Folders: made with their parents, made private in places that all users share, and removed with all in them.
-//!
-//! In a shared place such as `/dev/shm` anybody may put something in our way. So of a private folder every part
-//! below the base is looked at without following links, and must be a folder of our own.
+//! Folders: made with their parents, and removed with all in them.
 
 use super::error::At;
 use super::whole::folder_of;
-use super::{Durability, Files, FsError, How, Kind, Status};
+use super::{Durability, Files, FsError, Kind, Status};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-/// Permission bits of a private folder.
-const PRIVATE: u32 = 0o700;
 /// So often a folder may be removed by others while it is made with its parents.
 const MOST_REMOVED: usize = 100;
-/// Permission bits that others than the owner have.
-const OTHERS: u32 = 0o077;
 
 impl dyn Files + '_ {
     /// Makes a folder with its parents, where they are not there; those made get `mode` less the umask. Links to
@@ -59,57 +52,6 @@ impl dyn Files + '_ {
             Ok(status) if status.kind != Kind::Dir => Err(in_the_way(path, &status)),
             _ => Err(error).at("make the folder", path),
         }
-    }
-
-    /// Makes `base` with its parents for everybody to read, then each part of `below` for the user `uid` alone:
-    /// mode 0700, no link followed, nobody else's folder used. Gives the whole path.
-    ///
-    /// # Errors
-    /// [`FsError::NotAFolder`] and [`FsError::NotOurs`] for what is in the way; [`FsError::NotBelow`] where `below`
-    /// has a part other than a plain name; [`FsError::Io`].
-    pub fn make_private_dirs(&self, base: &Path, below: &Path, uid: u32) -> Result<PathBuf, FsError> {
-        self.make_dirs(base, 0o755, Durability::Unsynced)?;
-        self.make_private_dirs_in(base, below, uid)
-    }
-
-    /// As `make_private_dirs`, in a base folder that must be there already.
-    ///
-    /// # Errors
-    /// As there, and [`FsError::NoBase`].
-    pub fn make_private_dirs_in(&self, base: &Path, below: &Path, uid: u32) -> Result<PathBuf, FsError> {
-        if !self.status(&base.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
-            return Err(FsError::NoBase { path: base.to_owned() });
-        }
-        let mut path = base.to_owned();
-        for part in below.components() {
-            let Component::Normal(name) = part else {
-                return Err(FsError::NotBelow { path: below.to_owned(), base: base.to_owned() });
-            };
-            path.push(name);
-            self.make_private_dir(&path, uid)?;
-        }
-        Ok(path)
-    }
-
-    fn make_private_dir(&self, path: &Path, uid: u32) -> Result<(), FsError> {
-        match self.make_dir(path, PRIVATE) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).at("make the folder", path);
-            }
-            _ => (),
-        }
-        let status = self.status(path).at("look at", path)?;
-        if status.kind != Kind::Dir {
-            return Err(in_the_way(path, &status));
-        }
-        if status.uid != uid {
-            return Err(FsError::NotOurs { path: path.to_owned(), found: status.uid, expected: uid });
-        }
-        if status.mode & OTHERS != 0 {
-            let dir = self.open(path, How::Read).at("open", path)?;
-            dir.set_mode(PRIVATE).at("close to other users", path)?;
-        }
-        Ok(())
     }
 
     /// Removes a file or a link; gives whether it was there.
@@ -184,13 +126,7 @@ fn has_parent(path: &Path) -> bool {
 }
 
 fn in_the_way(path: &Path, status: &Status) -> FsError {
-    let found = match status.kind {
-        Kind::File => "a file",
-        Kind::Dir => "a folder",
-        Kind::Link => "a symbolic link",
-        Kind::Other => "neither file nor folder",
-    };
-    FsError::NotAFolder { path: path.to_owned(), found }
+    FsError::NotAFolder { path: path.to_owned(), found: status.kind.name() }
 }
 
 #[cfg(test)]
@@ -199,13 +135,9 @@ mod tests {
     use super::super::RealFiles;
     use super::*;
     use std::fs;
-    use std::os::unix::fs::{symlink, PermissionsExt};
+    use std::os::unix::fs::symlink;
 
     const REAL: &dyn Files = &RealFiles;
-
-    fn uid() -> u32 {
-        rustix::process::getuid().as_raw()
-    }
 
     fn mode(path: &Path) -> u32 {
         REAL.status(path).unwrap().mode & 0o7777
@@ -250,69 +182,6 @@ mod tests {
         let error = REAL.make_dirs(&dir.path().join("link"), 0o700, Durability::Unsynced).unwrap_err();
         assert!(error.to_string().contains("a symbolic link"), "{error}");
         assert!(REAL.make_dirs(&dir.path().join("file/a"), 0o700, Durability::Unsynced).is_err());
-    }
-
-    #[test]
-    fn a_private_folder_is_closed_to_others_from_the_base_down() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().join("base");
-        let made = REAL.make_private_dirs(&base, Path::new("user1/scr.5132"), uid()).unwrap();
-        assert_eq!(made, base.join("user1/scr.5132"));
-        assert_eq!((mode(&base.join("user1")), mode(&made)), (0o700, 0o700));
-        assert_eq!(REAL.make_private_dirs(&base, Path::new("user1/scr.5132"), uid()).unwrap(), made);
-    }
-
-    #[test]
-    fn a_folder_of_our_own_that_is_open_to_others_is_closed() {
-        let dir = tempfile::tempdir().unwrap();
-        let user = dir.path().join("user1");
-        fs::create_dir(&user).unwrap();
-        fs::set_permissions(&user, fs::Permissions::from_mode(0o777)).unwrap();
-        REAL.make_private_dirs(dir.path(), Path::new("user1"), uid()).unwrap();
-        assert_eq!(mode(&user), 0o700);
-    }
-
-    #[test]
-    fn another_users_folder_and_a_link_are_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("user1")).unwrap();
-        let error = REAL.make_private_dirs(dir.path(), Path::new("user1"), uid() + 1).unwrap_err();
-        assert!(matches!(error, FsError::NotOurs { found, .. } if found == uid()), "{error}");
-        symlink("user1", dir.path().join("link")).unwrap();
-        let error = REAL.make_private_dirs(dir.path(), Path::new("link/a"), uid()).unwrap_err();
-        assert!(matches!(error, FsError::NotAFolder { found: "a symbolic link", .. }), "{error}");
-        assert!(!dir.path().join("user1/a").exists());
-    }
-
-    #[test]
-    fn even_root_uses_no_folder_that_another_user_has_put_there() {
-        if uid() != 0 {
-            println!("skipped: only root can give a folder to another user");
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let theirs = dir.path().join("user1");
-        fs::create_dir(&theirs).unwrap();
-        fs::set_permissions(&theirs, fs::Permissions::from_mode(0o777)).unwrap();
-        std::os::unix::fs::chown(&theirs, Some(4711), None).unwrap();
-        let error = REAL.make_private_dirs(dir.path(), Path::new("user1/scr.5132"), 0).unwrap_err();
-        assert!(error.to_string().contains("belongs to user 4711, and only user 0 may own it"), "{error}");
-        assert!(mode(&theirs) == 0o777 && !theirs.join("scr.5132").exists(), "it was changed");
-        // What lies in a folder of our own is looked at as well.
-        let ours = dir.path().join("user2");
-        fs::create_dir_all(ours.join("scr.5132")).unwrap();
-        std::os::unix::fs::chown(ours.join("scr.5132"), Some(4711), None).unwrap();
-        let error = REAL.make_private_dirs(dir.path(), Path::new("user2/scr.5132"), 0).unwrap_err();
-        assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
-    }
-
-    #[test]
-    fn a_private_folder_lies_below_its_base() {
-        let dir = tempfile::tempdir().unwrap();
-        for below in ["../a", "/a", "a/../../b"] {
-            let error = REAL.make_private_dirs(dir.path(), Path::new(below), uid()).unwrap_err();
-            assert!(matches!(error, FsError::NotBelow { .. }), "{below}: {error}");
-        }
     }
 
     #[test]

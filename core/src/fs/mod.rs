@@ -10,7 +10,9 @@
 //! | `limit` | how many files may be open at once |
 //! | `lock` | the lock of the system on an open file, as the build has it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
-//! | `folders` | folders with their parents, private folders in shared places; what may not be there, and whole trees, removed |
+//! | `folders` | folders with their parents; what may not be there, and whole trees, removed |
+//! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
+//! | `held` | the real file system with such directories |
 //! | `trees` | KVTree files, also changed in place under a lock |
 //! | `exclusive` | one process at a time, also where no lock of the system works |
 //! | `error` | what any of these report |
@@ -20,9 +22,11 @@ mod error;
 mod exclusive;
 pub mod faulty;
 mod folders;
+mod held;
 mod limit;
 mod lock;
 mod mapped;
+mod owned;
 mod real;
 mod trees;
 pub(crate) mod verify;
@@ -31,6 +35,7 @@ mod whole;
 pub(crate) use error::At;
 pub use error::FsError;
 pub use mapped::{Mapped, MappedRange};
+pub use owned::OwnedDir;
 pub use real::RealFiles;
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
@@ -38,6 +43,7 @@ pub use whole::Durability;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a path is.
@@ -51,6 +57,18 @@ pub enum Kind {
     Link,
     /// Anything else.
     Other,
+}
+
+impl Kind {
+    /// As messages say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::File => "a file",
+            Kind::Dir => "a folder",
+            Kind::Link => "a symbolic link",
+            Kind::Other => "neither file nor folder",
+        }
+    }
 }
 
 /// What is known of a path.
@@ -93,6 +111,8 @@ pub enum How {
     Append(u32),
     /// To read and write a file that is made if it is not there, with these permission bits. Not emptied.
     Ensure(u32),
+    /// A folder that is there: to look at it, or to hold it.
+    Folder,
 }
 
 /// An open file. Reading and writing at a place may be done from several threads at once.
@@ -225,6 +245,12 @@ pub trait Files: Send + Sync {
     /// What the system reports.
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         self.status(path).map(|_| path.to_owned())
+    }
+    /// This file layer, but for what lies below `path`: that is reached through the open folder `dir`, and no link there is
+    /// followed. `None` where the layer has no descriptors.
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        let _ = (path, dir);
+        None
     }
     /// What all processes that see each other's locks have in common and no other machine has; empty where that is
     /// not known.

@@ -4,6 +4,7 @@
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
+use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{lock, File, Files, How, Kind, Status};
@@ -13,6 +14,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The real file system.
@@ -21,8 +23,7 @@ pub struct RealFiles;
 
 impl Files for RealFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let file = open_with_room(|| options(how).open(path))?;
-        Ok(Box::new(RealFile { file, how, mapping: Mapping::default() }))
+        open_file(path, how, true)
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
@@ -74,6 +75,10 @@ impl Files for RealFiles {
         fs::canonicalize(path)
     }
 
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        HeldDirs::default().through(path, dir)
+    }
+
     fn machine(&self) -> Vec<u8> {
         fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
     }
@@ -81,6 +86,12 @@ impl Files for RealFiles {
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
+}
+
+/// Opens a file; with `follow`, through a link where nothing is created.
+pub(super) fn open_file(path: &Path, how: How, follow: bool) -> io::Result<Box<dyn File>> {
+    let file = open_with_room(|| options(how, follow).open(path))?;
+    Ok(Box::new(RealFile { file, how, mapping: Mapping::default() }))
 }
 
 struct RealFile {
@@ -159,7 +170,7 @@ impl File for RealFile {
     fn map(&self, len: u64) -> Option<Mapped> {
         let kind = match self.how {
             How::Read => LeaseKind::Read,
-            How::Append(_) => return None,
+            How::Append(_) | How::Folder => return None,
             _ => LeaseKind::Write,
         };
         Mapped::new(&self.file, len, kind, &self.mapping)
@@ -170,11 +181,14 @@ impl File for RealFile {
     }
 }
 
-fn options(how: How) -> OpenOptions {
+fn options(how: How, follow: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
+    let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let there = link | OFlags::NONBLOCK | OFlags::NOCTTY;
     match how {
-        How::Read => options.read(true).custom_flags(flags(OFlags::NONBLOCK | OFlags::NOCTTY)),
-        How::Update => options.read(true).write(true).custom_flags(flags(OFlags::NONBLOCK | OFlags::NOCTTY)),
+        How::Read => options.read(true).custom_flags(flags(there)),
+        How::Update => options.read(true).write(true).custom_flags(flags(there)),
+        How::Folder => options.read(true).custom_flags(flags(there | OFlags::DIRECTORY)),
         How::Create(mode) => creating(&mut options, mode).write(true).create_new(true),
         How::Replace(mode) => creating(&mut options, mode).write(true).create(true).truncate(true),
         How::Append(mode) => creating(&mut options, mode).append(true).create(true),

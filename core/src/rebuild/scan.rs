@@ -43,7 +43,7 @@ pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
 fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, highest: &mut u64) {
     let mates = store.placement.mates(job.rank());
     let mut next = mates.iter().cycle();
-    let places = node_dir::places(job.files(), &store.root).unwrap_or_else(|error| {
+    let places = node_dir::places(job.files(), store.root.path()).unwrap_or_else(|error| {
         job.report.error_here(&crate::describe(&error));
         vec![store.cache.clone()]
     });
@@ -58,7 +58,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
             let mut tree = KvTree::new();
             tree.set("STORE", number);
             // Another node may know the same folder by another path.
-            let below = place.strip_prefix(&store.root).unwrap_or(Path::new(""));
+            let below = place.strip_prefix(store.root.path()).unwrap_or(Path::new(""));
             tree.set_bytes("PLACE", below.as_os_str().as_bytes());
             tree.set("DSET", id);
             tree.set("RANK", owner);
@@ -69,7 +69,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
 
 fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
     let store = cache.stores().get(tree.require::<usize>("STORE").ok()?)?;
-    let folder = store.root.join(OsStr::from_bytes(tree.value("PLACE")?));
+    let folder = store.root.path().join(OsStr::from_bytes(tree.value("PLACE")?));
     let owner = Rank(tree.require("RANK").ok()?);
     let id = tree.require("DSET").ok()?;
     let part = PartDir::new(&folder, id, owner);

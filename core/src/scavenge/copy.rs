@@ -13,7 +13,7 @@ use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
 use crate::fetch::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{At, Durability, Files, How, MAX_TREE_BYTES};
+use crate::fs::{At, Durability, Files, How, OwnedDir, MAX_TREE_BYTES};
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::Described;
 use std::collections::BTreeSet;
@@ -21,8 +21,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 /// Copies from the caches of one node.
+#[derive(Clone, Copy)]
 pub struct Copier<'a> {
     /// The file layer.
     pub files: &'a dyn Files,
@@ -79,7 +81,17 @@ impl Copier<'_> {
     ///
     /// # Errors
     /// The prefix directory cannot be read or written. What is wrong with a part is in its account.
-    pub fn dataset(&self, caches: &[PathBuf], id: u64) -> Result<Copied, PrefixError> {
+    pub fn dataset(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
+        let held = caches.iter().fold(None, |files: Option<Arc<dyn Files>>, cache| {
+            Some(cache.held_in(files.as_deref().unwrap_or(self.files)))
+        });
+        let Self { prefix, node, block_bytes, width, progress, .. } = *self;
+        let files = held.as_deref().unwrap_or(self.files);
+        let copier = Copier { files, prefix, node, block_bytes, width, progress };
+        copier.dataset_in(caches, id)
+    }
+
+    fn dataset_in(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let mut copied = Copied::default();
         let parts = self.find(caches, id, &mut copied.passed_over);
         let Some((_, first)) = parts.first() else { return Ok(copied) };
@@ -118,12 +130,12 @@ impl Copier<'_> {
     /// The parts of this prefix directory that count.
     fn find(
         &self,
-        caches: &[PathBuf],
+        caches: &[OwnedDir],
         id: u64,
         passed_over: &mut Vec<String>,
     ) -> Vec<(PartDir, ScavengedMap)> {
         let mut parts: Vec<(PartDir, ScavengedMap)> = Vec::new();
-        for cache in caches.iter().flat_map(|cache| self.places(cache)) {
+        for cache in caches.iter().flat_map(|cache| self.places(cache.path())) {
             let found = look_through(self.files, &cache);
             passed_over.extend(found.errors.iter().map(|error| crate::describe(error)));
             for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {

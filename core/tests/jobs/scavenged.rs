@@ -7,7 +7,7 @@ use super::world::{contents, file_name, files_below, mode, plugins, Kept, World}
 use scr_core::comm::Rank;
 use scr_core::env::{Env, TestEnv};
 use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::{Files, RealFiles};
+use scr_core::fs::{Files, OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
@@ -81,6 +81,8 @@ impl Dead {
         };
         let copier =
             Copier { files, prefix: &prefix, node, block_bytes: 4096, width: 2, progress: &progress };
+        let uid = rustix::process::getuid().as_raw();
+        let cache = OwnedDir::at(files, &cache, uid).map_err(|error| error.to_string())?;
         let found = copier.dataset(&[cache], self.step).map_err(|error| error.to_string())?;
         if found.is_whole() && !found.already {
             let sum = found.parts.iter().map(|part| part.bytes).sum::<u64>();

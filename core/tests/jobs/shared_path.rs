@@ -4,7 +4,7 @@
 use super::world::{files_below, plugins, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_core::fs::{OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::{Builder, Copied, Copier};
@@ -249,7 +249,8 @@ fn what_a_dead_job_has_left_on_the_path_is_saved_by_any_node_and_looked_at_in_a_
     let reports: Vec<_> = plans.map(|plan| plan.run(&RealFiles, &mut |_| ())).collect();
     assert_eq!(reports.iter().map(|report| report.items().count()).collect::<Vec<_>>(), [8, 8, 8]);
     let prefix = Prefix::new(world.prefix());
-    let job = [bb(&world).join("user1/scr.defjobid")];
+    let uid = rustix::process::getuid().as_raw();
+    let job = [OwnedDir::at(&RealFiles, &bb(&world).join("user1/scr.defjobid"), uid).unwrap()];
     let copy = |node: &str| {
         let copier = Copier {
             files: &RealFiles,

@@ -16,11 +16,12 @@ mod status;
 use crate::environment;
 use crate::output::{print, warn, Answer};
 use crate::progress::Heartbeat;
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use clap::Args;
 use scr_agent::{AgentPresence, Transfer};
 use scr_core::env::Env;
-use scr_core::{control_dir, param};
+use scr_core::fs::OwnedDir;
+use scr_core::make_control_dir;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -73,20 +74,20 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
     let control = control(&env, args)?;
     let threads = usize::try_from(args.threads)?;
     match &args.action {
-        Action { detach: true, .. } => detach::detach(&control, args.threads),
+        Action { detach: true, .. } => detach::detach(control.path(), args.threads),
         Action { drain: true, .. } => {
             let heartbeat = Heartbeat::new(args.heartbeat);
-            request(&control, run::DRAIN, &heartbeat)?;
+            request(control.path(), run::DRAIN, &heartbeat)?;
             // Where none runs there may still be something left by one that was killed.
             run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
             Ok(Answer::Yes)
         }
         Action { stop: true, .. } => {
-            let runs = AgentPresence::find(&control).is_some();
-            request(&control, run::EXIT, &Heartbeat::new(false))?;
+            let runs = AgentPresence::find(control.path()).is_some();
+            request(control.path(), run::EXIT, &Heartbeat::new(false))?;
             Ok(Answer::from(runs))
         }
-        Action { status: true, .. } => status::run(&control, args.json),
+        Action { status: true, .. } => status::run(control.path(), args.json),
         _ => {
             if args.own_session {
                 detach::leave_session();
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
             let became =
                 run::until(&env, &control, threads, run::Until::TheJobIsOver, &Heartbeat::new(false))?;
             if !became {
-                warn(format_args!("an agent runs already for {}", control.display()));
+                warn(format_args!("an agent runs already for {}", control.path().display()));
             }
             Ok(Answer::from(became))
         }
@@ -102,19 +103,12 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
 }
 
 /// The control directory, made where it is not there.
-fn control(env: &Env, args: &AgentArgs) -> Result<PathBuf> {
-    if let Some(control) = &args.control {
-        if !control.is_dir() {
-            bail!("there is no folder {}", control.display());
-        }
-        return Ok(std::path::absolute(control)?);
-    }
-    let params = environment::params(env);
-    let base = params.get(&param::CNTL_BASE);
-    let control = control_dir(&*env.files, &params);
-    let below = control.strip_prefix(&base).unwrap_or(Path::new(""));
-    let made = env.files.make_private_dirs(&base, below, env.uid);
-    made.with_context(|| format!("the control directory {} cannot be used", control.display()))
+fn control(env: &Env, args: &AgentArgs) -> Result<OwnedDir> {
+    let control = match &args.control {
+        Some(control) => OwnedDir::at(&*env.files, &std::path::absolute(control)?, env.uid),
+        None => make_control_dir(env, &environment::params(env)),
+    };
+    control.context("the control directory cannot be used")
 }
 
 /// Asks the agent that runs, if one does, to end, and waits until it has ended.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor, TakeTurn, Turns};
 use scr_core::env::Env;
 use scr_core::flush::{poll_transfers, PollResult, SharedSlots, Transports};
-use scr_core::fs::Files;
+use scr_core::fs::{Files, OwnedDir};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,11 +33,12 @@ pub(super) enum Until {
 /// Is the agent of a control directory until then; gives false if there is one already.
 pub(super) fn until(
     env: &Env,
-    control: &Path,
+    owned: &OwnedDir,
     threads: usize,
     until: Until,
     heartbeat: &Heartbeat,
 ) -> Result<bool> {
+    let control = owned.path();
     let became = AgentPresence::become_one(control);
     let became = became.with_context(|| format!("cannot use {}", control.display()))?;
     let Some(presence) = became else { return Ok(false) };
@@ -54,8 +55,15 @@ pub(super) fn until(
         for _ in 0..threads {
             scope.spawn(|| executor.work());
         }
-        let mut watch =
-            Watch { env, control, executor: &executor, until, heartbeat, came: executor.has_seen_any() };
+        let mut watch = Watch {
+            env,
+            owned,
+            control,
+            executor: &executor,
+            until,
+            heartbeat,
+            came: executor.has_seen_any(),
+        };
         let ended = watch.run();
         executor.stop();
         ended
@@ -68,6 +76,7 @@ pub(super) fn until(
 
 struct Watch<'a> {
     env: &'a Env,
+    owned: &'a OwnedDir,
     control: &'a Path,
     executor: &'a Executor,
     until: Until,
@@ -90,7 +99,7 @@ impl Watch<'_> {
             let copying = self.executor.has_work();
             if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && told.left {
                 let looked =
-                    poll_transfers(self.env, self.control, &|name, options| transports.open(name, options));
+                    poll_transfers(self.env, self.owned, &|name, options| transports.open(name, options));
                 print_news(&looked, &told);
                 (told, looked_at) = (looked, Some(Instant::now()));
                 self.heartbeat.report(|| bytes_written(self.control));

@@ -14,8 +14,11 @@ use anyhow::{Context, Result};
 use clap::Args;
 use report::CopyReport;
 use scr_core::env::Env;
+use scr_core::fs::{FsError, OwnedDir};
 use scr_core::param::{self, Params};
 use scr_core::scavenge::Copier;
+use scr_core::{describe, job_folder};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,7 +61,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     let params = environment::params_of(&env, &prefix);
-    let caches = caches(&env, &params, &args.cache)?;
+    let caches = Caches::find(&env, &params, &args.cache)?;
     let node = params.get(&param::NODE_NAME);
     let progress = Progress::new(format!("dataset {}", args.id));
     let (heartbeat, moved) = (Heartbeat::new(args.heartbeat), AtomicU64::new(0));
@@ -75,10 +78,11 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
             heartbeat.report(|| moved);
         },
     };
-    let copied = copier.dataset(&caches, args.id);
+    let copied = copier.dataset(&caches.found, args.id);
     drop(progress);
-    let copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
-    let report = CopyReport { node: &node, id: args.id, caches: &caches, copied: &copied };
+    let mut copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
+    copied.passed_over.extend(caches.refused);
+    let report = CopyReport { node: &node, id: args.id, caches: &caches.paths, copied: &copied };
     report.warnings().iter().for_each(warn);
     show(args.json, report.json(), report.text())?;
     Ok(Answer::from(copied.is_whole()))
@@ -87,20 +91,42 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
 /// More at a time from each of many nodes make a file system no faster.
 const MOST_THREADS: u32 = 8;
 
-/// The cache directories of this allocation on this node, where none are given.
-fn caches(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    if !given.is_empty() {
-        return Ok(given.iter().map(|dir| param::normalise(&env.current_dir.join(dir))).collect());
+/// Where to look for parts of the dataset.
+#[derive(Default)]
+struct Caches {
+    /// All paths that were tried.
+    paths: Vec<PathBuf>,
+    found: Vec<OwnedDir>,
+    /// Why some are not used. One that another user could have planted keeps nobody from saving what lies in the others.
+    refused: Vec<String>,
+}
+
+impl Caches {
+    /// The cache directories of this allocation on this node, where none are given.
+    fn find(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Self> {
+        let mut caches = Self::default();
+        for dir in given {
+            let dir = param::normalise(&env.current_dir.join(dir));
+            let found = OwnedDir::at(&*env.files, &dir, env.uid);
+            caches.take(dir, found.map(Some));
+        }
+        if given.is_empty() {
+            let descriptors = environment::descriptors(params)?;
+            let (stores, below) =
+                (descriptors.stores.iter().filter(|store| store.enabled), job_folder(params));
+            for base in stores.map(|store| &store.path).collect::<BTreeSet<_>>() {
+                caches.take(base.join(&below), OwnedDir::find(&*env.files, base, &below, env.uid));
+            }
+        }
+        Ok(caches)
     }
-    let descriptors = environment::descriptors(params)?;
-    let job = format!("scr.{}", params.get(&param::JOB_ID));
-    let mut caches: Vec<PathBuf> = descriptors
-        .stores
-        .iter()
-        .filter(|store| store.enabled)
-        .map(|store| store.path.join(params.get(&param::USER_NAME)).join(&job))
-        .collect();
-    caches.sort();
-    caches.dedup();
-    Ok(caches)
+
+    fn take(&mut self, path: PathBuf, found: Result<Option<OwnedDir>, FsError>) {
+        self.paths.push(path);
+        match found {
+            Ok(found) => self.found.extend(found),
+            Err(error) if error.is_not_found() => (),
+            Err(error) => self.refused.push(describe(&error)),
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::flush::closing::{alone, finalize_one};
 use crate::flush::file_copy;
 use crate::flush::pending::{self, PendingFlush};
 use crate::flush::FlushOutcome;
-use crate::fs::Files;
+use crate::fs::{Files, OwnedDir};
 use crate::plugin::PluginHost;
 use crate::prefix::Prefix;
 use crate::{describe, env::Env, Described};
@@ -70,8 +70,8 @@ pub struct PollResult {
 
 /// Looks after the flushes that go on detached applications, as far as they are this node's: those in the control
 /// directory `control`. Returns at once; a copy under way is left alone.
-pub fn poll_transfers(env: &Env, control: &Path, open: OpenTransport<'_>) -> PollResult {
-    poll_some(&*env.files, control, open, &env.local_time(), Which::All)
+pub fn poll_transfers(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) -> PollResult {
+    poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::All)
 }
 
 /// Which flushes are meant.

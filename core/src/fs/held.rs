@@ -1,0 +1,163 @@
+//! The real file system with directories that are reached through their descriptors.
+//!
+//! A path that begins with that of such a directory is taken apart: the parts between it and the last one are opened one by
+//! one without following links, and the system is asked about the last one in the directory before it. So nothing that
+//! happens to the names above matters any more.
+
+use super::real::{open_file, RealFiles};
+use super::{File, Files, How, Status};
+use rustix::fs::{openat, Mode, OFlags};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The real file system with directories that are held open.
+#[derive(Clone, Default)]
+pub(super) struct HeldDirs {
+    held: Vec<(PathBuf, Arc<dyn File>)>,
+}
+
+/// A name in an open directory.
+struct Spot<'a> {
+    parent: Parent<'a>,
+    name: &'a OsStr,
+}
+
+enum Parent<'a> {
+    Held(BorrowedFd<'a>),
+    Opened(OwnedFd),
+}
+
+impl Spot<'_> {
+    /// As a path that leads there whatever the directories are called by now.
+    fn path(&self) -> PathBuf {
+        let number = match &self.parent {
+            Parent::Held(fd) => fd.as_raw_fd(),
+            Parent::Opened(fd) => fd.as_raw_fd(),
+        };
+        Path::new("/proc/self/fd").join(number.to_string()).join(self.name)
+    }
+}
+
+impl HeldDirs {
+    /// With one directory more.
+    pub(super) fn with(&self, path: &Path, dir: Arc<dyn File>) -> Option<Self> {
+        dir.descriptor()?;
+        let mut held = self.held.clone();
+        held.retain(|(known, _)| known != path);
+        held.push((path.to_owned(), dir));
+        Some(Self { held })
+    }
+
+    /// The innermost of them that a path lies in, and the rest of the path.
+    fn holder<'a>(&'a self, path: &'a Path) -> Option<(BorrowedFd<'a>, &'a Path)> {
+        let inside = self.held.iter().filter_map(|(dir, open)| Some((open, path.strip_prefix(dir).ok()?)));
+        let (open, rest) = inside.min_by_key(|(_, rest)| rest.as_os_str().len())?;
+        Some((open.descriptor()?, rest))
+    }
+
+    /// Does `work` with the path to use instead, and with whether a link there may be followed.
+    fn reach<R>(&self, path: &Path, work: impl FnOnce(&Path, bool) -> io::Result<R>) -> io::Result<R> {
+        let Some((held, rest)) = self.holder(path) else { return work(path, true) };
+        let spot = descend(held, rest)?;
+        work(&spot.path(), false)
+    }
+
+    /// As `reach`, for what changes a name. That of a held directory itself stands in another one.
+    fn name<R>(&self, path: &Path, work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
+        match self.holder(path) {
+            Some((_, rest)) if rest.as_os_str().is_empty() => work(path),
+            _ => self.reach(path, |path, _| work(path)),
+        }
+    }
+}
+
+fn descend<'a>(held: BorrowedFd<'a>, rest: &'a Path) -> io::Result<Spot<'a>> {
+    let mut parent = Parent::Held(held);
+    let mut parts = rest.components().peekable();
+    let Some(mut name) = parts.next() else { return Ok(Spot { parent, name: OsStr::new(".") }) };
+    while let Some(next) = parts.next() {
+        let fd = match &parent {
+            Parent::Held(fd) => *fd,
+            Parent::Opened(fd) => fd.as_fd(),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        parent = Parent::Opened(openat(fd, plain(name)?, flags, Mode::empty())?);
+        name = next;
+    }
+    Ok(Spot { parent, name: plain(name)? })
+}
+
+/// A part that goes up would leave the directory.
+fn plain(part: Component<'_>) -> io::Result<&OsStr> {
+    match part {
+        Component::Normal(name) => Ok(name),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+impl Files for HeldDirs {
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        self.reach(path, |path, follow| open_file(path, how, follow))
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Status> {
+        self.reach(path, |path, _| RealFiles.status(path))
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.name(path, |path| RealFiles.make_dir(path, mode))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.reach(path, |path, follow| {
+            let dir = if follow { None } else { Some(open_file(path, How::Folder, false)?) };
+            let held = dir.as_ref().and_then(|dir| dir.descriptor());
+            let number = held.map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
+            RealFiles.list(number.as_deref().map_or(path, Path::new))
+        })
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.name(path, |path| RealFiles.remove_file(path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.name(path, |path| RealFiles.remove_dir(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.name(from, |from| self.name(to, |to| RealFiles.rename(from, to)))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.name(from, |from| self.name(to, |to| RealFiles.link(from, to)))
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.reach(path, |path, _| RealFiles.sync_dir(path))
+    }
+
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.reach(path, |path, _| RealFiles.free_bytes(path))
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        RealFiles.real_path(path)
+    }
+
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        Some(Arc::new(self.with(path, dir)?))
+    }
+
+    fn machine(&self) -> Vec<u8> {
+        RealFiles.machine()
+    }
+
+    fn pause(&self, time: Duration) {
+        RealFiles.pause(time);
+    }
+}

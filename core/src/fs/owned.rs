@@ -1,0 +1,355 @@
+//! Directories that another user could have planted: control and cache directories in places that all users share.
+//!
+//! In such a place anybody may create the name that we are going to use, or put a symbolic link there. So an
+//! [`OwnedDir`] is opened part by part from the base that the site configured, no link is followed below the base, and
+//! each part must belong to the user and be closed to other users. From then on everything in it is reached through its
+//! descriptor, whatever becomes of its path.
+
+use super::error::At;
+use super::{Durability, File, Files, FsError, How, Kind, Status};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// Permission bits of a private directory.
+const PRIVATE: u32 = 0o700;
+/// Permission bits that users other than the owner have.
+const OTHERS: u32 = 0o077;
+/// Those with which others can write.
+const OTHERS_WRITE: u32 = 0o022;
+/// Everybody may write.
+const WORLD_WRITES: u32 = 0o002;
+/// Only its owner may rename or remove what is in the directory.
+const STICKY: u32 = 0o1000;
+
+/// A directory of this user that nobody else can write to, open.
+#[derive(Clone)]
+pub struct OwnedDir {
+    path: PathBuf,
+    dir: Arc<dyn File>,
+    files: Arc<dyn Files>,
+}
+
+/// What is done about a part of the path that is missing, or open to others.
+#[derive(Clone, Copy, PartialEq)]
+enum Parts {
+    /// It is made, and closed.
+    Make,
+    /// The directory is not used.
+    Expect,
+}
+
+impl OwnedDir {
+    /// Makes `base` with its parents for everybody to read, then each part of `below` for the user `uid` alone.
+    ///
+    /// # Errors
+    /// [`FsError::NotAFolder`], [`FsError::NotOurs`] and [`FsError::Unprotected`] for what is in the way;
+    /// [`FsError::NotBelow`] where `below` has a part other than a plain name; [`FsError::Io`].
+    pub fn make(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Self, FsError> {
+        files.make_dirs(base, 0o755, Durability::Unsynced)?;
+        Self::make_in(files, base, below, uid)
+    }
+
+    /// As [`make`](Self::make), below a base that must be there already.
+    ///
+    /// # Errors
+    /// As there, and [`FsError::NoBase`].
+    pub fn make_in(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Self, FsError> {
+        if !files.status(&base.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
+            return Err(FsError::NoBase { path: base.to_owned() });
+        }
+        Self::descend(files, base, below, uid, Parts::Make)
+    }
+
+    /// The directory `below` a base, where it is there.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make); also where it could have been changed by other users.
+    pub fn find(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Option<Self>, FsError> {
+        match Self::descend(files, base, below, uid, Parts::Expect) {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// The directory at a path that the user has named. Links are followed to it, and not in it.
+    ///
+    /// # Errors
+    /// As for [`find`](Self::find), and where it is not there.
+    pub fn at(files: &dyn Files, path: &Path, uid: u32) -> Result<Self, FsError> {
+        let dir = files.open(path, How::Folder).at("open the directory", path)?;
+        let status = dir.status().at("look at", path)?;
+        expect_owned(path, &status, uid)?;
+        expect_closed(path, &status)?;
+        Self::hold(files, path.to_owned(), dir)
+    }
+
+    /// Makes a directory below this one.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make).
+    pub fn make_below(&self, below: &Path, uid: u32) -> Result<Self, FsError> {
+        Self::descend(&*self.files, &self.path, below, uid, Parts::Make)
+    }
+
+    /// What it is called in messages, and for [`files`](Self::files).
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file layer in which everything below [`path`](Self::path) is reached through the open directory, and no link
+    /// there is followed. Other paths lead where they always do.
+    pub fn files(&self) -> &Arc<dyn Files> {
+        &self.files
+    }
+
+    /// The same layer above another one, which may hold other directories.
+    pub fn held_in(&self, files: &dyn Files) -> Arc<dyn Files> {
+        files.through(&self.path, Arc::clone(&self.dir)).unwrap_or_else(|| Arc::clone(&self.files))
+    }
+
+    fn descend(
+        files: &dyn Files,
+        base: &Path,
+        below: &Path,
+        uid: u32,
+        parts: Parts,
+    ) -> Result<Self, FsError> {
+        let dir = files.open(base, How::Folder).at("open the directory", base)?;
+        let status = dir.status().at("look at", base)?;
+        if status.mode & WORLD_WRITES != 0 && status.mode & STICKY == 0 {
+            return Err(FsError::Unprotected { path: base.to_owned() });
+        }
+        let mut at = Self::hold(files, base.to_owned(), dir)?;
+        for part in below.components() {
+            let Component::Normal(name) = part else {
+                return Err(FsError::NotBelow { path: below.to_owned(), base: base.to_owned() });
+            };
+            at = at.step(files, Path::new(name), uid, parts)?;
+        }
+        Ok(at)
+    }
+
+    /// The directory `name` in this one. `files` does not know of this one, so that a base is not held for longer.
+    fn step(&self, files: &dyn Files, name: &Path, uid: u32, parts: Parts) -> Result<Self, FsError> {
+        let path = self.path.join(name);
+        if parts == Parts::Make {
+            match self.files.make_dir(&path, PRIVATE) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(error).at("make the folder", &path);
+                }
+                _ => (),
+            }
+        }
+        // Who may not open it is told whose it is.
+        expect_owned(&path, &self.files.status(&path).at("look at", &path)?, uid)?;
+        let dir = self.files.open(&path, How::Folder).at("open the directory", &path)?;
+        let status = dir.status().at("look at", &path)?;
+        expect_owned(&path, &status, uid)?;
+        match parts {
+            Parts::Make if status.mode & OTHERS != 0 => {
+                dir.set_mode(PRIVATE).at("close to other users", &path)?;
+            }
+            Parts::Make => (),
+            Parts::Expect => expect_closed(&path, &status)?,
+        }
+        Self::hold(files, path, dir)
+    }
+
+    fn hold(files: &dyn Files, path: PathBuf, dir: Box<dyn File>) -> Result<Self, FsError> {
+        let unsupported = || io::Error::from(io::ErrorKind::Unsupported);
+        let dir: Arc<dyn File> = dir.into();
+        let files = files.through(&path, Arc::clone(&dir)).ok_or_else(unsupported).at("hold open", &path)?;
+        Ok(Self { path, dir, files })
+    }
+}
+
+impl std::fmt::Debug for OwnedDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OwnedDir({})", self.path.display())
+    }
+}
+
+fn expect_owned(path: &Path, status: &Status, uid: u32) -> Result<(), FsError> {
+    if status.kind != Kind::Dir {
+        return Err(FsError::NotAFolder { path: path.to_owned(), found: status.kind.name() });
+    }
+    if status.uid != uid {
+        return Err(FsError::NotOurs { path: path.to_owned(), found: status.uid, expected: uid });
+    }
+    Ok(())
+}
+
+fn expect_closed(path: &Path, status: &Status) -> Result<(), FsError> {
+    match status.mode & OTHERS_WRITE {
+        0 => Ok(()),
+        _ => Err(FsError::OpenToOthers { path: path.to_owned(), mode: status.mode & 0o7777 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::faulty::{FaultyFiles, What};
+    use super::super::RealFiles;
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{chown, symlink, PermissionsExt};
+
+    const REAL: &dyn Files = &RealFiles;
+
+    fn uid() -> u32 {
+        rustix::process::getuid().as_raw()
+    }
+
+    fn mode(path: &Path) -> u32 {
+        REAL.status(path).unwrap().mode & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn make(base: &Path, below: &str) -> Result<OwnedDir, FsError> {
+        OwnedDir::make(REAL, base, Path::new(below), uid())
+    }
+
+    #[test]
+    fn a_private_folder_is_closed_to_others_from_the_base_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("base");
+        let made = make(&base, "user1/scr.5132").unwrap();
+        assert_eq!(made.path(), base.join("user1/scr.5132"));
+        assert_eq!((mode(&base.join("user1")), mode(made.path())), (0o700, 0o700));
+        assert_eq!(make(&base, "user1/scr.5132").unwrap().path(), made.path());
+        let found = OwnedDir::find(REAL, &base, Path::new("user1/scr.5132"), uid()).unwrap().unwrap();
+        assert_eq!(found.path(), made.path());
+        assert!(OwnedDir::find(REAL, &base, Path::new("user1/scr.1"), uid()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_folder_of_our_own_that_is_open_to_others_is_closed_by_a_job_and_refused_by_a_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = dir.path().join("user1");
+        fs::create_dir(&user).unwrap();
+        set_mode(&user, 0o777);
+        let error = OwnedDir::find(REAL, dir.path(), Path::new("user1"), uid()).unwrap_err();
+        assert!(matches!(error, FsError::OpenToOthers { mode: 0o777, .. }), "{error}");
+        assert!(OwnedDir::at(REAL, &user, uid()).is_err());
+        make(dir.path(), "user1").unwrap();
+        assert_eq!(mode(&user), 0o700);
+        assert!(OwnedDir::at(REAL, &user, uid()).is_ok());
+    }
+
+    #[test]
+    fn another_users_folder_and_a_link_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("user1")).unwrap();
+        let error = OwnedDir::make(REAL, dir.path(), Path::new("user1"), uid() + 1).unwrap_err();
+        assert!(matches!(error, FsError::NotOurs { found, .. } if found == uid()), "{error}");
+        symlink("user1", dir.path().join("link")).unwrap();
+        let error = make(dir.path(), "link/a").unwrap_err();
+        assert!(matches!(error, FsError::NotAFolder { found: "a symbolic link", .. }), "{error}");
+        assert!(!dir.path().join("user1/a").exists());
+    }
+
+    #[test]
+    fn even_root_uses_no_folder_that_another_user_has_put_there() {
+        if uid() != 0 {
+            println!("skipped: only root can give a folder to another user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let theirs = dir.path().join("user1");
+        fs::create_dir(&theirs).unwrap();
+        set_mode(&theirs, 0o777);
+        chown(&theirs, Some(4711), None).unwrap();
+        let error = make(dir.path(), "user1/scr.5132").unwrap_err();
+        assert!(error.to_string().contains("belongs to user 4711, and only user 0 may own it"), "{error}");
+        assert!(mode(&theirs) == 0o777 && !theirs.join("scr.5132").exists(), "it was changed");
+        assert!(OwnedDir::at(REAL, &theirs, uid()).is_err());
+        // What lies in a folder of our own is looked at as well.
+        let ours = dir.path().join("user2");
+        fs::create_dir_all(ours.join("scr.5132")).unwrap();
+        chown(ours.join("scr.5132"), Some(4711), None).unwrap();
+        let error = make(dir.path(), "user2/scr.5132").unwrap_err();
+        assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+        let error = OwnedDir::find(REAL, dir.path(), Path::new("user2/scr.5132"), uid()).unwrap_err();
+        assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_base_in_which_everybody_can_replace_what_others_made_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        set_mode(dir.path(), 0o777);
+        assert!(matches!(make(dir.path(), "user1"), Err(FsError::Unprotected { .. })));
+        set_mode(dir.path(), 0o1777);
+        make(dir.path(), "user1").unwrap();
+    }
+
+    #[test]
+    fn a_private_folder_lies_below_its_base() {
+        let dir = tempfile::tempdir().unwrap();
+        for below in ["../a", "/a", "a/../../b"] {
+            let error = make(dir.path(), below).unwrap_err();
+            assert!(matches!(error, FsError::NotBelow { .. }), "{below}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_put_in_its_place_later_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let owned = make(dir.path(), "user1/scr.1").unwrap();
+        let path = owned.path().join("a");
+        fs::rename(dir.path().join("user1"), dir.path().join("moved")).unwrap();
+        fs::create_dir_all(owned.path()).unwrap();
+        fs::write(&path, "planted").unwrap();
+        let files = owned.files();
+        assert_eq!(files.status(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        files.open(&path, How::Create(0o600)).unwrap().write_at(0, b"ours").unwrap();
+        files.make_dir(&owned.path().join("sub"), 0o700).unwrap();
+        files.rename(&path, &owned.path().join("sub/b")).unwrap();
+        files.link(&owned.path().join("sub/b"), &owned.path().join("c")).unwrap();
+        files.sync_dir(owned.path()).unwrap();
+        assert_eq!(files.list(owned.path()).unwrap(), ["c", "sub"].map(PathBuf::from));
+        assert_eq!(fs::read(dir.path().join("moved/scr.1/sub/b")).unwrap(), b"ours");
+        files.remove_file(&owned.path().join("c")).unwrap();
+        assert!(files.free_bytes(owned.path()).unwrap() > 0);
+        assert_eq!(fs::read(&path).unwrap(), b"planted");
+    }
+
+    #[test]
+    fn no_link_below_it_is_followed_and_one_elsewhere_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let owned = make(dir.path(), "user1").unwrap();
+        fs::create_dir(dir.path().join("other")).unwrap();
+        fs::write(dir.path().join("other/secret"), "x").unwrap();
+        symlink(dir.path().join("other"), owned.path().join("dir")).unwrap();
+        symlink(dir.path().join("other/secret"), owned.path().join("file")).unwrap();
+        symlink("other", dir.path().join("link")).unwrap();
+        let files = owned.files();
+        for path in ["dir/secret", "file", "dir"] {
+            assert!(files.open(&owned.path().join(path), How::Read).is_err(), "{path}");
+        }
+        assert!(files.list(&owned.path().join("dir")).is_err());
+        assert!(files.make_dir(&owned.path().join("dir/a"), 0o700).is_err());
+        assert_eq!(files.status(&owned.path().join("file")).unwrap().kind, Kind::Link);
+        assert!(files.open(&dir.path().join("link/secret"), How::Read).is_ok());
+    }
+
+    #[test]
+    fn two_directories_are_held_by_one_layer_and_faults_still_have_their_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        let one = OwnedDir::make(&faulty, &dir.path().join("b"), Path::new("one"), uid()).unwrap();
+        let two = OwnedDir::make(&**one.files(), &dir.path().join("b"), Path::new("two"), uid()).unwrap();
+        fs::rename(dir.path().join("b"), dir.path().join("moved")).unwrap();
+        faulty.heal();
+        for owned in [&one, &two] {
+            two.files().open(&owned.path().join("x"), How::Create(0o600)).unwrap();
+        }
+        assert!(dir.path().join("moved/one/x").exists() && dir.path().join("moved/two/x").exists());
+        let operations = faulty.operations();
+        assert_eq!(operations.len(), 2);
+        assert!(operations[0].what == What::OpenToWrite && operations[0].path == one.path().join("x"));
+    }
+}
