@@ -4,7 +4,7 @@ use anyhow::{bail, Context, Result};
 use scr_core::descriptor::Descriptors;
 use scr_core::env::{Env, Output};
 use scr_core::fs::RealFiles;
-use scr_core::param::{self, AppConfig, Params, Settings, APP_CONF};
+use scr_core::param::{self, Params, Settings};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
 use std::path::{Path, PathBuf};
@@ -106,16 +106,8 @@ pub(crate) fn descriptors(params: &Params) -> Result<Descriptors> {
 
 /// The settings that a job which is started here would read, with those that its application made in the last run.
 pub(crate) fn settings(env: &Env) -> Settings {
-    let without = Settings::load(env, &AppConfig::default());
-    let path = without.prefix().join(APP_CONF);
-    match env.files.read_if_there(&path, MOST_APP_CONF) {
-        Ok(Some(bytes)) => Settings::load(env, &AppConfig::from_text(&bytes, &path).0),
-        _ => without,
-    }
+    Settings::with_last_run(env)
 }
-
-/// More than any application sets.
-const MOST_APP_CONF: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -27,6 +27,7 @@ impl Env {
             host: "host0".to_string(),
             user: "user1".to_string(),
             uid: 1000,
+            is_privileged: false,
             processors: 1,
             install_dir: None,
             files,
@@ -57,6 +58,13 @@ impl TestEnv {
     pub fn with_user(mut self, user: &str, uid: u32) -> Self {
         self.env.user = user.to_string();
         self.env.uid = uid;
+        self
+    }
+
+    /// Gives the program more rights than its user has.
+    #[must_use]
+    pub fn with_privileges(mut self) -> Self {
+        self.env.is_privileged = true;
         self
     }
 

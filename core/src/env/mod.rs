@@ -5,12 +5,15 @@
 //! | part | what it is |
 //! |---|---|
 //! | `process` | as the running process sees it |
+//! | `trust` | whose files this process trusts |
 //! | `fake` | as a test makes it |
 
 mod fake;
 mod process;
+mod trust;
 
 pub use fake::{FakeClock, RecordedOutput, TestEnv};
+pub use trust::{Distrust, Trusted};
 
 use crate::fs::Files;
 use std::collections::BTreeMap;
@@ -31,6 +34,8 @@ pub struct Env {
     pub user: String,
     /// Numeric id of the user.
     pub uid: u32,
+    /// Whether the program has more rights than the user who started it, so that the variables are not to be trusted.
+    pub is_privileged: bool,
     /// Processors that this process may run on.
     pub processors: u32,
     /// Folder of the installation: `lib/libscr.so` lies below it. `None` where it is not known.

@@ -29,6 +29,7 @@ impl Env {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user,
             uid,
+            is_privileged: is_privileged(),
             processors: std::thread::available_parallelism()
                 .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
             install_dir,
@@ -49,6 +50,12 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String
         Some((name, value))
     })
     .collect()
+}
+
+/// Whether the file of the program gave it the rights of another user or group (set-user-ID, set-group-ID).
+fn is_privileged() -> bool {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    getuid() != geteuid() || getgid() != getegid()
 }
 
 /// `$USER`, or else what the user database says. Batch systems and containers often leave `$USER` out.

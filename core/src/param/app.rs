@@ -3,12 +3,13 @@
 //! A string is one request: `SCR_FLUSH=10` sets, `SCR_FLUSH=` unsets, `SCR_FLUSH` asks; `CKPT=0 TYPE=XOR` sets,
 //! `CKPT=0 TYPE` asks. What is set is kept as text lines in the prefix directory, so that the commands see it.
 
-use super::file::{is_text, parse, unknown, Setting, Source, DESCRIPTORS};
+use super::file::{is_text, load_with_status, parse, unknown, Setting, Source, DESCRIPTORS};
 use super::line::{quoted, words, Pair, Words};
 use super::origin::Origin;
 use super::problem::{Cause, ConfigError, Problem};
 use super::table::{find, Scope};
 use super::value::Kind;
+use crate::env::{Distrust, Env, Trusted};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -19,6 +20,8 @@ pub const APP_CONF: &str = ".scr/app.conf";
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AppConfig {
     settings: Source,
+    /// Why the file is not trusted that they were read from.
+    distrust: Option<Distrust>,
 }
 
 /// What a string given to `SCR_Config` asks for.
@@ -103,7 +106,22 @@ impl AppConfig {
     pub fn from_text(bytes: &[u8], path: &Path) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
         let settings = parse(bytes, path, |_| Origin::Application, &mut problems);
-        (Self { settings }, problems)
+        (Self { settings, distrust: None }, problems)
+    }
+
+    /// What the application has set in the last run in this prefix directory. Nothing where the file cannot be read.
+    pub(super) fn of_last_run(env: &Env, prefix: &Path) -> Self {
+        let path = prefix.join(APP_CONF);
+        let loaded = load_with_status(&*env.files, &path, |_| Origin::Application, &mut Vec::new());
+        let Some((settings, Some(status))) = loaded else { return Self::default() };
+        let dir = path.parent().unwrap_or(prefix);
+        let checked = Trusted::by(env).check_in(dir, &path, &status, env);
+        Self { settings, distrust: checked.err() }
+    }
+
+    /// Why the file is not trusted that the settings were read from.
+    pub(super) fn distrust(&self) -> Option<&Distrust> {
+        self.distrust.as_ref()
     }
 
     pub(super) fn source(&self) -> &Source {

@@ -8,7 +8,7 @@ use super::origin::{Origin, Place};
 use super::problem::{Cause, Problem};
 use super::quote::nearest;
 use super::table::{find, retired, TABLE};
-use crate::fs::{Files, How, Kind};
+use crate::fs::{Files, How, Kind, Status};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
 use std::io;
@@ -118,20 +118,30 @@ pub(crate) fn load(
     origin: fn(Place) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Option<Source> {
+    load_with_status(files, path, origin, problems).map(|(source, _)| source)
+}
+
+/// The same with the status of the file that was read; of a file that cannot be read nothing counts.
+pub(super) fn load_with_status(
+    files: &dyn Files,
+    path: &Path,
+    origin: fn(Place) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<(Source, Option<Status>)> {
     match read(files, path) {
-        Ok(bytes) => Some(parse(&bytes, path, origin, problems)),
+        Ok((bytes, status)) => Some((parse(&bytes, path, origin, problems), Some(status))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
             let place = Place { file: path.to_path_buf(), line: 0 };
             problems.push(Problem::new(&origin(place), cause));
-            Some(Source::default())
+            Some((Source::default(), None))
         }
     }
 }
 
 /// The whole of a regular file. A pipe or a device could keep us waiting or never end.
-pub(crate) fn read(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
+fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
     if matches!(files.status(path)?.kind, Kind::Dir | Kind::Other) {
         return Err(io::Error::other("it is not a regular file"));
     }
@@ -153,7 +163,7 @@ pub(crate) fn read(files: &dyn Files, path: &Path) -> io::Result<Vec<u8>> {
         }
     }
     bytes.truncate(filled);
-    Ok(bytes)
+    Ok((bytes, status))
 }
 
 /// Reads the text of a file.

@@ -4,6 +4,7 @@
 //! - `origin`, `problem`, `quote`: where a setting was made, what is wrong with it, and how messages quote it.
 //! - `line`, `file`: a line as `key=value` pairs; a configuration file as settings with their file and line.
 //! - `expand`: variables inside values.
+//! - `safe`: which settings count only where nobody else could have made them.
 //! - `app`, `query`: what `SCR_Config` sets, and what it answers.
 //! - `resolve`: one parameter on one rank, from all settings of it.
 //! - `settings`: everything that rank 0 reads and sends to all ranks.
@@ -23,6 +24,7 @@ mod problem;
 mod query;
 mod quote;
 mod resolve;
+mod safe;
 mod settings;
 mod table;
 #[cfg(test)]

@@ -202,6 +202,14 @@ pub enum Cause {
         /// The prefix directory.
         prefix: PathBuf,
     },
+    /// Somebody else could have made the setting, and it names a program, a library or a directory.
+    #[error("{} can make scr use files of somebody else and does not count here: {why}", quote(name))]
+    Untrusted {
+        /// The parameter or line.
+        name: String,
+        /// Why it is not trusted.
+        why: String,
+    },
     /// The site does not let users set this parameter.
     #[error("{name} is set by the site and cannot be changed (locked by {by}); it is passed over")]
     Locked {

@@ -6,6 +6,7 @@ use super::expand::Variables;
 use super::file::{is_text, unknown, Setting};
 use super::origin::{Origin, Place};
 use super::problem::{Cause, Problem};
+use super::safe::counts;
 use super::table::{self, DefaultValue, Info, Scope};
 use super::value::{normalise, Kind, Value};
 use crate::env::Env;
@@ -128,7 +129,9 @@ pub(super) fn resolve_one(
 ) -> Parameter {
     let own = match info.scope {
         // Rank 0 has reported a value that is not text.
-        Scope::Node | Scope::Rank => env.variable(info.name).filter(|value| is_text(value)),
+        Scope::Node | Scope::Rank => {
+            env.variable(info.name).filter(|value| is_text(value) && counts(info, env))
+        }
         Scope::Anywhere | Scope::Environment | Scope::SystemFile => None,
     };
     let own = own.map(|value| Setting::new(info.name, value, Origin::Environment));

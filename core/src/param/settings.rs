@@ -6,15 +6,17 @@
 
 use super::app::AppConfig;
 use super::expand::Variables;
-use super::file::{is_text, load, unknown, Setting, Source};
+use super::file::{is_text, load, load_with_status, unknown, Setting, Source};
 use super::line::Pair;
 use super::origin::{Origin, Place};
 use super::problem::{Cause, Problem};
 use super::resolve::{resolve_one, undefined, Locks, Parameter};
+use super::safe::{counts, refused_variable, SafePrefixes};
 use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, Value};
 use crate::build::SYSTEM_FILE;
-use crate::env::Env;
+use crate::env::{Env, Trusted};
+use crate::fs::Status;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
@@ -42,6 +44,12 @@ impl Settings {
         let system = system.and_then(|file| load(&*env.files, &file, Origin::SystemFile, &mut problems));
         let named = named_user_file(env, &mut problems);
         Self::of_sources(env, app, named, system.unwrap_or_default(), problems)
+    }
+
+    /// The settings of a job that starts here, with those that its application made in the last run. For commands.
+    pub fn with_last_run(env: &Env) -> Self {
+        let without = Self::load(env, &AppConfig::default());
+        Self::load(env, &AppConfig::of_last_run(env, without.prefix()))
     }
 
     /// The settings of one file in a job without any other, to check it before there is a job. Of the environment
@@ -81,14 +89,16 @@ impl Settings {
         let is_named = named.is_some();
         let mut sources = [environment, named.unwrap_or_default(), app.source().clone(), system];
         sources.iter_mut().for_each(|source| expand_shared(source, env, &mut problems));
-        let prefix = resolve_prefix(env, &sources, &mut problems);
+        let safe = safe_prefixes(env, &sources, app.distrust().is_some());
+        if let Some(distrust) = app.distrust() {
+            // The directory in which a job without those settings would look for them.
+            let others = [sources[0].clone(), sources[1].clone(), sources[3].clone()];
+            let found_in = resolve_one_of(table::PREFIX.info(), env, &others, &mut Vec::new());
+            safe.apply(&mut sources[2], Some(distrust), dir_of(&found_in), &mut problems);
+        }
+        let prefix = resolve_one_of(table::PREFIX.info(), env, &sources, &mut problems);
         if !is_named {
-            let dir = dir_of(&prefix);
-            let file = dir.join(".scrconf");
-            let mut user = load(&*env.files, &file, Origin::UserFile, &mut problems).unwrap_or_default();
-            expand_shared(&mut user, env, &mut problems);
-            check_prefix(env, &user, dir, &mut problems);
-            sources[1] = user;
+            sources[1] = user_file_in(dir_of(&prefix), env, &safe, &mut problems);
         }
         for source in &mut sources {
             drop_misplaced(source, &mut problems);
@@ -204,7 +214,8 @@ fn system_file(env: &Env) -> Option<PathBuf> {
 /// The file that `SCR_CONF_FILE` names, if it is set. It must exist.
 fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Source> {
     // A missing variable is reported with those of the other parameters.
-    let (path, _) = Variables::of(env).expand_path(env.variable(table::CONF_FILE.info().name)?);
+    let text = env.variable(table::CONF_FILE.info().name).filter(|_| counts(table::CONF_FILE.info(), env))?;
+    let (path, _) = Variables::of(env).expand_path(text);
     let file = normalise(&env.current_dir.join(path));
     let settings = load(&*env.files, &file, Origin::UserFile, problems);
     if settings.is_none() {
@@ -223,6 +234,10 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Source {
             Some(_) if !is_text(value) => Some(Cause::VariableNotText { name: name.clone() }),
             // Each rank has its own.
             Some(info) if info.scope == Scope::Rank => continue,
+            Some(info) if !counts(info, env) => {
+                problems.extend(refused_variable(info, env));
+                continue;
+            }
             Some(_) => {
                 settings.add(Setting::new(name, value, Origin::Environment));
                 continue;
@@ -262,12 +277,42 @@ fn defaults(env: &Env) -> impl Iterator<Item = Setting> + '_ {
     })
 }
 
-fn resolve_prefix(env: &Env, sources: &[Source], problems: &mut Vec<Problem>) -> Parameter {
-    let info = table::PREFIX.info();
+/// A parameter that rank 0 needs while it still reads.
+fn resolve_one_of(
+    info: &'static table::Info,
+    env: &Env,
+    sources: &[Source],
+    problems: &mut Vec<Problem>,
+) -> Parameter {
     let settings: Vec<_> = sources.iter().filter_map(|source| source.get(info.name, "")).collect();
     // Problems of the locks are reported where all parameters are resolved.
     let locks = Locks::of(sources.iter().flat_map(Source::iter), &mut Vec::new());
     resolve_one(info, &settings, &locks, env, problems)
+}
+
+/// The directories of `SCR_SAFE_PREFIX`. A file that is itself not trusted cannot name any.
+fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> SafePrefixes {
+    let [environment, user, app, system] = sources.clone();
+    let app = if skip_app { Source::default() } else { app };
+    // Its problems are reported with those of all parameters.
+    let found =
+        resolve_one_of(table::SAFE_PREFIX.info(), env, &[environment, user, app, system], &mut Vec::new());
+    match found.value {
+        Value::Paths(paths) => SafePrefixes(paths),
+        _ => SafePrefixes(Vec::new()),
+    }
+}
+
+/// The user file in the prefix directory.
+fn user_file_in(prefix: &Path, env: &Env, safe: &SafePrefixes, problems: &mut Vec<Problem>) -> Source {
+    let file = prefix.join(".scrconf");
+    let loaded = load_with_status(&*env.files, &file, Origin::UserFile, problems);
+    let Some((mut user, status)) = loaded else { return Source::default() };
+    let check = |status: &Status| Trusted::by(env).check_in(prefix, &file, status, env).err();
+    safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, problems);
+    expand_shared(&mut user, env, problems);
+    check_prefix(env, &user, prefix, problems);
+    user
 }
 
 /// The file that was found in the prefix directory cannot name another one.

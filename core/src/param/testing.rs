@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Files that can be read and nothing else. One that holds `(folder)` is a folder.
-#[derive(Default)]
-pub(crate) struct Texts(BTreeMap<PathBuf, Vec<u8>>);
+pub(crate) struct Texts {
+    files: BTreeMap<PathBuf, Vec<u8>>,
+    uid: u32,
+    /// Permission bits that all of them have besides the usual ones.
+    mode: u32,
+}
 
-struct Text(Vec<u8>);
+struct Text(Vec<u8>, Status);
 
 /// A world in `/pfs/run1` without files.
 pub(crate) fn world() -> TestEnv {
@@ -20,8 +24,13 @@ pub(crate) fn world() -> TestEnv {
 
 /// A world in `/pfs/run1`, installed in `/opt/scr`, with these files.
 pub(crate) fn world_of(files: &[(&str, &str)]) -> TestEnv {
+    world_of_user(0, 0, files)
+}
+
+/// The same, where all files and folders belong to this user and have these permission bits besides the usual ones.
+pub(crate) fn world_of_user(uid: u32, mode: u32, files: &[(&str, &str)]) -> TestEnv {
     let files = files.iter().map(|(path, text)| (PathBuf::from(path), text.as_bytes().to_vec())).collect();
-    Env::for_test(Arc::new(Texts(files)), "/pfs/run1").with_install_dir("/opt/scr")
+    Env::for_test(Arc::new(Texts { files, uid, mode }), "/pfs/run1").with_install_dir("/opt/scr")
 }
 
 fn status(len: usize) -> Status {
@@ -45,19 +54,22 @@ fn unsupported<T>() -> io::Result<T> {
 
 impl Texts {
     fn text(&self, path: &Path) -> io::Result<&Vec<u8>> {
-        self.0.get(path).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.files.get(path).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 impl Files for Texts {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         assert_eq!(how, How::Read);
-        Ok(Box::new(Text(self.text(path)?.clone())))
+        Ok(Box::new(Text(self.text(path)?.clone(), Files::status(self, path)?)))
     }
     fn status(&self, path: &Path) -> io::Result<Status> {
+        if self.files.keys().any(|file| file != path && file.starts_with(path)) {
+            return Ok(Status { kind: Kind::Dir, uid: self.uid, mode: 0o40_755 | self.mode, ..status(0) });
+        }
         let text = self.text(path)?;
         let kind = if text == b"(folder)" { Kind::Dir } else { Kind::File };
-        Ok(Status { kind, ..status(text.len()) })
+        Ok(Status { kind, uid: self.uid, mode: 0o100_644 | self.mode, ..status(text.len()) })
     }
     fn make_dir(&self, _: &Path, _: u32) -> io::Result<()> {
         unsupported()
@@ -103,7 +115,7 @@ impl File for Text {
         unsupported()
     }
     fn status(&self) -> io::Result<Status> {
-        Ok(status(self.0.len()))
+        Ok(self.1.clone())
     }
     fn sync(&self) -> io::Result<()> {
         unsupported()

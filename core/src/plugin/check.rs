@@ -1,7 +1,8 @@
 //! A library is looked at before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
 use super::elf::{self, ElfProblem};
-use super::trust::{Distrust, TrustError, Trusted};
+use super::trust::{check_folder_of, TrustError};
+use crate::env::{Distrust, Trusted};
 use crate::fs::{File, Files, How, Kind};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -103,7 +104,7 @@ fn open(
     }
     let distrusted = |reason| CheckError::Distrusted { path: real.clone(), reason };
     trusted.check(&real, &status).map_err(distrusted)?;
-    trusted.check_folder_of(files, &real).map_err(|error| match error {
+    check_folder_of(trusted, files, &real).map_err(|error| match error {
         TrustError::Distrust(reason) => distrusted(reason),
         TrustError::Unreadable(source) => unreadable(source),
     })?;

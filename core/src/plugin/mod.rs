@@ -26,6 +26,7 @@ pub(crate) mod schemes;
 mod search;
 mod trust;
 
+pub use crate::env::{Distrust, Trusted};
 pub use agree::open_together;
 pub use check::{check_library, CheckError, CheckedLibrary};
 pub use elf::ElfProblem;
@@ -35,4 +36,3 @@ pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
 pub use named::check_named;
 pub use options::{OptionError, OptionSpec, OptionType};
 pub use search::{Found, PassedOver, Place, Shadowed, Survey};
-pub use trust::{Distrust, Trusted};

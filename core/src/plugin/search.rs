@@ -4,9 +4,9 @@
 //! that are empty or relative are passed over. So is all that others may write, each with a word on why.
 
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
-use super::trust::{TrustError, Trusted};
+use super::trust::{check_folder_of, TrustError};
 use super::{check, ManifestError};
-use crate::env::Env;
+use crate::env::{Env, Trusted};
 use crate::fs::{File, How, Kind};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -220,7 +220,7 @@ fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, Str
         return Err(format!("it is {found}, not a file"));
     }
     trusted.check(&real, &status).map_err(|error| error.to_string())?;
-    trusted.check_folder_of(&*env.files, &real).map_err(|error| match error {
+    check_folder_of(trusted, &*env.files, &real).map_err(|error| match error {
         TrustError::Distrust(reason) => reason.to_string(),
         TrustError::Unreadable(error) => unreadable(error),
     })?;

@@ -32,6 +32,11 @@ const ROWS: &[Row] = &[
     Row("SCR_DEBUG", "1", Here(seen::debug)),
     Row("SCR_CONF_FILE", "{dir}/mine.conf", Here(seen::conf_file)),
     Row("SCR_LOCKED", "SCR_ENABLE", Here(seen::locked)),
+    Row(
+        "SCR_SAFE_PREFIX",
+        "/pfs",
+        By("core/src/param/safe.rs", "a_prefix_directory_is_allowed_from_outside_and_not_by_itself"),
+    ),
     Row("SCR_PREFIX", "{dir}/elsewhere", Here(seen::prefix)),
     Row("SCR_CNTL_BASE", "{dir}/control", Here(seen::cntl_base)),
     Row("SCR_CACHE_BASE", "{dir}/cache", Here(seen::cache_base)),

@@ -64,6 +64,7 @@ pub(crate) fn env(install_dir: Option<PathBuf>) -> Env {
         host: "node0".to_owned(),
         user: "user1".to_owned(),
         uid: fs::metadata("/proc/self").unwrap().uid(),
+        is_privileged: false,
         processors: 1,
         install_dir,
         files: Arc::new(RealFiles),
