@@ -72,6 +72,11 @@ impl Env {
 
     /// The time of day as the files under the prefix directory give it: local, to the second.
     pub fn local_time(&self) -> String {
-        crate::prefix::local_time(self.clock.now())
+        local_time(self.clock.now())
     }
+}
+
+/// A time of day as the files under the prefix directory give it: local, to the second.
+pub(crate) fn local_time(time: SystemTime) -> String {
+    chrono::DateTime::<chrono::Local>::from(time).format("%Y-%m-%dT%H:%M:%S").to_string()
 }

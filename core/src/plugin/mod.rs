@@ -10,7 +10,6 @@
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
 //! | `host` | one plugin by its kind and name, ready to make schemes, transports and log sinks |
 //! | `agree` | the same plugin on every rank, or the same error |
-//! | `schemes` | what a session has in use |
 //!
 //! Only plugins that the configuration names are ever opened; listing them needs their manifests only.
 
@@ -20,9 +19,8 @@ mod elf;
 mod host;
 mod load;
 mod manifest;
-mod named;
+pub(crate) mod named;
 mod options;
-pub(crate) mod schemes;
 mod search;
 mod trust;
 

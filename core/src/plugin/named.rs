@@ -24,7 +24,7 @@ impl Manifest {
 }
 
 /// Options as they were written.
-pub(super) fn pairs(options: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
+pub(crate) fn pairs(options: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
     options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 

@@ -2,7 +2,6 @@
 
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
-use std::time::SystemTime;
 
 /// Yes is 1, no is 0; C SCR takes any number but 0 for yes.
 pub(crate) fn set_flag(tree: &mut KvTree, key: &str, value: bool) {
@@ -12,11 +11,6 @@ pub(crate) fn set_flag(tree: &mut KvTree, key: &str, value: bool) {
 /// A yes or no, where it is written.
 pub(crate) fn flag(tree: &KvTree, key: &str) -> Result<Option<bool>, FieldError> {
     Ok(tree.parse::<i64>(key)?.map(|value| value != 0))
-}
-
-/// A time of day as the index has it: local, to the second.
-pub(crate) fn local_time(time: SystemTime) -> String {
-    chrono::DateTime::<chrono::Local>::from(time).format("%Y-%m-%dT%H:%M:%S").to_string()
 }
 
 /// A checksum, in hexadecimal digits after `0x`.

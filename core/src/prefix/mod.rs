@@ -37,7 +37,7 @@ mod tidy;
 
 pub use descriptor::DatasetDescriptor;
 pub use error::{PrefixError, Rank2FileFault};
-pub(crate) use fields::{crc, local_time, set_crc};
+pub(crate) use fields::{crc, set_crc};
 pub(crate) use file_name::staging_file;
 pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, Location};

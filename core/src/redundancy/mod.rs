@@ -5,6 +5,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
+//! | `plugins` | the plugins in use, each loaded once |
 //! | `schemes` | the schemes in use, and the sets that they protect |
 //! | `sets` | which ranks protect each other |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
@@ -16,6 +17,7 @@
 mod error;
 mod host_set;
 pub(crate) mod neighbours;
+pub(crate) mod plugins;
 pub(crate) mod protect;
 mod rebuild;
 pub(crate) mod repair;

@@ -13,8 +13,7 @@ use crate::flush::pending::PendingFlush;
 use crate::fs::{At, Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
-    local_time, tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile,
-    Rank2File, Summary,
+    tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -244,7 +243,7 @@ impl<'a> Builder<'a> {
         ledger.write_lists(&record.dataset, &lists)?;
         record.write(self.files(), self.prefix)?;
         let id = record.dataset.id;
-        let now = local_time(self.env.clock.now());
+        let now = self.env.local_time();
         closing::finish(self.files(), self.prefix, record, &now).map_err(BuildError::Step)?;
         FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
         self.remove_unfinished_copies(scan);

@@ -7,7 +7,7 @@
 use super::build::{BuildError, Builder, Built, Outcome};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::prefix::{
-    local_time, DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -164,7 +164,7 @@ impl Builder<'_> {
         }
         Index::update(self.files(), self.prefix, |index| {
             index.record(dataset, true);
-            index.mark_flushed(dataset.id, &local_time(time));
+            index.mark_flushed(dataset.id, &crate::env::local_time(time));
         })?;
         let files = evidence.lists.files() as u64;
         let bytes = dataset.bytes.or_else(|| evidence.lists.bytes()).unwrap_or(0);

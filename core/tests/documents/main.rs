@@ -1,8 +1,9 @@
-//! What is written down, compared with what is: the page of parameters, the sample of a system file.
+//! What is written down, compared with what is: the page of parameters, the sample of a system file, the floors of core.
 
 // Tests make and look at real files; the rule is for what ships.
 #![allow(clippy::disallowed_methods)]
 
+mod floors;
 #[path = "../../examples/parameters.rs"]
 mod parameters;
 

@@ -1,13 +1,13 @@
 //! The schemes and transports that a session has in use: each loaded once, together on all ranks.
 
-use super::named::pairs;
-use super::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::cache::record::Protection;
 use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
 use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
 use crate::job::Job;
 use crate::param::{Origin, Params};
+use crate::plugin::named::pairs;
+use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use crate::Described;
 use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
