@@ -11,6 +11,8 @@ use std::collections::HashMap;
 pub(crate) struct Placement {
     /// Names of the groups, in the order of their first ranks.
     names: Vec<String>,
+    /// Their first ranks.
+    leaders: Vec<Rank>,
     /// For each rank the number of its group.
     of: Vec<u32>,
 }
@@ -24,17 +26,19 @@ impl Placement {
 
     /// The groups of all ranks from the names that they give, in the order of ranks.
     pub(crate) fn of_names(all: impl Iterator<Item = String>) -> Self {
-        let mut names = Vec::new();
+        let (mut names, mut leaders) = (Vec::new(), Vec::new());
         let mut numbers = HashMap::new();
         let of = all
-            .map(|name| {
+            .zip(0..)
+            .map(|(name, rank)| {
                 *numbers.entry(name).or_insert_with_key(|name| {
                     names.push(name.clone());
+                    leaders.push(Rank(rank));
                     names.len() as u32 - 1
                 })
             })
             .collect();
-        Self { names, of }
+        Self { names, leaders, of }
     }
 
     /// The number of each rank's group.
@@ -78,9 +82,7 @@ impl Placement {
 
     /// The first rank of a rank's group.
     pub(crate) fn leader(&self, rank: Rank) -> Rank {
-        let own = self.of[rank.index()];
-        let first = self.of.iter().position(|&group| group == own).expect("the rank itself is in its group");
-        Rank(first as u32)
+        self.leaders[self.of[rank.index()] as usize]
     }
 }
 

@@ -106,7 +106,7 @@ fn agree_as<T, E: Into<AnyError>>(
         Ok(value) if failed[0] == 0 => return Ok(value),
         Ok(_) => None,
         Err(error) => Some(RankError {
-            rank: comm.rank(),
+            rank: comm.own_rank(),
             node: node.map(|node| cut(node, NODE_BYTES)),
             text: cut(&crate::describe(&*error.into()), TEXT_BYTES),
         }),

@@ -20,8 +20,6 @@ pub enum Op {
     Max,
     /// The sum, or the largest number there is where the sum is larger.
     Sum,
-    /// The bits that all have.
-    And,
     /// The bits that any has.
     Or,
 }
@@ -106,25 +104,6 @@ pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N]
     Ok(words.map(|word| word != 0))
 }
 
-/// The sum of the values of all ranks below this one, as [`Op::Sum`] adds.
-///
-/// # Errors
-/// [`CommError`] of the communicator.
-pub fn sum_below(comm: &dyn Comm, value: u64) -> Result<u64, CommError> {
-    let (me, size) = (comm.rank().0, comm.size());
-    let mut with_me = value;
-    let mut below = 0u64;
-    for distance in distances(comm) {
-        let to = (me < size - distance).then(|| Rank(me + distance));
-        let from = me.checked_sub(distance).map(Rank);
-        if let [theirs] = swap_values(comm, to, from, &[with_me])?[..] {
-            below = below.saturating_add(theirs);
-            with_me = with_me.saturating_add(theirs);
-        }
-    }
-    Ok(below)
-}
-
 /// Gives `root` the bytes of all ranks, by rank; the others get `None`.
 ///
 /// # Errors
@@ -168,7 +147,6 @@ impl Op {
                 Op::Min => (*mine).min(theirs),
                 Op::Max => (*mine).max(theirs),
                 Op::Sum => mine.saturating_add(theirs),
-                Op::And => *mine & theirs,
                 Op::Or => *mine | theirs,
             };
         }

@@ -11,6 +11,7 @@
 //! | `frame` | messages of a length that the receiver does not know |
 //! | `awaited` | what a rank waits for, so that `take` leaves it alone |
 //! | `set` | a redundancy set |
+//! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `mpi` | ranks of an MPI job |
 //! | `thread` | ranks as threads of one process; `world`: what those share |
 
@@ -22,6 +23,7 @@ mod frame;
 pub mod mpi;
 mod route;
 pub mod set;
+pub(crate) mod standins;
 pub mod thread;
 mod world;
 
@@ -197,6 +199,21 @@ pub trait Comm {
 
     /// What this rank has sent so far.
     fn traffic(&self) -> Traffic;
+
+    /// The rank of a run that a rank of this communicator stands for: itself, but for [`standins::StandIns`].
+    fn stands_for(&self, rank: Rank) -> Rank {
+        rank
+    }
+
+    /// The rank of this communicator that stands for a rank of a run, where one does.
+    fn stand_in(&self, rank: Rank) -> Option<Rank> {
+        (rank.0 < self.size()).then_some(rank)
+    }
+
+    /// The rank of the run that this rank stands for.
+    fn own_rank(&self) -> Rank {
+        self.stands_for(self.rank())
+    }
 }
 
 /// Sends and receives a batch, however long it takes.

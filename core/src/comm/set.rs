@@ -26,7 +26,10 @@ use super::{Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
 /// [`finish`](Self::finish), as is so after an `agree` of all ranks.
 pub struct SetComm<'a> {
     comm: &'a dyn Comm,
+    /// The members, as ranks of the run.
     members: Vec<Rank>,
+    /// The same as ranks of the communicator.
+    ranks: Vec<Rank>,
     me: u32,
     data: Tag,
     fin: Tag,
@@ -54,7 +57,7 @@ impl<'a> SetComm<'a> {
     /// [`SetError::NoSet`] for a list that no set can be made of, or a channel above [`Self::LAST_CHANNEL`].
     pub fn new(comm: &'a dyn Comm, members: Vec<Rank>, channel: u16) -> Result<Self, SetError> {
         let refuse = |why| SetError::NoSet { channel, why };
-        let position = members.iter().position(|&rank| rank == comm.rank());
+        let position = members.iter().position(|&rank| rank == comm.own_rank());
         let me = position.and_then(|me| u32::try_from(me).ok());
         let me = me.ok_or_else(|| refuse("this rank is not among the members"))?;
         let mut sorted = members.clone();
@@ -62,15 +65,14 @@ impl<'a> SetComm<'a> {
         if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(refuse("a rank is in it twice"));
         }
-        if sorted.last().is_some_and(|last| last.0 >= comm.size()) {
-            return Err(refuse("a rank in it does not exist"));
-        }
+        let ranks = members.iter().map(|&member| comm.stand_in(member)).collect::<Option<Vec<_>>>();
+        let ranks = ranks.ok_or_else(|| refuse("a rank in it does not exist"))?;
         if channel > Self::LAST_CHANNEL {
             return Err(refuse("no such channel"));
         }
         let data = FIRST_TAG + 2 * channel;
         let state = RefCell::new(State::of(members.len()));
-        Ok(Self { comm, members, me, data: Tag(data), fin: Tag(data + 1), state })
+        Ok(Self { comm, members, ranks, me, data: Tag(data), fin: Tag(data + 1), state })
     }
 
     /// The largest channel there is.
@@ -104,10 +106,10 @@ impl<'a> SetComm<'a> {
         let to: Vec<usize> = to.collect::<Result<_, _>>()?;
         let outgoing = sends.iter().zip(&to);
         let outgoing: Vec<Outgoing<'_>> =
-            outgoing.map(|(send, &to)| Outgoing { to: self.members[to], bytes: send.bytes }).collect();
+            outgoing.map(|(send, &to)| Outgoing { to: self.ranks[to], bytes: send.bytes }).collect();
         let incoming = receives.iter_mut().zip(&from);
         let mut incoming: Vec<Incoming<'_>> = incoming
-            .map(|(receive, &from)| Incoming { from: self.members[from], bytes: &mut *receive.bytes })
+            .map(|(receive, &from)| Incoming { from: self.ranks[from], bytes: &mut *receive.bytes })
             .collect();
         to.iter().for_each(|&to| self.state.borrow_mut().sent[to] += 1);
 
@@ -213,7 +215,8 @@ impl<'a> SetComm<'a> {
         from.iter().for_each(|&from| expected[from] += 1);
         let deserted = |fin: &Option<Fin>, expected: u64| fin.as_ref().is_some_and(|fin| fin.sent < expected);
         let member = state.fins.iter().zip(expected).position(|(fin, expected)| deserted(fin, expected))?;
-        let text = format!("it finished while rank {} still expected a message from it", self.comm.rank());
+        let text =
+            format!("it finished while rank {} still expected a message from it", self.comm.own_rank());
         Some((u32::try_from(member).ok()?, text))
     }
 
@@ -234,7 +237,7 @@ impl<'a> SetComm<'a> {
         let mut came = vec![[0; FIN_BYTES]; missing.len()];
         let buffers = came.iter_mut().zip(&missing);
         let mut incoming: Vec<Incoming<'_>> =
-            buffers.map(|(fin, &member)| Incoming { from: self.members[member], bytes: fin }).collect();
+            buffers.map(|(fin, &member)| Incoming { from: self.ranks[member], bytes: fin }).collect();
         let outgoing = self.outgoing_fins(fins);
         let drain = &mut |_: &[bool]| self.take_some().map(|()| Wish::Wait);
         let result = self.comm.exchange(self.fin, &outgoing, &mut incoming, drain);
@@ -293,7 +296,7 @@ impl<'a> SetComm<'a> {
     }
 
     fn outgoing_fins<'b>(&self, fins: &'b [(usize, [u8; FIN_BYTES])]) -> Vec<Outgoing<'b>> {
-        fins.iter().map(|(member, bytes)| Outgoing { to: self.members[*member], bytes }).collect()
+        fins.iter().map(|(member, bytes)| Outgoing { to: self.ranks[*member], bytes }).collect()
     }
 
     fn count(&self, from: &[usize], come: &[bool]) {
@@ -325,7 +328,7 @@ impl<'a> SetComm<'a> {
     }
 
     fn rank_or_own(&self, member: u32) -> Rank {
-        self.rank_of(member).unwrap_or_else(|| self.comm.rank())
+        self.rank_of(member).unwrap_or_else(|| self.comm.own_rank())
     }
 
     fn place(&self, member: u32) -> Result<usize, SetError> {
@@ -335,7 +338,7 @@ impl<'a> SetComm<'a> {
     }
 
     fn member_at(&self, rank: Rank) -> Result<usize, CommError> {
-        let member = self.members.iter().position(|&member| member == rank);
+        let member = self.ranks.iter().position(|&member| member == rank);
         member.ok_or(CommError::Malformed { from: rank, what: "a message to a set it is not in" })
     }
 }

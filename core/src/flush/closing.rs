@@ -183,7 +183,7 @@ impl Finalizer<'_> {
     fn note_checksums(&self) -> Result<(), PrefixError> {
         let (files, prefix, record) = (self.files, self.prefix, &self.record);
         let mut sums = KvTree::new();
-        for mark in 0..record.marks {
+        for mark in record.done_marks(files, prefix)? {
             sums.merge(record.sums_of(files, prefix, mark)?);
         }
         if sums.is_empty() {

@@ -65,13 +65,20 @@ impl PendingFlush {
         exists(files, &done_path(prefix, &self.token, mark))
     }
 
+    /// The marks that have said that they are done. The record may be damaged and speak of any number, so this asks for
+    /// what is there.
+    pub(crate) fn done_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<Vec<u32>, FsError> {
+        let first = format!("{DONE}{}.", self.token);
+        let mark_of = |name: &PathBuf| {
+            let mark = name.to_str()?.strip_prefix(&first)?;
+            mark.parse().ok().filter(|&number: &u32| number < self.marks && number.to_string() == mark)
+        };
+        Ok(files.list_if_there(&prefix.scr_dir())?.iter().filter_map(mark_of).collect())
+    }
+
     /// How many marks have said that they are done.
     pub(crate) fn done(&self, files: &dyn Files, prefix: &Prefix) -> Result<u32, FsError> {
-        let mut done = 0;
-        for mark in 0..self.marks {
-            done += u32::from(self.is_done(files, prefix, mark)?);
-        }
-        Ok(done)
+        Ok(self.done_marks(files, prefix)?.len() as u32)
     }
 
     /// Whether every mark has said that it is done.
@@ -82,7 +89,7 @@ impl PendingFlush {
     /// From now on nobody can end it any more, only clear it away.
     pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let mut any = false;
-        for mark in 0..self.marks {
+        for mark in self.done_marks(files, prefix)? {
             any |= files.remove_if_there(&done_path(prefix, &self.token, mark))?;
         }
         if any {
@@ -165,11 +172,12 @@ pub(crate) fn flush_path(prefix: &Prefix, token: &str) -> PathBuf {
 }
 
 const PREFIX: &str = "flush.";
+const DONE: &str = "done.";
 /// The file of C SCR whose name begins alike.
 const FLUSH_FILE: &str = "flush.scr";
 
 fn done_path(prefix: &Prefix, token: &str, mark: u32) -> PathBuf {
-    prefix.scr_file(&format!("done.{token}.{mark}"))
+    prefix.scr_file(&format!("{DONE}{token}.{mark}"))
 }
 
 fn token_of(name: &OsStr) -> Option<&str> {
@@ -196,4 +204,36 @@ fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
 fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
     let path = prefix.scr_dir();
     files.sync_dir(&path).at("sync", &path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+
+    #[test]
+    fn a_record_that_speaks_of_any_number_of_marks_costs_no_more_than_those_that_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        let (token, dataset) = ("7.a".to_owned(), DatasetDescriptor::default());
+        let mut record = PendingFlush {
+            token,
+            dataset,
+            ranks: 4,
+            marks: u32::MAX,
+            make_current: true,
+            replaces: Vec::new(),
+        };
+        for mark in [0, 3, u32::MAX - 1] {
+            record.mark_done(&RealFiles, &prefix, mark, &KvTree::new()).unwrap();
+        }
+        assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 3);
+        record.marks = 4;
+        assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 2, "the last one is none of its marks");
+        record.marks = u32::MAX;
+        assert!(!record.all_done(&RealFiles, &prefix).unwrap());
+        record.revoke(&RealFiles, &prefix).unwrap();
+        assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 0);
+    }
 }

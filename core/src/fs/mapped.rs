@@ -208,12 +208,12 @@ mod tests {
 
     const LEN: usize = 3 * 4096 + 5;
 
-    /// A file in memory, where there is a place for it.
-    fn in_memory() -> Option<(TempDir, PathBuf)> {
-        let dir = TempDir::new_in("/dev/shm").ok()?;
+    /// A file in memory.
+    fn in_memory() -> (TempDir, PathBuf) {
+        let dir = TempDir::new_in("/dev/shm").expect("these tests need a file system in memory at /dev/shm");
         let path = dir.path().join("file");
         fs::write(&path, content()).unwrap();
-        Some((dir, path))
+        (dir, path)
     }
 
     fn content() -> Vec<u8> {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_is_lent_is_what_the_file_holds_and_no_more() {
-        let Some((_dir, path)) = in_memory() else { return };
+        let (_dir, path) = in_memory();
         let mapped = to_read(&path).unwrap();
         assert_eq!(mapped.borrow(4000..LEN).unwrap(), &content()[4000..]);
         assert!(mapped.borrow(1..LEN + 1).is_none(), "there is no such byte");
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_is_written_to_a_loan_is_in_the_file_and_no_two_loans_overlap() {
-        let Some((_dir, path)) = in_memory() else { return };
+        let (_dir, path) = in_memory();
         let mapped = to_write(&open_to_update(&path)).unwrap();
         let mut loan = mapped.borrow_mut(100..200).unwrap();
         assert!(mapped.borrow_mut(199..201).is_none() && mapped.is_borrowed(&(0..101)));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_open_elsewhere_to_be_written_is_not_mapped() {
-        let Some((_dir, path)) = in_memory() else { return };
+        let (_dir, path) = in_memory();
         let writer = open_to_update(&path);
         assert!(to_read(&path).is_none());
         drop(writer);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_file_of_another_length_or_with_a_hole_is_not_mapped() {
-        let Some((_dir, path)) = in_memory() else { return };
+        let (_dir, path) = in_memory();
         let longer = LEN as u64 + 1;
         assert!(Mapped::new(&open_to_update(&path), longer, LeaseKind::Write, &Mapping::default()).is_none());
         fs::write(&path, "").unwrap();
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_mapping_that_was_kept_is_lent_again_only_with_a_new_lease_and_while_the_file_is_as_long() {
-        let Some((_dir, path)) = in_memory() else { return };
+        let (_dir, path) = in_memory();
         let (file, mapping) = (open_to_update(&path), Mapping::default());
         let map = || Mapped::new(&file, LEN as u64, LeaseKind::Write, &mapping);
         let first = map().unwrap().map.as_ptr();
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn who_truncates_a_file_waits_until_it_is_given_back_and_nothing_more_is_lent() {
-        let Some((_dir, path)) = in_memory() else { return };
+        let (_dir, path) = in_memory();
         std::thread::scope(|scope| {
             let mapped = to_read(&path).unwrap();
             let before = mapped.borrow(0..LEN).unwrap();

@@ -97,7 +97,7 @@ impl Repair<'_> {
         }
         self.report_lost(record, lost)?;
         if record.protection.bypass {
-            let gone = lost.contains(&self.job.rank());
+            let gone = lost.contains(&self.job.comm.own_rank());
             let gone = if gone {
                 Err("its files are not in the prefix directory any more as they were written")
             } else {
@@ -122,7 +122,7 @@ impl Repair<'_> {
             return Ok(());
         }
         let survivor = pattern.iter().position(|is_lost| !is_lost).unwrap_or(0);
-        if record.members.get(survivor) != Some(&self.job.rank()) {
+        if record.members.get(survivor) != Some(&self.job.comm.own_rank()) {
             return Ok(());
         }
         let missing = record.members.iter().zip(&pattern).filter(|(_, &is_lost)| is_lost);
@@ -156,9 +156,8 @@ impl Repair<'_> {
 
     /// Says once who has lost what, with the node on which it was written.
     fn report_lost(&self, record: &RankRecord, lost: &[Rank]) -> Result<(), CommError> {
-        let own = lost
-            .contains(&self.job.rank())
-            .then(|| format!("{} (written on {})", self.job.rank(), record.node));
+        let is_lost = lost.contains(&record.rank);
+        let own = is_lost.then(|| format!("{} (written on {})", record.rank, record.node));
         let lost_parts = gather(&*self.job.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
         let lost_parts = lost_parts.unwrap_or_default();
         let names: Vec<_> = lost_parts
@@ -170,7 +169,7 @@ impl Repair<'_> {
             "{}: the parts of {} of {} ranks are lost: {}; rebuilding them with {}",
             self.label,
             lost.len(),
-            self.job.comm.size(),
+            record.ranks,
             shortened(&names),
             record.protection.scheme,
         ));
@@ -195,7 +194,10 @@ fn lost_ranks(comm: &dyn Comm, is_lost: bool) -> Result<Vec<Rank>, CommError> {
         words[comm.rank().index() / 64] |= 1 << (comm.rank().0 % 64);
     }
     all_reduce(comm, &mut words, Op::Or)?;
-    Ok((0..size).filter(|rank| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1).map(Rank).collect())
+    Ok((0..size)
+        .filter(|rank| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1)
+        .map(|rank| comm.stands_for(Rank(rank)))
+        .collect())
 }
 
 fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {

@@ -5,6 +5,7 @@
 //! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
 //! and recorded where none were.
 
+use super::at_a_time;
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, Apart, ScavengedPart};
 use crate::cache::filemap::Filemap;
@@ -18,9 +19,7 @@ use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::Described;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Copies from the caches of one node.
@@ -255,29 +254,6 @@ impl Copier<'_> {
 fn bytes_of(map: &ScavengedMap) -> u64 {
     let kept = map.record.redundancy.as_ref().map_or(0, |kept| kept.bytes);
     map.record.files.iter().fold(kept, |sum, file| sum.saturating_add(file.bytes))
-}
-
-/// Does the work for each item, for so many at a time. What comes of them is in their order.
-fn at_a_time<T: Sync, R: Send>(width: u32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let worker = || {
-        let mut done = Vec::new();
-        while let Some((at, item)) = items.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            done.push((at, work(item)));
-        }
-        done
-    };
-    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..width).zip(items.iter().skip(1)).map(|_| scope.spawn(worker)).collect();
-        let mut all = worker();
-        // A panic of a thread goes on in the caller.
-        let theirs =
-            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        all.extend(theirs.flatten());
-        all
-    });
-    all.sort_unstable_by_key(|(at, _)| *at);
-    all.into_iter().map(|(_, done)| done).collect()
 }
 
 /// What a copy has to be.

@@ -1,11 +1,14 @@
 //! Rebuilds lost parts of a scavenged dataset with threads that stand for the ranks that wrote it, with the scheme and the
 //! code of a restart.
 
+use super::at_a_time;
 use super::place::{Apart, ScavengedPart};
-use super::scan::{Known, Scan};
+use super::scan::Scan;
 use crate::cache::place::{is_whole, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
-use crate::comm::thread::{self, RunError, ThreadComm};
+use crate::cache::verify::verify;
+use crate::comm::standins::StandIns;
+use crate::comm::thread::{self, RunError};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
 use crate::describe;
 use crate::env::Env;
@@ -17,6 +20,7 @@ use crate::redundancy::plugins::readable_scheme;
 use crate::redundancy::repair::Repair;
 use crate::Described;
 use scr_plugin_api::Scheme;
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// Makes a scavenged dataset whole.
@@ -56,16 +60,63 @@ type LoadedScheme = OnceLock<Result<Arc<dyn Scheme>, String>>;
 
 impl ScavengedRepair<'_> {
     /// Makes every byte of every part what was recorded. Gives the ranks whose parts were rebuilt.
+    ///
+    /// Only the members of sets with a lost part take part; all other parts are read by as many threads as there are
+    /// processors. So a job of any size can be repaired.
     pub(super) fn run(&self) -> Result<Vec<Rank>, RepairError> {
         let ranks = self.scan.any.ranks;
         let known = self.scan.records().count();
         if ranks as usize / FEWEST_KNOWN > known {
             return Err(RepairError::TooFewKnown { known, ranks });
         }
+        let width = self.env.processors;
+        let all: Vec<Rank> = (0..ranks).map(Rank).collect();
+        let may_be_whole = at_a_time(width, &all, |&rank| self.may_be_whole(rank));
+        let mut sets =
+            self.sets_of(all.iter().zip(may_be_whole).filter(|(_, whole)| !whole).map(|(&rank, _)| rank));
+        let repaired: BTreeSet<Rank> = sets.iter().flatten().copied().collect();
+        let others: Vec<Rank> = all.into_iter().filter(|rank| !repaired.contains(rank)).collect();
+        let verified = at_a_time(width, &others, |&rank| self.is_verified(rank));
+        sets.extend(
+            self.sets_of(
+                others.iter().zip(verified).filter(|(_, verified)| !verified).map(|(&rank, _)| rank),
+            ),
+        );
         let loaded = LoadedScheme::new();
-        let results = thread::run(ranks, |comm| self.rank(comm, &loaded))?;
         let mut rebuilt = Vec::new();
-        for (rank, result) in (0..).map(Rank).zip(results) {
+        for ranks in batches(sets) {
+            rebuilt.extend(self.repair(ranks.into_iter().collect(), &loaded)?);
+        }
+        rebuilt.sort_unstable();
+        Ok(rebuilt)
+    }
+
+    /// The redundancy sets of these ranks. The set of a rank whose record is lost may be known to others of it.
+    fn sets_of(&self, lost: impl Iterator<Item = Rank>) -> BTreeSet<Vec<Rank>> {
+        let mut sets = BTreeSet::new();
+        let mut unknown = BTreeSet::new();
+        for rank in lost {
+            match &self.scan.part(rank).record {
+                Some(record) => _ = sets.insert(record.members.clone()),
+                None => _ = unknown.insert(rank),
+            }
+        }
+        if !unknown.is_empty() {
+            let has_unknown =
+                |record: &&RankRecord| record.members.iter().any(|member| unknown.contains(member));
+            sets.extend(self.scan.records().filter(has_unknown).map(|record| record.members.clone()));
+            sets.extend(unknown.iter().map(|&rank| vec![rank]));
+        }
+        sets
+    }
+
+    /// Rebuilds what is lost in the sets of these ranks, with a thread for each.
+    fn repair(&self, ranks: Arc<[Rank]>, loaded: &LoadedScheme) -> Result<Vec<Rank>, RepairError> {
+        let threads = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
+        let results =
+            thread::run(threads, |comm| self.rank(StandIns::new(comm, Arc::clone(&ranks)), loaded))?;
+        let mut rebuilt = Vec::new();
+        for (&rank, result) in ranks.iter().zip(results) {
             if result? {
                 rebuilt.push(rank);
             }
@@ -74,23 +125,25 @@ impl ScavengedRepair<'_> {
     }
 
     /// One rank's share; gives whether its part was rebuilt.
-    fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Collective<bool> {
-        let rank = comm.rank();
+    fn rank(&self, comm: StandIns, loaded: &LoadedScheme) -> Collective<bool> {
+        let rank = comm.own_rank();
         let job = Job::of_command(Box::new(comm), self.env, self.prefix, self.level)
             .map_err(|error| RankErrors::known_to_all(describe(&error)))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
         let repair = Repair { job: &job, scheme: &scheme, label: self.label };
-        let id = self.scan.any.id_in_prefix;
-        let part = ScavengedPart { prefix: self.prefix, apart: self.apart, id, rank };
-        let known = self.scan.part(rank);
-        let is_lost = !self.may_be_whole(known, &part);
-        let record = repair.agree_on_record(known.record.as_ref(), is_lost)?;
+        let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
+        let is_lost = !self.may_be_whole(rank);
+        let record = repair.agree_on_record(known, is_lost)?;
         let mut rebuilt = false;
         repair.run(record, &part, is_lost, &mut || {
             rebuilt = true;
             self.make_room(record, &part)
         })?;
         Ok(rebuilt)
+    }
+
+    fn part(&self, rank: Rank) -> ScavengedPart<'_> {
+        ScavengedPart { prefix: self.prefix, apart: self.apart, id: self.scan.any.id_in_prefix, rank }
     }
 
     fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {
@@ -102,11 +155,19 @@ impl ScavengedRepair<'_> {
     }
 
     /// Whether all that belongs to a part is there. A file of which no checksum is known could be any file.
-    fn may_be_whole(&self, known: &Known, part: &ScavengedPart<'_>) -> bool {
+    fn may_be_whole(&self, rank: Rank) -> bool {
+        let known = self.scan.part(rank);
         known.own
             && known.record.as_ref().is_some_and(|record| {
-                record.files.iter().all(|file| file.crc.is_some()) && is_whole(&*self.env.files, part, record)
+                record.files.iter().all(|file| file.crc.is_some())
+                    && is_whole(&*self.env.files, &self.part(rank), record)
             })
+    }
+
+    /// Reads a part. Its set reports what is wrong with it.
+    fn is_verified(&self, rank: Rank) -> bool {
+        let record = self.scan.part(rank).record.as_ref();
+        record.is_some_and(|record| verify(&*self.env.files, &self.part(rank), record).is_ok())
     }
 
     fn make_room(&self, record: &RankRecord, part: &ScavengedPart<'_>) -> Result<(), FsError> {
@@ -119,5 +180,20 @@ impl ScavengedRepair<'_> {
     }
 }
 
-/// With fewer than one of so many ranks known no scheme brings back the others, and threads for them are not even begun.
+/// With fewer than one of so many ranks known no scheme brings back the others. A damaged record may speak of any number.
 const FEWEST_KNOWN: usize = 16;
+
+/// The ranks of these sets, so many at a time as threads are begun for. A set stays together.
+fn batches(sets: BTreeSet<Vec<Rank>>) -> Vec<BTreeSet<Rank>> {
+    let mut batches: Vec<BTreeSet<Rank>> = Vec::new();
+    for set in sets {
+        match batches.last_mut() {
+            Some(batch) if batch.len() < MOST_THREADS => batch.extend(set),
+            _ => batches.push(set.into_iter().collect()),
+        }
+    }
+    batches
+}
+
+/// So many ranks are worked for at a time, or as many as one set has.
+const MOST_THREADS: usize = 1024;

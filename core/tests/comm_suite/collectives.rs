@@ -2,7 +2,7 @@
 
 use scr_core::comm::collective::{
     agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, route, route_trees,
-    same_everywhere, sum_below, Op,
+    same_everywhere, Op,
 };
 use scr_core::comm::{Comm, CommError, Mismatch, Rank, RankErrors};
 use scr_plugin_api::KvTree;
@@ -13,7 +13,6 @@ pub(super) const CASES: &[Case] = &[
     ("a broadcast reaches all ranks from any root", broadcasts),
     ("a tree is broadcast", broadcast_of_a_tree),
     ("a reduction gives all ranks the same and right values", reductions),
-    ("the sum below a rank counts all lower ranks and no other", sums_below),
     ("gathered bytes come by rank to any root", gathers),
     ("routed messages come to whom they are for, sorted and in order", routes),
     ("a message to no rank is an error there, and all others arrive", route_to_nobody),
@@ -58,7 +57,6 @@ fn reductions(comm: &dyn Comm) {
         (Op::Min, fold(u64::min)),
         (Op::Max, fold(u64::max)),
         (Op::Sum, fold(u64::saturating_add)),
-        (Op::And, fold(|a, b| a & b)),
         (Op::Or, fold(|a, b| a | b)),
     ] {
         let mut mine = values(comm.rank());
@@ -66,12 +64,6 @@ fn reductions(comm: &dyn Comm) {
         assert_eq!(mine, expected, "{op:?} on rank {}", comm.rank());
     }
     all_reduce(comm, &mut [], Op::Sum).unwrap();
-}
-
-fn sums_below(comm: &dyn Comm) {
-    let value = |rank: Rank| u64::from(rank.0) * 3 + 1;
-    let expected: u64 = ranks(comm).take_while(|&rank| rank < comm.rank()).map(value).sum();
-    assert_eq!(sum_below(comm, value(comm.rank())).unwrap(), expected);
 }
 
 fn gathers(comm: &dyn Comm) {
@@ -210,7 +202,6 @@ fn logarithmic(comm: &dyn Comm) {
         ("broadcast", rest(&|| drop(broadcast(comm, Rank(0), vec![1; 100]).unwrap())), rounds),
         ("long broadcast", rest(&|| drop(broadcast(comm, Rank(0), long.clone()).unwrap())), 2 * rounds),
         ("reduction", rest(&|| all_reduce(comm, &mut [1; 8], Op::Sum).unwrap()), rounds + 1),
-        ("sum below", rest(&|| assert!(sum_below(comm, 1).is_ok())), rounds),
         ("gather", rest(&|| drop(gather(comm, Rank(0), long.clone()).unwrap())), 2),
         ("gather for all", rest(&|| drop(all_gather(comm, long.clone()).unwrap())), 2 * rounds + 2),
         ("route", rest(&|| drop(route(comm, vec![(Rank(0), vec![1; 9])]).unwrap())), 2 * rounds),

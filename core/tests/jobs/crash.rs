@@ -56,22 +56,23 @@ impl Schedule {
         assert!(all > 20 && safe > 0, "the good run did {all} operations up to step {safe}");
         // A little more, since ranks take turns in another order every time.
         let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { self.stride };
-        for at in (1..=all + 2).step_by(stride) {
-            self.die_at(at, &before, &life);
+        for (nth, at) in (1..=all + 2).step_by(stride).enumerate() {
+            self.die_at(at, !nth.is_multiple_of(2), &before, &life);
         }
     }
 
     fn die_at(
         &self,
         at: usize,
+        torn: bool,
         before: &impl Fn(&mut World),
         life: &(impl Fn(&mut Application) -> u64 + Sync),
     ) {
         let faulty = FaultyFiles::new(RealFiles);
         let mut world = self.world();
         before(&mut world);
-        // In every second life the last write gets half of its bytes down.
-        if at.is_multiple_of(2) {
+        // In every second life the last write gets half of its bytes down, whatever the stride is.
+        if torn {
             faulty.stop_torn_at(at as u64);
         } else {
             faulty.stop_at(at as u64);

@@ -224,6 +224,25 @@ fn single_is_whole_where_nothing_is_lost_and_refused_where_a_node_is() {
     dead.fetched_by_another_job();
 }
 
+/// Sets without a loss take no part in the rebuild of another one, but damage in them is found.
+#[test]
+fn each_set_is_made_whole_for_itself_and_named_by_its_ranks() {
+    let dead = Dead::new(World::new(8, 8).set("SCR_SET_SIZE", "4"), 8);
+    dead.survives(1);
+    dead.comes_back(0b0010_0001);
+    let why = dead.is_refused(0b0110_0000);
+    assert!(why.contains("the redundancy set of ranks 4, 5, 6, 7"), "{why}");
+    assert!(why.contains("ranks 5 (written on n5), 6 (written on n6), and XOR survives 1"), "{why}");
+    dead.anew(0b0010_0000);
+    dead.scavenge();
+    let number = small(Rank(1)).iter().position(|&size| size > 0).unwrap();
+    flip(&dead.in_prefix(&file_name(dead.step, Rank(1), number)));
+    let Outcome::Completed { rebuilt, .. } = dead.build().outcome else { panic!("it is not whole") };
+    assert_eq!(rebuilt, [1, 5]);
+    dead.assert_whole("damage in the set without a loss");
+    dead.fetched_by_another_job();
+}
+
 #[test]
 fn one_loss_more_than_a_scheme_survives_is_refused_with_set_ranks_and_nodes() {
     let why = Dead::xor(4, 4).is_refused(0b0110);

@@ -125,6 +125,24 @@ fn damage_on_the_path_is_found_and_repaired_also_in_the_folder_of_another_node()
     run.line_with(&["cannot be brought back", "XOR survives 1"]);
 }
 
+/// Nothing that can be rebuilt: what comes back is the copy that was whole, in whichever folder it lies.
+#[test]
+fn of_two_copies_of_a_part_the_whole_one_is_restarted_from() {
+    for broken in ["node.0", "node.1"] {
+        let world = shared(2, 2, "VIEW=GLOBAL", "TYPE=SINGLE");
+        world.run(|application| application.checkpoint(1, uneven).unwrap());
+        let dataset = |node: &str| bb(&world).join("user1/scr.defjobid").join(node).join("scr.dataset.1");
+        let (from, to) = (dataset("node.1"), dataset("node.0"));
+        std::fs::create_dir(to.join("r1")).unwrap();
+        std::fs::copy(from.join(".scr/filemap_1"), to.join(".scr/filemap_1")).unwrap();
+        for file in files_below(&from.join("r1")) {
+            std::fs::copy(&file, to.join("r1").join(file.file_name().unwrap())).unwrap();
+        }
+        std::fs::remove_file(dataset(broken).join("r1/rank_1.0")).unwrap();
+        world.run(|application| application.restart(uneven)).all_gave(&Some(1));
+    }
+}
+
 #[test]
 fn what_was_written_in_one_layout_is_restarted_from_in_the_other() {
     let mut world = shared(4, 1, "GROUP=NODE", "TYPE=SINGLE");
