@@ -155,3 +155,38 @@ fn a_prefix_directory_that_is_not_there_is_said_to_be_made_by_a_job() {
     let there = scr.in_prefix(&["config", "--set"]).output().unwrap();
     assert!(!text(&there).contains("there is no folder"), "{}", text(&there));
 }
+
+#[test]
+fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
+    let scr = Installation::with_system_file("");
+    let nowhere = scr.path("nowhere");
+    for (settings, expected) in [
+        ("SCR_LOG_DB_PASS=secret", "SCR_LOG_DB_PASS: others can read the password in "),
+        ("SCR_COPY_TYPE=RS", "SCR_COPY_TYPE: it has no effect while SCR_CACHE_BYPASS is not 0"),
+        ("SCR_CACHE_SIZE=2", "SCR_CACHE_SIZE: it has no effect while SCR_CACHE_BYPASS is not 0"),
+        (
+            "SCR_NODELIST=n[1-2]\nSCR_GROUP=POWER\nGROUPS=m1 POWER=psu1",
+            "SCR_NODELIST: none of these nodes is in the group POWER",
+        ),
+        (&format!("SCR_CACHE_BASE={}", nowhere.display()), "SCR_CACHE_BASE: there is no folder "),
+    ] {
+        let file = scr.write("my.conf", settings);
+        let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
+        assert_eq!(checked.status.code(), Some(1), "{}", text(&checked));
+        assert!(text(&checked).contains(expected), "{}", text(&checked));
+        assert!(!text(&checked).contains("secret"), "{}", text(&checked));
+    }
+    for settings in [
+        "SCR_COPY_TYPE=RS\nSCR_CACHE_SIZE=2\nSCR_CACHE_BYPASS=0",
+        "SCR_NODELIST=m[1-2]\nSCR_GROUP=POWER\nGROUPS=m1 POWER=psu1",
+        &format!("SCR_CACHE_BASE={}", scr.path("").display()),
+    ] {
+        let file = scr.write("my.conf", settings);
+        let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
+        assert!(text(&checked).ends_with("nothing is wrong\n"), "{}", text(&checked));
+    }
+    let file = scr.write("my.conf", "SCR_LOG_DB_PASS=secret");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
+    assert!(!text(&checked).contains("others can read"), "{}", text(&checked));
+}

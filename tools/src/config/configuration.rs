@@ -1,5 +1,6 @@
 //! What a configuration comes to: the very steps that a job takes when it starts, without the job.
 
+use super::cautions;
 use super::finding::Finding;
 use crate::environment;
 use crate::machine::hostlist;
@@ -30,6 +31,7 @@ impl Configuration {
                 let host = environment::plugin_host_of(env, &params, None);
                 let unusable = check_named(&host, &params, &descriptors);
                 findings.extend(unusable.into_iter().map(Finding::ignored));
+                findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
                 Some(descriptors)
             }
             Err(error) => {

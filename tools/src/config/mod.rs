@@ -2,11 +2,13 @@
 //! with a file. See the user guide's section "Configure a job".
 //!
 //! - `configuration`: parameters, descriptors and what is wrong, from the sources that a job reads
+//! - `cautions`: what is valid and still not what somebody wants
 //! - `show`: all of them, as a table and as JSON
 //! - `explain`: one of them in full
 //! - `check`: files before there is a job
 //! - `finding`: what is wrong, as lines and as JSON
 
+mod cautions;
 mod check;
 mod configuration;
 mod explain;
