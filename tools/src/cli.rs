@@ -94,6 +94,9 @@ enum Command {
     /// Writes the manual pages and the completions of shells into an installation
     #[command(hide = true)]
     Pages(pages::PagesArgs),
+    /// Prints values for the completions of shells
+    #[command(hide = true)]
+    Complete(pages::completions::CompleteArgs),
 }
 
 /// Text below every help.
@@ -121,14 +124,25 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::RetriesHalt(args) => queries::retries_halt(&args),
         Command::GlobHosts(args) => queries::glob_hosts(&args),
         Command::CheckNode(args) => machine::health::check_node(&args),
+        Command::Complete(args) => pages::completions::run(&args),
         Command::Pages(args) => pages::run(&args, Cli::command()),
     }
+}
+
+/// Whether these words are a command line.
+#[cfg(test)]
+pub(crate) fn is_understood(words: &[String]) -> bool {
+    Cli::try_parse_from(words).is_ok()
 }
 
 /// The arguments with the subcommand put in that a classic name stands for.
 pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = arguments.into_iter().collect();
-    if let Some(subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
+    if let Some(mut subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
+        // Whatever follows a launcher is the launcher's; but the help of a classic name is ours.
+        if matches!(&arguments[1..], [only] if only == "--help" || only == "-h" || only == "--version") {
+            subcommand.truncate(2);
+        }
         // Usage lines are made from the name of the program: `scr_index index` would be no command at all.
         arguments.splice(..1, subcommand.into_iter().map(OsString::from));
     }
@@ -172,6 +186,9 @@ mod tests {
         assert_eq!(expanded(&["/opt/scr/bin/scr_plugin", "list"]), ["scr", "plugin", "list"]);
         assert_eq!(expanded(&["scr", "plugin"]), ["scr", "plugin"]);
         assert_eq!(expanded(&["scr_srun", "-n4", "./app"]), ["scr", "run", "srun", "-n4", "./app"]);
+        assert_eq!(expanded(&["scr_srun", "--help"]), ["scr", "run", "--help"]);
+        assert_eq!(expanded(&["scr_srun", "-n1", "--help"]), ["scr", "run", "srun", "-n1", "--help"]);
+        assert_eq!(expanded(&["scr_index", "--help"]), ["scr", "index", "--help"]);
         assert_eq!(expanded(&["scr_run", "srun", "./app"]), ["scr", "run", "srun", "./app"]);
         assert_eq!(expanded(&["scr_unknown", "--list"]), ["scr_unknown", "--list"]);
         assert_eq!(expanded(&[]), Vec::<OsString>::new());

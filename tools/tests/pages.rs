@@ -11,7 +11,7 @@ use installation::Installation;
 /// An installation with some classic names, and its pages.
 fn with_pages() -> Installation {
     let scr = Installation::with_system_file("");
-    for classic in ["scr_flush_file", "scr_srun"] {
+    for classic in ["scr_flush_file", "scr_index", "scr_srun"] {
         symlink("scr", scr.path("bin").join(classic)).expect("a link");
     }
     let written = scr.in_prefix(&["pages"]).arg(scr.path("")).output().expect("the command starts");
@@ -88,4 +88,53 @@ fn the_pages_are_well_formed() {
         Ok(lint) => assert!(lint.status.success() && lint.stderr.is_empty(), "{lint:?}"),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
     }
+}
+
+#[test]
+fn every_page_has_examples_environment_and_files() {
+    let scr = with_pages();
+    for entry in fs::read_dir(scr.path("share/man/man1")).expect("pages").flatten() {
+        let page = fs::read_to_string(entry.path()).expect("text");
+        let sections = [".SH EXAMPLES\n", ".SH ENVIRONMENT\n", ".SH FILES\n"];
+        let is_whole = sections.iter().all(|section| page.matches(section).count() == 1);
+        assert!(is_whole || page.starts_with(".so "), "{}", entry.path().display());
+    }
+}
+
+/// What bash offers for these words, the last of which is being typed.
+fn offered(scr: &Installation, words: &[&str]) -> Vec<String> {
+    let script = scr.path("share/bash-completion/completions/scr");
+    let function = format!("$(complete -p {} | sed 's/.*-F \\([^ ]*\\).*/\\1/')", words[0]);
+    let text = format!(
+        "source '{}'; COMP_WORDS=({}); COMP_CWORD={}; {function} {} '{}' '{}'; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script.display(),
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len() - 1,
+        words[0],
+        words[words.len() - 1],
+        words[words.len() - 2],
+    );
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", &text]).current_dir(scr.path("prefix"));
+    bash.env("PATH", format!("{}:/usr/bin:/bin", scr.path("bin").display()));
+    let output = bash.output().expect("bash starts");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn completions_offer_parameters_plugins_and_datasets_also_under_classic_names() {
+    let scr = with_pages();
+    assert!(offered(&scr, &["scr", "con"]).contains(&"config".to_owned()));
+    assert_eq!(offered(&scr, &["scr", "config", "--explain", "SCR_CACHE_BY"]), ["SCR_CACHE_BYPASS"]);
+    assert_eq!(offered(&scr, &["scr", "log", "--event", "FLUSH_F"]), ["FLUSH_FAIL"]);
+    let plugins = offered(&scr, &["scr", "plugin", "info", ""]);
+    assert!(plugins.iter().any(|name| name.eq_ignore_ascii_case("xor")), "{plugins:?}");
+    let index = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../tests/fixtures/c-scr/xor-flush2/raw/prefix/.scr/index.scr");
+    fs::copy(index, scr.path("prefix/.scr/index.scr")).expect("an index");
+    assert_eq!(offered(&scr, &["scr", "index", "--current", "ckpt."]), ["ckpt.4", "ckpt.2"]);
+    let prefix = scr.path("prefix").display().to_string();
+    assert_eq!(offered(&scr, &["scr_index", "--prefix", &prefix, "--drop", "ckpt.4"]), ["ckpt.4"]);
+    assert!(offered(&scr, &["scr_flush_file", "--lat"]).contains(&"--latest".to_owned()));
 }

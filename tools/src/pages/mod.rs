@@ -3,7 +3,11 @@
 //! Everything in them is made from what the command itself goes by: its arguments, and the table of parameters.
 //!
 //! - `settings`: scr.conf(5)
+//! - `sections`: EXAMPLES, ENVIRONMENT and FILES
+//! - `completions`: values and classic names in completions
 
+pub(crate) mod completions;
+mod sections;
 mod settings;
 
 use crate::cli;
@@ -31,9 +35,13 @@ pub(crate) fn run(args: &PagesArgs, command: Command) -> Result<Answer> {
     command.build();
     let (commands, formats) = (args.dir.join("share/man/man1"), args.dir.join("share/man/man5"));
     write_commands(&command, &commands)?;
-    write_classic(&args.dir.join("bin"), &commands)?;
+    let classic = classic_names(&args.dir.join("bin"))?;
+    for (name, subcommand) in &classic {
+        // Each has its subcommand's page.
+        write(&commands, &format!("{name}.1"), format!(".so man1/scr-{subcommand}.1\n").as_bytes())?;
+    }
     write(&formats, "scr.conf.5", &settings::page().into_bytes())?;
-    write_completions(&mut visible(&command), &args.dir.join("share"))?;
+    write_completions(&mut visible(&command), &args.dir.join("share"), &classic)?;
     Ok(Answer::Yes)
 }
 
@@ -50,7 +58,9 @@ fn write_commands(command: &Command, folder: &Path) -> Result<()> {
     man.render(&mut page)?;
     // What stands under a help text has no name of its own.
     let page = String::from_utf8(page)?.replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
-    write(folder, &man.get_filename(), (page + &see_also("scr(1), scr.conf(5)").to_roff()).as_bytes())
+    let name = man.get_filename();
+    let sections = sections::of(name.trim_end_matches(".1")).to_roff();
+    write(folder, &name, (page + &sections + &see_also("scr(1), scr.conf(5)").to_roff()).as_bytes())
 }
 
 /// When the pages are written; formatters take the next field for the date where it is missing.
@@ -59,18 +69,18 @@ fn today() -> String {
     now.split('T').next().unwrap_or_default().to_owned()
 }
 
-/// The classic names are links in the installation; each has its subcommand's page.
-fn write_classic(bin: &Path, folder: &Path) -> Result<()> {
-    let entries = fs::read_dir(bin).with_context(|| format!("cannot list {}", bin.display()))?;
-    for entry in entries {
-        let link = entry.with_context(|| format!("cannot list {}", bin.display()))?.file_name();
-        let link = Path::new(&link);
-        if let Some([program, subcommand, ..]) = cli::classic(link).as_deref() {
-            let page = format!(".so man1/{program}-{subcommand}.1\n");
-            write(folder, &format!("{}.1", link.display()), page.as_bytes())?;
+/// The classic names that are links in the installation, each with its subcommand.
+fn classic_names(bin: &Path) -> Result<Vec<(String, String)>> {
+    let list = || format!("cannot list {}", bin.display());
+    let mut names = Vec::new();
+    for entry in fs::read_dir(bin).with_context(list)? {
+        let link = entry.with_context(list)?.file_name();
+        if let Some([_, subcommand, ..]) = cli::classic(Path::new(&link)).as_deref() {
+            names.push((link.to_string_lossy().into_owned(), subcommand.clone()));
         }
     }
-    Ok(())
+    names.sort();
+    Ok(names)
 }
 
 /// Without what is hidden, which the completions would offer all the same.
@@ -85,7 +95,7 @@ fn visible(command: &Command) -> Command {
 }
 
 /// Under the names that the shells look for.
-fn write_completions(command: &mut Command, share: &Path) -> Result<()> {
+fn write_completions(command: &mut Command, share: &Path, classic: &[(String, String)]) -> Result<()> {
     let shells = [
         (Shell::Bash, "bash-completion/completions", "scr"),
         (Shell::Zsh, "zsh/site-functions", "_scr"),
@@ -94,7 +104,13 @@ fn write_completions(command: &mut Command, share: &Path) -> Result<()> {
     for (shell, folder, file) in shells {
         let mut script = Vec::new();
         clap_complete::generate(shell, command, "scr", &mut script);
-        write(&share.join(folder), file, &script)?;
+        let mut script = String::from_utf8(script)?;
+        match shell {
+            Shell::Bash => script += &completions::bash(classic),
+            Shell::Fish => script += &completions::fish(classic),
+            _ => script = completions::zsh(&script, classic),
+        }
+        write(&share.join(folder), file, script.as_bytes())?;
     }
     Ok(())
 }

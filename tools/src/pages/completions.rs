@@ -1,0 +1,134 @@
+//! What completions offer beyond options: parameters, plugins, datasets, events and prefix directories, and all of it under
+//! the classic names too. The scripts ask the hidden command `scr complete`.
+
+use crate::environment;
+use crate::output::{print, Answer};
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use scr_core::log::{Event, Transfer};
+use scr_core::param::TABLE;
+use scr_core::prefix::Index;
+use std::path::PathBuf;
+
+/// What a shell wants to offer.
+#[derive(Args)]
+pub(crate) struct CompleteArgs {
+    /// What kind of values
+    #[arg(value_enum)]
+    kind: Kind,
+    /// The prefix directory
+    #[arg(long)]
+    prefix: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Kind {
+    /// Parameters
+    Parameters,
+    /// Plugins
+    Plugins,
+    /// Datasets in the index
+    Datasets,
+    /// Events and transfers
+    Events,
+}
+
+/// Prints the values, a line each. What is not known is not offered.
+pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
+    let env = environment::quiet_env()?;
+    let values: Vec<String> = match args.kind {
+        Kind::Parameters => TABLE.iter().map(|info| info.name.to_owned()).collect(),
+        Kind::Events => {
+            let events = Event::ALL.iter().map(|event| event.name());
+            events.chain(Transfer::ALL.iter().map(|kind| kind.name())).map(str::to_owned).collect()
+        }
+        Kind::Plugins => {
+            let host = environment::plugin_host(&env, None);
+            host.survey().found.iter().map(|found| found.manifest.name.clone()).collect()
+        }
+        Kind::Datasets => {
+            let index = environment::prefix(&env, args.prefix.as_deref())
+                .ok()
+                .and_then(|prefix| Index::read(&*env.files, &prefix).ok());
+            let entries = index.map(|index| index.entries()).unwrap_or_default();
+            entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+        }
+    };
+    print(values.iter().map(|value| format!("{value}\n")).collect::<String>())?;
+    Ok(Answer::Yes)
+}
+
+/// What follows the script of bash, for these classic names.
+pub(super) fn bash(classic: &[(String, String)]) -> String {
+    let mut text = r#"
+_scr_values() {
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind="" prefix=() at
+    for ((at = 1; at < COMP_CWORD; at++)); do
+        [ "${COMP_WORDS[at]}" = --prefix ] && prefix=(--prefix "${COMP_WORDS[at+1]}")
+    done
+    case "$prev" in
+        --explain) kind=parameters ;;
+        --event) kind=events ;;
+        --current|--drop|--remove|--add|--dataset) kind=datasets ;;
+        info) [ "${COMP_WORDS[COMP_CWORD-2]}" = plugin ] && kind=plugins ;;
+        --prefix|--dir|--cache) COMPREPLY=($(compgen -d -- "$cur")); return ;;
+    esac
+    if [ -n "$kind" ]; then
+        COMPREPLY=($(compgen -W "$(scr complete "$kind" "${prefix[@]}" 2>/dev/null)" -- "$cur"))
+        return
+    fi
+    _scr "$@"
+}
+_scr_classic() {
+    COMP_WORDS=(scr "$1" "${COMP_WORDS[@]:1}")
+    COMP_CWORD=$((COMP_CWORD + 1))
+    _scr_values scr "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+}
+complete -F _scr_values -o bashdefault -o default scr
+"#
+    .to_owned();
+    for (name, subcommand) in classic {
+        let function = format!("_{name}");
+        text += &format!(
+            "{function}() {{ _scr_classic {subcommand}; }}\ncomplete -F {function} -o bashdefault -o default {name}\n"
+        );
+    }
+    text
+}
+
+/// What follows the script of fish.
+pub(super) fn fish(classic: &[(String, String)]) -> String {
+    let values = [
+        ("config", "explain", "parameters"),
+        ("log", "event", "events"),
+        ("log", "dataset", "datasets"),
+        ("index", "current", "datasets"),
+        ("index", "drop", "datasets"),
+        ("index", "add", "datasets"),
+        ("scrub", "dataset", "datasets"),
+    ];
+    let values = values.map(|(command, option, kind)| {
+        format!("complete -c scr -n '__fish_seen_subcommand_from {command}' -l {option} -x -a '(scr complete {kind})'\n")
+    });
+    let wraps =
+        classic.iter().map(|(name, subcommand)| format!("complete -c {name} -w 'scr {subcommand}'\n"));
+    values.into_iter().chain(wraps).collect()
+}
+
+/// The script of zsh, which also serves the classic names.
+pub(super) fn zsh(script: &str, classic: &[(String, String)]) -> String {
+    let names: String = classic.iter().map(|(name, _)| format!(" {name}")).collect();
+    let cases: String = classic
+        .iter()
+        .map(|(name, subcommand)| {
+            format!("    {name}) words=(scr {subcommand} \"${{words[@]:1}}\"); (( CURRENT++ )) ;;\n")
+        })
+        .collect();
+    let head = format!("#compdef scr{names}\n");
+    let classic = format!("\n_scr_classic() {{\n  case $service in\n{cases}  esac\n}}\n_scr_classic\n");
+    let script = script.replacen("#compdef scr\n", &head, 1);
+    match script.split_once("\nautoload -U is-at-least\n") {
+        Some((before, after)) => format!("{before}\nautoload -U is-at-least\n{classic}{after}"),
+        None => script,
+    }
+}

@@ -1,0 +1,225 @@
+//! EXAMPLES, ENVIRONMENT and FILES of the manual pages.
+
+use clap_mangen::roff::{bold, roman, Roff};
+
+/// What a page says beyond the options of its command.
+struct Sections {
+    /// The page, such as `scr-index`.
+    page: &'static str,
+    /// Commands, and what they do.
+    examples: &'static [(&'static str, &'static str)],
+    /// Files that the command reads or writes.
+    files: &'static [&'static str],
+}
+
+/// Variables that matter to every command.
+const ENVIRONMENT: &[(&str, &str)] = &[
+    ("SCR_PREFIX", "The prefix directory, where no option names one. Without it: the current folder."),
+    ("SCR_CONF_FILE", "The user's configuration file. Without it: .scrconf in the prefix directory."),
+    ("SCR_PLUGIN_PATH", "Folders with plugins, separated by colons, which are searched first."),
+    ("SCR_JOB_ID", "The id of the allocation. Without it: what the resource manager says."),
+];
+
+/// Files that matter to every command.
+const FILES: &[(&str, &str)] = &[
+    (".scrconf", "The user's settings, in the prefix directory. See scr.conf(5)."),
+    ("etc/scr.conf", "The settings of the site, in the installation. See scr.conf(5)."),
+    (INDEX, "The datasets of the prefix directory, and which of them is current."),
+    (FLUSH, "Where the datasets of the allocation are: in cache, in the prefix directory, or on the way."),
+    (HALT, "The conditions on which the job halts."),
+    (NODES, "How many nodes the last run had."),
+    (LOG, "The events and transfers of jobs, with SCR_LOG_ENABLE=1."),
+    (CACHE, "The cache and control folder of an allocation on a node."),
+    (MANAGERS, "How to ask resource managers, in the installation."),
+    (LAUNCHERS, "How to call launchers, in the installation."),
+    (PLUGINS, "The manifests of plugins, in the installation."),
+];
+
+const INDEX: &str = ".scr/index.scr";
+const FLUSH: &str = ".scr/flush.scr";
+const HALT: &str = ".scr/halt.scr";
+const NODES: &str = ".scr/nodes.scr";
+const LOG: &str = ".scr/log";
+const CACHE: &str = "<base>/<user>/scr.<allocation>";
+const MANAGERS: &str = "etc/scr/resource-managers/*.toml";
+const LAUNCHERS: &str = "etc/scr/launchers/*.toml";
+const PLUGINS: &str = "etc/scr/plugins.d/*.toml";
+
+const SECTIONS: &[Sections] = &[
+    Sections {
+        page: "scr",
+        examples: &[
+            (
+                "scr run srun -n 64 ./app",
+                "Runs a job, and restarts it within the allocation when a node fails.",
+            ),
+            ("scr index", "Lists the checkpoints in the prefix directory."),
+        ],
+        files: &[INDEX, FLUSH, HALT],
+    },
+    Sections {
+        page: "scr-agent",
+        examples: &[
+            ("scr agent --status", "Says whether an agent runs on this node, and what it still has to copy."),
+            ("scr agent --drain", "Copies what is left, and returns when nothing is."),
+        ],
+        files: &[CACHE],
+    },
+    Sections {
+        page: "scr-clean",
+        examples: &[
+            ("scr clean", "In an epilog, as the user of the job: removes the folders of this allocation."),
+            ("scr clean --dead --dry-run", "Says which folders of dead allocations would be removed."),
+        ],
+        files: &[CACHE, INDEX],
+    },
+    Sections {
+        page: "scr-poststage",
+        examples: &[("scr poststage --prefix /p/run", "Finishes flushes whose data has arrived.")],
+        files: &[FLUSH, INDEX],
+    },
+    Sections {
+        page: "scr-config",
+        examples: &[
+            ("scr config --set", "Shows what somebody has set, and where."),
+            ("scr config --explain SCR_FLUSH", "Explains a parameter."),
+            ("scr config --check my.conf", "Says what is wrong with a file, line by line."),
+        ],
+        files: &[],
+    },
+    Sections {
+        page: "scr-log",
+        examples: &[
+            (
+                "scr log --event FLUSH_FAIL --since 2days",
+                "Lists the flushes that failed in the last two days.",
+            ),
+            ("scr log --dataset ckpt.10 --json", "Prints all that was logged of a dataset, for programs."),
+        ],
+        files: &[LOG],
+    },
+    Sections {
+        page: "scr-plugin",
+        examples: &[("scr plugin list", "Lists the plugins that a job can name.")],
+        files: &[PLUGINS],
+    },
+    Sections {
+        page: "scr-copy",
+        examples: &[("scr copy --id 7 --prefix /p/run", "Saves what this node has of dataset 7.")],
+        files: &[CACHE, INDEX],
+    },
+    Sections {
+        page: "scr-flush-file",
+        examples: &[
+            ("scr flush-file --latest", "Prints the id of the newest checkpoint."),
+            ("scr flush-file --needflush 7", "Answers by its exit code whether dataset 7 has to be copied."),
+        ],
+        files: &[FLUSH],
+    },
+    Sections {
+        page: "scr-halt",
+        examples: &[
+            ("scr halt --checkpoints 1 /p/run", "Halts the job after its next checkpoint."),
+            ("scr halt --before '8:30am tomorrow' --seconds 600", "Halts the job ten minutes before a time."),
+            ("scr halt --remove", "Lets the job run on."),
+        ],
+        files: &[HALT],
+    },
+    Sections {
+        page: "scr-index",
+        examples: &[
+            ("scr index", "Lists the datasets."),
+            ("scr index --current ckpt.10", "Makes the next job restart from ckpt.10."),
+            ("scr index --build 7", "Makes a scavenged dataset complete, and lists it."),
+        ],
+        files: &[INDEX],
+    },
+    Sections {
+        page: "scr-scrub",
+        examples: &[
+            ("scr scrub", "Compares everything that is recorded in cache and in the prefix directory."),
+            ("scr scrub --prefix /p/run --dataset ckpt.10", "Compares one dataset."),
+        ],
+        files: &[INDEX, CACHE],
+    },
+    Sections {
+        page: "scr-run",
+        examples: &[
+            ("scr run srun -n 64 ./app", "Starts the job, and restarts it as SCR_RUNS allows."),
+            ("scr run --hostfile hosts mpirun -n 64 ./app", "The same on the nodes of a file."),
+        ],
+        files: &[HALT, NODES, MANAGERS, LAUNCHERS],
+    },
+    Sections {
+        page: "scr-prerun",
+        examples: &[("scr prerun --prefix /p/run", "Prepares a prefix directory.")],
+        files: &[HALT],
+    },
+    Sections {
+        page: "scr-postrun",
+        examples: &[("scr postrun --prefix /p/run", "Saves what a job has left in the caches of its nodes.")],
+        files: &[FLUSH, INDEX, CACHE],
+    },
+    Sections {
+        page: "scr-env",
+        examples: &[("scr env --nodes", "Prints the nodes of the allocation.")],
+        files: &[NODES, MANAGERS],
+    },
+    Sections {
+        page: "scr-list-down-nodes",
+        examples: &[("scr list-down-nodes --reason", "Says of each node why it must not be used.")],
+        files: &[MANAGERS],
+    },
+    Sections {
+        page: "scr-retries-halt",
+        examples: &[("scr retries-halt", "Answers by its exit code whether the job is to halt.")],
+        files: &[HALT],
+    },
+    Sections {
+        page: "scr-glob-hosts",
+        examples: &[("scr glob-hosts --expand 'n[1-4]'", "Prints four nodes, a line each.")],
+        files: &[],
+    },
+    Sections {
+        page: "scr-check-node",
+        examples: &[("scr check-node", "Answers by its exit code whether this node is fit for a job.")],
+        files: &[CACHE],
+    },
+];
+
+/// The sections of a page, or of the page above it.
+pub(super) fn of(page: &str) -> Roff {
+    let mut roff = Roff::new();
+    let found = SECTIONS.iter().filter(|sections| page.starts_with(sections.page));
+    let Some(sections) = found.max_by_key(|sections| sections.page.len()) else { return roff };
+    roff.control("SH", ["EXAMPLES"]);
+    for (command, text) in sections.examples {
+        roff.control("TP", []).text([bold(*command)]).text([roman(*text)]);
+    }
+    roff.control("SH", ["ENVIRONMENT"]);
+    for (name, text) in ENVIRONMENT {
+        roff.control("TP", []).text([bold(*name)]).text([roman(*text)]);
+    }
+    roff.text([roman("Every parameter in scr.conf(5) can be set as a variable.")]);
+    roff.control("SH", ["FILES"]);
+    let of_all = [".scrconf", "etc/scr.conf"];
+    for (name, text) in
+        FILES.iter().filter(|(name, _)| of_all.contains(name) || sections.files.contains(name))
+    {
+        roff.control("TP", []).text([bold(*name)]).text([roman(*text)]);
+    }
+    roff
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_understood() {
+        for (command, _) in SECTIONS.iter().flat_map(|sections| sections.examples) {
+            let words = shlex::split(command).unwrap();
+            assert!(crate::cli::is_understood(&words), "{command}");
+        }
+    }
+}
