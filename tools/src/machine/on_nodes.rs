@@ -4,6 +4,7 @@ use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
 use anyhow::{Context, Result};
 use scr_core::env::Env;
+use scr_core::param::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
@@ -78,9 +79,10 @@ impl<'a> OnNodes<'a> {
         Ok(line)
     }
 
-    /// One text that a shell elsewhere understands: the folder, the settings and the command.
+    /// One text that a shell elsewhere understands: the folder, the settings and the command. Without secrets: everybody on
+    /// both machines can read the arguments of a process, and no command on a node needs them.
     fn for_shell(&self, command: &[String]) -> Result<String> {
-        let settings = self.env.variables.iter().filter(|(name, _)| name.starts_with("SCR_"));
+        let settings = self.env.variables.iter().filter(|(name, _)| is_passed_on(name));
         let given = self.variables.iter().map(|(name, value)| (name, value));
         let settings = settings.chain(given).map(|(name, value)| format!("{name}={value}"));
         let dir = self.env.current_dir.to_str().context("the name of the current folder is not UTF-8")?;
@@ -90,6 +92,10 @@ impl<'a> OnNodes<'a> {
             std::iter::once("env".to_owned()).chain(settings).chain(command.iter().cloned()).collect();
         Ok(format!("{first} && exec {}", shlex::try_join(rest.iter().map(String::as_str))?))
     }
+}
+
+fn is_passed_on(name: &str) -> bool {
+    name.starts_with("SCR_") && !param::find(name).is_some_and(|info| info.kind == Kind::Secret)
 }
 
 #[cfg(test)]
@@ -141,5 +147,16 @@ mod tests {
         let answer = answers.remove(0).unwrap();
         let home = std::env::var("HOME").unwrap_or_default();
         assert_eq!(answer.stdout, format!("{}\n/a b $1 {home}\n", folder.display()), "{}", answer.stderr);
+    }
+
+    #[test]
+    fn no_secret_stands_on_the_command_line_of_a_node() {
+        let env = Env::for_test(Arc::new(RealFiles), "/");
+        let env =
+            env.with_variable("SCR_LOG_DB_PASS", "hunter2").with_variable("SCR_LOG_DB_USER", "me").env();
+        let how = OnNode { command: words("ssh {node}"), shell: true };
+        let nodes = OnNodes::new(Some(&how), &env, Vec::new());
+        let line = nodes.command_line("n0", &["true".to_owned()]).unwrap().join(" ");
+        assert!(line.contains("SCR_LOG_DB_USER=me") && !line.contains("hunter2"), "{line}");
     }
 }
