@@ -332,6 +332,10 @@ impl FaultyFile {
 }
 
 impl File for FaultyFile {
+    fn is_open_to_write(&self) -> bool {
+        self.inner.is_open_to_write()
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         match self.files.judge(What::Read, &self.path, None, buffer.len()) {
             Verdict::Go => self.inner.read_at(offset, buffer),

@@ -137,6 +137,15 @@ impl Drop for MappedRange<'_> {
     }
 }
 
+/// Whether anybody, in any process, has the file open to write. `None` where leases are not to be had.
+pub(super) fn is_open_to_write(file: &File) -> Option<bool> {
+    match Lease::take(file, LeaseKind::Read) {
+        Ok(_) => Some(false),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Some(true),
+        Err(_) => None,
+    }
+}
+
 /// What a lease keeps away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseKind {

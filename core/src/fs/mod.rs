@@ -174,6 +174,11 @@ pub trait File: Send + Sync {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Whether anybody has the file open to write, as far as the system tells: then more bytes may come. Only for a file that was
+    /// opened to be read.
+    fn is_open_to_write(&self) -> bool {
+        false
+    }
     /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
     /// be written. `None` where that is not possible, or not safe.
     fn map(&self, len: u64) -> Option<Mapped> {

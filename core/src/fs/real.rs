@@ -7,7 +7,7 @@
 use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
-use super::{lock, File, Files, How, Kind, Status};
+use super::{lock, mapped, File, Files, How, Kind, Status};
 use rustix::fs::{futimens, statvfs, OFlags, Timespec, Timestamps};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -104,6 +104,22 @@ impl RealFile {
     fn appends(&self) -> bool {
         matches!(self.how, How::Append(_))
     }
+
+    /// By the list of open files, where leases are not to be had, as on network file systems and for files of others.
+    fn is_written_by_this_process(&self) -> bool {
+        let Ok(own) = self.file.metadata() else { return false };
+        let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        open.filter(|entry| {
+            fs::metadata(entry.path()).is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino()))
+        })
+        .any(|entry| {
+            let info = fs::read_to_string(Path::new("/proc/self/fdinfo").join(entry.file_name()))
+                .unwrap_or_default();
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+            let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+            flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+        })
+    }
 }
 
 impl File for RealFile {
@@ -165,6 +181,10 @@ impl File for RealFile {
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
+    }
+
+    fn is_open_to_write(&self) -> bool {
+        mapped::is_open_to_write(&self.file).unwrap_or_else(|| self.is_written_by_this_process())
     }
 
     fn map(&self, len: u64) -> Option<Mapped> {

@@ -1,7 +1,7 @@
 //! Which datasets stay in cache: the old one until the new one is complete, what belongs to others always, and never more
 //! than was asked for.
 
-use super::world::{Application, World};
+use super::world::{file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
@@ -547,4 +547,32 @@ fn a_flushed_file_belongs_to_whom_the_cached_one_did() {
         application.session().complete_output(true).unwrap();
     });
     assert_eq!(std::fs::metadata(world.prefix().join("ckpt.1/rank_0.0")).unwrap().uid(), owner);
+}
+
+/// A forgotten `fclose`, or a stream in scope: its last bytes are in the memory of the application only.
+#[test]
+fn a_file_that_is_still_open_keeps_its_dataset_from_becoming_complete() {
+    for bypass in ["0", "1"] {
+        let world = job().set("SCR_CACHE_BYPASS", bypass);
+        let outcome = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            application.begin(2).unwrap();
+            application.fill(2, some).unwrap();
+            let name = file_name(2, application.rank, 0);
+            let path = application.session().route_file(name.as_bytes()).unwrap();
+            let open = (application.rank == Rank(1))
+                .then(|| std::fs::OpenOptions::new().append(true).open(path_of(&path)).unwrap());
+            let error = application.session().complete_output(true).unwrap_err();
+            drop(open);
+            error.to_string()
+        });
+        for error in &outcome.ranks {
+            assert!(error.contains("rank 1 on n1") && error.contains("ckpt.2"), "{error}");
+            assert!(
+                error.contains("is still open for writing; close it before SCR_Complete_output"),
+                "{error}"
+            );
+        }
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
 }

@@ -15,7 +15,7 @@ use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::Cache;
 use crate::comm::Traffic;
-use crate::fs::{Durability, Kind};
+use crate::fs::{Durability, How, Kind};
 use crate::job::Job;
 use crate::prefix::FileName;
 use std::collections::BTreeMap;
@@ -109,6 +109,14 @@ impl Output {
                 .map_err(|error| format!("{} was routed, but it cannot be found: {error}", path.display()))?;
             if status.kind != Kind::File {
                 return Err(format!("{} was routed as a file and is something else", path.display()));
+            }
+            // Bytes that a program has not written yet would be missing, and one without the right to read cannot be asked.
+            if job.files().open(&path, How::Read).is_ok_and(|file| file.is_open_to_write()) {
+                return Err(format!(
+                    "{} is still open for writing; close it before SCR_Complete_output, or bytes that are still in memory \
+                     would be missing from it",
+                    path.display()
+                ));
             }
             let file = &mut self.record.files[at];
             (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
