@@ -7,6 +7,7 @@ use crate::agent;
 use crate::clean;
 use crate::config;
 use crate::copy;
+use crate::doctor;
 use crate::flush_file;
 use crate::halt;
 use crate::index;
@@ -37,6 +38,9 @@ enum Command {
     /// Copies what was flushed with the transport AGENT, on this node, also when the job has ended
     #[command(after_help = agent::EXIT_CODES)]
     Agent(agent::AgentArgs),
+    /// Checks the installation and the nodes of the allocation, and says what to mend
+    #[command(after_help = doctor::EXIT_CODES)]
+    Doctor(doctor::DoctorArgs),
     /// Removes what dead allocations have left in the caches of this node
     #[command(after_help = clean::EXIT_CODES)]
     Clean(clean::CleanArgs),
@@ -106,6 +110,7 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     match Cli::parse_from(arguments).command {
         Command::Agent(args) => agent::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Clean(args) => clean::run(&args),
         Command::Poststage(args) => poststage::run(&args),
         Command::Copy(args) => copy::run(&args),

@@ -8,6 +8,7 @@ mod clean;
 mod cli;
 mod config;
 mod copy;
+mod doctor;
 mod environment;
 mod flush_file;
 mod halt;

@@ -1,36 +1,31 @@
 //! The folders of allocations on this node: `<base>/<user>/scr.<allocation>`, and their safe removal.
 //!
-//! Anybody may write to a base such as `/dev/shm`. So the user's folder is opened without following a link, its owner and
-//! mode are checked, and everything below it is reached through the open folder.
+//! Anybody may write to a base such as `/dev/shm`, so everything below it is reached through an [`OwnedDir`].
 
 use crate::environment;
-use anyhow::{bail, Context, Result};
-use rustix::fs::{fstat, openat, statat, AtFlags, FileType, Mode, OFlags, CWD};
+use crate::output::warn;
+use anyhow::{Context, Result};
 use scr_core::env::Env;
+use scr_core::fs::{Files, Kind, OwnedDir};
 use scr_core::param::{self, Params};
 use std::collections::BTreeSet;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The folder of an allocation. It belongs to the user.
 pub(super) struct JobFolder {
     pub(super) job_id: String,
-    name: String,
-    parent: Rc<UserFolder>,
+    /// The user's folder.
+    parent: OwnedDir,
+    dir: OwnedDir,
 }
 
-/// `<base>/<user>`, open.
-struct UserFolder {
-    path: PathBuf,
-    fd: OwnedFd,
-}
-
-/// All folders of allocations of this user, in every store and the control base.
+/// All folders of allocations of this user, in every store and the control base. What belongs to somebody else, or is a
+/// link, is none.
 ///
 /// # Errors
-/// A folder that belongs to somebody else is in the place of the user's.
+/// A folder that others could have planted is in the place of the user's.
 pub(super) fn find(env: &Env, params: &Params) -> Result<Vec<JobFolder>> {
     let descriptors = environment::descriptors(params)?;
     let bases: BTreeSet<PathBuf> =
@@ -38,89 +33,49 @@ pub(super) fn find(env: &Env, params: &Params) -> Result<Vec<JobFolder>> {
     let user = params.get(&param::USER_NAME);
     let mut folders = Vec::new();
     for base in bases {
-        let Some(parent) = UserFolder::open(&base.join(&user), env.uid)? else { continue };
-        folders.extend(UserFolder::jobs(&Rc::new(parent), env.uid)?);
+        let Some(parent) = OwnedDir::find(&*env.files, &base, Path::new(&user), env.uid)? else { continue };
+        let names = parent.files().list(parent.path());
+        for name in names.with_context(|| format!("cannot list {}", parent.path().display()))? {
+            let job_id = name.to_str().and_then(|name| name.strip_prefix("scr.")).filter(|id| !id.is_empty());
+            let Some(job_id) = job_id.map(str::to_owned) else { continue };
+            match OwnedDir::find(&*env.files, &base, &Path::new(&user).join(&name), env.uid) {
+                Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
+                Ok(None) => (),
+                Err(error) => warn(format_args!("not looked at: {}", scr_core::describe(&error))),
+            }
+        }
     }
     Ok(folders)
 }
 
-impl UserFolder {
-    fn open(path: &Path, uid: u32) -> Result<Option<Self>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = match openat(CWD, path, flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(rustix::io::Errno::NOENT) => return Ok(None),
-            Err(error) => {
-                return Err(error).with_context(|| format!("cannot open the folder {}", path.display()))
-            }
-        };
-        let status = fstat(&fd)?;
-        if status.st_uid != uid {
-            bail!("{} belongs to user {}, and not to you (user {uid})", path.display(), status.st_uid);
-        }
-        if status.st_mode & OTHERS_WRITE != 0 {
-            bail!(
-                "others may write to {}; run `chmod go-w {}' if you trust what is in it",
-                path.display(),
-                path.display()
-            );
-        }
-        Ok(Some(Self { path: path.to_owned(), fd }))
-    }
-
-    /// A path that leads to the open folder, whatever has the place of its name now.
-    fn pinned(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.fd.as_raw_fd()).into()
-    }
-
-    fn jobs(this: &Rc<Self>, uid: u32) -> Result<Vec<JobFolder>> {
-        let list = || format!("cannot list {}", this.path.display());
-        let mut jobs = Vec::new();
-        for entry in std::fs::read_dir(this.pinned()).with_context(list)? {
-            let Ok(name) = entry.with_context(list)?.file_name().into_string() else { continue };
-            let Some(job_id) = name.strip_prefix("scr.").filter(|id| !id.is_empty()) else { continue };
-            let status = statat(&this.fd, &name, AtFlags::SYMLINK_NOFOLLOW)?;
-            let is_ours =
-                FileType::from_raw_mode(status.st_mode) == FileType::Directory && status.st_uid == uid;
-            if is_ours {
-                jobs.push(JobFolder {
-                    job_id: job_id.to_owned(),
-                    name: name.clone(),
-                    parent: Rc::clone(this),
-                });
-            }
-        }
-        Ok(jobs)
-    }
-}
-
 impl JobFolder {
-    pub(super) fn path(&self) -> PathBuf {
-        self.parent.path.join(&self.name)
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
     }
 
-    /// A path that leads to this very folder.
-    pub(super) fn pinned_path(&self) -> PathBuf {
-        self.parent.pinned().join(&self.name)
+    /// The file layer for what is in it.
+    pub(super) fn files(&self) -> &Arc<dyn Files> {
+        self.dir.files()
     }
 
     /// When something in it was changed last, as far as it can be read.
     pub(super) fn last_change(&self) -> Option<SystemTime> {
-        newest(&self.pinned_path())
+        newest(&**self.files(), self.path())
     }
 
     /// Removes it and everything in it. Links are removed, not followed.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
     pub(super) fn remove(&self) -> Result<()> {
-        let removed = std::fs::remove_dir_all(self.pinned_path());
-        removed.with_context(|| format!("cannot remove {}", self.path().display()))
+        Ok(self.parent.files().remove_tree(self.path())?)
     }
 }
 
-fn newest(path: &Path) -> Option<SystemTime> {
-    let status = path.symlink_metadata().ok()?;
-    let below =
-        status.is_dir().then(|| std::fs::read_dir(path).ok()).flatten().into_iter().flatten().flatten();
-    below.filter_map(|entry| newest(&entry.path())).chain(status.modified().ok()).max()
+fn newest(files: &dyn Files, path: &Path) -> Option<SystemTime> {
+    let status = files.status(path).ok()?;
+    let below = (status.kind == Kind::Dir).then(|| files.list(path).ok()).flatten().unwrap_or_default();
+    let seconds = u64::try_from(status.mtime.0).unwrap_or(0);
+    let own = UNIX_EPOCH + Duration::from_secs(seconds);
+    below.iter().filter_map(|name| newest(files, &path.join(name))).chain([own]).max()
 }
-
-const OTHERS_WRITE: u32 = 0o022;

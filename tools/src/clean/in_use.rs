@@ -61,7 +61,7 @@ impl Liveness {
     /// Why the folders of an allocation must stay, if they must.
     pub(super) fn in_use(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<String> {
         let paths: Vec<_> =
-            folders.iter().filter_map(|folder| fs::canonicalize(folder.pinned_path()).ok()).collect();
+            folders.iter().filter_map(|folder| fs::canonicalize(folder.path()).ok()).collect();
         if let Some(process) = self.processes.iter().find(|process| process.uses(id, &paths)) {
             return Some(format!("process {} of allocation {id} runs on this node", process.pid));
         }

@@ -81,7 +81,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         for folder in folders {
             let kept = match &in_use {
                 Some(why) => Some((why.clone(), !args.dead)),
-                None => remove(&*env.files, &folder, args).err().map(|error| (format!("{error:#}"), true)),
+                None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
             };
             let is_failure = kept.as_ref().is_some_and(|(_, is_failure)| *is_failure);
             outcomes.push(Outcome { folder, kept: kept.map(|(why, _)| why), is_failure });
@@ -101,8 +101,8 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
 }
 
 /// Removes a folder, or finds out that it can be removed.
-fn remove(files: &dyn scr_core::fs::Files, folder: &JobFolder, args: &CleanArgs) -> Result<()> {
-    let lost = unsaved(files, &folder.pinned_path())?;
+fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
+    let lost = unsaved(&**folder.files(), folder.path())?;
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
         anyhow::bail!(
             "{} in cache only, such as {}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved",

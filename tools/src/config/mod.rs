@@ -20,6 +20,7 @@ use crate::output::{warn, Answer};
 use anyhow::Result;
 use clap::Args;
 use configuration::Configuration;
+use scr_core::env::Env;
 use scr_core::param;
 use std::path::PathBuf;
 
@@ -69,4 +70,10 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
         Some(name) => explain::run(&configuration, name, args.json),
         None => show::run(&configuration, args.set, args.json),
     }
+}
+
+/// What is wrong with the configuration of a job that starts here, a line each.
+pub(crate) fn problems(env: &Env) -> Vec<String> {
+    let configuration = Configuration::of(env, &environment::settings(env));
+    configuration.findings.iter().map(finding::Finding::text).collect()
 }

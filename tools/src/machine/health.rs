@@ -120,7 +120,11 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     Ok(Answer::from(wrong.is_empty()))
 }
 
-fn check_store(store: &Store) -> Result<()> {
+/// Whether a job can use a store on this node.
+///
+/// # Errors
+/// It is missing, not writable, or smaller than its description says.
+pub(crate) fn check_store(store: &Store) -> Result<()> {
     anyhow::ensure!(
         store.mkdir || store.path.is_dir(),
         "there is no folder {}, and MKDIR=0 says that SCR does not make it",

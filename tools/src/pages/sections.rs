@@ -74,6 +74,11 @@ const SECTIONS: &[Sections] = &[
         files: &[CACHE, INDEX],
     },
     Sections {
+        page: "scr-doctor",
+        examples: &[("scr doctor", "Checks this installation and, within an allocation, every node.")],
+        files: &[CACHE, MANAGERS, PLUGINS],
+    },
+    Sections {
         page: "scr-poststage",
         examples: &[("scr poststage --prefix /p/run", "Finishes flushes whose data has arrived.")],
         files: &[FLUSH, INDEX],

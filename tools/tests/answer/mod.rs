@@ -1,4 +1,5 @@
 //! What a command has answered.
+#![allow(dead_code, reason = "each test uses what it needs of it")]
 
 use serde_json::Value;
 use std::process::Output;

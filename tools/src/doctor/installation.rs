@@ -1,0 +1,147 @@
+//! The installation: its library, its plugins, the launcher that fits the library, the settings.
+
+use super::{Check, Verdict};
+use crate::config::problems;
+use crate::environment;
+use crate::machine::process;
+use crate::machine::Manifests;
+use crate::output::count;
+use anyhow::{bail, ensure, Context, Result};
+use scr_core::env::Env;
+use scr_core::param::{self, Params};
+use scr_core::plugin::{check_library, Trusted};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Check> {
+    let mut checks = vec![
+        Check::of("library", library(env)),
+        Check::of("plugins", plugins(env)),
+        Check::of("settings", settings(env)),
+        prefix(params),
+    ];
+    if let Some(mpi) = library_path(env).ok().and_then(|path| mpi_of(&path)) {
+        checks.push(launcher(mpi, manifests));
+    }
+    checks
+}
+
+/// The library of this installation.
+fn library_path(env: &Env) -> Result<PathBuf> {
+    let dir = env.install_dir.as_ref();
+    let dir = dir.context("this command lies in no installation; run that of one, in its folder bin")?;
+    let path = dir.join("lib/libscr.so");
+    ensure!(path.exists(), "there is no library {}; install it with `make install'", path.display());
+    Ok(path)
+}
+
+fn library(env: &Env) -> Result<String> {
+    let path = library_path(env)?;
+    let checked = check_library(&*env.files, &path, &Trusted::by(env))?;
+    let mpi = mpi_of(&path).map_or("no MPI that is known", Mpi::name);
+    Ok(format!("{}, {} bytes, for {mpi}", path.display(), checked.bytes))
+}
+
+fn plugins(env: &Env) -> Result<String> {
+    let host = environment::plugin_host(env, None);
+    let survey = host.survey();
+    let mut names = Vec::new();
+    for found in &survey.found {
+        let checked = check_library(&*env.files, &found.library, &Trusted::by(env));
+        checked.with_context(|| format!("the {} {}", found.manifest.kind, found.manifest.name))?;
+        names.push(found.manifest.name.clone());
+    }
+    if let Some(passed_over) = survey.passed_over.first() {
+        bail!("passed over {passed_over}");
+    }
+    ensure!(!names.is_empty(), "there are none; set SCR_PLUGIN_PATH, or install them");
+    names.sort();
+    names.dedup();
+    Ok(names.join(" "))
+}
+
+fn settings(env: &Env) -> Result<String> {
+    let problems = problems(env);
+    match problems.as_slice() {
+        [] => Ok("nothing is wrong".to_owned()),
+        [first, ..] => bail!(
+            "{}, the first is: {first}; `scr config' shows all",
+            count(problems.len() as u64, "problem")
+        ),
+    }
+}
+
+fn prefix(params: &Params) -> Check {
+    let path = params.get(&param::PREFIX);
+    let subject = "prefix directory";
+    if !path.exists() {
+        return Check::new(
+            Verdict::Note,
+            subject,
+            format!("{} is not there; a job makes it", path.display()),
+        );
+    }
+    let writable =
+        tempfile::tempfile_in(&path).with_context(|| format!("cannot write to {}", path.display()));
+    Check::of(subject, writable.map(|_| format!("{} can be written", path.display())))
+}
+
+/// Implementations of MPI, which cannot be mixed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mpi {
+    OpenMpi,
+    Mpich,
+}
+
+impl Mpi {
+    fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        }
+    }
+}
+
+/// The MPI that a library is linked with, by the name of the library that it needs.
+fn mpi_of(library: &Path) -> Option<Mpi> {
+    let bytes = std::fs::read(library).ok()?;
+    let mut names = bytes.split(|byte| *byte == 0).filter(|name| name.starts_with(b"libmpi"));
+    names.find_map(|name| match name {
+        name if name.starts_with(b"libmpich.so") || name.starts_with(b"libmpi.so.12") => Some(Mpi::Mpich),
+        name if name.starts_with(b"libmpi.so") => Some(Mpi::OpenMpi),
+        _ => None,
+    })
+}
+
+/// Whether the launcher that users find first starts programs of the library's MPI.
+fn launcher(mpi: Mpi, manifests: &Manifests) -> Check {
+    let subject = "launcher";
+    let programs = ["mpirun", "mpiexec"].map(str::to_owned);
+    let known = programs.iter().filter(|program| manifests.launcher(&[program.as_str().into()]).is_some());
+    for program in known {
+        let Ok(text) = process::output_of(&[program.clone(), "--version".to_owned()], TIMEOUT) else {
+            continue;
+        };
+        let found = match text.as_str() {
+            text if text.contains("Open MPI") || text.contains("OpenRTE") => Mpi::OpenMpi,
+            text if text.contains("HYDRA") || text.contains("MPICH") => Mpi::Mpich,
+            _ => continue,
+        };
+        let (found_name, name) = (found.name(), mpi.name());
+        return match found == mpi {
+            true => Check::new(Verdict::Good, subject, format!("{program} is that of {name}, as is the library")),
+            false => Check::new(
+                Verdict::Bad,
+                subject,
+                format!(
+                    "{program} is that of {found_name}, and the library is for {name}; put the {program} of {name} first on \
+                     PATH, or use the installation for {found_name}"
+                ),
+            ),
+        };
+    }
+    Check::new(Verdict::Note, subject, "neither mpirun nor mpiexec says which MPI it belongs to")
+}
+
+/// How long a launcher may take to say its version.
+const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,0 +1,107 @@
+//! `scr doctor`: checks an installation, and the allocation that it runs in, and says what to mend.
+//!
+//! - `installation`: library, plugins, launcher, settings
+//! - `node`: what can be checked on each node, and its comparison
+
+mod installation;
+mod node;
+
+use crate::environment;
+use crate::machine::{Allocation, Manifests, Overrides};
+use crate::output::{show, warn, Answer};
+use crate::table::Table;
+use anyhow::Result;
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Text below the help.
+pub(crate) const EXIT_CODES: &str = "\
+Within an allocation every node checks itself too.
+
+Exit codes: 0 nothing has to be mended; 1 something has; 2 error.";
+
+/// How to check and answer.
+#[derive(Args)]
+pub(crate) struct DoctorArgs {
+    /// Checks this node alone, for the doctor on another node
+    #[arg(long, hide = true)]
+    node: bool,
+    /// Answers in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How a check went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// Nothing has to be done.
+    Good,
+    /// It could be better.
+    Note,
+    /// It has to be mended.
+    Bad,
+}
+
+/// One thing that was checked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Check {
+    verdict: Verdict,
+    subject: String,
+    /// What was found and, where it is not good, what to do.
+    text: String,
+}
+
+impl Check {
+    fn new(verdict: Verdict, subject: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { verdict, subject: subject.into(), text: text.into() }
+    }
+
+    fn of(subject: &str, outcome: Result<String>) -> Self {
+        match outcome {
+            Ok(text) => Self::new(Verdict::Good, subject, text),
+            Err(error) => Self::new(Verdict::Bad, subject, format!("{error:#}")),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
+    let env = environment::quiet_env()?;
+    let params = environment::params(&env);
+    if args.node {
+        return node::print_report(&env, &params);
+    }
+    let manifests = Manifests::load(&env)?;
+    let mut checks = installation::check(&env, &params, &manifests);
+    checks.extend(node::check(&env, &params));
+    let allocation =
+        Allocation::find(&env, &params, &manifests, &Overrides::default(), &mut |message| warn(message));
+    match allocation {
+        Ok(allocation) => checks.extend(node::check_all(&env, &allocation)),
+        Err(error) => checks.push(Check::of("allocation", Err(error))),
+    }
+    let is_good = checks.iter().all(|check| check.verdict != Verdict::Bad);
+    show(args.json, json!({ "good": is_good, "checks": checks }), text(&checks))?;
+    Ok(Answer::from(is_good))
+}
+
+fn text(checks: &[Check]) -> String {
+    let mut table = Table::default();
+    for Check { verdict, subject, text } in checks {
+        let verdict = match verdict {
+            Verdict::Good => "good",
+            Verdict::Note => "note",
+            Verdict::Bad => "BAD",
+        };
+        table.row([verdict, subject, text]);
+    }
+    let bad = checks.iter().filter(|check| check.verdict == Verdict::Bad).count();
+    table.text()
+        + &match bad {
+            0 => "nothing has to be mended\n".to_owned(),
+            1 => "1 thing has to be mended\n".to_owned(),
+            _ => format!("{bad} things have to be mended\n"),
+        }
+}

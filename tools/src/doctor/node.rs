@@ -1,0 +1,147 @@
+//! What can be checked on a node, and the comparison of all nodes of the allocation.
+
+use super::{Check, Verdict};
+use crate::environment;
+use crate::machine::health::{check_store, command_here};
+use crate::machine::process::Limit;
+use crate::machine::Allocation;
+use crate::output::{count, print, Answer};
+use anyhow::Result;
+use rustix::fs::statvfs;
+use scr_core::descriptor::Store;
+use scr_core::env::Env;
+use scr_core::param::Params;
+use scr_core::plugin::{check_library, Trusted};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a node says of itself, on a line that begins with [`MARK`].
+#[derive(Serialize, Deserialize)]
+struct NodeReport {
+    /// The SHA-256 of its library, where there is one.
+    library: Option<String>,
+    /// Seconds since the epoch.
+    clock: u64,
+    checks: Vec<Check>,
+}
+
+/// The line of the answer, among all that a shell on the node may print.
+const MARK: &str = "scr-doctor: ";
+
+/// Checks this node, and prints the report for the doctor.
+pub(super) fn print_report(env: &Env, params: &Params) -> Result<Answer> {
+    let report = NodeReport { library: library(env), clock: now(), checks: check(env, params) };
+    print(format!("{MARK}{}\n", serde_json::to_string(&report)?))?;
+    Ok(Answer::Yes)
+}
+
+fn library(env: &Env) -> Option<String> {
+    let path = env.install_dir.as_ref()?.join("lib/libscr.so");
+    check_library(&*env.files, &path, &Trusted::by(env)).ok().map(|checked| checked.sha256)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// The stores of this node.
+pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
+    let descriptors = match environment::descriptors(params) {
+        Ok(descriptors) => descriptors,
+        Err(error) => return vec![Check::of("stores", Err(error))],
+    };
+    let stores = descriptors.stores.iter().filter(|store| store.enabled);
+    let mut checks: Vec<_> = stores
+        .map(|store| store_check(&format!("store {}", store.path.display()), store))
+        .chain([store_check(
+            &format!("control {}", descriptors.control.path.display()),
+            &descriptors.control,
+        )])
+        .collect();
+    checks.extend(huge_pages(descriptors.stores.iter().map(|store| store.path.as_path())));
+    checks.iter_mut().for_each(|check| check.subject = format!("{}: {}", env.host, check.subject));
+    checks
+}
+
+fn store_check(subject: &str, store: &Store) -> Check {
+    let free = || {
+        let there = store.path.ancestors().find(|folder| folder.exists())?;
+        statvfs(there).ok().map(|found| found.f_bavail.saturating_mul(found.f_frsize))
+    };
+    let outcome = check_store(store);
+    Check::of(
+        subject,
+        outcome.map(|()| free().map_or_else(String::new, |free| format!("{} free", count(free, "byte")))),
+    )
+}
+
+/// Whether a store in memory could be faster.
+fn huge_pages<'a>(mut stores: impl Iterator<Item = &'a Path>) -> Option<Check> {
+    const SHM: &str = "/dev/shm";
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let options = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    let options = options
+        .filter_map(|words| (words.get(1) == Some(&SHM)).then(|| words.get(3).copied()))
+        .flatten()
+        .last()?;
+    let is_plain = !options.split(',').any(|option| option.starts_with("huge="));
+    (is_plain && stores.any(|store| store.starts_with(SHM))).then(|| {
+        let text = format!("without huge pages; `mount -o remount,huge=within_size {SHM}', as root, makes checkpoints faster");
+        Check::new(Verdict::Note, SHM, text)
+    })
+}
+
+/// Lets every node of the allocation check itself, and compares the nodes.
+pub(super) fn check_all(env: &Env, allocation: &Allocation) -> Vec<Check> {
+    if allocation.is_here_alone() {
+        return vec![Check::new(Verdict::Note, "allocation", "none: this machine alone was checked")];
+    }
+    let Some(scr) = command_here() else { return Vec::new() };
+    let command = [scr, "doctor".to_owned(), "--node".to_owned()];
+    let before = now();
+    let answers = allocation.on_nodes().run(&allocation.nodes, &command, Limit::Total(TIMEOUT));
+    let (after, own) = (now(), library(env));
+    let mut checks = Vec::new();
+    for (node, answer) in allocation.nodes.iter().zip(answers) {
+        let subject = format!("node {node}");
+        let report = answer.and_then(|answer| {
+            let json = answer.stdout.lines().find_map(|line| line.strip_prefix(MARK));
+            let Some(json) = json else { anyhow::bail!("cannot be reached: {}", answer.failure()) };
+            Ok(serde_json::from_str::<NodeReport>(json)?)
+        });
+        checks.extend(match report {
+            Err(error) => vec![Check::of(&subject, Err(error))],
+            Ok(report) => compared(&subject, report, own.as_deref(), (before, after)),
+        });
+    }
+    checks
+}
+
+fn compared(subject: &str, report: NodeReport, own: Option<&str>, (before, after): (u64, u64)) -> Vec<Check> {
+    let mut checks = report.checks;
+    checks.retain(|check| check.verdict == Verdict::Bad);
+    if report.library.as_deref() != own {
+        checks.push(Check::new(
+            Verdict::Bad,
+            subject,
+            "its library is another one than here; install the same on all nodes",
+        ));
+    }
+    let is_off = report.clock + CLOCK_SKEW < before || report.clock > after + CLOCK_SKEW;
+    if is_off {
+        let text = format!(
+            "its clock is wrong by about {} s; let it follow a time server",
+            report.clock.abs_diff(after)
+        );
+        checks.push(Check::new(Verdict::Bad, subject, text));
+    }
+    if checks.is_empty() {
+        checks.push(Check::new(Verdict::Good, subject, "stores, library and clock"));
+    }
+    checks
+}
+
+/// Clocks that differ by no more are good enough to order what happens.
+const CLOCK_SKEW: u64 = 5;
+const TIMEOUT: Duration = Duration::from_secs(60);

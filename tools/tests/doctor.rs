@@ -1,0 +1,123 @@
+//! `scr doctor`: what it finds wrong with an installation and with nodes.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+
+mod answer;
+mod installation;
+
+use answer::{code, json_of, out};
+use installation::Installation;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// An installation that has all it needs.
+fn whole() -> Installation {
+    let scr = Installation::with_system_file("SCR_CACHE_BYPASS=0\n");
+    let built = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+    // The manifests of the tree name libraries that are not built for this test.
+    fs::remove_dir_all(scr.path("etc/scr/plugins.d")).unwrap();
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
+    // What debuggers read makes libraries large, and checksums slow.
+    let stripped = |name: &str| {
+        let path = scr.path(name);
+        let strip = Command::new("strip").arg("-o").arg(&path).arg(built.join(name)).status();
+        let bytes = if strip.is_ok_and(|status| status.success()) {
+            fs::read(&path)
+        } else {
+            fs::read(built.join(name))
+        };
+        bytes.unwrap()
+    };
+    for name in ["xor", "sync"] {
+        let library = format!("libscr_{name}.so");
+        scr.write(
+            format!("etc/scr/plugins.d/{name}.toml"),
+            fs::read(manifests.join(format!("{name}.toml"))).unwrap(),
+        );
+        scr.write(format!("lib/scr/plugins/{library}"), stripped(&library));
+    }
+    // Any library will do, with the name of an MPI in it.
+    let mut library = stripped("libscr_sync.so");
+    library.extend_from_slice(b"\0libmpi.so.40\0");
+    scr.write("lib/libscr.so", library);
+    for folder in ["lib", "lib/scr", "lib/scr/plugins", "etc/scr/plugins.d"] {
+        fs::set_permissions(scr.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    program(&scr, "mpirun", "echo 'mpirun (Open MPI) 4.1.4'");
+    scr
+}
+
+fn program(scr: &Installation, name: &str, script: &str) {
+    let path = scr.write(format!("programs/{name}"), format!("#!/bin/sh\n{script}\n"));
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn doctor(scr: &Installation, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = scr.in_prefix(&["doctor"]);
+    command.args(arguments).env("PATH", format!("{}:/usr/bin:/bin", scr.path("programs").display()));
+    command.env("SCR_CACHE_BASE", scr.path("cache")).env("SCR_CNTL_BASE", scr.path("cache"));
+    command.envs(variables.iter().copied()).output().unwrap()
+}
+
+/// Whether a line begins and ends so.
+fn has_line(output: &Output, verdict: &str, words: &str) -> bool {
+    out(output).lines().any(|line| line.starts_with(verdict) && line.contains(words))
+}
+
+#[test]
+fn a_whole_installation_needs_no_mending() {
+    let output = doctor(&whole(), &[], &[]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    for words in ["for Open MPI", "SYNC XOR", "nothing is wrong", "is that of Open MPI", "bytes free"] {
+        assert!(has_line(&output, "good", words), "{words}: {}", out(&output));
+    }
+    assert!(out(&output).ends_with("nothing has to be mended\n"), "{}", out(&output));
+}
+
+#[test]
+fn each_thing_that_is_broken_is_named_with_what_to_do() {
+    let broken = |breaking: fn(&Installation), variables: &[(&str, &str)], words: &str| {
+        let scr = whole();
+        breaking(&scr);
+        let output = doctor(&scr, &[], variables);
+        assert_eq!(code(&output), 1, "{words}: {}", out(&output));
+        assert!(has_line(&output, "BAD", words), "{words}: {}", out(&output));
+        assert!(out(&output).ends_with(" has to be mended\n"), "{words}: {}", out(&output));
+        let json = json_of(&doctor(&scr, &["--json"], variables));
+        let bad = json["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "bad").count();
+        assert_eq!((json["good"].as_bool(), bad), (Some(false), 1), "{json}");
+    };
+    broken(|scr| fs::remove_file(scr.path("lib/libscr.so")).unwrap(), &[], "install it with `make install'");
+    broken(|scr| fs::remove_file(scr.path("lib/scr/plugins/libscr_xor.so")).unwrap(), &[], "the scheme XOR");
+    broken(|_| (), &[("SCR_FLUSH", "ten")], "1 problem, the first is: environment: SCR_FLUSH");
+    broken(|scr| program(scr, "mpirun", "echo HYDRA build details:"), &[], "use the installation for MPICH");
+    broken(|scr| drop(scr.write("file", "")), &[("SCR_CACHE_BASE", "/proc/version/cache")], "store ");
+}
+
+#[test]
+fn every_node_of_the_allocation_is_compared() {
+    let scr = whole();
+    program(&scr, "bhosts", "");
+    let job = [("LSB_JOBID", "12"), ("LSB_MCPU_HOSTS", "a 1 b 1"), ("SCR_END_TIME", "4000000000")];
+    program(&scr, "blaunch", "shift; exec \"$@\"");
+    let output = doctor(&scr, &[], &job);
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    for node in ["node a", "node b"] {
+        assert!(has_line(&output, "good", &format!("{node}  ")), "{}", out(&output));
+    }
+    for (script, words) in [
+        ("exit 3", "cannot be reached"),
+        (
+            "shift; \"$@\" | sed 's/\"library\":\"..../\"library\":\"0000/'",
+            "its library is another one than here",
+        ),
+        ("shift; \"$@\" | sed 's/\"clock\":1/\"clock\":2/'", "its clock is wrong by about"),
+    ] {
+        program(&scr, "blaunch", &format!("if [ $1 = b ]; then {script}; else shift; exec \"$@\"; fi"));
+        let output = doctor(&scr, &[], &job);
+        assert_eq!(code(&output), 1, "{}", out(&output));
+        assert!(has_line(&output, "BAD", words) && has_line(&output, "good", "node a"), "{}", out(&output));
+    }
+}
