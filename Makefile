@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test check test-slurm bench fmt lint deny clean
+.PHONY: all help deps build stage install demo test torture check test-slurm bench fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -42,6 +42,9 @@ check: deps           ## runs units and in-process jobs, for the inner loop
 test:                 ## runs all tests, the jobs under every installed MPI
 	@scripts/deps.sh tests
 	@scripts/test.sh
+
+torture: deps         ## runs random histories of jobs for an hour (TORTURE=seconds, SEED=number)
+	@scripts/torture.sh $(or $(TORTURE),3600) $(SEED)
 
 test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm

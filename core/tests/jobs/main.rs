@@ -7,12 +7,12 @@
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
 //! | `effects` | each parameter has its effect, wherever it is set |
-//! | `fate` | lives of many runs that nobody has thought of: what comes back is right, and nothing promised is lost |
+//! | `histories` | random histories of runs: what comes back is right, and nothing promised is lost |
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `managed` | datasets are made current, dropped and deleted, and what cannot be fetched is told |
-//! | `owed` | what must get into the prefix directory sooner or later, and what is refused or shared there |
+//! | `retries` | what must get into the prefix directory sooner or later, and what is refused or shared there |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
@@ -37,16 +37,16 @@ mod crash;
 mod damage;
 mod descriptors;
 mod effects;
-mod fate;
 mod halting;
+mod histories;
 mod keeping;
 mod log;
 mod managed;
 mod node_loss;
 mod one_rank;
-mod owed;
 mod redundancy;
 mod restarts;
+mod retries;
 mod scavenged;
 mod scrubbed;
 mod shared_path;

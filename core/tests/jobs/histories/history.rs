@@ -1,4 +1,4 @@
-//! What happens in a life, and what an application does in one of its runs.
+//! What happens in a history, and what an application does in one of its runs.
 
 use super::super::world::{contents, path_of, Application};
 use proptest::prelude::prop;
@@ -32,19 +32,39 @@ pub(super) struct Run {
     /// The operation, of all that change anything, at which the world stops, if it does.
     pub(super) dies: Option<u64>,
     pub(super) torn: bool,
-    /// A rank for which one operation fails once, and which of its own it is.
-    pub(super) stumbles: Option<(usize, u64)>,
+    pub(super) stumbles: Option<Stumble>,
+    /// The checkpoint that the user names with `SCR_CURRENT`.
+    pub(super) wants: Option<u8>,
     pub(super) after: Vec<Event>,
 }
 
 impl Run {
-    /// A run that only looks what is there.
+    /// A run that only restarts.
     pub(super) fn last(runs: &[Self]) -> Self {
-        let before = runs.last().expect("a life has runs");
+        let before = runs.last().expect("a history has runs");
         let (steps, after) = (Vec::new(), Vec::new());
         let reaction = Reaction::Take;
-        Self { reaction, steps, finalizes: false, dies: None, stumbles: None, after, ..before.clone() }
+        Self {
+            reaction,
+            steps,
+            finalizes: false,
+            dies: None,
+            stumbles: None,
+            wants: None,
+            after,
+            ..before.clone()
+        }
     }
+}
+
+/// One file operation of one rank that fails once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stumble {
+    pub(super) rank: usize,
+    /// Which of the rank's own operations.
+    pub(super) at: u64,
+    /// Whether operations that change nothing are counted, and may fail.
+    pub(super) reads: bool,
 }
 
 /// What the application makes of a checkpoint that it can restart from.
@@ -90,6 +110,10 @@ pub(super) enum Event {
     Flip(prop::sample::Index),
     /// A file in cache loses its end.
     Cut(prop::sample::Index),
+    /// A command takes the datasets of this name out of the index.
+    DropFromIndex(u8),
+    /// A command makes the dataset of this name current.
+    MakeCurrent(u8),
 }
 
 /// What came of a step on a rank.

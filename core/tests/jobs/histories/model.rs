@@ -1,7 +1,7 @@
-//! What was promised in a life so far, and whether a run keeps it.
+//! What was promised in a history so far, and whether a run keeps it.
 
 use super::super::world::{Outcome, World};
-use super::life::{live, name_of, sizes, Came, Event, Reaction, Read, Run, Seen, Step, BASE_BYTES};
+use super::history::{live, name_of, sizes, Came, Event, Reaction, Read, Run, Seen, Step, BASE_BYTES};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
@@ -31,7 +31,7 @@ struct Version {
 }
 
 /// A world, and what its past runs have promised.
-pub(super) struct Fate {
+pub(super) struct Model {
     world: World,
     base: String,
     versions: Vec<Version>,
@@ -39,7 +39,7 @@ pub(super) struct Fate {
     runs: usize,
 }
 
-impl Fate {
+impl Model {
     pub(super) fn new() -> Self {
         let world = World::new(4, 4);
         let base = world.dir().join("nodes/$SCR_NODE_NAME").display().to_string();
@@ -60,9 +60,12 @@ impl Fate {
         }
         self.world.files = Arc::new(faulty.clone());
         let trouble = FaultyFiles::new(faulty.clone());
-        if let Some((rank, at)) = run.stumbles.filter(|(rank, _)| *rank < run.nodes.len()) {
-            trouble.fail_once(at, ErrorKind::Other);
-            self.world.own_files.insert(Rank(rank as u32), Arc::new(trouble.clone()));
+        if let Some(stumble) = run.stumbles.filter(|stumble| stumble.rank < run.nodes.len()) {
+            if stumble.reads {
+                trouble.count_all();
+            }
+            trouble.fail_once(stumble.at, ErrorKind::Other);
+            self.world.own_files.insert(Rank(stumble.rank as u32), Arc::new(trouble.clone()));
         }
         let known: Vec<_> =
             self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
@@ -106,6 +109,7 @@ impl Fate {
             ("SCR_FETCH_BYPASS", flag(settings.fetch_bypass)),
             ("SCR_CRC_ON_COPY", flag(settings.sums)),
             ("SCR_GLOBAL_RESTART", flag(settings.global)),
+            ("SCR_CURRENT", &run.wants.map(name_of).unwrap_or_default()),
         ] {
             self.world.put(name, value);
         }
@@ -150,13 +154,13 @@ impl Fate {
             return Ok(());
         }
         let promised = self.cached(run).max(listed);
-        if healthy && handed.first().copied() < promised {
+        if healthy && run.wants.is_none() && handed.first().copied() < promised {
             let (cached, first) = (self.cached(run), handed.first());
             return Err(format!(
                 "restarted from {first:?}, but {cached:?} is in cache, and {listed:?} in the index"
             ));
         }
-        if handed.windows(2).any(|pair| pair[0] <= pair[1]) {
+        if run.wants.is_none() && handed.windows(2).any(|pair| pair[0] <= pair[1]) {
             return Err(format!("older ones come after newer ones: {handed:?}"));
         }
         if healthy {
@@ -320,7 +324,14 @@ impl Fate {
                 bytes.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x10);
             }),
             Event::Cut(which) => self.damage(which, |bytes| bytes.truncate(bytes.len() * 2 / 3)),
+            Event::DropFromIndex(name) => self.change_index(|index| _ = index.drop_name(name_of(name))),
+            Event::MakeCurrent(name) => self.change_index(|index| _ = index.set_current(name_of(name))),
         }
+    }
+
+    /// What a command does. Where there is no prefix directory yet, it fails.
+    fn change_index(&self, change: impl FnOnce(&mut Index)) {
+        let _ = Index::update(&RealFiles, &Prefix::new(self.world.prefix()), change);
     }
 
     fn damage(&mut self, which: proptest::sample::Index, change: impl Fn(&mut Vec<u8>)) {

@@ -1,15 +1,16 @@
-//! Lives that nobody has thought of: runs follow each other with other settings, on other nodes, from other directories; they
-//! die anywhere, nodes are lost and come back with what they had, and names are used again. Whatever comes: a restart hands
-//! out, byte for byte, what one completed checkpoint of that name had, and nothing older than what was promised to be there.
+//! Random histories: runs with other settings, on other nodes and from other directories follow each other. They die
+//! anywhere, files fail once, nodes are lost and come back with what they had, names are used again, and commands change the
+//! index between runs. Whatever happens, a restart hands out, byte for byte, one completed checkpoint of that name, and
+//! nothing older than what was promised to be there.
 //!
-//! The same lives every time; `SCR_TEST_FATES=<first seed>:<how many>` takes others. A life that fails is made shorter by
-//! proptest as far as it still fails, and told.
+//! A test runs the same few histories every time. `SCR_TEST_HISTORIES=<seed>:<how many>` runs others, and
+//! `make torture` runs them for as long as it is asked to. proptest shortens a history that fails, and prints it.
 
-mod life;
-mod promise;
+mod history;
+mod model;
 
-use life::{Event, Reaction, Run, Settings, Step};
-use promise::Fate;
+use history::{Event, Reaction, Run, Settings, Step, Stumble};
+use model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
@@ -56,6 +57,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (0..POOL).prop_map(Event::Lose),
         1 => any::<prop::sample::Index>().prop_map(Event::Flip),
         1 => any::<prop::sample::Index>().prop_map(Event::Cut),
+        1 => (0..3_u8).prop_map(Event::DropFromIndex),
+        1 => (0..3_u8).prop_map(Event::MakeCurrent),
     ]
 }
 
@@ -70,14 +73,29 @@ fn run() -> impl Strategy<Value = Run> {
     ];
     let dies =
         prop_oneof![3 => Just(None), 2 => (1..60_u64).prop_map(Some), 3 => (1..500_u64).prop_map(Some)];
-    let stumbles = prop_oneof![3 => Just(None), 1 => (0..4_usize, 1..150_u64).prop_map(Some)];
-    let ends = (any::<bool>(), dies, any::<bool>(), stumbles);
+    let stumble = |most| (0..4_usize, 1..most);
+    let stumbles = prop_oneof![
+        6 => Just(None),
+        2 => stumble(150_u64).prop_map(|(rank, at)| Some(Stumble { rank, at, reads: false })),
+        1 => stumble(500_u64).prop_map(|(rank, at)| Some(Stumble { rank, at, reads: true })),
+    ];
+    let wants = prop_oneof![9 => Just(None), 1 => (0..3_u8).prop_map(Some)];
+    let ends = (any::<bool>(), dies, any::<bool>(), stumbles, wants);
     (settings(), ranks, spread, swaps, reaction, vec(step(), 0..4), ends, vec(event(), 0..2)).prop_map(
-        |(settings, ranks, spread, swaps, reaction, steps, (finalizes, dies, torn, stumbles), after)| {
+        |(
+            settings,
+            ranks,
+            spread,
+            swaps,
+            reaction,
+            steps,
+            (finalizes, dies, torn, stumbles, wants),
+            after,
+        )| {
             let mut order: Vec<usize> = (0..POOL).collect();
             swaps.into_iter().for_each(|(one, other)| order.swap(one, other));
             let nodes = (0..ranks).map(|rank| order[rank / spread]).collect();
-            Run { settings, nodes, reaction, steps, finalizes, dies, torn, stumbles, after }
+            Run { settings, nodes, reaction, steps, finalizes, dies, torn, stumbles, wants, after }
         },
     )
 }
@@ -90,22 +108,22 @@ fn runner(seed: u64, cases: u32) -> TestRunner {
 }
 
 #[test]
-fn no_life_ends_in_a_wrong_restart_or_without_what_was_promised() {
-    let asked = std::env::var("SCR_TEST_FATES").ok();
+fn no_history_ends_in_a_wrong_restart_or_without_what_was_promised() {
+    let asked = std::env::var("SCR_TEST_HISTORIES").ok();
     let (first, many) = asked.as_deref().and_then(|asked| asked.split_once(':')).unwrap_or(("1", "12"));
     let mut runner = runner(first.parse().unwrap(), many.parse().unwrap());
     let lived = runner.run(&vec(run(), 2..7), |runs| {
-        let mut fate = Fate::new();
+        let mut model = Model::new();
         for run in &runs {
-            fate.live(run).map_err(TestCaseError::fail)?;
+            model.live(run).map_err(TestCaseError::fail)?;
         }
-        fate.live(&Run::last(&runs)).map_err(TestCaseError::fail)
+        model.live(&Run::last(&runs)).map_err(TestCaseError::fail)
     });
     match lived {
         Ok(()) => (),
         Err(TestError::Fail(why, runs)) => {
             let runs: Vec<_> = runs.iter().map(|run| format!("{run:?}")).collect();
-            panic!("{why}\n\nthat was the life:\n{}", runs.join("\n"));
+            panic!("{why}\n\nthe history:\n{}", runs.join("\n"));
         }
         Err(TestError::Abort(why)) => panic!("{why}"),
     }
