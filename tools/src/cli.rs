@@ -17,7 +17,7 @@ use crate::output::Answer;
 use crate::pages;
 use crate::plugin;
 use crate::poststage;
-use crate::run::{self as job, postrun, prerun, queries};
+use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::scrub;
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -92,6 +92,21 @@ enum Command {
     /// Computes with lists of nodes
     #[command(after_help = queries::HOSTS_CODES)]
     GlobHosts(queries::HostsArgs),
+    /// Prints a file of scr as text
+    #[command(after_help = small::EXIT_CODES)]
+    Print(small::PrintArgs),
+    /// Prints the CRC32 of files
+    #[command(after_help = small::EXIT_CODES)]
+    Crc32(small::Crc32Args),
+    /// Prints how many nodes the last run had
+    #[command(after_help = small::EXIT_CODES)]
+    NodesFile(small::NodesFileArgs),
+    /// Prints the cache or control directories of an allocation
+    #[command(after_help = small::EXIT_CODES)]
+    ListDir(small::ListDirArgs),
+    /// Says whether a script must not start the job again, and why
+    #[command(after_help = small::EXIT_CODES)]
+    ShouldExit(small::ShouldExitArgs),
     /// Checks whether this node has the places that a job would use
     #[command(after_help = EXIT_CODES)]
     CheckNode(machine::CheckNodeArgs),
@@ -128,6 +143,11 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::ListDownNodes(args) => queries::list_down_nodes(&args),
         Command::RetriesHalt(args) => queries::retries_halt(&args),
         Command::GlobHosts(args) => queries::glob_hosts(&args),
+        Command::Print(args) => small::print_file(&args),
+        Command::Crc32(args) => small::crc32(&args),
+        Command::NodesFile(args) => small::nodes_file(&args),
+        Command::ListDir(args) => small::list_dir(&args),
+        Command::ShouldExit(args) => small::should_exit(&args),
         Command::CheckNode(args) => machine::health::check_node(&args),
         Command::Complete(args) => pages::completions::run(&args),
         Command::Pages(args) => pages::run(&args, Cli::command()),

@@ -186,6 +186,34 @@ const SECTIONS: &[Sections] = &[
         files: &[],
     },
     Sections {
+        page: "scr-print",
+        examples: &[("scr print .scr/index.scr", "Prints the index as text.")],
+        files: &[INDEX, FLUSH, HALT, NODES],
+    },
+    Sections {
+        page: "scr-crc32",
+        examples: &[("scr crc32 ckpt.10/rank_0", "Prints the CRC32 of a file, in hexadecimal.")],
+        files: &[],
+    },
+    Sections {
+        page: "scr-nodes-file",
+        examples: &[("scr nodes-file --dir /p/run", "Prints how many nodes the last run had.")],
+        files: &[NODES],
+    },
+    Sections {
+        page: "scr-list-dir",
+        examples: &[("scr list-dir cache --jobid 77", "Prints the cache directories of allocation 77.")],
+        files: &[CACHE],
+    },
+    Sections {
+        page: "scr-should-exit",
+        examples: &[(
+            "scr should-exit --prefix /p/run",
+            "Answers by its exit code whether the job must stop.",
+        )],
+        files: &[HALT, NODES],
+    },
+    Sections {
         page: "scr-check-node",
         examples: &[("scr check-node", "Answers by its exit code whether this node is fit for a job.")],
         files: &[CACHE],

@@ -9,9 +9,11 @@
 //! - `watchdog`: a run that hangs
 //! - `agents`: the agents of the nodes, where they are job steps
 //! - `prerun`, `postrun`: what comes before and after, also as commands of their own
+//! - `classic`: small commands of C SCR
 //! - `queries`: `scr env`, `list-down-nodes`, `retries-halt` and `glob-hosts`, for scripts that do all this themselves
 
 mod agents;
+pub(crate) mod classic;
 mod command;
 mod job;
 pub(crate) mod postrun;

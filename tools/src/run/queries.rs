@@ -57,26 +57,26 @@ struct EnvWhat {
 
 /// `scr env`.
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
-    let asked = JobContext::of(&args.job)?;
+    let job = JobContext::of(&args.job)?;
     let what = &args.what;
     let one = |text: Option<String>| -> Result<Answer> {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Answer::No) };
         print(&format!("{text}\n"))?;
         Ok(Answer::Yes)
     };
-    let nodes = || hostlist::compress(&asked.allocation.nodes);
-    let end = || asked.allocation.end_time.map(|end| end.to_string());
-    let user = || asked.params.get(&param::USER_NAME);
+    let nodes = || hostlist::compress(&job.allocation.nodes);
+    let end = || job.allocation.end_time.map(|end| end.to_string());
+    let user = || job.params.get(&param::USER_NAME);
     let last = || -> Result<Option<String>> {
-        let prefix = Prefix::new(asked.params.get(&param::PREFIX));
-        Ok(Nodes::read(&*asked.env.files, &prefix)?.map(|nodes| nodes.0.to_string()))
+        let prefix = Prefix::new(job.params.get(&param::PREFIX));
+        Ok(Nodes::read(&*job.env.files, &prefix)?.map(|nodes| nodes.0.to_string()))
     };
     match what {
         EnvWhat { user: true, .. } => one(Some(user())),
-        EnvWhat { jobid: true, .. } => one(Some(asked.allocation.job_id.clone())),
+        EnvWhat { jobid: true, .. } => one(Some(job.allocation.job_id.clone())),
         EnvWhat { nodes: true, .. } => one(Some(nodes())),
         EnvWhat { down: true, .. } => {
-            let nodes: Vec<_> = bad(&asked)?.into_iter().map(|bad| bad.node).collect();
+            let nodes: Vec<_> = bad(&job)?.into_iter().map(|bad| bad.node).collect();
             one(Some(hostlist::compress(&nodes)))
         }
         EnvWhat { runnodes: true, .. } => one(last()?),
@@ -86,13 +86,13 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
                 |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
             let mut table = Table::default();
             [
-                ["resource manager".to_owned(), asked.allocation.manager().to_owned()],
+                ["resource manager".to_owned(), job.allocation.manager().to_owned()],
                 ["user".to_owned(), user()],
-                ["job id".to_owned(), asked.allocation.job_id.clone()],
+                ["job id".to_owned(), job.allocation.job_id.clone()],
                 ["nodes".to_owned(), or_none(Some(nodes()))],
                 ["nodes of the last run".to_owned(), or_none(last()?)],
                 ["end of the allocation".to_owned(), or_none(end())],
-                ["prefix directory".to_owned(), asked.params.get(&param::PREFIX).display().to_string()],
+                ["prefix directory".to_owned(), job.params.get(&param::PREFIX).display().to_string()],
             ]
             .into_iter()
             .for_each(|row| table.row(row));
@@ -126,8 +126,8 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     Ok(Answer::from(!bad.is_empty()))
 }
 
-fn bad(asked: &JobContext) -> Result<Vec<BadNode>> {
-    bad_nodes(&asked.allocation, &asked.params, &[], &mut |message| warn(message))
+pub(super) fn bad(job: &JobContext) -> Result<Vec<BadNode>> {
+    bad_nodes(&job.allocation, &job.params, &[], &mut |message| warn(message))
 }
 
 /// Which job.

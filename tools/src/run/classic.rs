@@ -1,0 +1,180 @@
+//! Small commands of C SCR that scripts call: `scr_print`, `scr_crc32`, `scr_nodes_file`, `scr_list_dir` and
+//! `scr_should_exit`.
+
+use super::queries::bad;
+use super::{JobArgs, JobContext};
+use crate::environment;
+use crate::machine::health::good_nodes;
+use crate::output::{print, Answer};
+use anyhow::{bail, Context, Result};
+use clap::{Args, ValueEnum};
+use scr_core::param;
+use scr_core::prefix::{Halt, Nodes, Prefix};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Text below the help of these commands.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
+
+/// Which file to print.
+#[derive(Args)]
+pub(crate) struct PrintArgs {
+    /// A file of scr: an index, a summary, a flush file, a halt file and the like
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// `scr print`.
+pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
+    let tree = environment::env()?.files.read_tree(&args.file)?;
+    let tree = tree.with_context(|| format!("there is no file {}", args.file.display()))?;
+    std::io::stdout().lock().write_all(&tree.to_text())?;
+    Ok(Answer::Yes)
+}
+
+/// Of which files.
+#[derive(Args)]
+pub(crate) struct Crc32Args {
+    /// The files
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
+
+/// `scr crc32`.
+pub(crate) fn crc32(args: &Crc32Args) -> Result<Answer> {
+    for path in &args.files {
+        let cannot = || format!("cannot read {}", path.display());
+        let mut file = std::fs::File::open(path).with_context(cannot)?;
+        let mut digest = Digest(crc32fast::Hasher::new());
+        std::io::copy(&mut file, &mut digest).with_context(cannot)?;
+        print(format!("{:08x}\n", digest.0.finalize()))?;
+    }
+    Ok(Answer::Yes)
+}
+
+/// A checksum that bytes are written to.
+struct Digest(crc32fast::Hasher);
+
+impl Write for Digest {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Of which prefix directory.
+#[derive(Args)]
+pub(crate) struct NodesFileArgs {
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(long, visible_alias = "prefix", value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// `scr nodes-file`.
+pub(crate) fn nodes_file(args: &NodesFileArgs) -> Result<Answer> {
+    let env = environment::env()?;
+    let prefix = environment::prefix(&env, args.dir.as_deref())?;
+    let Some(Nodes(nodes)) = Nodes::read(&*env.files, &prefix)? else { return Ok(Answer::No) };
+    print(format!("{nodes}\n"))?;
+    Ok(Answer::Yes)
+}
+
+/// Which directories.
+#[derive(Args)]
+pub(crate) struct ListDirArgs {
+    /// Which kind
+    #[arg(value_enum)]
+    kind: DirKind,
+    /// The user. Without it: SCR_USER_NAME, or whoever runs this
+    #[arg(short, long, value_name = "USER")]
+    user: Option<String>,
+    /// The id of the allocation. Without it: SCR_JOB_ID, or what the resource manager says
+    #[arg(short, long, value_name = "ID")]
+    jobid: Option<String>,
+    /// Prints the base folders, without user and allocation
+    #[arg(short, long)]
+    base: bool,
+    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    #[arg(short, long, value_name = "DIR")]
+    prefix: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum DirKind {
+    /// Where the processes of a job keep what they tell each other
+    Control,
+    /// Where nodes keep datasets
+    Cache,
+}
+
+/// `scr list-dir`.
+pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
+    let env = environment::env_at(args.prefix.as_deref())?;
+    let params = environment::params(&env);
+    let descriptors = environment::descriptors(&params)?;
+    let bases: BTreeSet<_> = match args.kind {
+        DirKind::Control => [descriptors.control.path.clone()].into(),
+        DirKind::Cache => {
+            descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect()
+        }
+    };
+    let below = match args.base {
+        true => PathBuf::new(),
+        false => {
+            let id = match &args.jobid {
+                Some(id) => id.clone(),
+                None => {
+                    crate::machine::current_job_id(&env, &params, &crate::machine::Manifests::load(&env)?)?
+                }
+            };
+            let user = args.user.clone().unwrap_or_else(|| params.get(&param::USER_NAME));
+            PathBuf::from(user).join(format!("scr.{id}"))
+        }
+    };
+    let dirs: Vec<_> = bases
+        .iter()
+        .map(|base| if args.base { base.clone() } else { base.join(&below) })
+        .map(|dir| dir.display().to_string())
+        .collect();
+    if dirs.is_empty() {
+        bail!("no store is enabled");
+    }
+    print(format!("{}\n", dirs.join(" ")))?;
+    Ok(Answer::Yes)
+}
+
+/// Which job.
+#[derive(Args)]
+pub(crate) struct ShouldExitArgs {
+    #[command(flatten)]
+    job: JobArgs,
+}
+
+/// `scr should-exit`: whether a script must not start the job again, and why.
+pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
+    let job = JobContext::of(&args.job)?;
+    let prefix = Prefix::new(job.params.get(&param::PREFIX));
+    let now = job.allocation.now();
+    let end = job.allocation.end_time.and_then(|end| i64::try_from(end).ok());
+    let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
+    let why = match halt.reason(now, end) {
+        Some(reason) => Some(reason.to_string()),
+        None if end.is_some_and(|end| end <= now) => Some("the allocation has ended".to_owned()),
+        None if job.allocation.is_here_alone() => None,
+        None => {
+            let last = Nodes::read(&*job.env.files, &prefix)?.map(|Nodes(nodes)| u64::from(nodes));
+            let needed = job.params.get(&param::MIN_NODES).or(last).unwrap_or(1);
+            let good = good_nodes(&job.allocation, &bad(&job)?).len() as u64;
+            (good < needed).then(|| format!("{good} nodes can be used and {needed} are needed"))
+        }
+    };
+    if let Some(why) = &why {
+        print(format!("{why}\n"))?;
+    }
+    Ok(Answer::from(why.is_some()))
+}
