@@ -15,6 +15,8 @@ pub(crate) struct CachedDataset {
     pub(crate) superseded: bool,
     /// Whether the application could not restart from it.
     pub(crate) refused: bool,
+    /// Whether the user went back to a checkpoint before it. It is not flushed any more.
+    pub(crate) passed_over: bool,
     /// Whether the flush file says that it is in cache.
     pub(crate) listed: bool,
     /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
@@ -51,7 +53,7 @@ pub(crate) enum PrefixCopy {
 impl CachedDataset {
     /// A dataset that has just become complete, or has been found in cache.
     pub(crate) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
-        let (superseded, refused, listed) = (false, false, false);
+        let (superseded, refused, passed_over, listed) = (false, false, false, false);
         Self {
             record,
             part,
@@ -59,6 +61,7 @@ impl CachedDataset {
             copy: PrefixCopy::Missing,
             superseded,
             refused,
+            passed_over,
             listed,
             may_replace: true,
         }

@@ -156,6 +156,15 @@ impl FetchError {
     }
 }
 
+/// What is recorded of a dataset.
+struct Learnt {
+    dataset: DatasetDescriptor,
+    /// This rank's files.
+    mine: Vec<PrefixFile>,
+    /// When the dataset was recorded as complete, on the clock of its file system: seconds and nanoseconds.
+    listed: Option<(i64, u32)>,
+}
+
 /// Chooses where in cache a file goes, and records it there, before a byte of it is written.
 pub(crate) type Place<'a> = dyn FnMut(&DatasetDescriptor, &PrefixFile) -> Result<PathBuf, String> + 'a;
 
@@ -170,7 +179,7 @@ impl Fetch<'_> {
         candidate: &Candidate,
         place: &mut Place<'_>,
     ) -> Result<Fetched, FetchError> {
-        let (dataset, mine) = self.learn(candidate)?;
+        let Learnt { dataset, mine, listed } = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
         let owners = if self.options.bypass && checks {
             folder_owners::assign_owners(self.comm, mine.iter().map(|file| &file.name))?
@@ -180,7 +189,9 @@ impl Fetch<'_> {
         // Of a file that many ranks read where it lies, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
         let width = self.options.width;
-        let outcome = throttle::in_turn(self.comm, width, || self.bring(&dataset, &mine, place, &sums))?;
+        let outcome = throttle::in_turn(self.comm, width, || {
+            self.bring(&dataset, &mine, place, &sums, listed.filter(|_| candidate.suspect))
+        })?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let files = self.settle(candidate, outcome)?;
         let lacking = mine.iter().any(|file| file.crc.is_none()) || !checks;
@@ -190,7 +201,7 @@ impl Fetch<'_> {
     }
 
     /// Rank 0 reads what is recorded of it; every rank gets the descriptor and its own files.
-    fn learn(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Vec<PrefixFile>), FetchError> {
+    fn learn(&self, candidate: &Candidate) -> Result<Learnt, FetchError> {
         let mut all = Rank2File::new(Vec::new());
         let mut head = KvTree::new();
         if self.comm.rank() == Rank(0) {
@@ -199,6 +210,10 @@ impl Fetch<'_> {
                     all = read;
                     let mut tree = KvTree::new();
                     tree.put("DSETDESC", dataset.to_tree());
+                    if let Ok(status) = self.files.status(&self.prefix.summary_file(candidate.id)) {
+                        tree.set("LISTED", status.mtime.0);
+                        tree.set("LISTED_NANOS", status.mtime.1);
+                    }
                     tree
                 }
                 Err(refusal) => refusal.to_tree(),
@@ -213,12 +228,14 @@ impl Fetch<'_> {
         };
         let malformed = || CommError::Malformed { from: Rank(0), what: "a list of files" };
         let dataset = DatasetDescriptor::from_tree(dataset).map_err(|_| malformed())?;
+        let time = |key| head.parse(key).ok().flatten();
+        let listed = time("LISTED").zip(time("LISTED_NANOS").and_then(|nanos| u32::try_from(nanos).ok()));
         let messages = (0..).map(Rank).zip(all.by_rank().iter().map(|list| lists::to_tree(list))).collect();
         let mut mine = Vec::new();
         for (_, tree) in route_trees(self.comm, messages)? {
             mine = lists::from_tree(&tree).ok_or_else(malformed)?;
         }
-        Ok((dataset, mine))
+        Ok(Learnt { dataset, mine, listed })
     }
 
     fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Rank2File), Refusal> {
@@ -242,18 +259,23 @@ impl Fetch<'_> {
         Ok((summary.dataset, lists))
     }
 
-    /// This rank's files, copied or, in bypass mode, read where they lie.
+    /// This rank's files, copied or, in bypass mode, read where they lie. If files may have been written over, those without a
+    /// checksum must be unchanged since the dataset was complete.
     fn bring(
         &self,
         dataset: &DatasetDescriptor,
         mine: &[PrefixFile],
         place: &mut Place<'_>,
         sums: &dyn Fn(&FileName) -> bool,
+        unchanged_since: Option<(i64, u32)>,
     ) -> Result<Vec<FetchedFile>, FileError> {
         mine.iter()
             .map(|file| {
                 let source = self.prefix.file(&file.name);
                 let (open, status) = open_whole(self.files, &source, file.bytes)?;
+                if file.crc.is_none() && unchanged_since.is_some_and(|since| status.mtime > since) {
+                    return Err(FileError::Unproven { path: source });
+                }
                 let mut fetched = FetchedFile {
                     name: file.name.clone(),
                     path: source.clone(),

@@ -114,6 +114,16 @@ pub(crate) enum FileError {
         /// The file.
         path: PathBuf,
     },
+    /// A later dataset may have written to the file, and no checksum can tell.
+    #[error(
+        "{} was changed after its dataset was complete, perhaps by a later dataset that was not completed, and no checksum \
+         of it is recorded",
+        path.display()
+    )]
+    Unproven {
+        /// The file.
+        path: PathBuf,
+    },
     /// What stands in a file's place is something else.
     #[error("{} is not a regular file", path.display())]
     NotAFile {

@@ -18,6 +18,10 @@ use crate::prefix::Index;
 #[derive(Default)]
 pub(crate) struct Restart {
     loaded: Option<CheckpointId>,
+    /// The name of the checkpoint that the application has chosen and that is not loaded yet.
+    chosen: Option<Vec<u8>>,
+    /// Whether the application has begun to restart, or has written a checkpoint.
+    begun: bool,
 }
 
 /// What the index of the prefix directory offers when a run begins.
@@ -52,12 +56,55 @@ impl Restart {
         }
         match self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
             Some(loaded) => {
+                pass_over_after(from.cache, loaded.id_in_prefix);
                 current::record_chosen(from, loaded);
-                drop_newer(from.job, loaded.id_in_prefix);
+                drop_newer(from.job, from.cache, loaded.id_in_prefix);
             }
             None => (),
         }
         Ok(())
+    }
+
+    /// The application goes back to the checkpoint of this name and number in the index, and newer ones are not flushed any more.
+    /// Until it begins to restart, it can restart from that one.
+    pub(crate) fn choose(&mut self, cache: &mut Cache, name: &[u8], id_in_prefix: u64) {
+        if !self.begun {
+            self.chosen = Some(name.to_owned());
+            pass_over_after(cache, id_in_prefix);
+        }
+    }
+
+    /// Whether the application has chosen a checkpoint that is still to be loaded.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.chosen.is_some()
+    }
+
+    /// Loads the checkpoint that the application has chosen, and no other. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), CommError> {
+        let Some(name) = self.chosen.take() else { return Ok(()) };
+        let cached = newest_cached(from.job, from.cache, |cached| cached.record.dataset.name == name);
+        self.loaded = match cached {
+            None if from.job.params.get(&param::FETCH) => {
+                fetch_first(from, false, &|candidate| candidate.name == name)?
+            }
+            cached => cached,
+        };
+        Ok(())
+    }
+
+    /// The application begins to restart, or has written a checkpoint.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
+        self.chosen = None;
+    }
+
+    /// The application can read back the newest checkpoint, since it has written one.
+    pub(crate) fn offer_newest(&mut self, job: &Job, cache: &Cache) {
+        self.begin();
+        self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }
 
     /// The application could not restart from the checkpoint: it is not offered again, and the next older one takes its
@@ -133,9 +180,17 @@ fn fetch_first(
 ) -> Result<Option<CheckpointId>, CommError> {
     let outcome = from.first(&Search { at_start, is_eligible })?;
     if let Some(first) = outcome.checkpoint.as_ref().filter(|_| at_start && !outcome.passed_over) {
-        drop_newer(from.job, first.id_in_prefix);
+        drop_newer(from.job, from.cache, first.id_in_prefix);
     }
     Ok(outcome.checkpoint)
+}
+
+/// Keeps the checkpoints from being flushed that are newer than the one to which the user, or the application, has gone back: they
+/// would become the current ones again.
+fn pass_over_after(cache: &mut Cache, id_in_prefix: u64) {
+    for cached in cache.datasets_mut() {
+        cached.passed_over |= cached.record.dataset.checkpoint && cached.record.id_in_prefix > id_in_prefix;
+    }
 }
 
 /// The newest checkpoint in cache that a run can restart from.
@@ -151,10 +206,20 @@ pub(crate) fn newest_cached(
     usable.max_by_key(|cached| cached.id()).map(CachedDataset::checkpoint)
 }
 
-/// Takes the checkpoints that are newer than `id`, as the index counts, out of the index, if the user wants that after going back
-/// to an older one: `SCR_DROP_AFTER_CURRENT`.
-pub(crate) fn drop_newer(job: &Job, id: u64) {
-    if !job.params.get(&param::DROP_AFTER_CURRENT) || job.rank() != Rank(0) {
+/// Drops the checkpoints that are newer than `id`, as the index counts, if the user wants that after going back to an older one:
+/// `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or the next run would flush and list them again. No flush
+/// may be copying one of them.
+pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) {
+    if !job.params.get(&param::DROP_AFTER_CURRENT) {
+        return;
+    }
+    let is_newer = |cached: &&CachedDataset| {
+        let is_checkpoint = cached.record.dataset.checkpoint && !cached.must_stay();
+        is_checkpoint && cached.record.id_in_prefix > id
+    };
+    let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
+    newer.into_iter().for_each(|id| cache.evict(job, id));
+    if job.rank() != Rank(0) {
         return;
     }
     match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(id)) {

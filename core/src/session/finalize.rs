@@ -25,7 +25,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn finalize(mut self) -> Result<(), Error> {
-        if !matches!(self.phase, Phase::Idle) {
+        if !matches!(self.phase, Phase::Idle | Phase::Refused) {
             self.job
                 .report
                 .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");

@@ -33,7 +33,7 @@ impl Session {
                 block_bytes: job.params.get(&param::FILE_BUF_SIZE),
                 checksums: job.params.get(&param::CRC_ON_FLUSH),
                 in_place: cached.record.protection.bypass,
-                make_current: cached.record.dataset.checkpoint,
+                make_current: cached.record.dataset.checkpoint && !cached.passed_over,
                 metadata: job.params.get(&param::COPY_METADATA),
                 owner: job.params.get(&param::COPY_METADATA) && job.env.uid == ROOT_USER,
                 own_folders: job.params.get(&param::AXL_MKDIR),

@@ -20,14 +20,15 @@ impl Session {
             .cache
             .datasets()
             .iter()
-            .filter(|cached| cached.record.dataset.checkpoint && !cached.refused)
+            .filter(|cached| cached.record.dataset.checkpoint && !cached.refused && !cached.passed_over)
             .map(CachedDataset::id)
             .max();
         let periodic = self.job.params.get(&param::FLUSH) > 0;
         let wanted = |cached: &&CachedDataset| {
             let newest = periodic && Some(cached.id()) == newest;
             let wanted = cached.record.dataset.output || cached.record.protection.bypass || newest;
-            wanted && cached.is_unflushed() && Some(cached.id()) != left
+            let stays_behind = cached.passed_over && !cached.record.dataset.output;
+            wanted && !stays_behind && cached.is_unflushed() && Some(cached.id()) != left
         };
         let due: Vec<u64> = self.cache.datasets().iter().filter(wanted).map(CachedDataset::id).collect();
         let mut outcome = Ok(());

@@ -12,13 +12,15 @@ use crate::restart::drop_newer;
 use scr_plugin_api::KvTree;
 
 impl Session {
-    /// The application has restarted from this checkpoint without the restart calls. Collective.
+    /// The application has restarted from this checkpoint without the restart calls, or, before it has asked
+    /// [`have_restart`](Self::have_restart), wants to restart from it. Collective.
     ///
     /// # Errors
     /// [`Error`] within a phase, and if the index has no checkpoint of that name.
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Current", name)?;
-        self.wait_until_recorded();
+        // A newer checkpoint under way would become the current one once it has arrived.
+        self.finish_flush()?;
         let (id, checkpoint) = change_index(&self.job, name, |index| {
             let id = index.id_of(name)?;
             let known =
@@ -27,19 +29,29 @@ impl Session {
             Some((id, known.unwrap_or(0)))
         })?;
         self.last_checkpoint = checkpoint;
-        drop_newer(&self.job, id);
+        self.restart.choose(&mut self.cache, name, id);
+        drop_newer(&self.job, &mut self.cache, id);
         Ok(())
     }
 
-    /// Takes a dataset out of the index; its files stay. Collective.
+    /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.
     ///
     /// # Errors
-    /// [`Error`] within a phase, and if the index has no dataset of that name.
+    /// [`Error`] within a phase, and if no dataset has that name.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
-        self.wait_until_recorded();
+        let in_cache = self.end_flushes_of(name)?;
         let dropped = |index: &mut Index| (!index.drop_name(name).is_empty()).then_some((0, 0));
-        change_index(&self.job, name, dropped).map(drop)
+        let dropped = change_index(&self.job, name, dropped);
+        if matches!(dropped, Err(Error::Argument { .. })) && in_cache.is_empty() {
+            return dropped.map(drop);
+        }
+        // In cache it would be restarted from, and flushed and listed again by the next run.
+        in_cache.iter().for_each(|&id| self.cache.evict(&self.job, id));
+        match dropped {
+            Ok(_) | Err(Error::Argument { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -48,13 +60,7 @@ impl Session {
     /// [`Error`] within a phase, if no dataset has that name, and if a file cannot be removed.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Delete", name)?;
-        let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
-        let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
-        for id in &in_cache {
-            // Or it would be there again once it has arrived.
-            self.finish_flush_of(*id)?;
-        }
-        self.wait_until_recorded();
+        let in_cache = self.end_flushes_of(name)?;
         let was_listed = delete::named(&self.job, name)?;
         in_cache.iter().for_each(|&id| self.cache.evict(&self.job, id));
         if !was_listed && in_cache.is_empty() {
@@ -62,6 +68,18 @@ impl Session {
             return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });
         }
         Ok(())
+    }
+
+    /// Ends the flushes of the datasets of this name, or those would be listed again once they have arrived. Gives the ids of
+    /// those in cache.
+    fn end_flushes_of(&mut self, name: &[u8]) -> Result<Vec<u64>, Error> {
+        let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
+        let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
+        for id in &in_cache {
+            self.finish_flush_of(*id)?;
+        }
+        self.wait_until_recorded();
+        Ok(in_cache)
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {

@@ -67,6 +67,9 @@ enum Phase {
     /// Between phases.
     #[default]
     Idle,
+    /// Between phases, after `SCR_Start_output` has failed. An application that does not look at what it returned goes on to
+    /// route files, and must not get paths that belong to no dataset.
+    Refused,
     /// Between `SCR_Start_output` and `SCR_Complete_output`.
     Output(Box<Output>),
     /// Between `SCR_Start_restart` and `SCR_Complete_restart`.
@@ -104,7 +107,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn expect_idle(&self, call: &'static str) -> Result<(), Error> {
         match self.phase {
-            Phase::Idle => Ok(()),
+            Phase::Idle | Phase::Refused => Ok(()),
             _ => Err(self.wrong_phase(call)),
         }
     }
@@ -115,10 +118,20 @@ impl Session {
         self.job.log.add_entry(Record::event(Event::ComputeStart));
     }
 
+    /// The error of a call that ends a phase which has not begun.
+    fn no_phase_to_end(&mut self, call: &'static str) -> Error {
+        let error = self.wrong_phase(call);
+        if matches!(self.phase, Phase::Refused) {
+            self.phase = Phase::Idle;
+        }
+        error
+    }
+
     fn wrong_phase(&self, call: &'static str) -> Error {
         let (now, hint) = match (&self.phase, call) {
             (Phase::Output(_), _) => ("in an output phase", "call SCR_Complete_output first"),
             (Phase::Restart, _) => ("in a restart phase", "call SCR_Complete_restart first"),
+            (Phase::Refused, _) => ("after a failed SCR_Start_output", "look at what that call has returned"),
             (Phase::Idle, "SCR_Complete_output") => {
                 ("outside an output phase", "call SCR_Start_output first")
             }

@@ -39,19 +39,19 @@ impl CheckpointTimes {
         let by_time = !wanted.seconds.is_zero() && since >= wanted.seconds;
         // Where nobody has said how often, the application decides alone.
         let unset = wanted.interval == 0 && wanted.seconds.is_zero() && wanted.overhead <= 0.0;
-        unset || by_count || by_time || self.is_cheap(now, wanted.overhead)
+        unset || by_count || by_time || self.is_cheap(since, wanted.overhead)
     }
 
-    /// Whether one more checkpoint keeps the share of time spent in them below `percent`.
-    fn is_cheap(&self, now: Duration, percent: f64) -> bool {
+    /// Whether a checkpoint now keeps the share of time spent in checkpoints below `percent`: its cost, taken to be the average,
+    /// is weighed against the time `since` the last one.
+    fn is_cheap(&self, since: Duration, percent: f64) -> bool {
         if percent <= 0.0 {
             return false;
         }
         // Of the first one nobody knows what it costs, so it is taken.
         let Some(count) = std::num::NonZeroU32::new(self.count) else { return true };
-        let next = self.spent + self.spent / count.get();
-        let total = now.saturating_sub(self.began) + self.spent / count.get();
-        next.as_secs_f64() * 100.0 <= percent * total.as_secs_f64()
+        let cost = (self.spent / count.get()).as_secs_f64();
+        cost * 100.0 < percent * (since.as_secs_f64() + cost)
     }
 }
 
@@ -132,7 +132,9 @@ mod tests {
         let wanted = Wanted { overhead: 10.0, ..NOTHING };
         assert!(times.is_due(secs(1), &wanted), "the first one is taken");
         times.completed(secs(3), secs(2));
-        assert!(!times.is_due(secs(20), &wanted));
-        assert!(times.is_due(secs(40), &wanted));
+        assert!(!times.is_due(secs(21), &wanted), "2 of 20 seconds are not less than 10 %");
+        assert!(times.is_due(secs(22), &wanted));
+        times.completed(secs(24), secs(2));
+        assert!(!times.is_due(secs(40), &wanted), "however cheap the time before was");
     }
 }

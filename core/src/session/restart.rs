@@ -12,6 +12,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.expect_idle("SCR_Have_restart")?;
+        self.load_chosen()?;
         Ok(self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone()))
     }
 
@@ -21,12 +22,14 @@ impl Session {
     /// [`Error`] within a phase, and if there is no checkpoint.
     pub fn start_restart(&mut self) -> Result<Vec<u8>, Error> {
         self.expect_idle("SCR_Start_restart")?;
+        self.load_chosen()?;
         let cached = self.restart.checkpoint(&self.cache).ok_or(Error::State {
             call: "SCR_Start_restart",
             now: "without a checkpoint to restart from",
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
+        self.restart.begin();
         self.phase = Phase::Restart;
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
@@ -38,7 +41,7 @@ impl Session {
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
         if !matches!(self.phase, Phase::Restart) {
-            return Err(self.wrong_phase("SCR_Complete_restart"));
+            return Err(self.no_phase_to_end("SCR_Complete_restart"));
         }
         self.phase = Phase::Idle;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
@@ -61,6 +64,18 @@ impl Session {
             format!("the next older one is `{}'", next.checkpoint().shown())
         });
         Err(Error::Refused(format!("restarting from `{}' failed: {why}; {next}", loaded.shown())))
+    }
+
+    /// Loads the checkpoint that the application has chosen with `SCR_Current`.
+    fn load_chosen(&mut self) -> Result<(), Error> {
+        if self.restart.has_choice() {
+            // An older copy of a dataset under way may come into its place.
+            self.finish_flush()?;
+            let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
+            self.restart.load_chosen(&mut from)?;
+            self.count_from_restart();
+        }
+        Ok(())
     }
 
     /// New checkpoints are counted on from the one to restart from.

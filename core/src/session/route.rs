@@ -21,6 +21,11 @@ impl Session {
     pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         match &mut self.phase {
             Phase::Idle => Ok(name.to_vec()),
+            Phase::Refused => Err(Error::State {
+                call: "SCR_Route_file",
+                now: "after a failed SCR_Start_output",
+                hint: "the file would belong to no dataset; look at what that call has returned",
+            }),
             Phase::Output(output) => {
                 let routed = below_prefix(&self.job, name).and_then(|below| output.route(&self.job, below));
                 let why = routed.as_ref().map(drop).map_err(|error| crate::describe(error));

@@ -40,10 +40,13 @@ fn a_checkpoint_that_took_long_is_followed_by_one_once_that_is_within_the_overhe
         application.wait(2);
         application.fill(1, some).unwrap();
         application.session().complete_output(true).unwrap();
-        // Two of them, of 2 seconds each, are 10 % of 40 seconds with the second.
-        [first, is_due_after(application, 35), is_due_after(application, 1)]
+        // One more, of 2 seconds, is 10 % of the 20 seconds from the end of the last one to its own end.
+        let second = [18, 1].map(|seconds| is_due_after(application, seconds));
+        application.checkpoint(2, some).unwrap();
+        // The average is 1 second now.
+        [first, second[0], second[1], is_due_after(application, 9), is_due_after(application, 1)]
     });
-    outcome.all_gave(&[true, false, true]);
+    outcome.all_gave(&[true, false, true, false, true]);
 }
 
 #[test]

@@ -157,8 +157,26 @@ fn with_halt_exit_the_job_is_to_end_after_the_checkpoint_that_meets_the_conditio
 #[test]
 fn with_halt_exit_a_job_is_to_end_at_once_where_a_condition_holds_when_it_starts() {
     let world = job().set("SCR_HALT_EXIT", "1");
-    world.run(|application| application.finalize().unwrap());
+    set(&world, |halt| halt.exit_reason = Some("MAINTENANCE".to_owned()));
     let outcome = world.run(|application| application.session().exit_wanted().map(str::to_owned));
-    outcome.all_gave(&Some("the halt file gives the reason SCR_FINALIZE_CALLED".to_owned()));
+    outcome.all_gave(&Some("the halt file gives the reason MAINTENANCE".to_owned()));
     outcome.line_with(&["the job is to halt", "scr halt --remove"]);
+}
+
+/// Whoever starts jobs heeds that; a program that is started again by hand did one step per run.
+#[test]
+fn that_the_last_run_came_to_its_end_does_not_stop_the_next_one() {
+    let world = job().set("SCR_HALT_EXIT", "1").set("SCR_CHECKPOINT_INTERVAL", "1000");
+    world.run(|application| application.finalize().unwrap());
+    assert!(found(&world).unwrap().is_finalized());
+    let outcome = world.run(|application| {
+        let session = application.session();
+        let wanted = session.exit_wanted().is_some();
+        [wanted, session.should_exit().unwrap(), session.need_checkpoint().unwrap()]
+    });
+    outcome.all_gave(&[false, false, false]);
+    assert!(!outcome.has_line_with("the job is to halt"));
+    // Other conditions hold all the same.
+    set(&world, |halt| halt.checkpoints_left = Some(1));
+    asked(&world).all_gave(&[false, true, true]);
 }

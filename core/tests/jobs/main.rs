@@ -11,6 +11,7 @@
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
+//! | `chosen` | what a run goes back to, drops, or must not trust |
 //! | `managed` | datasets are made current, dropped and deleted, and what cannot be fetched is told |
 //! | `retries` | what must get into the prefix directory sooner or later, and what is refused or shared there |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
@@ -32,6 +33,7 @@
 )]
 
 mod advice;
+mod chosen;
 mod costs;
 mod crash;
 mod damage;

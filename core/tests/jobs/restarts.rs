@@ -331,13 +331,15 @@ fn in_bypass_mode_a_checkpoint_that_was_not_listed_is_listed_at_the_end() {
 }
 
 #[test]
-fn once_the_loaded_checkpoint_has_left_there_is_none_to_restart_from() {
+fn once_the_checkpoint_to_restart_from_has_left_there_is_none() {
     let world = job();
     world.run(|application| application.checkpoint(1, some).unwrap());
     world.run(|application| {
         assert_eq!(application.restart(some), Some(1));
         assert_eq!(application.session().have_restart().unwrap(), Some(b"ckpt.1".to_vec()));
         application.checkpoint(2, some).unwrap();
+        assert_eq!(application.session().have_restart().unwrap(), Some(b"ckpt.2".to_vec()));
+        application.session().delete(b"ckpt.2").unwrap();
         assert_eq!(application.session().have_restart().unwrap(), None);
         let error = application.session().start_restart().unwrap_err();
         assert!(matches!(error, Error::State { .. }), "{error}");

@@ -20,7 +20,7 @@ impl Session {
             Phase::Output(output) => output,
             other => {
                 self.phase = other;
-                return Err(self.wrong_phase("SCR_Complete_output"));
+                return Err(self.no_phase_to_end("SCR_Complete_output"));
             }
         };
         let outcome = self.complete(output, valid);
@@ -114,6 +114,7 @@ impl Session {
         self.evict_to(store, self.cache.limit_after(store))?;
         self.cache.record_stayed(&self.job);
         if flags.checkpoint {
+            self.restart.offer_newest(&self.job, &self.cache);
             self.halt.count_checkpoint(&self.job)?;
         }
         self.start_copying();

@@ -20,6 +20,14 @@ impl Session {
     /// # Errors
     /// [`Error`]; no dataset is begun then, on any rank.
     pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
+        let begun = self.begin_output(name, flags);
+        if begun.is_err() && matches!(self.phase, Phase::Idle) {
+            self.phase = Phase::Refused;
+        }
+        begun
+    }
+
+    fn begin_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let (started, sent) = (self.job.elapsed(), self.job.comm.traffic());
         self.expect_idle("SCR_Start_output")?;
         self.look_at_flush()?;

@@ -1,0 +1,207 @@
+//! A checkpoint that the user or the application has gone back to, or dropped, is what later runs find; and what may be half of
+//! another dataset is not handed out.
+
+use super::world::{path_of, World};
+use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Index, Prefix};
+use scr_core::session::OutputFlags;
+use std::io::{ErrorKind, Write};
+use std::sync::Arc;
+
+const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![2000 + 13 * rank.index(), 9]
+}
+
+fn job() -> World {
+    World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "3")
+}
+
+fn checkpoints(world: &World, steps: std::ops::RangeInclusive<u64>) {
+    world.run(|application| steps.clone().for_each(|step| application.checkpoint(step, some).unwrap()));
+}
+
+fn lose_all(world: &World) {
+    ["n0", "n1"].into_iter().for_each(|node| world.lose(node));
+}
+
+/// The complete datasets that the index has, oldest first, and the current one.
+fn listed(world: &World) -> (Vec<u64>, Option<Vec<u8>>) {
+    let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    let complete = index.entries().into_iter().filter(|entry| entry.complete);
+    let mut ids: Vec<u64> = complete.map(|entry| entry.id).collect();
+    ids.sort_unstable();
+    (ids, index.current().map(<[u8]>::to_vec))
+}
+
+/// It came back as the current one once a flush under way had ended, or from cache in the next run.
+#[test]
+fn a_dropped_checkpoint_comes_back_neither_from_cache_nor_by_a_flush_under_way() {
+    for asynchronous in ["0", "1"] {
+        let world = job().set("SCR_FLUSH_TYPE", "PTHREAD").set("SCR_FLUSH_ASYNC", asynchronous);
+        world.run(|application| {
+            [1, 2].into_iter().for_each(|step| application.checkpoint(step, some).unwrap());
+            application.session().drop_dataset(b"ckpt.2").unwrap();
+            application.finalize().unwrap();
+        });
+        assert_eq!(listed(&world).0, [1], "SCR_FLUSH_ASYNC={asynchronous}");
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(1));
+            application.finalize().unwrap();
+        });
+        assert_eq!(listed(&world).0, [1], "SCR_FLUSH_ASYNC={asynchronous}, in the next run");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_in_cache_only_can_be_dropped_and_an_unknown_name_cannot() {
+    let world = job().set("SCR_FLUSH", "0");
+    world.run(|application| {
+        [1, 2].into_iter().for_each(|step| application.checkpoint(step, some).unwrap());
+        application.session().drop_dataset(b"ckpt.2").unwrap();
+        assert!(application.session().drop_dataset(b"ckpt.2").is_err());
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// The newest in cache was flushed at the end, and became the current one, though the user had gone back.
+#[test]
+fn a_run_that_the_user_has_taken_back_does_not_flush_what_is_newer_when_it_ends() {
+    for drop_newer in ["0", "1"] {
+        let mut world = job().set("SCR_FLUSH", "2").set("SCR_DROP_AFTER_CURRENT", drop_newer);
+        checkpoints(&world, 1..=3);
+        world.put("SCR_CURRENT", "ckpt.2");
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2));
+            application.finalize().unwrap();
+        });
+        assert_eq!(
+            listed(&world),
+            (vec![2], Some(b"ckpt.2".to_vec())),
+            "SCR_DROP_AFTER_CURRENT={drop_newer}"
+        );
+    }
+}
+
+/// As C SCR has it: the newest was offered, the application could not read it, and a good checkpoint was marked as failed.
+#[test]
+fn an_application_that_calls_current_before_it_asks_restarts_from_that_checkpoint() {
+    for lost in [false, true] {
+        let world = job();
+        checkpoints(&world, 1..=4);
+        if lost {
+            lose_all(&world);
+        }
+        // One of them is in cache, where that was not lost, and the other is not.
+        for step in [1_u64, 3] {
+            world.run(|application| {
+                application.session().current(format!("ckpt.{step}").as_bytes()).unwrap();
+                assert_eq!(application.restart(some), Some(step), "lost: {lost}");
+                application.finalize().unwrap();
+            });
+            let current = format!("ckpt.{step}").into_bytes();
+            assert_eq!(listed(&world), (vec![1, 2, 3, 4], Some(current)), "lost: {lost}");
+        }
+    }
+}
+
+/// The next run flushed them from cache and listed them again.
+#[test]
+fn with_drop_after_current_newer_checkpoints_leave_the_index_and_the_cache() {
+    let world = job().set("SCR_DROP_AFTER_CURRENT", "1");
+    checkpoints(&world, 1..=4);
+    world.run(|application| {
+        application.session().current(b"ckpt.2").unwrap();
+        assert_eq!(application.restart(some), Some(2));
+    });
+    for _ in 0..2 {
+        assert_eq!(listed(&world), (vec![1, 2], Some(b"ckpt.2".to_vec())));
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2));
+            application.finalize().unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_application_can_read_back_what_it_has_just_written() {
+    for size in ["1", "2"] {
+        let world = job().set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", size);
+        checkpoints(&world, 1..=1);
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(1));
+            application.checkpoint(2, some).unwrap();
+            assert_eq!(application.restart(some), Some(2), "SCR_CACHE_SIZE={size}");
+        });
+    }
+}
+
+/// One error that passes made an older checkpoint the current one, and later runs restarted from that.
+#[test]
+fn a_checkpoint_that_cannot_be_read_for_once_is_restarted_from_by_the_next_run() {
+    let mut world = job();
+    checkpoints(&world, 1..=2);
+    lose_all(&world);
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(|what, path| what == What::Read && path.ends_with("ckpt.2/rank_1.0"));
+    faulty.count_all();
+    faulty.fail_from(1, ErrorKind::Other);
+    world.files = Arc::new(faulty);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.files = Arc::new(RealFiles);
+    lose_all(&world);
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// Written in place, and without checksums nobody can tell the halves apart.
+#[test]
+fn a_checkpoint_whose_file_another_dataset_has_begun_to_write_over_is_not_handed_out() {
+    let world = job().set("SCR_CACHE_BYPASS", "1").set("SCR_CRC_ON_FLUSH", "0");
+    let write = |name: &'static str, bytes: &'static [u8], complete: bool| {
+        world.run(|application| {
+            let file = format!("shared/rank_{}", application.rank);
+            let session = application.session();
+            session.start_output(Some(name.as_bytes()), CHECKPOINT).unwrap();
+            let path = session.route_file(file.as_bytes()).unwrap();
+            let mut file = std::fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path_of(&path))
+                .unwrap();
+            file.write_all(bytes).unwrap();
+            drop(file);
+            if complete {
+                session.complete_output(true).unwrap();
+            }
+        });
+    };
+    let offered = || world.run(|application| application.session().have_restart().unwrap());
+    write("first", b"old old old", true);
+    lose_all(&world);
+    offered().all_gave(&Some(b"first".to_vec()));
+    write("second", b"new", false);
+    lose_all(&world);
+    let run = offered();
+    run.all_gave(&None);
+    run.line_with(&["ERROR", "shared/rank_", "was changed after its dataset was complete"]);
+}
+
+/// An application that does not look at what a call returns gets no path that would belong to no dataset.
+#[test]
+fn after_a_start_that_failed_no_file_is_routed() {
+    let world = job();
+    world.run(|application| {
+        let session = application.session();
+        session.start_output(Some(b""), CHECKPOINT).unwrap_err();
+        let error = session.route_file(b"ckpt.1/file").unwrap_err().to_string();
+        assert!(error.contains("after a failed SCR_Start_output"), "{error}");
+        session.complete_output(true).unwrap_err();
+        assert_eq!(session.route_file(b"ckpt.1/file").unwrap(), b"ckpt.1/file", "between phases");
+        application.checkpoint(1, some).unwrap();
+        assert_eq!(application.restart(some), Some(1));
+    });
+}
