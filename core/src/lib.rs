@@ -23,6 +23,7 @@ mod halt;
 mod job;
 pub mod log;
 pub mod message;
+mod parallel;
 pub mod param;
 mod placement;
 pub mod plugin;

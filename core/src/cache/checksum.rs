@@ -42,6 +42,17 @@ impl Checksum {
         }
     }
 
+    /// Puts in a piece that did not pass by, with what its bytes hash to.
+    pub(crate) fn put(&mut self, piece: Range<u64>, hasher: Hasher) {
+        let Range { start, end } = piece;
+        let follows = self.pieces.range(..start).next_back().is_some_and(|(_, last)| last.end == start);
+        self.pieces.insert(start, Piece { end, hasher });
+        if follows {
+            self.join_at(start);
+        }
+        self.join_at(end);
+    }
+
     /// The parts of `range` that have not passed by yet, in order.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();
@@ -117,6 +128,28 @@ mod tests {
             sum.take_in(gap.start, &all[gap.start as usize..gap.end as usize]);
         }
         assert_eq!(sum.whole(100), Some(crc32fast::hash(&all)));
+    }
+
+    #[test]
+    fn pieces_that_were_hashed_elsewhere_fill_the_gaps_in_any_order() {
+        let all = bytes(1000);
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            let mut sum = Checksum::default();
+            sum.take_in(200, &all[200..300]);
+            sum.take_in(600, &all[600..700]);
+            let gaps = sum.gaps(0..1000);
+            assert_eq!(gaps, vec![0..200, 300..600, 700..1000]);
+            for gap in order.map(|at: usize| gaps[at].clone()) {
+                // In two halves, as two threads would.
+                let middle = (gap.start + gap.end) / 2;
+                for half in [middle..gap.end, gap.start..middle] {
+                    let mut hasher = Hasher::new();
+                    hasher.update(&all[half.start as usize..half.end as usize]);
+                    sum.put(half, hasher);
+                }
+            }
+            assert_eq!(sum.whole(1000), Some(crc32fast::hash(&all)));
+        }
     }
 
     #[test]

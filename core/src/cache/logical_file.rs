@@ -5,6 +5,8 @@
 
 use super::checksum::Checksum;
 use crate::fs::{self, File, Mapped};
+use crate::parallel::at_a_time;
+use crc32fast::Hasher;
 use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -44,12 +46,12 @@ impl LogicalFile {
         Self { parts, len, summed }
     }
 
-    /// The checksum of each file, in order; reads what has not passed by. `None` where none are kept.
-    pub(crate) fn checksums(&self) -> Result<Vec<Option<u32>>, PluginError> {
+    /// The checksum of each file, in order. Reads what has not passed by, with so many threads. `None` where none are kept.
+    pub(crate) fn checksums(&self, threads: u32) -> Result<Vec<Option<u32>>, PluginError> {
         if !self.summed {
             return Ok(vec![None; self.parts.len()]);
         }
-        self.parts.iter().map(|part| part.finish().map(Some)).collect()
+        self.parts.iter().map(|part| part.finish(threads).map(Some)).collect()
     }
 
     /// The open files, of which nothing is borrowed any more.
@@ -196,20 +198,35 @@ impl Part {
         Ok(())
     }
 
-    /// The checksum of the whole file, reading what has not passed by.
-    fn finish(&self) -> Result<u32, PluginError> {
+    /// The checksum of the whole file. Reads what has not passed by, with so many threads.
+    fn finish(&self, threads: u32) -> Result<u32, PluginError> {
         let gaps = self.sum().gaps(0..self.len);
-        let mut buffer = vec![0; BLOCK.min(self.len as usize)];
-        for gap in gaps {
-            let mut at = gap.start;
-            while at < gap.end {
-                let count = (gap.end - at).min(BLOCK as u64) as usize;
-                self.read(at, &mut buffer[..count])?;
-                self.sum().take_in(at, &buffer[..count]);
-                at += count as u64;
-            }
+        let pieces: Vec<Range<u64>> = gaps
+            .into_iter()
+            .flat_map(|gap| {
+                let end = gap.end;
+                gap.step_by(PIECE).map(move |at| at..end.min(at + PIECE as u64))
+            })
+            .collect();
+        let hashers = at_a_time(threads, &pieces, |piece| self.hash(piece.clone()));
+        for (piece, hasher) in pieces.into_iter().zip(hashers) {
+            self.sum().put(piece, hasher?);
         }
         Ok(self.sum().whole(self.len).expect("the gaps have just been filled"))
+    }
+
+    /// Reads a piece of the file.
+    fn hash(&self, piece: Range<u64>) -> Result<Hasher, PluginError> {
+        let mut hasher = Hasher::new();
+        let mut buffer = vec![0; BLOCK.min((piece.end - piece.start) as usize)];
+        let mut at = piece.start;
+        while at < piece.end {
+            let count = (piece.end - at).min(BLOCK as u64) as usize;
+            self.read(at, &mut buffer[..count])?;
+            hasher.update(&buffer[..count]);
+            at += count as u64;
+        }
+        Ok(hasher)
     }
 
     fn error(&self, verb: &str, offset: u64, error: &std::io::Error) -> PluginError {
@@ -221,5 +238,35 @@ impl Part {
 /// To map a file costs more than to copy a shorter one.
 const WORTH_MAPPING: u64 = 1 << 20;
 
+/// What one thread reads at a time.
+const PIECE: usize = 8 << 20;
+
 /// Small enough to stay in the cache between reading and summing.
 const BLOCK: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{Files, How, RealFiles};
+
+    #[test]
+    fn any_number_of_threads_finds_the_same_checksum_and_the_same_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let bytes: Vec<u8> = (0..2 * PIECE + 12_345).map(|at| (at * 7 + at / 251) as u8).collect();
+        RealFiles.open(&path, How::Create(0o600)).unwrap().write_at(0, &bytes).unwrap();
+        let open = |len: usize| {
+            let file = RealFiles.open(&path, How::Read).unwrap();
+            LogicalFile::new(vec![(path.clone(), file, len as u64)], true)
+        };
+        let expected = Some(crc32fast::hash(&bytes));
+        for threads in [1, 2, 5] {
+            assert_eq!(open(bytes.len()).checksums(threads).unwrap(), [expected]);
+            let partly = open(bytes.len());
+            let mut read = vec![0; 4096];
+            partly.read_at(PIECE as u64 - 100, &mut read).unwrap();
+            assert_eq!(partly.checksums(threads).unwrap(), [expected]);
+            assert!(open(bytes.len() + 1).checksums(threads).is_err(), "it is shorter than recorded");
+        }
+    }
+}

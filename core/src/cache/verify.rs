@@ -27,13 +27,18 @@ pub(crate) enum PartError {
     },
 }
 
-/// Reads a part from end to end and compares it with its record.
-pub(crate) fn verify(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<(), PartError> {
+/// Reads a part from end to end, with so many threads, and compares it with its record.
+pub(crate) fn verify(
+    files: &dyn Files,
+    part: &dyn PartPlace,
+    record: &RankRecord,
+    threads: u32,
+) -> Result<(), PartError> {
     if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
         return Ok(());
     }
     let data = open_data(files, part, record, How::Read, true)?;
-    compare(record, &data, &open_redundancy(files, part, record)?)
+    compare(record, &data, &open_redundancy(files, part, record)?, threads)
 }
 
 /// Compares the checksums of what passed through with the recorded ones. Reads what did not pass through.
@@ -41,8 +46,9 @@ pub(crate) fn compare(
     record: &RankRecord,
     data: &LogicalFile,
     redundancy: &LogicalFile,
+    threads: u32,
 ) -> Result<(), PartError> {
-    let (data, redundancy) = (data.checksums()?, redundancy.checksums()?);
+    let (data, redundancy) = (data.checksums(threads)?, redundancy.checksums(threads)?);
     let names = record.files.iter().map(|file| file.name.to_string());
     let recorded = record.files.iter().map(|file| file.crc);
     let kept = record.redundancy.map(|kept| ("the redundancy file".to_owned(), Some(kept.crc)));

@@ -64,7 +64,7 @@ impl Protect<'_> {
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy };
         self.scheme.protect(&host)?;
-        for (file, sum) in record.files.iter_mut().zip(host.data.checksums()?) {
+        for (file, sum) in record.files.iter_mut().zip(host.data.checksums(self.job.processors)?) {
             file.crc = sum;
         }
         record.redundancy = redundancy_record(&host.redundancy, length)?;
@@ -75,7 +75,8 @@ impl Protect<'_> {
     /// In bypass mode no scheme reads the files, so checksums are taken only where the user asks for them.
     fn sum_in_place(&self, part: &PartDir, record: &mut RankRecord) -> Result<(), RedundancyError> {
         if self.always_sums() {
-            let sums = open_data(self.job.files(), part, record, How::Read, true)?.checksums()?;
+            let sums =
+                open_data(self.job.files(), part, record, How::Read, true)?.checksums(self.job.processors)?;
             record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum);
         }
         Ok(())
@@ -100,7 +101,7 @@ impl Protect<'_> {
 
 /// What to remember of a redundancy file that has just been written.
 fn redundancy_record(file: &LogicalFile, bytes: u64) -> Result<Option<RedundancyRecord>, PluginError> {
-    let sums = file.checksums()?;
+    let sums = file.checksums(1)?;
     Ok(sums.first().copied().flatten().map(|crc| RedundancyRecord { bytes, crc }))
 }
 

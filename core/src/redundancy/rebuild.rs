@@ -60,7 +60,7 @@ fn decode(
     };
     let host = HostSet { job, set, shape: &shape, data, redundancy };
     scheme.rebuild(&host, record.protection.format)?;
-    Ok(compare(record, &host.data, &host.redundancy)?)
+    Ok(compare(record, &host.data, &host.redundancy, job.processors)?)
 }
 
 fn create_data(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<LogicalFile, FsError> {

@@ -59,7 +59,7 @@ impl Repair<'_> {
                     let ready = if is_lost { make_room() } else { Ok(()) };
                     rebuild(job, &*scheme, place, record, &lost, ready)
                 }
-                None => verify(job.files(), place, record).map_err(RedundancyError::from),
+                None => verify(job.files(), place, record, job.processors).map_err(RedundancyError::from),
             };
             let damaged = self.is_damaged(&outcome, is_lost, record, place);
             let [more] = any(&*job.comm, [damaged && !is_lost])?;
@@ -81,7 +81,9 @@ impl Repair<'_> {
     ) -> bool {
         let damage = match outcome {
             Err(RedundancyError::Damaged(error)) => Some(describe(error)),
-            Err(_) if !is_lost => verify(self.job.files(), place, record).err().map(|error| describe(&error)),
+            Err(_) if !is_lost => verify(self.job.files(), place, record, self.job.processors)
+                .err()
+                .map(|error| describe(&error)),
             _ => None,
         };
         if let Some(what) = &damage {

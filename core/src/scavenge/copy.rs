@@ -5,7 +5,6 @@
 //! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
 //! and recorded where none were.
 
-use super::at_a_time;
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, Apart, ScavengedPart};
 use crate::cache::filemap::Filemap;
@@ -15,6 +14,7 @@ use crate::cache::place::PartPlace;
 use crate::fetch::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, How, OwnedDir, MAX_TREE_BYTES};
+use crate::parallel::at_a_time;
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
 use crate::Described;
 use std::collections::BTreeSet;

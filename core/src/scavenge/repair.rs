@@ -1,7 +1,6 @@
 //! Rebuilds lost parts of a scavenged dataset with threads that stand for the ranks that wrote it, with the scheme and the
 //! code of a restart.
 
-use super::at_a_time;
 use super::place::{Apart, ScavengedPart};
 use super::scan::Scan;
 use crate::cache::place::{is_whole, PartPlace};
@@ -14,6 +13,7 @@ use crate::describe;
 use crate::env::Env;
 use crate::fs::{Durability, Files, FsError};
 use crate::job::Job;
+use crate::parallel::at_a_time;
 use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, DIR_MODE};
 use crate::redundancy::plugins::readable_scheme;
@@ -167,7 +167,7 @@ impl ScavengedRepair<'_> {
     /// Reads a part. Its set reports what is wrong with it.
     fn is_verified(&self, rank: Rank) -> bool {
         let record = self.scan.part(rank).record.as_ref();
-        record.is_some_and(|record| verify(&*self.env.files, &self.part(rank), record).is_ok())
+        record.is_some_and(|record| verify(&*self.env.files, &self.part(rank), record, 1).is_ok())
     }
 
     fn make_room(&self, record: &RankRecord, part: &ScavengedPart<'_>) -> Result<(), FsError> {
