@@ -3,7 +3,7 @@
 
 use crate::comm::collective::{agree_at, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
-use crate::descriptor::Descriptors;
+use crate::descriptor::{check_cache_in_use, Descriptors};
 use crate::env::Env;
 use crate::error::{Doing, Error};
 use crate::fs::Files;
@@ -178,6 +178,9 @@ fn agreed_descriptors(
         CollectiveError::Comm(error) => error.into(),
     })?;
     same_descriptors(comm, &descriptors)?;
+    if let Some(problem) = check_cache_in_use(params, &descriptors) {
+        report.warn(&problem.to_string());
+    }
     Ok(descriptors)
 }
 

@@ -35,6 +35,13 @@ impl Reporter {
         }
     }
 
+    /// Details of the whole run, for `SCR_DEBUG=2`; rank 0 says them for all.
+    pub fn detail(&self, text: &str) {
+        if self.rank == Rank(0) {
+            self.debug(text);
+        }
+    }
+
     /// Details of this very rank, for `SCR_DEBUG=2`.
     pub fn debug(&self, text: &str) {
         if self.level >= 2 {

@@ -20,9 +20,9 @@ fn assert_said(run: &Outcome, expected: &[&str]) {
 on_each_mpi! {
     fn the_lines_that_users_of_c_scr_look_for_are_in_the_output(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
-        let written = job(&mut cluster, mpi).run().expect_success();
+        let written = job(&mut cluster, mpi).env("SCR_DEBUG", 2).run().expect_success();
         assert_said(&written, &[
-            "SCR_DEBUG=1",
+            "SCR_DEBUG=2",
             "SCR_PREFIX=",
             "SCR_CACHE_SIZE=1",
             "SCR_LOG_DB_PASS=(null)",

@@ -19,7 +19,7 @@ pub use group::{Groups, NODE, WORLD};
 pub use redundancy::{Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 
-use crate::param::{self, ConfigError, Params, Problem};
+use crate::param::{self, Cause, ConfigError, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -95,6 +95,30 @@ impl Descriptors {
         }
         tree
     }
+}
+
+/// The problem of settings for the cache, if every dataset bypasses it and nobody has asked for that.
+pub fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
+    let in_use = descriptors.redundancy.all().iter().any(|descriptor| !descriptor.bypass);
+    if in_use || params.origin(&param::CACHE_BYPASS).is_set() {
+        return None;
+    }
+    let for_cache = [
+        param::COPY_TYPE.info(),
+        param::CACHE_SIZE.info(),
+        param::SET_SIZE.info(),
+        param::SET_FAILURES.info(),
+    ];
+    let parameters = for_cache.into_iter().filter_map(|info| params.named(info.name));
+    let parameters = parameters.map(|one| (&one.origin, one.info.name.to_owned()));
+    let lines = ["STORE", "CKPT"].into_iter().flat_map(|name| params.lines(name));
+    let lines = lines.filter(|line| line.item("BYPASS").is_none());
+    let lines = lines.map(|line| (&line.origin, format!("{}={}", line.name, line.value)));
+    let (origin, name) = parameters.chain(lines).find(|(origin, _)| origin.is_set())?;
+    let why = "it has no effect while SCR_CACHE_BYPASS is not 0, because every dataset goes straight to the prefix \
+               directory; set SCR_CACHE_BYPASS=0 to use the cache, or SCR_CACHE_BYPASS=1 to say that you do not";
+    let cause = Cause::Unusable { name, why: why.to_owned() };
+    Some(Problem { origin: origin.clone(), cause })
 }
 
 /// The name of this rank's node, for [`Groups::value`].

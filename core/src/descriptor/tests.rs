@@ -367,3 +367,29 @@ proptest! {
         }
     }
 }
+
+/// The problem of settings for a cache that nothing goes to.
+fn unused_cache(text: &str) -> Option<String> {
+    let env = world_of(&[(USER, text)]).env();
+    let (params, mut problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
+    let descriptors = Descriptors::build(&params, &mut problems).unwrap();
+    check_cache_in_use(&params, &descriptors).map(|problem| problem.to_string())
+}
+
+#[test]
+fn settings_for_a_cache_that_nothing_goes_to_are_reported_once() {
+    for (text, first) in [
+        ("SCR_COPY_TYPE=RS", "SCR_COPY_TYPE"),
+        ("SCR_FLUSH=1\nSCR_CACHE_SIZE=2\nSCR_SET_SIZE=4", "SCR_CACHE_SIZE"),
+        ("STORE=/ssd COUNT=3", "STORE=/ssd"),
+        ("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR", "SCR_COPY_TYPE"),
+    ] {
+        let problem = unused_cache(text).unwrap();
+        let expected = format!(": {first}: it has no effect while SCR_CACHE_BYPASS is not 0");
+        assert!(problem.contains(&expected) && problem.starts_with(USER), "{problem}");
+        assert_eq!(unused_cache(&format!("{text}\nSCR_CACHE_BYPASS=0")), None, "it is used");
+        assert_eq!(unused_cache(&format!("{text}\nSCR_CACHE_BYPASS=1")), None, "it is meant");
+    }
+    assert_eq!(unused_cache("SCR_FLUSH=1"), None);
+    assert_eq!(unused_cache("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR BYPASS=0"), None);
+}

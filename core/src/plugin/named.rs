@@ -28,10 +28,10 @@ pub(crate) fn pairs(options: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
     options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// What is wrong with the plugins that the descriptors in use name. Nothing is opened.
-pub fn check_named(host: &PluginHost, params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
-    let mut problems = Vec::new();
-    for descriptor in descriptors.redundancy.all() {
+/// The problems of the schemes that the descriptors name, by their manifests alone. No job starts with one: its datasets
+/// would be protected by nothing.
+pub fn check_schemes(host: &PluginHost, params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
+    let check = |descriptor: &Redundancy| {
         let (origin, name) = match descriptor.origin.place() {
             Some(_) if params.get(&param::COPY_TYPE) == param::FROM_LINES => {
                 (&descriptor.origin, format!("CKPT={}", descriptor.index))
@@ -42,8 +42,15 @@ pub fn check_named(host: &PluginHost, params: &Params, descriptors: &Descriptors
         let why = found.map_err(|error| error.full_text()).and_then(|found| {
             found.manifest.options_of(descriptor).map(drop).map_err(|errors| in_words(&errors))
         });
-        problems.extend(why.err().map(|why| problem(origin, name, why)));
-    }
+        why.err().map(|why| problem(origin, name, why))
+    };
+    descriptors.redundancy.all().into_iter().filter_map(check).collect()
+}
+
+/// The problems of the transports that the stores name, by their manifests alone. Without its transport a dataset stays
+/// in cache.
+pub fn check_transports(host: &PluginHost, params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = Vec::new();
     for store in descriptors.stores.iter().filter(|store| store.enabled) {
         let (origin, name) = flush_of(params, store);
         let found = host.find(PluginKind::Transport, &store.flush);

@@ -11,7 +11,7 @@ use crate::descriptor::Redundancy;
 use crate::error::{Doing, Error};
 use crate::job::Job;
 use crate::placement::Placement;
-use crate::plugin::{check_named, PluginHost};
+use crate::plugin::{check_schemes, check_transports, PluginHost};
 use crate::redundancy::plugins::Plugins;
 use scr_plugin_api::Scheme;
 use std::collections::BTreeSet;
@@ -28,16 +28,27 @@ pub(crate) struct Schemes {
 type SetRule = (String, u32);
 
 impl Schemes {
-    /// Finds the plugins, and warns about names in the settings that stand for none.
-    pub(crate) fn new(job: &Job) -> Self {
+    /// Finds the plugins by their manifests, and warns about transports that are not there. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Config`]: a scheme is not there, or does not take its options. The same on all ranks.
+    pub(crate) fn new(job: &Job) -> Result<Self, Error> {
         let plugins = Plugins::new(&job.env, &job.params);
+        let mut wrong = Vec::new();
         if job.rank() == Rank(0) {
             // Manifests alone show a mistyped name, hours before the first flush would.
-            for problem in check_named(plugins.host(), &job.params, &job.descriptors) {
+            for problem in check_transports(plugins.host(), &job.params, &job.descriptors) {
                 job.report.warn(&problem.to_string());
             }
+            wrong = check_schemes(plugins.host(), &job.params, &job.descriptors);
         }
-        Self { plugins, sets: Vec::new() }
+        let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+        let checked = if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) };
+        job.agree(checked).or_else(|error| {
+            let why = error.agreed()?;
+            Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
+        })?;
+        Ok(Self { plugins, sets: Vec::new() })
     }
 
     /// Chooses the sets for every redundancy descriptor. Collective.

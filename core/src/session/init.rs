@@ -31,7 +31,7 @@ impl Session {
     /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
     pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
         let mut job = Job::begin(comm, env, app)?;
-        let mut schemes = Schemes::new(&job);
+        let mut schemes = Schemes::new(&job)?;
         job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
         let cache = Cache::open(&mut job)?;
         schemes.choose_sets(&job, &cache)?;

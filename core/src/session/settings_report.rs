@@ -1,4 +1,5 @@
-//! What `SCR_DEBUG=1` shows first: every parameter, and the descriptors made of them, as C SCR prints them.
+//! The settings that a run reports first. At `SCR_DEBUG=1` those that somebody has set; at 2 every parameter, and the
+//! descriptors made of them, as C SCR prints them at 1.
 
 use crate::job::Job;
 use crate::param::Value;
@@ -7,12 +8,16 @@ use std::fmt::Write as _;
 
 /// Reports the settings of a run.
 pub(super) fn report_settings(job: &Job) {
-    for effective in job.params.iter() {
-        let shown = match &effective.value {
+    for parameter in job.params.iter() {
+        let value = match &parameter.value {
             Value::Unset => "(null)".to_owned(),
-            _ => effective.to_string(),
+            _ => parameter.to_string(),
         };
-        job.report.info(&format!("{}={shown}", effective.info.name));
+        let line = format!("{}={value}", parameter.info.name);
+        match parameter.is_set() {
+            true => job.report.info(&line),
+            false => job.report.detail(&line),
+        }
     }
     let tree = job.descriptors.to_tree();
     for (title, key) in [
@@ -25,7 +30,7 @@ pub(super) fn report_settings(job: &Job) {
             let _ = write!(text, "\n{:INDENT$}{key}", "");
             print(below, INDENT + STEP, &mut text);
         }
-        job.report.info(&text);
+        job.report.detail(&text);
     }
 }
 

@@ -270,7 +270,13 @@ fn the_debug_lines_have_the_words_of_c_scr() {
 #[test]
 fn the_settings_are_listed_first_and_the_password_is_not() {
     let world = logging(4, 2).set("SCR_LOG_DB_PASS", "hunter2").set("SCR_LOG_DB_USER", "scr");
-    let outcome = world.run(|_| ());
+    let brief = world.run(|_| ());
+    brief.line_with(&["rank 0 on n0: SCR_LOG_DB_USER=scr"]);
+    brief.line_with(&["rank 0 on n0: SCR_LOG_DB_PASS=***"]);
+    for unset in ["SCR_LOG_DB_HOST=", "SCR_FETCH_WIDTH=", "Store descriptors:", "hunter2"] {
+        assert!(!brief.has_line_with(unset), "nobody has set {unset}");
+    }
+    let outcome = world.set("SCR_DEBUG", "2").run(|_| ());
     for info in scr_core::param::TABLE {
         let start = format!("rank 0 on n0: {}=", info.name);
         let listed = outcome.lines.iter().filter(|line| line.contains(&start)).count();

@@ -79,3 +79,22 @@ fn a_scheme_that_panics_is_an_error_on_all_ranks() {
         assert!(text.contains(&format!("told to panic in {method}")), "{text}");
     }
 }
+
+#[test]
+fn a_scheme_that_is_not_there_or_does_not_take_its_options_stops_the_start() {
+    for (settings, reason) in [
+        (
+            [("SCR_COPY_TYPE", "ACME"), ("SCR_FLUSH", "0")],
+            "SCR_COPY_TYPE: there is no scheme plugin named ACME",
+        ),
+        ([("SCR_COPY_TYPE", "XRO"), ("SCR_CACHE_BYPASS", "1")], "did you mean XOR?"),
+    ] {
+        let world =
+            settings.into_iter().fold(World::new(4, 2), |world, (name, value)| world.set(name, value));
+        let outcome = world.try_run(|application| application.err().map(|error| error.to_string()));
+        for error in &outcome.ranks {
+            let error = error.as_deref().expect("no session begins");
+            assert!(error.contains("would not be protected") && error.contains(reason), "{error}");
+        }
+    }
+}

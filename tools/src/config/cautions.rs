@@ -3,7 +3,7 @@
 
 use crate::machine::hostlist;
 use scr_core::comm::Rank;
-use scr_core::descriptor::{Descriptors, NODE, WORLD};
+use scr_core::descriptor::{check_cache_in_use, Descriptors, NODE, WORLD};
 use scr_core::param::{self, Cause, Origin, Params, Problem};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// What somebody should know before there is a job.
 pub(super) fn find(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
     let mut problems: Vec<_> = readable_password(params).into_iter().collect();
-    problems.extend(unused_cache(params, descriptors));
+    problems.extend(check_cache_in_use(params, descriptors));
     problems.extend(groups_without_nodes(params, descriptors));
     problems.extend(missing_bases(params));
     problems
@@ -28,23 +28,6 @@ fn readable_password(params: &Params) -> Option<Problem> {
     let mode = file.metadata().ok()?.permissions().mode();
     let why = format!("others can read the password in {0}; run `chmod go-r {0}'", file.display());
     (mode & OTHERS_READ != 0).then(|| problem(origin, param::LOG_DB_PASS.info().name, why))
-}
-
-/// Settings for datasets in cache, where every dataset goes to the prefix directory.
-fn unused_cache(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
-    if descriptors.redundancy.all().iter().any(|redundancy| !redundancy.bypass) {
-        return None;
-    }
-    let name = |info: &param::Info| info.name;
-    let of_cache =
-        [name(param::COPY_TYPE.info()), name(param::CACHE_SIZE.info()), name(param::SET_SIZE.info())];
-    let mut set = params.iter().filter(|parameter| {
-        of_cache.contains(&parameter.info.name) && parameter.is_set() && parameter.origin.place().is_some()
-    });
-    let parameter = set.next()?;
-    let why = "it has no effect while SCR_CACHE_BYPASS is not 0, because every dataset goes straight to the prefix directory; set \
-               SCR_CACHE_BYPASS=0 to use the cache";
-    Some(problem(&parameter.origin, parameter.info.name, why.to_owned()))
 }
 
 /// Groups in use that no node of the job has, where its nodes are known.

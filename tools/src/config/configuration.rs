@@ -8,7 +8,7 @@ use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;
 use scr_core::param::{Params, Settings};
-use scr_core::plugin::check_named;
+use scr_core::plugin::{check_schemes, check_transports};
 
 /// Parameters and descriptors, and what is wrong with them.
 pub(super) struct Configuration {
@@ -29,8 +29,10 @@ impl Configuration {
         let descriptors = match built {
             Ok(descriptors) => {
                 let host = environment::plugin_host_of(env, &params, None);
-                let unusable = check_named(&host, &params, &descriptors);
-                findings.extend(unusable.into_iter().map(Finding::ignored));
+                let schemes = check_schemes(&host, &params, &descriptors);
+                findings.extend(schemes.into_iter().map(Finding::stops));
+                let transports = check_transports(&host, &params, &descriptors);
+                findings.extend(transports.into_iter().map(Finding::ignored));
                 findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
                 Some(descriptors)
             }
