@@ -39,10 +39,10 @@ fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
     let report = end(env, prefix)?;
     report.errors.iter().for_each(warn);
     for line in &report.lines {
-        print(&format!("{line}\n"))?;
+        print(format!("{line}\n"))?;
     }
     if report.lines.is_empty() {
-        print(&format!("no flush is under way below {}\n", prefix.dir().display()))?;
+        print(format!("no flush is under way below {}\n", prefix.dir().display()))?;
     }
     Ok(report.none_left)
 }

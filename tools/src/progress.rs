@@ -78,7 +78,7 @@ impl Heartbeat {
         let bytes = moved();
         if bytes != last.1 {
             // Without a reader nobody waits.
-            drop(crate::output::print(&format!("{bytes} bytes moved\n")));
+            drop(crate::output::print(format!("{bytes} bytes moved\n")));
         }
         *last = (Instant::now(), bytes);
     }

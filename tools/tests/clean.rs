@@ -11,17 +11,18 @@ use std::fs::{self, File};
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
-/// An id that no other process of this user has.
-const JOB: &str = "t4711";
+/// The id of the allocation, which no process of this user has. Tests run at the same time, here and elsewhere.
+static JOB: LazyLock<String> = LazyLock::new(|| format!("t{}", std::process::id()));
 
 fn flushed() -> FinishedJob {
-    FinishedJob::with_settings(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", JOB)])
+    FinishedJob::with_settings(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", &JOB)])
 }
 
 fn unflushed() -> FinishedJob {
-    FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", JOB)])
+    FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", &JOB)])
 }
 
 fn user_folder(job: &FinishedJob) -> PathBuf {
@@ -29,7 +30,7 @@ fn user_folder(job: &FinishedJob) -> PathBuf {
 }
 
 fn folder(job: &FinishedJob) -> PathBuf {
-    user_folder(job).join(format!("scr.{JOB}"))
+    user_folder(job).join(format!("scr.{}", *JOB))
 }
 
 fn command(job: &FinishedJob, arguments: &[&str]) -> Command {
@@ -88,29 +89,34 @@ fn a_finished_job_whose_datasets_are_flushed_leaves_nothing() {
     let job = flushed();
     let other = user_folder(&job).join("scr.other");
     fs::create_dir(&other).unwrap();
-    let dry = clean(&job, &["--allocation", JOB, "--dry-run"]);
+    let dry = clean(&job, &["--allocation", &JOB, "--dry-run"]);
     assert_eq!((code(&dry), folder(&job).is_dir()), (0, true), "{}", err(&dry));
     assert_eq!(out(&dry), format!("would remove {}\n", folder(&job).display()));
-    let done = clean(&job, &["--allocation", JOB]);
+    let done = clean(&job, &["--allocation", &JOB]);
     assert_eq!((code(&done), folder(&job).exists(), other.is_dir()), (0, false, true), "{}", err(&done));
     assert_eq!(out(&done), format!("removed {}\n", folder(&job).display()));
-    let again = command(&job, &[]).env("SCR_JOB_ID", JOB).output().unwrap();
+    let again = clean(&job, &["--allocation", &JOB]);
     assert_eq!((code(&again), out(&again).as_str()), (0, "nothing is left on this node\n"));
+    let own = format!("own{}", std::process::id());
+    let folder = user_folder(&job).join(format!("scr.{own}"));
+    fs::create_dir(&folder).unwrap();
+    let done = command(&job, &[]).env("SCR_JOB_ID", &own).output().unwrap();
+    assert_eq!((code(&done), folder.exists()), (0, false), "{}", err(&done));
 }
 
 #[test]
 fn a_dataset_that_is_in_cache_only_is_kept_until_a_flag_gives_it_up() {
     let job = unflushed();
-    for arguments in [&["--allocation", JOB][..], &["--allocation", JOB, "--json"]] {
+    for arguments in [&["--allocation", &JOB][..], &["--allocation", &JOB, "--json"]] {
         let kept = clean(&job, arguments);
         assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
         let text = err(&kept);
         assert!(text.contains("1 dataset is in cache only, such as dataset 1 `ckpt.1'"), "{text}");
         assert!(text.contains("scr copy") && text.contains("--discard-unsaved"), "{text}");
     }
-    let json = json_of(&clean(&job, &["--allocation", JOB, "--json"]));
+    let json = json_of(&clean(&job, &["--allocation", &JOB, "--json"]));
     assert_eq!(json["folders"][0]["removed"], false);
-    let lost = clean(&job, &["--allocation", JOB, "--discard-unsaved"]);
+    let lost = clean(&job, &["--allocation", &JOB, "--discard-unsaved"]);
     assert_eq!((code(&lost), folder(&job).exists()), (0, false), "{}", err(&lost));
 }
 
@@ -120,7 +126,7 @@ fn a_dataset_whose_index_is_gone_or_whose_record_is_damaged_counts_as_not_saved(
     let index = job.prefix().join(".scr/index.scr");
     let bytes = fs::read(&index).unwrap();
     fs::write(&index, b"no index").unwrap();
-    assert_eq!((code(&clean(&job, &["--allocation", JOB])), folder(&job).is_dir()), (1, true));
+    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (1, true));
     fs::write(&index, bytes).unwrap();
     let mut maps = Vec::new();
     let mut todo = vec![folder(&job)];
@@ -135,29 +141,33 @@ fn a_dataset_whose_index_is_gone_or_whose_record_is_damaged_counts_as_not_saved(
     }
     assert!(!maps.is_empty());
     maps.iter().for_each(|map| fs::write(map, b"damaged").unwrap());
-    assert_eq!((code(&clean(&job, &["--allocation", JOB])), folder(&job).is_dir()), (1, true));
+    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (1, true));
 }
 
 #[test]
 fn what_a_process_on_this_node_uses_is_kept() {
+    let id = format!("busy{}", std::process::id());
+    let id = id.as_str();
     let job = flushed();
+    let busy = user_folder(&job).join(format!("scr.{id}"));
+    fs::rename(folder(&job), &busy).unwrap();
     let kept = |process: Running| {
-        let kept = clean(&job, &["--allocation", JOB, "--discard-unsaved"]);
-        assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
-        let expected = format!("process {} of allocation {JOB} runs on this node", process.0.id());
+        let kept = clean(&job, &["--allocation", id, "--discard-unsaved"]);
+        assert_eq!((code(&kept), busy.is_dir()), (1, true));
+        let expected = format!("process {} of allocation {id} runs on this node", process.0.id());
         assert!(err(&kept).contains(&expected), "{}", err(&kept));
         assert_eq!(
             code(&clean(&job, &["--dead", "--discard-unsaved"])),
             0,
             "a live job is no failure of --dead"
         );
-        assert!(folder(&job).is_dir());
+        assert!(busy.is_dir());
     };
-    make_old(&folder(&job));
-    kept(Running::start(|command| _ = command.env("SCR_JOB_ID", JOB)));
-    kept(Running::start(|command| _ = command.env("PBS_JOBID", JOB)));
-    kept(Running::start(|command| _ = command.current_dir(folder(&job))));
-    assert_eq!((code(&clean(&job, &["--dead"])), folder(&job).exists()), (0, false));
+    make_old(&busy);
+    kept(Running::start(|command| _ = command.env("SCR_JOB_ID", id)));
+    kept(Running::start(|command| _ = command.env("PBS_JOBID", id)));
+    kept(Running::start(|command| _ = command.current_dir(&busy)));
+    assert_eq!((code(&clean(&job, &["--dead"])), busy.exists()), (0, false));
 }
 
 #[test]
@@ -165,7 +175,7 @@ fn without_a_resource_manager_an_allocation_is_dead_when_nothing_has_changed_for
     let job = flushed();
     let kept = clean(&job, &["--dead"]);
     assert_eq!((code(&kept), folder(&job).is_dir()), (0, true));
-    assert!(err(&kept).contains(&format!("`scr clean --allocation {JOB}' removes it")), "{}", err(&kept));
+    assert!(err(&kept).contains(&format!("`scr clean --allocation {}' removes it", *JOB)), "{}", err(&kept));
     make_old(&folder(&job));
     let done = clean(&job, &["--dead"]);
     assert_eq!((code(&done), folder(&job).exists()), (0, false), "{}", err(&done));
@@ -203,26 +213,26 @@ fn nothing_outside_the_users_own_folder_is_touched() {
     symlink(&outside, folder(&job).join("link")).unwrap();
     symlink(&outside, user_folder(&job).join("scr.planted")).unwrap();
     assert_eq!(code(&clean(&job, &["--allocation", "planted"])), 0);
-    assert_eq!(code(&clean(&job, &["--allocation", JOB])), 0);
+    assert_eq!(code(&clean(&job, &["--allocation", &JOB])), 0);
     assert_eq!((folder(&job).exists(), fs::read(outside.join("file")).unwrap().len()), (false, 8));
 
     let job = flushed();
     fs::set_permissions(user_folder(&job), fs::Permissions::from_mode(0o777)).unwrap();
-    let refused = clean(&job, &["--allocation", JOB]);
+    let refused = clean(&job, &["--allocation", &JOB]);
     assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
     assert!(err(&refused).contains("may be written by other users"), "{}", err(&refused));
     fs::set_permissions(user_folder(&job), fs::Permissions::from_mode(0o700)).unwrap();
     let moved = job.node(0).join("moved");
     fs::rename(user_folder(&job), &moved).unwrap();
     symlink(&moved, user_folder(&job)).unwrap();
-    assert_eq!((code(&clean(&job, &["--allocation", JOB])), folder(&job).is_dir()), (2, true), "a link");
+    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (2, true), "a link");
     fs::remove_file(user_folder(&job)).unwrap();
     fs::rename(&moved, user_folder(&job)).unwrap();
     // Only root can give a folder away.
     let own = fs::metadata(user_folder(&job)).unwrap().uid();
     if own == 0 {
         chown(user_folder(&job), Some(12345), None).unwrap();
-        let refused = clean(&job, &["--allocation", JOB]);
+        let refused = clean(&job, &["--allocation", &JOB]);
         assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
         assert!(err(&refused).contains("12345"), "{}", err(&refused));
     }

@@ -134,7 +134,7 @@ fn bytes_written(control: &Path) -> u64 {
 /// Prints a line for the process that started the agent.
 fn print_line(line: &str) {
     // Nobody may be reading any more.
-    drop(print(&format!("scr agent: {line}\n")));
+    drop(print(format!("scr agent: {line}\n")));
 }
 
 /// How often to look.

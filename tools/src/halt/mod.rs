@@ -102,7 +102,7 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     }
     if args.remove {
         Halt::remove(&*env.files, &prefix)?;
-        print(&format!("removed {}: no condition is left\n", prefix.halt_file().display()))?;
+        print(format!("removed {}: no condition is left\n", prefix.halt_file().display()))?;
         return Ok(Answer::Yes);
     }
     let updated = Halt::update(&*env.files, &prefix, |halt| {
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
              its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
         );
     }
-    print(&HaltStatus::of(&env, &prefix, Some(&updated.value)).text())?;
+    print(HaltStatus::of(&env, &prefix, Some(&updated.value)).text())?;
     Ok(Answer::Yes)
 }
 

@@ -136,7 +136,7 @@ fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
 
 fn init_db(env: &Env) -> Result<Answer> {
     let done = sources::sink(env)?.prepare()?;
-    print(&done.iter().map(|line| format!("{line}\n")).collect::<String>())?;
+    print(done.iter().map(|line| format!("{line}\n")).collect::<String>())?;
     Ok(Answer::Yes)
 }
 

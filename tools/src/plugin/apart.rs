@@ -46,7 +46,7 @@ pub(super) fn ask<T: DeserializeOwned>(
 
 /// Answers, in the child.
 pub(super) fn answer<T: Serialize>(answer: &T) -> Result<()> {
-    print(&format!("\n{ANSWER}{}\n", serde_json::to_string(answer)?))
+    print(format!("\n{ANSWER}{}\n", serde_json::to_string(answer)?))
 }
 
 /// How the child ended, `None` if it had to be ended, and what it printed.

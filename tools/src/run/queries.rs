@@ -61,7 +61,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
     let what = &args.what;
     let one = |text: Option<String>| -> Result<Answer> {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Answer::No) };
-        print(&format!("{text}\n"))?;
+        print(format!("{text}\n"))?;
         Ok(Answer::Yes)
     };
     let nodes = || hostlist::compress(&job.allocation.nodes);
@@ -121,7 +121,7 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
         print(table.text())?;
     } else if !bad.is_empty() {
         let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
-        print(&format!("{}\n", hostlist::compress(&nodes)))?;
+        print(format!("{}\n", hostlist::compress(&nodes)))?;
     }
     Ok(Answer::from(!bad.is_empty()))
 }
@@ -147,7 +147,7 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let end = params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
     let reason = halt.reason(i64::try_from(now)?, end);
     if let Some(reason) = &reason {
-        print(&format!("{reason}\n"))?;
+        print(format!("{reason}\n"))?;
     }
     Ok(Answer::from(reason.is_some()))
 }
@@ -180,11 +180,11 @@ pub(crate) struct HostsArgs {
 pub(crate) fn glob_hosts(args: &HostsArgs) -> Result<Answer> {
     let nodes = match args {
         HostsArgs { count: Some(list), .. } => {
-            print(&format!("{}\n", hostlist::expand(list)?.len()))?;
+            print(format!("{}\n", hostlist::expand(list)?.len()))?;
             return Ok(Answer::Yes);
         }
         HostsArgs { expand: Some(list), .. } => {
-            print(&hostlist::expand(list)?.iter().map(|node| format!("{node}\n")).collect::<String>())?;
+            print(hostlist::expand(list)?.iter().map(|node| format!("{node}\n")).collect::<String>())?;
             return Ok(Answer::Yes);
         }
         HostsArgs { nth: Some(words), .. } => nth(words)?,
@@ -196,7 +196,7 @@ pub(crate) fn glob_hosts(args: &HostsArgs) -> Result<Answer> {
     if nodes.is_empty() {
         return Ok(Answer::No);
     }
-    print(&format!("{}\n", hostlist::compress(&nodes)))?;
+    print(format!("{}\n", hostlist::compress(&nodes)))?;
     Ok(Answer::Yes)
 }
 
