@@ -97,6 +97,12 @@ pub enum FsError {
         /// Which.
         path: PathBuf,
     },
+    /// The lock was taken away while this process had it, since it seemed dead.
+    #[error("{} was not changed: this process was stopped for so long that another one took its lock; try again", path.display())]
+    LockLost {
+        /// What was to be changed.
+        path: PathBuf,
+    },
     /// The file was replaced by another one, again and again, while a lock on it was waited for.
     #[error("{} was replaced {tries} times while its lock was waited for; try again", path.display())]
     KeepsChanging {
@@ -119,6 +125,14 @@ impl FsError {
     /// Whether the thing asked for is not there.
     pub fn is_not_found(&self) -> bool {
         self.kind() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// Whether the same may succeed a moment later: a network file system had a hiccup.
+    pub fn may_pass(&self) -> bool {
+        use rustix::io::Errno;
+        let FsError::Io { source, .. } = self else { return false };
+        let is_timeout = source.kind() == io::ErrorKind::TimedOut;
+        is_timeout || matches!(Errno::from_io_error(source), Some(Errno::IO | Errno::STALE | Errno::TIMEDOUT))
     }
 
     /// Whether the bytes themselves are wrong, so that trying again is of no use.

@@ -31,18 +31,31 @@ impl dyn Files + '_ {
     /// # Errors
     /// The lock file could not be made, or others kept it all the time.
     pub fn exclusively<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
+        self.exclusively_fenced(lock, |_| work())
+    }
+
+    /// As `exclusively`; `work` can ask whether the lock is still its own, or was taken away since this process seemed dead.
+    ///
+    /// # Errors
+    /// As for `exclusively`.
+    pub fn exclusively_fenced<R>(
+        &self,
+        lock: &Path,
+        work: impl FnOnce(&dyn Fn() -> bool) -> R,
+    ) -> Result<Updated<R>, FsError> {
         let mine = Mine::create(self, lock)?;
         for _ in 0..MOST_LOOKS {
             match mine.try_take()? {
                 Taken::Yes => {
                     mine.forget_own_name();
-                    let value = work();
+                    let value = work(&|| mine.is_ours());
                     mine.give_back();
                     return Ok(Updated { value, locked: true, everywhere: true });
                 }
                 Taken::NoSecondNames => {
                     mine.forget_own_name();
-                    return self.under_lock(lock, work);
+                    // A lock of the system is nobody's to take away.
+                    return self.under_lock(lock, || work(&|| true));
                 }
                 Taken::No => {
                     mine.break_if_dead()?;
@@ -184,7 +197,9 @@ impl<'a> Mine<'a> {
     }
 
     fn is_ours(&self) -> bool {
-        self.files.status(self.lock).is_ok_and(|found| found.identity == self.identity)
+        // Opened, since over NFS the status of a name may be an old one.
+        let found = self.files.open(self.lock, How::Read).and_then(|lock| lock.status());
+        found.is_ok_and(|found| found.identity == self.identity)
     }
 
     fn forget_own_name(&self) {

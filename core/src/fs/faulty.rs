@@ -81,7 +81,10 @@ struct State {
     hurries: bool,
     room: Option<u64>,
     lacks: Vec<What>,
+    interruption: Option<Interruption>,
 }
+
+type Interruption = (u64, Box<dyn FnOnce() + Send>);
 
 type Meant = Arc<dyn Fn(What, &Path) -> bool + Send + Sync>;
 
@@ -157,6 +160,16 @@ impl FaultyFiles {
         self.state().lacks.push(what);
     }
 
+    /// Before the `at`-th mutating operation this is done, as if the process had been stopped there for a while.
+    pub fn interrupt_at(&self, at: u64, work: impl FnOnce() + Send + 'static) {
+        self.state().interruption = Some((at, Box::new(work)));
+    }
+
+    /// Whether what was to be done meanwhile was done.
+    pub fn was_interrupted(&self) -> bool {
+        self.state().interruption.is_none()
+    }
+
     /// All is well again, and counting and recording start anew.
     pub fn heal(&self) {
         let mut state = self.state();
@@ -196,9 +209,16 @@ impl FaultyFiles {
             return Verdict::Go;
         }
         let verdict = state.judge(what);
+        let reached =
+            what.mutates() && state.interruption.as_ref().is_some_and(|(at, _)| state.mutations == *at);
+        let interruption = if reached { state.interruption.take() } else { None };
         let failed = !matches!(verdict, Verdict::Go);
         let (path, to) = (path.to_owned(), to.map(Path::to_owned));
         state.operations.push(Operation { what, path, to, bytes: bytes as u64, failed });
+        drop(state);
+        if let Some((_, work)) = interruption {
+            work();
+        }
         verdict
     }
 

@@ -2,12 +2,15 @@
 
 use super::error::At;
 use super::{File, Files, FsError, How};
+use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How many writers of one file at a time, and leftovers of writers that died, are coped with.
-const MAX_TEMPORARIES: u32 = 1000;
+/// So many numbers are tried.
+const MAX_TEMPORARIES: u32 = 10;
 
 /// What a write waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +54,27 @@ impl dyn Files + '_ {
         mode: u32,
         wait: Durability,
     ) -> Result<(), FsError> {
+        self.write_fenced(path, bytes, mode, wait, &|| true)
+    }
+
+    /// As `write_atomic`, if `may_replace` still says so once the new file is written.
+    ///
+    /// # Errors
+    /// As there, and [`FsError::LockLost`].
+    pub(crate) fn write_fenced(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+        wait: Durability,
+        may_replace: &dyn Fn() -> bool,
+    ) -> Result<(), FsError> {
         let (temporary, file) = self.create_temporary(path, mode)?;
         let written = fill(&*file, &temporary, bytes, wait)
+            .and_then(|()| match may_replace() {
+                true => Ok(()),
+                false => Err(FsError::LockLost { path: path.to_owned() }),
+            })
             .and_then(|()| self.rename(&temporary, path).at("rename a new file to", path));
         if let Err(error) = written {
             // The first error is the one to tell.
@@ -66,11 +88,26 @@ impl dyn Files + '_ {
         Ok(())
     }
 
-    /// Creating tells apart writers, so the lowest free number will do. What writers that died have left is passed over; under
-    /// the prefix directory `prefix::tidy` clears it away.
+    /// Removes what others have begun to write for a file: they can replace it no more.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub(crate) fn remove_unfinished(&self, path: &Path) -> Result<(), FsError> {
+        let (folder, beginning) = (folder_of(path), temporary_of(path));
+        for name in self.list_if_there(folder)? {
+            if name.as_os_str().as_bytes().starts_with(beginning.as_bytes()) {
+                self.remove_if_there(&folder.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A temporary file has a random number, so that nobody renames that of another writer. What writers that died have left is
+    /// passed over; under the prefix directory `prefix::tidy` clears it away.
     fn create_temporary(&self, path: &Path, mode: u32) -> Result<(PathBuf, Box<dyn File>), FsError> {
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
-        for number in 0..MAX_TEMPORARIES {
+        for _ in 0..MAX_TEMPORARIES {
+            let number = RandomState::new().build_hasher().finish();
             let temporary = temporary(path, number);
             match self.open(&temporary, How::Create(mode)) {
                 Ok(file) => return Ok((temporary, file)),
@@ -107,11 +144,18 @@ fn fill(file: &dyn File, path: &Path, bytes: &[u8], wait: Durability) -> Result<
     }
 }
 
-fn temporary(path: &Path, number: u32) -> PathBuf {
+fn temporary(path: &Path, number: u64) -> PathBuf {
+    let mut name = temporary_of(path);
+    name.push(number.to_string());
+    path.with_file_name(name)
+}
+
+/// What the names of all temporary files for a file begin with.
+fn temporary_of(path: &Path) -> OsString {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".tmp.{number}"));
-    path.with_file_name(name)
+    name.push(".tmp.");
+    name
 }
 
 #[cfg(test)]

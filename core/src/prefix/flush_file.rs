@@ -5,9 +5,11 @@
 //! ```
 
 use super::fields::{flag, ids, set_or_remove};
-use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use super::shared::{self, Shared};
+use super::{DatasetDescriptor, Prefix, PrefixError};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
+use std::path::{Path, PathBuf};
 
 /// The file, as it is in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,36 +71,43 @@ impl Location {
     }
 }
 
+impl Shared for FlushFile {
+    // It only helps the commands, and every start makes it anew: nothing waits for stable storage, which on a busy disk takes
+    // longer than all else that a checkpoint does.
+    const WAIT: Durability = Durability::Unsynced;
+
+    fn path(prefix: &Prefix) -> PathBuf {
+        prefix.flush_file()
+    }
+
+    fn from_tree(tree: KvTree, _: &Path) -> Result<Self, PrefixError> {
+        Ok(Self { tree })
+    }
+
+    fn tree(&self) -> &KvTree {
+        &self.tree
+    }
+}
+
 impl FlushFile {
     /// Reads the file; where there is none yet, it is empty.
     ///
     /// # Errors
     /// Where it is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
-        let tree = files.read_tree(&prefix.flush_file())?;
-        Ok(Self { tree: tree.unwrap_or_default() })
+        Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// Replaces the file in one step.
+    /// Reads, changes and writes, while no other process does.
     ///
     /// # Errors
-    /// Where it cannot be written; the old one is then still there.
-    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        // It only helps the commands, and every start makes it anew: nothing waits for stable storage, which on a busy
-        // disk takes longer than all else that a checkpoint does.
-        Ok(files.write_tree(&prefix.flush_file(), &self.tree, FILE_MODE, Durability::Unsynced)?)
-    }
-
-    /// Reads, changes and writes, where there is a change. There is no lock: one process at a time changes it.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read) and [`write`](Self::write).
+    /// As for [`read`](Self::read); where it cannot be written, the old one is still there.
     pub fn update<R>(
         files: &dyn Files,
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        Self::read(files, prefix)?.altered(files, prefix, change)
+        shared::update(files, prefix, false, change).map(|updated| updated.value)
     }
 
     /// The same at the start of a run, which knows all that the file should say: a damaged one is begun anew.
@@ -110,25 +119,7 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        let file = match Self::read(files, prefix) {
-            Err(error) if error.is_damage() => Self::default(),
-            other => other?,
-        };
-        file.altered(files, prefix, change)
-    }
-
-    fn altered<R>(
-        mut self,
-        files: &dyn Files,
-        prefix: &Prefix,
-        change: impl FnOnce(&mut FlushFile) -> R,
-    ) -> Result<R, PrefixError> {
-        let before = self.clone();
-        let value = change(&mut self);
-        if self != before {
-            self.write(files, prefix)?;
-        }
-        Ok(value)
+        shared::update(files, prefix, true, change).map(|updated| updated.value)
     }
 
     /// The tree as it is written.
@@ -238,7 +229,8 @@ mod tests {
             }
             assert_eq!(ours, theirs);
             let before = fs::read(prefix.flush_file()).unwrap();
-            theirs.write(&RealFiles, &prefix).unwrap();
+            fs::remove_file(prefix.flush_file()).unwrap();
+            FlushFile::update(&RealFiles, &prefix, |file| *file = theirs).unwrap();
             assert_eq!(fs::read(prefix.flush_file()).unwrap(), before);
         }
     }

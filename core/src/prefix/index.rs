@@ -12,15 +12,14 @@
 
 use super::error::InFile;
 use super::fields::{flag, ids, set_flag};
+use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files, Updated};
+use crate::fs::{Durability, Files, FsError, Updated};
 use scr_plugin_api::KvTree;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The only version that is read and written.
 const VERSION: u64 = 2;
-/// Who has it changes the index.
-const LOCK: &str = "index.lock";
 /// What to do about a damaged one.
 const OF_DAMAGE: &str = "move it away, and `scr index --build' makes it anew";
 
@@ -65,6 +64,26 @@ impl IndexEntry {
     }
 }
 
+impl Shared for Index {
+    const WAIT: Durability = Durability::Synced;
+
+    fn path(prefix: &Prefix) -> PathBuf {
+        prefix.index_file()
+    }
+
+    fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
+        Self::from_tree(tree, path)
+    }
+
+    fn tree(&self) -> &KvTree {
+        &self.tree
+    }
+
+    fn advise(error: FsError) -> PrefixError {
+        PrefixError::of_file(error, OF_DAMAGE)
+    }
+}
+
 impl Default for Index {
     fn default() -> Self {
         Self::new()
@@ -84,11 +103,7 @@ impl Index {
     /// # Errors
     /// Where the file is damaged, of another version, or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
-        let path = prefix.index_file();
-        match files.read_tree(&path).map_err(|error| PrefixError::of_file(error, OF_DAMAGE))? {
-            Some(tree) => Self::from_tree(tree, &path),
-            None => Ok(Self::new()),
-        }
+        Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
     /// Replaces the index of a prefix directory in one step, and syncs it.
@@ -120,17 +135,7 @@ impl Index {
         prefix: &Prefix,
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<Updated<R>, PrefixError> {
-        let lock = prefix.scr_file(LOCK);
-        let updated = files.exclusively(&lock, || {
-            let mut index = Self::read(files, prefix)?;
-            let before = index.clone();
-            let value = change(&mut index);
-            if index != before {
-                index.write(files, prefix)?;
-            }
-            Ok(value)
-        })?;
-        updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
+        shared::update(files, prefix, false, change)
     }
 
     /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
@@ -138,7 +143,7 @@ impl Index {
     /// # Errors
     /// Where the folder cannot be written to, or others keep the index to themselves.
     pub(crate) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
-        Ok(files.exclusively(&prefix.scr_file(LOCK), || ())?)
+        shared::exclusion(files, prefix)
     }
 
     /// From a tree; `path` is for the error.
@@ -219,11 +224,6 @@ impl Index {
     /// The highest id of any dataset, valid or not.
     pub fn highest_id(&self) -> Option<u64> {
         self.ids().last().copied()
-    }
-
-    /// The highest number of any checkpoint, valid or not.
-    pub fn highest_checkpoint_id(&self) -> Option<u64> {
-        self.entries().iter().filter_map(|entry| entry.dataset.as_ref()?.checkpoint_id).max()
     }
 
     /// The datasets other than `id` that have, or once had, this name.

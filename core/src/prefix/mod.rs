@@ -15,6 +15,7 @@
 //! | (the name of a file below the prefix directory) | [`FileName`] |
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
 //! | (how C SCR writes yes and no, times, checksums) | `fields` |
+//! | (how files that several processes change are read and changed) | `shared` |
 //! | (what processes that died have left half written) | `tidy` |
 //! | (what can be wrong with any of them) | [`PrefixError`] |
 //!
@@ -32,6 +33,7 @@ mod paths;
 pub mod rank2file;
 mod restarted;
 mod running;
+mod shared;
 mod summary;
 mod tidy;
 

@@ -41,7 +41,6 @@ fn the_index_of_c_scr_lists_its_datasets_newest_first() {
         assert_eq!(listed(&index.candidates(None)), newest_first);
         assert_eq!(listed(&index.candidates(Some(4))), newest_first[1..]);
         assert_eq!((index.current(), index.highest_id()), (Some(&b"ckpt.4"[..]), Some(4)));
-        assert_eq!(index.highest_checkpoint_id(), Some(4));
         let newest = &index.entries()[0];
         assert!(newest.is_valid() && newest.current && newest.fetched.is_empty());
         assert_eq!((newest.name.as_slice(), newest.failed.as_deref()), (&b"ckpt.4"[..], None));
@@ -157,7 +156,7 @@ fn a_name_that_is_dropped_takes_all_its_datasets_along() {
     index.set_current("a");
     assert_eq!(index.drop_name("a"), [1, 7]);
     assert_eq!((listed(&index.entries()), index.current(), index.id_of("a")), (vec![2], None, None));
-    assert_eq!(index.drop_name("a"), []);
+    assert!(index.drop_name("a").is_empty());
     assert!(!index.set_current("a"));
 }
 

@@ -1,0 +1,188 @@
+//! Files below the prefix directory that jobs, agents and commands change at the same time: `index.scr`, `flush.scr`, and the
+//! counter of dataset ids.
+//!
+//! A reader gets one of three answers: there is no such file, this is what it says, or it cannot be read. An error that may
+//! pass is retried first, so nobody takes a file that the server did not deliver for one that is missing.
+//!
+//! The only way to change one is [`update`], under the one lock of the prefix directory: it reads the file again, changes it
+//! and replaces it in one step. The lock of a process that looks dead is broken, and that process may only have been stopped.
+//! So whoever has the lock first removes what others have begun to write, and checks that the lock is still its own between
+//! writing the new file and renaming it. A process that wakes up too late finds either its lock or its new file gone, and can
+//! never put an old state in the place of a newer one.
+
+use super::{Prefix, PrefixError, FILE_MODE};
+use crate::fs::{Durability, Files, FsError, Updated};
+use scr_plugin_api::KvTree;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Whoever has this lock changes the shared files of a prefix directory.
+const LOCK: &str = "index.lock";
+/// So often an operation is tried that fails with an error that may pass.
+const MOST_TRIES: u32 = 4;
+/// Before the second try; twice as long before each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A file that several processes change.
+pub(super) trait Shared: Clone + Default + PartialEq {
+    /// What the writer of it waits for.
+    const WAIT: Durability;
+
+    /// Where it lies.
+    fn path(prefix: &Prefix) -> PathBuf;
+
+    /// Takes in what was read; `path` is for the error.
+    fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError>;
+
+    /// As it is written.
+    fn tree(&self) -> &KvTree;
+
+    /// The same error with what to do about it.
+    fn advise(error: FsError) -> PrefixError {
+        error.into()
+    }
+}
+
+/// What a file says; `None` where there is none.
+pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
+    let path = T::path(prefix);
+    let tree = retried(files, || files.read_tree(&path)).map_err(T::advise)?;
+    tree.map(|tree| T::from_tree(tree, &path)).transpose()
+}
+
+/// Reads, changes and writes a file while no other process changes any of the shared files. One that is damaged is begun anew
+/// if `renew` says so.
+pub(super) fn update<T: Shared, R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    renew: bool,
+    change: impl FnOnce(&mut T) -> R,
+) -> Result<Updated<R>, PrefixError> {
+    let path = T::path(prefix);
+    let updated = files.exclusively_fenced(&lock(prefix), |is_ours| {
+        retried(files, || files.remove_unfinished(&path))?;
+        let mut content = match read::<T>(files, prefix) {
+            Err(error) if renew && error.is_damage() => T::default(),
+            other => other?.unwrap_or_default(),
+        };
+        let before = content.clone();
+        let value = change(&mut content);
+        if content != before {
+            let bytes = content.tree().to_file_bytes();
+            retried(files, || files.write_fenced(&path, &bytes, FILE_MODE, T::WAIT, is_ours))?;
+        }
+        Ok(value)
+    })?;
+    updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
+}
+
+/// Whether an update keeps other processes out, on a file system like that of this prefix directory.
+pub(super) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
+    Ok(files.exclusively(&lock(prefix), || ())?)
+}
+
+/// Does something again that fails with an error that may pass.
+pub(super) fn retried<T>(
+    files: &dyn Files,
+    mut work: impl FnMut() -> Result<T, FsError>,
+) -> Result<T, FsError> {
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..MOST_TRIES {
+        match work() {
+            Err(error) if error.may_pass() => files.pause(pause),
+            other => return other,
+        }
+        pause *= 2;
+    }
+    work()
+}
+
+fn lock(prefix: &Prefix) -> PathBuf {
+    prefix.scr_file(LOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::scratch;
+    use super::super::{DatasetDescriptor, FlushFile, Index, Location};
+    use super::*;
+    use crate::fs::faulty::{FaultyFiles, What};
+    use crate::fs::{How, RealFiles};
+    use std::io::ErrorKind;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::Arc;
+
+    fn dataset(id: u64) -> DatasetDescriptor {
+        let name = format!("ckpt.{id}").into_bytes();
+        DatasetDescriptor { id, name, checkpoint: true, ..DatasetDescriptor::default() }
+    }
+
+    fn indexed(id: u64) -> (tempfile::TempDir, Prefix) {
+        let (dir, prefix) = scratch();
+        Index::update(&RealFiles, &prefix, |index| index.record(&dataset(id), true)).unwrap();
+        (dir, prefix)
+    }
+
+    #[test]
+    fn what_passes_is_tried_again_and_what_stays_is_an_error_and_never_an_empty_file() {
+        let (_dir, prefix) = indexed(1);
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| what == What::Read && path.ends_with("index.scr"));
+        files.count_all();
+        files.never_pause();
+        files.fail_once(1, ErrorKind::TimedOut);
+        assert!(Index::read(&files, &prefix).unwrap().entry(1).is_some());
+        files.fail_from(1, ErrorKind::TimedOut);
+        assert!(!Index::read(&files, &prefix).unwrap_err().is_damage());
+        assert!(Index::update(&files, &prefix, |index| index.record(&dataset(2), true)).is_err());
+        files.heal();
+        assert_eq!(Index::read(&RealFiles, &prefix).unwrap().highest_id(), Some(1));
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_anywhere_cannot_put_an_old_state_over_a_newer_one() {
+        // The other process comes at each operation of the first, which then goes on.
+        for at in 1.. {
+            let (_dir, prefix) = indexed(1);
+            let files = FaultyFiles::new(RealFiles);
+            let (theirs, lock) = (prefix.clone(), lock(&prefix));
+            let came = Arc::new(AtomicBool::new(false));
+            let comes = Arc::clone(&came);
+            files.interrupt_at(at, move || {
+                let Ok(held) = RealFiles.open(&lock, How::Update) else { return };
+                // As on another machine, whose lock looks dead once it is old.
+                held.write_at(0, b"another machine, with a name of some length").unwrap();
+                held.set_times((1000, 0), (1000, 0)).unwrap();
+                Index::update(&RealFiles, &theirs, |index| index.record(&dataset(2), true)).unwrap();
+                comes.store(true, Ordering::SeqCst);
+            });
+            let first = Index::update(&files, &prefix, |index| index.record(&dataset(3), true));
+            let after = Index::read(&RealFiles, &prefix).unwrap();
+            assert_eq!(came.load(Ordering::SeqCst), after.entry(2).is_some(), "at {at}");
+            assert!(after.entry(1).is_some(), "at {at}");
+            assert_eq!(first.is_ok(), after.entry(3).is_some(), "at {at}");
+            if !files.was_interrupted() {
+                assert!(at > 5, "nothing was interrupted");
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn no_change_of_the_flush_file_is_lost_where_many_change_it() {
+        let (_dir, prefix) = scratch();
+        std::thread::scope(|scope| {
+            for writer in 0..4_u64 {
+                let prefix = &prefix;
+                scope.spawn(move || {
+                    for number in 0..10 {
+                        let dataset = dataset(writer * 10 + number);
+                        FlushFile::update(&RealFiles, prefix, |file| file.record(&dataset, Location::Cache))
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(FlushFile::read(&RealFiles, &prefix).unwrap().entries().len(), 40);
+    }
+}
