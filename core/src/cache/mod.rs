@@ -52,6 +52,7 @@ use part::PartDir;
 use record::RankRecord;
 use sharing::Sharing;
 use stale::StalePart;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -66,6 +67,8 @@ pub(crate) struct Cache {
     /// Parts of datasets that cannot be brought back, which are removed once a newer dataset is complete.
     stale: Vec<StalePart>,
     next_id: u64,
+    /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
+    unread: BTreeSet<u64>,
 }
 
 impl Cache {
@@ -87,7 +90,18 @@ impl Cache {
             datasets: Vec::new(),
             stale: Vec::new(),
             next_id: 1,
+            unread: BTreeSet::new(),
         })
+    }
+
+    /// Keeps a dataset in the prefix directory that this run could not read, for a reason that may pass.
+    pub(crate) fn keep_in_prefix(&mut self, id: u64) {
+        self.unread.insert(id);
+    }
+
+    /// Whether this run may delete a dataset from the prefix directory to make room for newer ones.
+    pub(crate) fn may_delete_in_prefix(&self, id: u64) -> bool {
+        !self.unread.contains(&id)
     }
 
     /// The stores, in the order of the settings.

@@ -50,7 +50,7 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 }
 
 /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
-/// deleted, that is reported. Collective. See the guide's `SCR_PREFIX_SIZE`.
+/// deleted, that is reported. One that this run could not read stays: a later run may restart from it. Collective. See the guide's `SCR_PREFIX_SIZE`.
 ///
 /// # Errors
 /// The ranks cannot talk, or the index cannot be read.
@@ -58,6 +58,9 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let size = job.params.get(&param::PREFIX_SIZE);
     let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
     for id in listed(job, |index| surplus(index, size, newest))? {
+        if !cache.may_delete_in_prefix(id) {
+            continue;
+        }
         match dataset(job, id) {
             Err(Error::Comm(error)) => return Err(error.into()),
             Err(error) => job.report.error(&crate::describe(&error)),

@@ -61,12 +61,17 @@ pub(crate) fn candidates(
     if comm.rank() == Rank(0) {
         match Index::read(files, prefix) {
             Ok(index) => pack(&in_order(&index, wanted), &mut tree),
-            Err(error) => tree.set("ERROR", describe(&error)),
+            Err(error) => {
+                tree.set("ERROR", describe(&error));
+                tree.set("DAMAGED", u8::from(error.is_damage()));
+            }
         }
     }
     let tree = broadcast_tree(comm, Rank(0), &tree)?;
     match tree.text("ERROR") {
-        Some(error) => Err(FetchError::Index(error.to_owned())),
+        Some(error) => {
+            Err(FetchError::Index { why: error.to_owned(), is_damaged: tree.text("DAMAGED") == Some("1") })
+        }
         None => unpack(&tree)
             .ok_or_else(|| CommError::Malformed { from: Rank(0), what: "a list of datasets" }.into()),
     }

@@ -10,6 +10,7 @@ use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{CommError, Rank};
+use crate::error::Error;
 use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
@@ -44,8 +45,9 @@ impl Fetcher<'_> {
     /// Fetches the first of the eligible checkpoints that can be fetched. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<FetchOutcome, CommError> {
+    /// The ranks cannot talk. When a run begins, also if the index cannot be read though it is not damaged: what it lists may be
+    /// newer than all that is in cache.
+    pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<FetchOutcome, Error> {
         let job = self.job;
         let (began, sent) = (job.elapsed(), job.comm.traffic());
         let mut outcome = FetchOutcome { checkpoint: None, passed_over: false };
@@ -58,7 +60,11 @@ impl Fetcher<'_> {
                     outcome.checkpoint = Some(checkpoint);
                     break;
                 }
-                Err(error) => may_pass |= !error.is_final(),
+                Err(error) if error.is_final() => (),
+                Err(_) => {
+                    may_pass = true;
+                    self.cache.keep_in_prefix(candidate.id);
+                }
             }
             tried.push(candidate.shown());
         }
@@ -77,13 +83,16 @@ impl Fetcher<'_> {
     }
 
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
-    fn candidates(&self, at_start: bool) -> Result<Option<Vec<Candidate>>, CommError> {
+    fn candidates(&self, at_start: bool) -> Result<Option<Vec<Candidate>>, Error> {
         let job = self.job;
         let wanted = job.params.get(&param::CURRENT);
         let wanted = wanted.as_deref().map(str::as_bytes);
         let candidates = match candidates(&*job.comm, job.files(), &job.prefix, wanted) {
             Ok(candidates) => candidates,
-            Err(FetchError::Comm(error)) => return Err(error),
+            Err(FetchError::Comm(error)) => return Err(error.into()),
+            Err(error @ FetchError::Index { is_damaged: false, .. }) if at_start => {
+                return Err(Error::Refused(format!("{error}; start the job again once it can be read")));
+            }
             Err(error) => {
                 job.report.error(&format!("nothing is fetched: {error}"));
                 return Ok(None);

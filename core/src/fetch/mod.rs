@@ -133,8 +133,13 @@ pub(crate) enum FetchError {
     #[error(transparent)]
     Cache(RankErrors),
     /// The list of datasets cannot be used.
-    #[error("the list of datasets cannot be used: {0}")]
-    Index(String),
+    #[error("the list of datasets cannot be used: {why}")]
+    Index {
+        /// Why.
+        why: String,
+        /// Whether it is damaged, so that trying again is of no use.
+        is_damaged: bool,
+    },
     /// The ranks could not talk.
     #[error(transparent)]
     Comm(#[from] CommError),

@@ -251,9 +251,12 @@ impl Index {
         self.alter(id, |entry| set_flag(entry, "COMPLETE", complete))
     }
 
-    /// Records when a dataset was flushed.
+    /// Records when a dataset was flushed. Every byte is new then, so an earlier copy's failure says nothing any more.
     pub fn mark_flushed(&mut self, id: u64, time: &str) -> bool {
-        self.alter(id, |entry| entry.set("FLUSHED", time))
+        self.alter(id, |entry| {
+            entry.set("FLUSHED", time);
+            entry.remove("FAILED");
+        })
     }
 
     /// Records when a dataset was fetched, besides the times before.

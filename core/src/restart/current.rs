@@ -3,7 +3,8 @@
 use super::{fetch_first, newest_cached};
 use crate::cache::CheckpointId;
 use crate::comm::collective::broadcast_tree;
-use crate::comm::{CommError, Rank};
+use crate::comm::Rank;
+use crate::error::Error;
 use crate::fetch::Fetcher;
 use crate::job::Job;
 use crate::param;
@@ -12,7 +13,7 @@ use scr_plugin_api::KvTree;
 
 /// Finds the checkpoint of this name before newer ones in cache, unless they were made after a restart from it in this very
 /// allocation: a job that fails again and again must not begin anew each time.
-pub(super) fn find(from: &mut Fetcher<'_>, name: &[u8]) -> Result<Option<CheckpointId>, CommError> {
+pub(super) fn find(from: &mut Fetcher<'_>, name: &[u8]) -> Result<Option<CheckpointId>, Error> {
     let since = restarted_from(from.job, name)?;
     let newest = newest_cached(from.job, from.cache, |_| true);
     if let Some(newer) = newest.as_ref().filter(|newest| since.is_some_and(|since| newest.id >= since)) {
@@ -48,7 +49,7 @@ pub(super) fn record_chosen(from: &Fetcher<'_>, chosen: &CheckpointId) {
 }
 
 /// The first dataset id that was given out after the last restart from this name in this allocation, if there was one.
-fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<u64>, CommError> {
+fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<u64>, Error> {
     let mut tree = KvTree::new();
     if job.rank() == Rank(0) {
         match Restarted::read(job.files(), &job.prefix) {

@@ -7,7 +7,8 @@ mod current;
 
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::{Cache, CachedDataset, CheckpointId};
-use crate::comm::{CommError, Rank};
+use crate::comm::Rank;
+use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
 use crate::fs::At;
 use crate::job::Job;
@@ -43,7 +44,7 @@ impl Restart {
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn find_first(&mut self, from: &mut Fetcher<'_>, offered: &Offered) -> Result<(), CommError> {
+    pub(crate) fn find_first(&mut self, from: &mut Fetcher<'_>, offered: &Offered) -> Result<(), Error> {
         let wanted = from.job.params.get(&param::CURRENT).map(String::into_bytes);
         if let Some(name) = &wanted {
             self.loaded = current::find(from, name)?;
@@ -112,7 +113,7 @@ impl Restart {
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, CommError> {
+    pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
         let Some(refused) = self.loaded.take() else { return Ok(None) };
         record_refused(from.job, from.cache, &refused);
         self.loaded = find_older(from, &refused)?;
@@ -123,10 +124,7 @@ impl Restart {
 /// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have gone on where
 /// this cache was not there, and these nodes know nothing of it. An older one that the user has made current does not count as
 /// newer, which is reported.
-fn find_newer_than_cache(
-    from: &mut Fetcher<'_>,
-    offered: &Offered,
-) -> Result<Option<CheckpointId>, CommError> {
+fn find_newer_than_cache(from: &mut Fetcher<'_>, offered: &Offered) -> Result<Option<CheckpointId>, Error> {
     let job = from.job;
     let newest = newest_cached(job, from.cache, |_| true);
     let Some((cached, first)) = newest.zip(offered.first) else { return Ok(None) };
@@ -150,7 +148,7 @@ fn find_newer_than_cache(
 }
 
 /// Finds the newest checkpoint in cache, or else in the prefix directory.
-fn find_newest(from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, CommError> {
+fn find_newest(from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
     let cached = newest_cached(from.job, from.cache, |_| true);
     if cached.is_some() || !from.job.params.get(&param::FETCH) {
         return Ok(cached);
@@ -159,7 +157,7 @@ fn find_newest(from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, CommError
 }
 
 /// Finds the next older checkpoint: in the prefix directory if the newest one left is there, or else in cache.
-fn find_older(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<CheckpointId>, CommError> {
+fn find_older(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<CheckpointId>, Error> {
     let cached = newest_cached(from.job, from.cache, |cached| cached.id() < refused.id);
     if !from.job.params.get(&param::FETCH) {
         return Ok(cached);
@@ -177,7 +175,7 @@ fn fetch_first(
     from: &mut Fetcher<'_>,
     at_start: bool,
     is_eligible: &dyn Fn(&Candidate) -> bool,
-) -> Result<Option<CheckpointId>, CommError> {
+) -> Result<Option<CheckpointId>, Error> {
     let outcome = from.first(&Search { at_start, is_eligible })?;
     if let Some(first) = outcome.checkpoint.as_ref().filter(|_| at_start && !outcome.passed_over) {
         drop_newer(from.job, from.cache, first.id_in_prefix);

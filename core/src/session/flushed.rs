@@ -6,10 +6,12 @@ use crate::cache::record::RankRecord;
 use crate::cache::PrefixCopy;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
+use crate::error::Doing;
 use crate::fetch;
 use crate::fs::verify::{expect_bytes, FileError};
 use crate::param;
-use crate::prefix::{DatasetDescriptor, FlushFile, Index};
+use crate::prefix::{DatasetDescriptor, FlushFile, Index, PrefixError};
+use crate::Described;
 use scr_plugin_api::KvTree;
 
 /// What the files under the prefix directory say, the same on all ranks.
@@ -30,6 +32,8 @@ struct Complete {
     name: Vec<u8>,
     /// When it was started, where that is known: two datasets may have been given one id, where a node was away.
     created: u64,
+    /// Whether a run could not read it.
+    failed: bool,
 }
 
 impl Complete {
@@ -40,41 +44,49 @@ impl Complete {
 }
 
 impl Session {
-    /// Looks into the prefix directory on rank 0. What cannot be read is told. Collective.
+    /// Looks into the prefix directory on rank 0. What is damaged there is reported. Collective.
+    ///
+    /// # Errors
+    /// What is there cannot be read: a run that took it for missing would begin anew beside the datasets that it cannot see.
     pub(super) fn known_in_prefix(&self) -> Result<Known, Error> {
-        let mut tree = KvTree::new();
-        if self.job.rank() == Rank(0) {
-            let (files, prefix) = (self.job.files(), &self.job.prefix);
-            let mut highest = 0;
-            match Index::read(files, prefix) {
-                Ok(index) => {
-                    highest = highest.max(index.highest_id().unwrap_or(0));
-                    let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
-                    if let Some(first) = order.first() {
-                        tree.set("FIRST", first.id);
-                        if order.iter().any(|other| other.id > first.id) {
-                            tree.set_bytes("CHOSEN", &first.name);
-                        }
-                    }
-                    for entry in index.entries().into_iter().filter(|entry| entry.complete) {
-                        let known = tree.entry("PFS", entry.id);
-                        known.set_bytes("NAME", &entry.name);
-                        known.set("CREATED", entry.dataset.map_or(0, |dataset| dataset.created));
-                    }
-                }
-                Err(error) => self.job.report.error(&crate::describe(&error)),
-            }
-            match FlushFile::read(files, prefix) {
-                Ok(flush) => highest = highest.max(flush.highest_id().unwrap_or(0)),
-                Err(error) => self.job.report.error(&crate::describe(&error)),
-            }
-            match prefix.dataset_ids(files) {
-                Ok(ids) => highest = ids.into_iter().fold(highest, u64::max),
-                Err(error) => self.job.report.error(&crate::describe(&error)),
-            }
-            tree.set("HIGHEST", highest);
-        }
+        let own = if self.job.rank() == Rank(0) { self.look_into_prefix() } else { Ok(KvTree::new()) };
+        let tree = self.job.agree(own).doing(|| "reading what the prefix directory has".to_owned())?;
         Ok(Known::from_tree(&broadcast_tree(&*self.job.comm, Rank(0), &tree)?))
+    }
+
+    fn look_into_prefix(&self) -> Result<KvTree, String> {
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
+        let mut tree = KvTree::new();
+        let index = self.unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
+        let flush = self.unless_damaged(FlushFile::read(files, prefix))?.unwrap_or_default();
+        let ids = self.unless_damaged(prefix.dataset_ids(files))?.unwrap_or_default();
+        let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
+        tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
+        let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
+        if let Some(first) = order.first() {
+            tree.set("FIRST", first.id);
+            if order.iter().any(|other| other.id > first.id) {
+                tree.set_bytes("CHOSEN", &first.name);
+            }
+        }
+        for entry in index.entries().into_iter().filter(|entry| entry.complete) {
+            let known = tree.entry("PFS", entry.id);
+            known.set_bytes("NAME", &entry.name);
+            known.set("CREATED", entry.dataset.map_or(0, |dataset| dataset.created));
+            known.set("FAILED", u8::from(entry.failed.is_some()));
+        }
+        Ok(tree)
+    }
+
+    /// What was read, unless it is damaged, which is reported.
+    fn unless_damaged<T>(&self, read: Result<T, PrefixError>) -> Result<Option<T>, String> {
+        match read {
+            Err(error) if error.is_damage() => {
+                self.job.report.error(&crate::describe(&error));
+                Ok(None)
+            }
+            other => other.map(Some).described(),
+        }
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
@@ -85,9 +97,10 @@ impl Session {
             else {
                 continue;
             };
-            let is_copy = same.is(&cached.record.dataset);
-            cached.copy = if is_copy { PrefixCopy::Complete } else { PrefixCopy::Missing };
-            cached.superseded = !is_copy;
+            let is_same = same.is(&cached.record.dataset);
+            // A copy that could not be read is none: this dataset is flushed again.
+            cached.copy = if is_same && !same.failed { PrefixCopy::Complete } else { PrefixCopy::Missing };
+            cached.superseded = !is_same;
             if cached.superseded {
                 self.job.report.warn(&format!(
                     "{} in cache is not the dataset `{}' that the index of the prefix directory has under this number: it \
@@ -140,6 +153,7 @@ impl Known {
                 id: std::str::from_utf8(id).ok()?.parse().ok()?,
                 name: entry.value("NAME")?.to_vec(),
                 created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
+                failed: entry.text("FAILED") == Some("1"),
             })
         };
         Self {

@@ -22,6 +22,7 @@
 //! | `shared_path` | stores on a path that several nodes see |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
+//! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
 //! | `syslog` | what a job sends to the system's logger |
@@ -54,5 +55,6 @@ mod scrubbed;
 mod shared_path;
 mod syslog;
 mod transports;
+mod unreadable;
 mod vendor;
 mod world;

@@ -80,6 +80,16 @@ fn a_dataset_of_ours_has_the_keys_of_one_of_c_scrs() {
 }
 
 #[test]
+fn a_dataset_that_was_flushed_anew_has_not_failed_any_more() {
+    let (_dir, prefix) = scratch_copy("bypass");
+    let mut index = Index::read(&RealFiles, &prefix).unwrap();
+    index.mark_failed(2, "now");
+    assert!(!index.entry(2).unwrap().is_valid());
+    index.mark_flushed(2, "later");
+    assert!(index.entry(2).unwrap().is_valid());
+}
+
+#[test]
 fn what_others_wrote_survives_a_change() {
     let (_dir, prefix) = scratch_copy("bypass");
     damage(prefix.index_file(), |tree| {
