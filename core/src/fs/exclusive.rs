@@ -48,7 +48,7 @@ impl dyn Files + '_ {
             match mine.try_take()? {
                 Taken::Yes => {
                     mine.forget_own_name();
-                    let value = work(&|| mine.is_ours());
+                    let value = work(&|| mine.is_still_ours());
                     mine.give_back();
                     return Ok(Updated { value, locked: true, everywhere: true });
                 }
@@ -197,7 +197,11 @@ impl<'a> Mine<'a> {
     }
 
     fn is_ours(&self) -> bool {
-        // Opened, since over NFS the status of a name may be an old one.
+        self.files.status(self.lock).is_ok_and(|found| found.identity == self.identity)
+    }
+
+    /// The same for long after it was taken. The lock is opened, since over NFS the status of a name may be an old one.
+    fn is_still_ours(&self) -> bool {
         let found = self.files.open(self.lock, How::Read).and_then(|lock| lock.status());
         found.is_ok_and(|found| found.identity == self.identity)
     }
