@@ -84,7 +84,7 @@ impl Restart {
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), CommError> {
+    pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         let Some(name) = self.chosen.take() else { return Ok(()) };
         let cached = newest_cached(from.job, from.cache, |cached| cached.record.dataset.name == name);
         self.loaded = match cached {
