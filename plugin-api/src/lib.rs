@@ -10,6 +10,7 @@ mod error;
 pub mod kvtree;
 mod log;
 mod scheme;
+mod transfer;
 mod transport;
 
 pub use bytes::{Bytes, MappedRange};
@@ -17,4 +18,5 @@ pub use error::{PluginError, PluginErrorKind};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};
 pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape, MESSAGE_BYTES};
+pub use transfer::{transfer, Place, Transfer};
 pub use transport::{CopyItem, CopyJob, CopyState, Transport};

@@ -182,7 +182,7 @@ fn a_good_library_passes_with_and_without_its_manifest() {
         assert_eq!(code(&output), 0, "{text}");
         let ends: Vec<_> = text.lines().map(|line| line.split_whitespace().nth(1).unwrap()).collect();
         assert_eq!(ends, ["manifest", "file", "load", "make"], "{text}");
-        assert!(text.contains("a set of 1 survives 1, a set of 8 survives 8 losses"), "{text}");
+        assert!(text.contains("a set of 1 survives 0, a set of 8 survives 7 losses"), "{text}");
     }
 }
 
@@ -296,6 +296,8 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
     assert_eq!((code(&output), &report["passed"]), (1, &json!(false)));
     let rule = report["checks"].as_array().unwrap().iter().find(|check| check["failed"] != json!(0)).unwrap();
     assert!(!rule["failures"].as_array().unwrap().is_empty(), "{rule}");
+    let cure = rule["cure"].as_str().unwrap();
+    assert!(out(&folder.plugin(&["conformance", "o.toml"])).contains(&format!("      to mend it: {cure}\n")));
     for (arguments, reason) in [
         (
             ["conformance", "mirror/mirror.toml", "COPIES=0"],

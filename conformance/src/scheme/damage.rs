@@ -34,7 +34,11 @@ fn found(outcome: &Outcome, set: &SetUp) -> Result<(), String> {
 /// The survivors' redundancy is that of an older dataset, whose data had the same lengths; or the set was one of
 /// other processes.
 pub(super) fn other_dataset(kit: &mut Kit<'_>) {
-    if !kit.begin("stale redundancy: that of another dataset or another set is found out") {
+    if !kit.begin(
+        "stale redundancy: that of another dataset or another set is found out",
+        "Write a header at the start of the redundancy with the dataset's id and the world ranks of all members. \
+         Compare all of it in `rebuild`, and return `Corrupt` where it differs.",
+    ) {
         return;
     }
     for set in sets(kit) {
@@ -71,7 +75,10 @@ pub(super) fn other_dataset(kit: &mut Kit<'_>) {
 
 /// Which bytes name the dataset is found by protecting the same data as another one.
 pub(super) fn flipped_identity(kit: &mut Kit<'_>) {
-    if !kit.begin("flipped bits in what names the dataset are found") {
+    if !kit.begin(
+        "flipped bits in what names the dataset are found",
+        "Compare every byte of the header in `rebuild`, not only a part of it.",
+    ) {
         return;
     }
     for set in sets(kit) {
@@ -104,9 +111,11 @@ pub(super) fn flipped_identity(kit: &mut Kit<'_>) {
 /// Bits flipped in a survivor's files. The host knows the checksums and finds what comes out wrong, marks the
 /// survivor lost and tries again; the scheme must neither panic nor hang nor spoil anybody's files on the way.
 pub(super) fn flipped_bits(kit: &mut Kit<'_>) {
-    if !kit
-        .begin("flipped bits in data and redundancy: no panic, no hang, and a second try without the culprit")
-    {
+    if !kit.begin(
+        "flipped bits in data and redundancy: no panic, no hang, and a second try without the culprit",
+        "Check every length and number that is read from the redundancy before it is used, and write to lost \
+         members only.",
+    ) {
         return;
     }
     let promises = kit.promises.clone();

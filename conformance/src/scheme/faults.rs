@@ -11,7 +11,11 @@ const END: &str =
 
 /// A member fails or dies at any of its calls while redundancy is made.
 pub(super) fn in_protect(kit: &mut Kit<'_>) {
-    if !kit.begin("failures and deaths in protect: everybody comes to an end") {
+    if !kit.begin(
+        "failures and deaths in protect: everybody comes to an end",
+        "Return the error of every call of the host at once, with `?`, and do not call `exchange` again after one \
+         of its errors.",
+    ) {
         return;
     }
     for data in kinds(kit) {
@@ -26,7 +30,10 @@ pub(super) fn in_protect(kit: &mut Kit<'_>) {
 
 /// A member fails or dies at any of its calls while lost files are brought back; after that it must still be possible.
 pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
-    if !kit.begin("failures and deaths in rebuild: everybody comes to an end, and another try succeeds") {
+    if !kit.begin(
+        "failures and deaths in rebuild: everybody comes to an end, and another try succeeds",
+        "Return the error of every call of the host at once, with `?`, and write to lost members only.",
+    ) {
         return;
     }
     let call = Call::Rebuild(kit.limits.format);
@@ -47,7 +54,10 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
 
 /// The user cancels: the member that is told so gives up, and takes the others with it.
 pub(super) fn cancelled(kit: &mut Kit<'_>) {
-    if !kit.begin("cancelled: everybody comes to an end") {
+    if !kit.begin(
+        "cancelled: everybody comes to an end",
+        "Return the error of `progress` unchanged. The other members then get `Aborted`.",
+    ) {
         return;
     }
     for data in kinds(kit) {

@@ -60,9 +60,10 @@ pub(super) struct Kit<'a> {
 }
 
 impl Kit<'_> {
-    /// Begins a check; what is noted next belongs to it. `false` if nothing can be tried any more.
-    pub(super) fn begin(&mut self, name: &'static str) -> bool {
-        let mut check = Check::new(name);
+    /// Begins a check; what is noted next belongs to it. `cure` is what usually helps where it fails. `false` if nothing
+    /// can be tried any more.
+    pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> bool {
+        let mut check = Check::new(name, cure);
         if self.hung {
             check.skipped = Some("a call before did not return".to_owned());
         }

@@ -9,7 +9,11 @@ const RETURN: &str = "every file of every member to come back byte for byte";
 
 /// Protect, then rebuild with nothing lost.
 pub(super) fn round_trip(kit: &mut Kit<'_>) {
-    if !kit.begin("round trip: protect leaves the data alone, and rebuild has nothing to do") {
+    if !kit.begin(
+        "round trip: protect leaves the data alone, and rebuild has nothing to do",
+        "Let `protect` only read the data, let `rebuild` write nothing where nobody is lost, and receive every \
+         message with exactly the length that was sent.",
+    ) {
         return;
     }
     for (size, _) in kit.sizes(|_| true) {
@@ -23,7 +27,10 @@ pub(super) fn round_trip(kit: &mut Kit<'_>) {
 
 /// Every pattern of losses that the scheme promises to survive.
 pub(super) fn promised(kit: &mut Kit<'_>) {
-    if !kit.begin("promised losses: every pattern comes back") {
+    if !kit.begin(
+        "promised losses: every pattern comes back",
+        "Restore data and redundancy of every lost member, or promise fewer losses. Write to lost members only.",
+    ) {
         return;
     }
     for (size, promise) in kit.sizes(|_| true) {
@@ -44,7 +51,11 @@ pub(super) fn promised(kit: &mut Kit<'_>) {
 
 /// One loss more than promised, and the loss of all: either the scheme says that it can, and does, or it refuses.
 pub(super) fn beyond(kit: &mut Kit<'_>) {
-    if !kit.begin("beyond the promise: refused, and nothing invented") {
+    if !kit.begin(
+        "beyond the promise: refused, and nothing invented",
+        "Compare `lost` with what is needed before anything is written, and return `TooManyLost` on all members. \
+         Let `recoverable` say the same.",
+    ) {
         return;
     }
     for (size, promise) in kit.sizes(|_| true) {
@@ -68,7 +79,11 @@ pub(super) fn beyond(kit: &mut Kit<'_>) {
 
 /// Empty, tiny and very different lengths.
 pub(super) fn uneven(kit: &mut Kit<'_>) {
-    if !kit.begin("uneven and empty files: every promised loss comes back") {
+    if !kit.begin(
+        "uneven and empty files: every promised loss comes back",
+        "Take the lengths from `data_len` for every member; pad with zeros in memory, and never write past the \
+         end of a file.",
+    ) {
         return;
     }
     for (size, promise) in kit.sizes(|size| size <= 5) {
@@ -105,7 +120,10 @@ fn lengths(size: usize) -> Vec<Vec<usize>> {
 
 /// So much data that a scheme has to work in blocks, with lengths around powers of two.
 pub(super) fn much(kit: &mut Kit<'_>) {
-    if !kit.begin("much data: promised losses come back") {
+    if !kit.begin(
+        "much data: promised losses come back",
+        "Check the arithmetic of blocks at their ends: the last block of a member may be shorter or missing.",
+    ) {
         return;
     }
     let much = kit.limits.much;

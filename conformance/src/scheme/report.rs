@@ -14,6 +14,8 @@ pub struct Report {
 pub struct Check {
     /// The rule.
     pub name: &'static str,
+    /// What usually helps where it is broken.
+    pub cure: &'static str,
     /// How often it was tried.
     pub tried: u64,
     /// Where it was broken; of many only the first few.
@@ -53,8 +55,8 @@ impl Report {
 }
 
 impl Check {
-    pub(super) fn new(name: &'static str) -> Self {
-        Self { name, tried: 0, failures: Vec::new(), failed: 0, warnings: Vec::new(), skipped: None }
+    pub(super) fn new(name: &'static str, cure: &'static str) -> Self {
+        Self { name, cure, tried: 0, failures: Vec::new(), failed: 0, warnings: Vec::new(), skipped: None }
     }
 
     pub(super) fn fail(&mut self, failure: Failure) {
@@ -90,6 +92,9 @@ impl fmt::Display for Check {
         }
         if self.failed > self.failures.len() as u64 {
             writeln!(f, "      and {} more", self.failed - self.failures.len() as u64)?;
+        }
+        if self.failed > 0 {
+            writeln!(f, "      to mend it: {}", self.cure)?;
         }
         self.warnings.iter().try_for_each(|text| writeln!(f, "      warning: {text}"))?;
         self.skipped.iter().try_for_each(|text| writeln!(f, "      not tried: {text}"))

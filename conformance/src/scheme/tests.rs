@@ -232,7 +232,11 @@ fn report(wrong: Wrong) -> Report {
 fn fails(wrong: Wrong, check: &str, words: &str) {
     let report = report(wrong);
     let first = report.checks.iter().find(|check| check.failed > 0);
-    let right = first.is_some_and(|first| first.name.starts_with(check) && first.to_string().contains(words));
+    let right = first.is_some_and(|first| {
+        first.name.starts_with(check)
+            && [words, "to mend it: "].iter().all(|text| first.to_string().contains(text))
+    });
+    assert!(first.is_none_or(|first| first.to_string().contains("to mend it: ")), "{report}");
     assert!(right, "{wrong:?} should fail `{check}' with `{words}', but:\n{report}");
 }
 

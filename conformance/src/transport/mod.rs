@@ -12,7 +12,7 @@
 //! # }
 //! ```
 //!
-//! How a job goes on: its ticket is asked again, by another instance too where a copy survives its process; what has failed or was
+//! A job goes on by its ticket, in another instance too where a copy survives its process. What has failed or was
 //! cancelled is started again with the same token.
 
 mod cases;
@@ -47,6 +47,8 @@ pub struct Subject<'a> {
 pub struct Case {
     /// The rule, as a sentence.
     pub name: &'static str,
+    /// What usually helps where it is not kept.
+    pub cure: &'static str,
     run: fn(&Subject<'_>, &Path) -> Result<(), String>,
 }
 
@@ -57,6 +59,8 @@ pub struct Failure {
     pub case: &'static str,
     /// What was found instead.
     pub found: String,
+    /// What usually helps.
+    pub cure: &'static str,
 }
 
 /// All rules.
@@ -69,8 +73,8 @@ pub fn run(subject: &Subject<'_>) -> Vec<Failure> {
     all().filter_map(|case| case.run(subject).err()).collect()
 }
 
-/// The same in a folder for temporary files, with a full and a read-only file system where they can be mounted, which takes
-/// root.
+/// The same in a folder for temporary files, with a full and a read-only file system where they can be mounted. To mount
+/// them takes root.
 ///
 /// # Errors
 /// The folder could not be made.
@@ -100,7 +104,7 @@ impl Case {
         std::fs::create_dir_all(&folder)
             .map_err(|error| format!("the folder {} could not be made: {error}", folder.display()))
             .and_then(|()| (self.run)(subject, &folder))
-            .map_err(|found| Failure { case: self.name, found })
+            .map_err(|found| Failure { case: self.name, found, cure: self.cure })
     }
 }
 

@@ -249,7 +249,8 @@ fn each_fault_is_found() {
         let outcome = with(wrong, |make| {
             case.run(&Subject { make, folder: folder.path(), full: None, read_only: None, survives: true })
         });
-        assert!(outcome.is_err(), "{wrong:?} passes: {rule}");
+        let Err(failure) = outcome else { panic!("{wrong:?} passes: {rule}") };
+        assert!(!failure.cure.is_empty(), "{failure:?}");
     }
 }
 

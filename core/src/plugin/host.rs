@@ -1,6 +1,7 @@
 //! The plugin host: from a name in the configuration to a scheme, transport or log sink that can be used.
 
 use super::check::{check_library, CheckError, CheckedLibrary};
+use super::checked_scheme::CheckedScheme;
 use super::load::{load, LoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::search::{chain, Found, PassedOver, Survey, PATH_VARIABLE};
@@ -293,7 +294,8 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError::Refused`] with what the plugin says.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
-        self.plugin.scheme(options).map_err(|error| self.refused(error))
+        let scheme = self.plugin.scheme(options).map_err(|error| self.refused(error))?;
+        Ok(Box::new(CheckedScheme { scheme, name: self.manifest.name.clone() }))
     }
 
     /// Its transport, with options as [`options`](Self::options) gives them.

@@ -8,6 +8,7 @@
 //! | `trust` | nobody else may write what we load |
 //! | `elf`, `check` | a library is looked at before the dynamic linker touches it |
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
+//! | `checked_scheme` | nonsense that a scheme answers is an error that names the plugin |
 //! | `host` | one plugin by its kind and name, ready to make schemes, transports and log sinks |
 //! | `agree` | the same plugin on every rank, or the same error |
 //!
@@ -15,6 +16,7 @@
 
 mod agree;
 mod check;
+mod checked_scheme;
 mod elf;
 mod host;
 mod load;

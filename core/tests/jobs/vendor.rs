@@ -98,3 +98,15 @@ fn a_scheme_that_is_not_there_or_does_not_take_its_options_stops_the_start() {
         }
     }
 }
+
+#[test]
+fn a_scheme_that_answers_nonsense_is_an_error_on_all_ranks_that_names_it() {
+    for (nonsense, reason) in [
+        ("promise-all", "the scheme TRY promises to survive the loss of 4 members of a set of 4"),
+        ("any-length", "the scheme TRY asks for 18446744073709551615 bytes of redundancy"),
+    ] {
+        let manifest = manifest("TRY", "scheme", "libobedient.so") + &format!("default = \"{nonsense}\"\n");
+        let text = refusal(&built("obedient"), &manifest);
+        assert!(text.contains(reason) && text.contains("this is an error in the plugin"), "{text}");
+    }
+}

@@ -1,17 +1,16 @@
 //! MIRROR: every member of a set keeps a full copy of the data of its `COPIES` left neighbours.
 //!
 //! A set so survives the loss of any `COPIES` members, and of more where the right ones are left. Nothing is
-//! computed: this costs room, `COPIES` times the data, and saves arithmetic. `layout` says where a copy lies,
-//! `transfers` carries bytes between members.
+//! computed: this costs room, `COPIES` times the data, and saves arithmetic. `layout` says where a copy lies.
 
 #![forbid(unsafe_code)]
 
 mod layout;
-mod transfers;
 
 use layout::{Header, Layout};
-use scr_plugin_api::{KvTree, Level, PluginError, PluginErrorKind, Scheme, Set, SetShape};
-use transfers::{carry, Place, Transfer};
+use scr_plugin_api::{
+    transfer, KvTree, Level, Place, PluginError, PluginErrorKind, Scheme, Set, SetShape, Transfer,
+};
 
 /// The on-disk format that this version writes, and the only one so far.
 const FORMAT: u32 = 1;
@@ -67,7 +66,7 @@ impl Mirror {
                     from: copy.owner,
                     to: keeper,
                     bytes: layout.data_len(copy.owner),
-                    source: Place::Data,
+                    source: Place::Data(0),
                     target: Place::Redundancy(copy.offset),
                 });
             }
@@ -86,7 +85,7 @@ impl Mirror {
                 to: member,
                 bytes: layout.data_len(member),
                 source: Place::Redundancy(keeper.offset),
-                target: Place::Data,
+                target: Place::Data(0),
             })
         })
         .collect()
@@ -112,7 +111,7 @@ impl Scheme for Mirror {
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         let layout = self.layout_of(set)?;
-        carry(set, &Self::copies_for(&layout, |_| true))?;
+        transfer(set, &Self::copies_for(&layout, |_| true))?;
         Header::new(set, &layout).write(set.redundancy())
     }
 
@@ -128,9 +127,9 @@ impl Scheme for Mirror {
             Header::new(set, &layout).expect_in(set.redundancy())?;
         }
         set.log(Level::Debug, &format!("MIRROR brings back {} of {} members", data.len(), layout.size()));
-        carry(set, &data)?;
+        transfer(set, &data)?;
         // Everyone has its data again, so the copies that went with the lost members can be made anew.
-        carry(set, &Self::copies_for(&layout, |member| set.lost(member)))?;
+        transfer(set, &Self::copies_for(&layout, |member| set.lost(member)))?;
         if set.lost(set.rank()) {
             Header::new(set, &layout).write(set.redundancy())?;
         }

@@ -1,5 +1,6 @@
 //! A plugin that does what its options say: it panics in the method named by `PANIC`, or ends the process there with exit
-//! code 0 if `exit-` comes before the name.
+//! code 0 if `exit-` comes before the name. With `promise-all` it promises to survive the loss of all members, and with
+//! `any-length` it asks for more redundancy than there can be.
 
 use scr_plugin_api::{
     CopyJob, CopyState, KvTree, LogEntry, LogSink, PluginError, PluginErrorKind, Scheme, Set, SetShape,
@@ -28,7 +29,7 @@ impl Obedient {
 impl Scheme for Obedient {
     fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {
         self.enter("losses_survived");
-        Ok(set_size)
+        Ok(if self.panic == "promise-all" { set_size } else { set_size.saturating_sub(1) })
     }
     fn recoverable(&self, _lost: &[bool]) -> bool {
         self.enter("recoverable");
@@ -36,6 +37,9 @@ impl Scheme for Obedient {
     }
     fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
         self.enter("redundancy_len");
+        if self.panic == "any-length" {
+            return Ok(u64::MAX);
+        }
         shape.data_lens.get(shape.rank as usize).copied().ok_or_else(|| {
             PluginError::new(PluginErrorKind::Refused, format!("there is no member {}", shape.rank))
         })

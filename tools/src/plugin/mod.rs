@@ -1,5 +1,6 @@
-//! `scr plugin`: which redundancy schemes, flush transports and log sinks there are, and whether a library is a good one.
+//! `scr plugin`: which redundancy schemes, flush transports and log sinks there are, and whether a library is good.
 //!
+//! - `new`: writes a crate to begin with
 //! - `list`, `info`: read manifests only, no library is opened
 //! - `check`: opens a library, in a process of its own (`isolated`), since a bad one may end that process
 //! - `conformance`: puts a plugin through the kit, in a process of its own too
@@ -12,6 +13,7 @@ mod conformance;
 mod info;
 mod isolated;
 mod list;
+mod new;
 mod report;
 
 use crate::output::Answer;
@@ -35,6 +37,9 @@ pub(crate) enum Command {
     /// Puts a plugin through the conformance kit: every loss it promises to survive, damage, failures; 1 if it fails
     #[command(after_help = crate::cli::EXIT_CODES)]
     Conformance(ConformanceArgs),
+    /// Writes a crate with a plugin that works, its manifest, a test and a README, to begin with
+    #[command(after_help = crate::cli::EXIT_CODES)]
+    New(NewArgs),
     /// What `check` runs in a process of its own
     #[command(hide = true)]
     Isolated(IsolatedArgs),
@@ -99,6 +104,18 @@ pub(crate) struct ConformanceArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct NewArgs {
+    /// What the plugin is to be
+    #[arg(value_enum)]
+    kind: new::NewKind,
+    /// Its name, as in TYPE= or FLUSH=
+    name: String,
+    /// The folder to create, instead of scr-NAME
+    #[arg(long, value_name = "FOLDER")]
+    into: Option<PathBuf>,
+}
+
+#[derive(Args)]
 pub(crate) struct IsolatedArgs {
     /// The library, where it has no manifest
     #[arg(long)]
@@ -136,6 +153,7 @@ pub(crate) fn run(command: &Command) -> Result<Answer> {
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
         Command::Conformance(args) => conformance::run(args),
+        Command::New(args) => new::run(args),
         Command::Isolated(args) => isolated::run(args),
     }
 }

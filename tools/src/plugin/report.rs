@@ -32,6 +32,8 @@ struct RuleReport {
     failed: u64,
     /// What was found; of many failures only the first few.
     failures: Vec<String>,
+    /// What usually helps where it failed.
+    cure: Option<String>,
     warnings: Vec<String>,
     skipped: Option<String>,
 }
@@ -46,6 +48,7 @@ impl ConformanceReport {
             tried: Some(check.tried),
             failed: check.failed,
             failures: check.failures.iter().map(failure).collect(),
+            cure: (check.failed > 0).then(|| check.cure.to_owned()),
             warnings: check.warnings.clone(),
             skipped: check.skipped.clone(),
         };
@@ -61,6 +64,7 @@ impl ConformanceReport {
                 rule: case.name.to_owned(),
                 tried: None,
                 failed: failures.len() as u64,
+                cure: failures.first().map(|_| case.cure.to_owned()),
                 failures,
                 warnings: Vec::new(),
                 skipped: None,
@@ -87,7 +91,8 @@ impl RuleReport {
         let mut text = format!("{verdict}  {}{tried}\n", self.rule);
         let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}"));
         let skipped = self.skipped.iter().map(|reason| format!("not tried: {reason}"));
-        for line in self.failures.iter().cloned().chain(warnings).chain(skipped) {
+        let cure = self.cure.iter().map(|cure| format!("to mend it: {cure}"));
+        for line in self.failures.iter().cloned().chain(cure).chain(warnings).chain(skipped) {
             text.push_str(&format!("      {line}\n"));
         }
         text

@@ -1,0 +1,157 @@
+//! `scr plugin new KIND NAME`: writes a crate with a plugin that works, to begin with.
+
+use super::NewArgs;
+use crate::environment;
+use crate::output::{print, Answer};
+use anyhow::{bail, Context, Result};
+use clap::ValueEnum;
+use scr_plugin_api::abi::API_VERSION;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Kinds of plugins as their authors name them.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewKind {
+    /// A redundancy scheme
+    Scheme,
+    /// A flush transport
+    Transport,
+    /// A log sink
+    LogSink,
+}
+
+/// What the templates of a kind say.
+struct Template {
+    source: &'static str,
+    /// The manifest's `kind`, and what a person calls it.
+    kind: &'static str,
+    what: &'static str,
+    description: &'static str,
+    /// The rest of the manifest.
+    manifest: &'static str,
+    /// How `scr plugin` tries the plugin, and what makes a job use it.
+    try_it: &'static str,
+    setting: &'static str,
+    /// The crates that are needed besides `scr-plugin-api`.
+    for_tests: &'static [&'static str],
+}
+
+pub(super) fn run(args: &NewArgs) -> Result<Answer> {
+    let name = checked(&args.name)?;
+    let plugin = name.to_ascii_lowercase().replace('-', "_");
+    let crate_name = format!("scr-{}", plugin.replace('_', "-"));
+    let folder = args.into.clone().unwrap_or_else(|| PathBuf::from(&crate_name));
+    if folder.exists() {
+        bail!("{} exists; remove it, or name another folder with --into", folder.display());
+    }
+    let template = template(args.kind);
+    let sources = environment::env()?.install_dir.map(|root| root.join("share/scr/crates"));
+    // A log sink has the name that jobs ask for.
+    let shown = if args.kind == NewKind::LogSink { "MYSQL".to_owned() } else { name.to_ascii_uppercase() };
+    let fields = [
+        ("@SETTING@", template.setting.to_owned()),
+        ("@CRATE@", crate_name.clone()),
+        ("@NAME@", shown),
+        ("@TYPE@", type_name(&plugin)),
+        ("@LIBRARY@", format!("lib{}.so", crate_name.replace('-', "_"))),
+        ("@MANIFEST@", format!("{plugin}.toml")),
+        ("@KIND@", template.kind.to_owned()),
+        ("@WHAT@", template.what.to_owned()),
+        ("@DESCRIPTION@", template.description.to_owned()),
+        ("@ABI@", API_VERSION.to_string()),
+        ("@TRY@", template.try_it.to_owned()),
+    ];
+    let filled =
+        |text: &str| fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value));
+    let crate_manifest =
+        filled(include_str!("template/Cargo.toml.in")) + &dependencies(&template, sources.as_deref())?;
+    let manifest = filled(include_str!("template/manifest.toml.in")) + &filled(template.manifest);
+    write(&folder.join("Cargo.toml"), &crate_manifest)?;
+    write(&folder.join("src/lib.rs"), &filled(template.source))?;
+    write(&folder.join(format!("{plugin}.toml")), &manifest)?;
+    write(&folder.join("README.md"), &filled(include_str!("template/README.md.in")))?;
+    print(format!(
+        "{} is a {} that works; its README says how a job uses it\n",
+        folder.display(),
+        template.what
+    ))?;
+    Ok(Answer::Yes)
+}
+
+/// A name that can be that of a crate, a type and a plugin.
+fn checked(name: &str) -> Result<&str> {
+    let begins = name.starts_with(|first: char| first.is_ascii_alphabetic());
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if begins && name.len() <= 40 && name.chars().all(is_allowed) {
+        return Ok(name);
+    }
+    bail!("`{name}' cannot name a plugin: give a letter and up to 39 letters, digits, `-' or `_'")
+}
+
+fn type_name(plugin: &str) -> String {
+    let capital = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
+    };
+    plugin.split('_').map(capital).collect::<String>() + "Plugin"
+}
+
+/// The end of `Cargo.toml`: what tests need, and where the crates of scr are if they came with the installation.
+fn dependencies(template: &Template, sources: Option<&Path>) -> Result<String> {
+    let mut text = String::new();
+    if let Some(kit) = template.for_tests.first() {
+        text.push_str(&format!("\n[dev-dependencies]\n{kit} = \"1\"\n"));
+    }
+    let Some(sources) = sources.filter(|sources| sources.is_dir()) else { return Ok(text) };
+    text.push_str(
+        "\n# The sources that came with scr. Without this section cargo takes them from the registry.\n",
+    );
+    text.push_str("[patch.crates-io]\n");
+    for name in ["scr-plugin-api"].iter().chain(template.for_tests) {
+        let path = sources.join(name);
+        let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
+        text.push_str(&format!("{name} = {{ path = {} }}\n", toml::Value::from(path)));
+    }
+    Ok(text)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().context("a file lies in a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn template(kind: NewKind) -> Template {
+    match kind {
+        NewKind::Scheme => Template {
+            source: include_str!("template/scheme.rs.in"),
+            kind: "scheme",
+            what: "redundancy scheme",
+            description: "A copy of each member's data at its right neighbour",
+            manifest: include_str!("template/scheme.toml.in"),
+            try_it: "conformance",
+            setting: "SCR_COPY_TYPE=@NAME@",
+            for_tests: &["scr-conformance", "scr-core"],
+        },
+        NewKind::Transport => Template {
+            source: include_str!("template/transport.rs.in"),
+            kind: "transport",
+            what: "flush transport",
+            description: "Copies while the application waits",
+            manifest: "",
+            try_it: "conformance",
+            setting: "SCR_FLUSH_TYPE=@NAME@",
+            for_tests: &["scr-conformance", "scr-core"],
+        },
+        NewKind::LogSink => Template {
+            source: include_str!("template/log.rs.in"),
+            kind: "log",
+            what: "log sink",
+            description: "A line in a file for every entry of the log",
+            manifest: include_str!("template/log.toml.in"),
+            try_it: "check",
+            setting: "SCR_LOG_ENABLE=1 SCR_LOG_DB_ENABLE=1 SCR_LOG_DB_HOST=$HOME/scr.log",
+            for_tests: &[],
+        },
+    }
+}
