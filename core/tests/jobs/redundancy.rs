@@ -178,7 +178,7 @@ fn what_is_lent_and_what_is_read_come_to_the_same_files() {
 }
 
 #[test]
-fn a_file_that_the_application_still_has_open_to_write_is_protected_like_any_other() {
+fn a_file_that_is_still_open_to_write_is_refused_and_the_next_checkpoint_is_protected() {
     let world = World::new(2, 2);
     world.run(|application| {
         application.write(1, long).expect("it is written");
@@ -187,10 +187,13 @@ fn a_file_that_the_application_still_has_open_to_write_is_protected_like_any_oth
         let open = |path| std::fs::OpenOptions::new().append(true).open(path).expect("it is there");
         let still_open: Vec<_> = own.map(open).collect();
         assert_eq!(still_open.len(), 3);
-        application.session().complete_output(true).expect("it is complete");
+        let refused = application.session().complete_output(true).expect_err("bytes may be missing");
+        assert!(refused.to_string().contains("is still open for writing"), "{refused}");
+        drop(still_open);
+        application.checkpoint(2, long).expect("it is complete");
     });
     world.lose("n0");
-    world.run(|application| application.restart(long)).all_gave(&Some(1));
+    world.run(|application| application.restart(long)).all_gave(&Some(2));
 }
 
 #[test]
