@@ -35,6 +35,8 @@ pub(crate) struct Rebuild<'a> {
     pub(crate) job: &'a Job,
     pub(crate) cache: &'a Cache,
     pub(crate) schemes: &'a Schemes,
+    /// Whether another job of this allocation runs in the prefix directory. What is not complete in cache may be its own then.
+    pub(crate) is_shared: bool,
 }
 
 /// What a run finds in cache.
@@ -78,7 +80,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
             Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
             }
-            Recovered::Unrecovered(Unrecovered::OtherSize) => (),
+            Recovered::Unrecovered(Unrecovered::OtherSize | Unrecovered::InUse) => (),
             Recovered::Removed => continue,
         }
         occupied = Some(key.id);

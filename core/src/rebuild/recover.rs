@@ -46,6 +46,8 @@ pub(crate) struct Restored {
 pub(crate) enum Unrecovered {
     /// It was written by another number of ranks; it is never removed by this run.
     OtherSize,
+    /// Another job may be writing it; it is never removed by this run.
+    InUse,
     /// Too much of it is lost; it may go once a newer dataset is complete.
     TooMuchLost,
 }
@@ -64,6 +66,12 @@ pub(crate) fn recover(
     // What is open anywhere was never complete, whoever wrote it. What is prepared nowhere may be so on nodes that another
     // number of ranks ran on.
     if !state.complete && (state.open || same_size && !state.prepared) {
+        if on.is_shared {
+            job.report.notice(&format!(
+                "{label} is not complete, and another job of this allocation runs in the prefix directory: it is left alone"
+            ));
+            return Ok(Recovered::Unrecovered(Unrecovered::InUse));
+        }
         job.report.info(&format!("{label} was never completed and is removed from cache"));
         remove(job, local);
         return Ok(Recovered::Removed);

@@ -9,7 +9,8 @@ use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
 use crate::cache::part::MAX_ID;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::{Comm, Rank};
+use crate::comm::collective::any;
+use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
 use crate::error::Doing;
@@ -39,7 +40,7 @@ impl Session {
         report_settings(&job);
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
         job.log.add_entry(Record::event(Event::Start).run(processes, nodes));
-        let running = begin_running(&job);
+        let (running, is_shared) = begin_running(&job)?;
         let mut session = Self {
             job,
             cache,
@@ -60,7 +61,7 @@ impl Session {
         }
         prepare_prefix(&session.job, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
-        let known = session.find_datasets()?;
+        let known = session.find_datasets(is_shared)?;
         session.cache.renew_flush_file(&session.job);
         session.flush_restored()?;
         let offered = Offered { first: known.first, chosen: known.chosen };
@@ -73,13 +74,14 @@ impl Session {
     }
 
     /// Brings back what is in cache, and finds out which ids are taken. Gives what is known of the prefix directory.
-    fn find_datasets(&mut self) -> Result<Known, Error> {
+    fn find_datasets(&mut self, is_shared: bool) -> Result<Known, Error> {
         let began = self.job.elapsed();
         let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
             rebuild::purge(&self.job, &self.cache)?;
         }
-        let found = rebuild::all(Rebuild { job: &self.job, cache: &self.cache, schemes: &self.schemes })?;
+        let Self { job, cache, schemes, .. } = &*self;
+        let found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
         let known = self.known_in_prefix()?;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
@@ -115,22 +117,27 @@ impl Session {
 }
 
 /// Tells other jobs that this one runs in the prefix directory, and warns if another one does so at the same time: its flushes
-/// under way look as if it had died, and of two datasets of one name one is lost.
-fn begin_running(job: &Job) -> Running {
-    if job.rank() != Rank(0) {
-        return Running::default();
-    }
+/// under way look as if it had died, and of two datasets of one name one is lost. Gives whether the other one is of the same
+/// allocation, and so has the same cache. Collective.
+fn begin_running(job: &Job) -> Result<(Running, bool), CommError> {
+    let (running, other) = if job.rank() == Rank(0) { claim_prefix(job) } else { (Running::default(), None) };
+    let allocation = format!("allocation {},", job.params.get(&param::JOB_ID));
+    let [is_shared] = any(&*job.comm, [other.is_some_and(|other| other.starts_with(&allocation))])?;
+    Ok((running, is_shared))
+}
+
+fn claim_prefix(job: &Job) -> (Running, Option<String>) {
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
     let line = format!("allocation {id}, rank 0 on {node}, since {time}");
     let (running, other) = Running::begin(job.files(), &job.prefix, &line);
-    if let Some(other) = other {
+    if let Some(other) = &other {
         job.report.warn(&format!(
             "another job uses the prefix directory {} at the same time ({other}): they share an index, end each other's \
              flushes, and of two datasets or files of one name one is lost. Give each a prefix directory of its own (SCR_PREFIX)",
             job.prefix.dir().display()
         ));
     }
-    running
+    (running, other)
 }
 
 /// Writes the files under the prefix directory that commands read.

@@ -576,3 +576,22 @@ fn a_file_that_is_still_open_keeps_its_dataset_from_becoming_complete() {
         world.run(|application| application.restart(some)).all_gave(&Some(1));
     }
 }
+
+/// It took the dataset that the first job was writing for one that had died with its job.
+#[test]
+fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writing() {
+    let world = job();
+    let together = Barrier::new(4);
+    world.run(|application| {
+        application.write(1, some).unwrap();
+        together.wait();
+        if application.rank == Rank(0) {
+            let second = world.run(|application| application.restart(some));
+            second.all_gave(&None);
+            second.line_with(&["dataset 1 `ckpt.1' is not complete", "it is left alone"]);
+        }
+        together.wait();
+        application.session().complete_output(true).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
