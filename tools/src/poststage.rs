@@ -64,17 +64,17 @@ pub(crate) struct FlushReport {
 pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     // What has arrived on this very node, where a transport has been at work without an agent.
     let host = environment::plugin_host(env, None);
-    let transports = Transports::new(&host);
-    let looked = match find_control_dir(env, &environment::params(env)) {
+    let transports = Transports::new(&host, env, &environment::params(env));
+    let polled = match find_control_dir(env, &environment::params(env)) {
         Ok(Some(control)) => poll_transfers(env, &control, &|name, options| transports.open(name, options)),
         Ok(None) => PollResult::default(),
         // What another user has planted is not for this node to finish.
-        Err(error) => PollResult { wrong: vec![describe(&error)], ..PollResult::default() },
+        Err(error) => PollResult { errors: vec![describe(&error)], ..PollResult::default() },
     };
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
         .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
     let none_left =
         ended.iter().all(|ended| matches!(ended, FlushOutcome::Finalized(_) | FlushOutcome::Revoked { .. }));
-    let lines = looked.told.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
-    Ok(FlushReport { lines, errors: looked.wrong, none_left })
+    let lines = polled.notices.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
+    Ok(FlushReport { lines, errors: polled.errors, none_left })
 }

@@ -162,11 +162,6 @@ impl Cache {
         self.datasets.iter_mut().find(|cached| cached.id() == id)
     }
 
-    /// Place of a dataset among those in cache.
-    pub(crate) fn position(&self, id: u64) -> Option<usize> {
-        self.datasets.iter().position(|cached| cached.id() == id)
-    }
-
     /// Adds a dataset that has been found or fetched.
     pub(crate) fn insert(&mut self, dataset: CachedDataset) {
         let place = self.datasets.partition_point(|cached| cached.id() < dataset.id());

@@ -8,10 +8,12 @@ use crate::fs::faulty::FaultyFiles;
 use crate::fs::{Files, RealFiles};
 use crate::prefix::fixtures::{damage, scratch_copy};
 use crate::prefix::{DatasetDescriptor, Index, Prefix};
+use scr_plugin_api::Transport;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const OPTIONS: Options = Options {
     width: 256,
@@ -406,6 +408,7 @@ fn the_transports_need_not_take_checksums_for_a_verified_fetch() {
     cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
     let mut transport = Through::new(RealFiles);
     transport.takes_checksums = false;
+    let transport: Arc<dyn Transport> = Arc::new(transport);
     stage.flush(&RealFiles, &transport, "x", &cached).unwrap();
     assert!(fetch(&stage, &cached).unwrap().iter().all(|of_rank| of_rank.verified));
 }

@@ -16,7 +16,7 @@ pub(crate) struct Catalog<'a> {
 
 impl Catalog<'_> {
     /// Puts a flush on record, before a byte of it moves; it is told which datasets it replaces. What is in place already has no record.
-    pub(crate) fn announce(
+    pub(crate) fn record_pending(
         &self,
         record: &mut PendingFlush,
         lists: &[Vec<PrefixFile>],
@@ -131,7 +131,7 @@ impl Catalog<'_> {
     }
 
     /// Every byte is safe and has its name: the dataset counts from here on.
-    pub(crate) fn close(
+    pub(crate) fn commit(
         &self,
         dataset: &DatasetDescriptor,
         make_current: bool,

@@ -1,23 +1,26 @@
-//! Ending what a dead application left: its flushes are finished, or cleared away.
+//! Steps 3 to 5 of a flush, from the mark that all has arrived to the index. Everybody who closes a flush does it here: the
+//! ranks, a transfer monitor, the next run, and `scr poststage`.
 //!
-//! A flush whose copies were all done lies on disk whole, under hidden names. Naming the files, and listing the
-//! dataset, is repeated here until it has been done; it does not matter how far the application had come. A
-//! flush without all its marks is cleared away, before one of its names is used again. So is one that comes too late:
-//! a newer dataset that is complete keeps its files, and stays the current one.
+//! A flush with all its marks lies on disk whole, in staging files. From then on it is only rolled forward: the files get their
+//! names, and the dataset is listed, and any of that may be repeated by anybody. A flush without all its marks is taken
+//! back, before one of its names is used again. So is one that comes too late: a newer dataset that is complete keeps its files,
+//! and stays the current one.
 //!
 //! One process at a time does so, on whichever node: a lock that also works between nodes keeps the others out, and
 //! who comes later finds the flush gone.
 
 use super::catalog::Catalog;
 use super::outcome::FlushOutcome;
-use super::pending::{self, PendingFlush};
+use super::pending::{self, PendingError, PendingFlush};
+use super::step::StepError;
+use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
-use crate::fs::{At, Files};
+use crate::fs::{At, Files, FsError};
 use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
-use crate::{describe, Described};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// Ends every flush found under way below a prefix: what has not arrived is taken back. One process calls it, while no
 /// flush of its own is under way there.
@@ -29,7 +32,7 @@ pub(crate) fn finalize_pending(
     prefix: &Prefix,
     now: &str,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
-    end_all(files, prefix, now, Missing::Revoke)
+    end_all(files, prefix, now, Missing::TakeBack)
 }
 
 /// Finishes every flush below a prefix whose data has arrived, though the application has died or never called again.
@@ -46,30 +49,165 @@ pub fn finalize_arrived(
     end_all(files, prefix, now, Missing::Leave)
 }
 
-/// Finishes the flush of this token if its data has arrived; `None` if nothing is under way by that token (any more).
-pub(crate) fn finalize_one(
+/// Finishes the flush of this token if its data has arrived, and gives what became of it where anything is under way by that
+/// token. It waits for nobody: `None` where another process ends or marks flushes just now.
+pub(crate) fn finalize_now(
     files: &dyn Files,
     prefix: &Prefix,
     token: &str,
     now: &str,
-) -> Result<Option<FlushOutcome>, String> {
-    let Some(record) = pending::find(files, prefix, token)? else { return Ok(None) };
-    Ok(end_alone(files, prefix, &record, now, Missing::Leave))
+) -> Result<Option<Option<FlushOutcome>>, StepError> {
+    let ended = try_alone(files, prefix, || {
+        let Some(record) = pending::find(files, prefix, token)? else { return Ok(None) };
+        Ok::<_, PendingError>(Some(Closing { files, prefix, record }.end(now, Missing::Leave)))
+    })?;
+    Ok(ended.transpose()?)
 }
 
-/// Does `work` while nobody else marks, ends or takes back a flush below this prefix.
-pub(crate) fn alone<R>(
+/// Does `work` unless another process marks, ends or takes back a flush below this prefix just now.
+pub(crate) fn try_alone<R>(
     files: &dyn Files,
     prefix: &Prefix,
     work: impl FnOnce() -> R,
-) -> Result<R, PrefixError> {
+) -> Result<Option<R>, FsError> {
+    let (mut work, mut value) = (Some(work), None);
+    files.if_free(&prefix.scr_file(LOCK), &mut || value = work.take().map(|work| work()))?;
+    Ok(value)
+}
+
+/// Does `work` while nobody else marks, ends or takes back a flush below this prefix.
+pub(crate) fn alone<R>(files: &dyn Files, prefix: &Prefix, work: impl FnOnce() -> R) -> Result<R, FsError> {
     Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
+}
+
+/// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
+/// its lists are on disk, so that it is ended by the next run if this process is not.
+pub(crate) fn finish(
+    files: &dyn Files,
+    prefix: &Prefix,
+    record: PendingFlush,
+    now: &str,
+) -> Result<(), StepError> {
+    alone(files, prefix, || {
+        let closing = Closing { files, prefix, record };
+        closing.finish(&closing.staged()?, now)
+    })?
+}
+
+/// What became of a flush in which something failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// The dataset is complete.
+    Complete,
+    /// Every byte has arrived, but the flush could not be closed, and why.
+    Unfinished(String),
+    /// It is not closed by anybody any more.
+    TakenBack,
+}
+
+impl Settled {
+    pub(super) fn to_text(&self) -> String {
+        match self {
+            Self::Complete => COMPLETE.to_owned(),
+            Self::TakenBack => String::new(),
+            Self::Unfinished(why) => format!("{UNFINISHED}{why}"),
+        }
+    }
+
+    pub(super) fn from_text(text: &str) -> Self {
+        match (text, text.strip_prefix(UNFINISHED)) {
+            (COMPLETE, _) => Self::Complete,
+            (_, Some(why)) => Self::Unfinished(why.to_owned()),
+            _ => Self::TakenBack,
+        }
+    }
+}
+
+const COMPLETE: &str = "complete";
+const UNFINISHED: &str = "unfinished: ";
+
+/// After an error in a flush: rolls it forward where all its marks are there, and takes it back otherwise.
+pub(super) fn settle(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, now: &str) -> Settled {
+    let settled = alone(files, prefix, || match pending::find(files, prefix, &record.token) {
+        Ok(Some(found)) => Closing { files, prefix, record: found }.settle(now),
+        Ok(None) => {
+            let index = Index::read(files, prefix);
+            let entry = index.ok().and_then(|index| index.entry(record.dataset.id));
+            let complete = entry.is_some_and(|entry| entry.is_valid());
+            if complete {
+                Settled::Complete
+            } else {
+                Settled::TakenBack
+            }
+        }
+        Err(error) => settle_unseen(files, prefix, record, describe(&error)),
+    });
+    settled.unwrap_or_else(|error| settle_unseen(files, prefix, record, describe(&error)))
+}
+
+/// What can be said where the lock or the record cannot be used: without all marks nobody closes the flush.
+fn settle_unseen(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> Settled {
+    match record.all_done(files, prefix) {
+        Ok(false) => Settled::TakenBack,
+        _ => Settled::Unfinished(why),
+    }
+}
+
+/// Takes back a flush that nobody wants any more, however far it is.
+pub(super) fn abandon(files: &dyn Files, prefix: &Prefix, record: PendingFlush) -> Result<(), StepError> {
+    alone(files, prefix, || Closing { files, prefix, record }.take_back())?
+}
+
+/// Removes the marks of a flush that was taken back, and its record where no staging file is left.
+pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, none_left: bool) {
+    // What is left is found by the next run through the record.
+    let _ = alone(files, prefix, || match none_left {
+        true => record.forget(files, prefix),
+        false => record.revoke(files, prefix),
+    });
+}
+
+/// A file of a flush under its two names.
+pub(super) struct Staged {
+    pub(super) target: PathBuf,
+    pub(super) staging: PathBuf,
+    pub(super) bytes: u64,
+    pub(super) crc: Option<u32>,
+}
+
+/// Gives a file its name, unless somebody else has done so.
+pub(super) fn name_file(files: &dyn Files, file: &Staged) -> Result<(), StepError> {
+    match files.rename(&file.staging, &file.target) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Ok(expect_bytes(files, &file.target, file.bytes, file.crc, BLOCK_BYTES)?)
+        }
+        other => Ok(other.at("rename a new file to", &file.target)?),
+    }
+}
+
+/// Syncs folders, so that the names in them outlive a crash. The prefix directory has its own name in the folder above,
+/// which need not be the user's.
+pub(super) fn sync_folders<'a>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    folders: impl Iterator<Item = &'a Path>,
+) -> Result<(), FsError> {
+    for folder in folders {
+        files.sync_dir(folder).at("sync", folder)?;
+        if let Some(above) = folder.parent().filter(|_| folder == prefix.dir()) {
+            match files.sync_dir(above) {
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => (),
+                synced => synced.at("sync", above)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What to do about a flush that has not all arrived.
 #[derive(Clone, Copy, PartialEq)]
 enum Missing {
-    Revoke,
+    TakeBack,
     Leave,
 }
 
@@ -80,26 +218,11 @@ fn end_all(
     missing: Missing,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
     let pending::Found { pending, unusable } = pending::list(files, prefix)?;
+    let unusable = unusable.into_iter();
     let mut ended: Vec<_> =
-        unusable.into_iter().map(|(path, why)| FlushOutcome::Unusable { path, why }).collect();
+        unusable.map(|(path, error)| FlushOutcome::Unusable { path, why: describe(&error) }).collect();
     ended.extend(pending.iter().filter_map(|record| end_alone(files, prefix, record, now, missing)));
     Ok(ended)
-}
-
-/// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
-/// its lists are on disk, so that it is ended by the next run if this process is not.
-pub(crate) fn finish(
-    files: &dyn Files,
-    prefix: &Prefix,
-    record: PendingFlush,
-    now: &str,
-) -> Result<(), String> {
-    let finished = alone(files, prefix, || {
-        let finalizer = Finalizer { files, prefix, record };
-        let expected = finalizer.expected().described()?;
-        finalizer.finish(&expected, now)
-    });
-    finished.described()?
 }
 
 fn end_alone(
@@ -109,33 +232,59 @@ fn end_alone(
     now: &str,
     missing: Missing,
 ) -> Option<FlushOutcome> {
-    let dataset = record.dataset.clone();
+    let dataset = || record.dataset.clone();
     let ended = alone(files, prefix, || {
-        // Somebody may have ended it while this process waited for its turn.
+        // Somebody may have ended it while this process waited for the lock.
         match pending::find(files, prefix, &record.token) {
-            Ok(Some(record)) => Some(Finalizer { files, prefix, record }.end(now, missing)),
+            Ok(Some(record)) => Some(Closing { files, prefix, record }.end(now, missing)),
             Ok(None) => None,
-            Err(why) => Some(FlushOutcome::Postponed { dataset: dataset.clone(), why }),
+            Err(error) => Some(FlushOutcome::Postponed { dataset: dataset(), why: describe(&error) }),
         }
     });
-    ended.unwrap_or_else(|error| Some(FlushOutcome::Postponed { dataset, why: describe(&error) }))
+    ended.unwrap_or_else(|error| Some(FlushOutcome::Postponed { dataset: dataset(), why: describe(&error) }))
 }
 
-struct Finalizer<'a> {
+/// A flush that this process ends, with the lock.
+struct Closing<'a> {
     files: &'a dyn Files,
     prefix: &'a Prefix,
     record: PendingFlush,
 }
 
-/// One file of the flush.
-struct Expected {
-    target: PathBuf,
-    staging: PathBuf,
-    bytes: u64,
-    crc: Option<u32>,
+/// Why a flush was taken back.
+enum TakenBack {
+    Late { newer: u64 },
+    Damaged(StepError),
 }
 
-impl Finalizer<'_> {
+impl std::fmt::Display for TakenBack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Late { newer } => {
+                write!(f, "dataset {newer}, which is newer, is complete under the same names")
+            }
+            Self::Damaged(error) => f.write_str(&describe(error)),
+        }
+    }
+}
+
+impl Closing<'_> {
+    fn settle(&self, now: &str) -> Settled {
+        match self.record.all_done(self.files, self.prefix) {
+            // Marks that stay are removed with the record.
+            Ok(false) => {
+                let _ = self.record.revoke(self.files, self.prefix);
+                Settled::TakenBack
+            }
+            Ok(true) => match self.finish_or_take_back(now) {
+                Ok(None) => Settled::Complete,
+                Ok(Some(_)) => Settled::TakenBack,
+                Err(error) => Settled::Unfinished(describe(&error)),
+            },
+            Err(error) => Settled::Unfinished(describe(&error)),
+        }
+    }
+
     fn end(&self, now: &str, missing: Missing) -> FlushOutcome {
         let dataset = self.record.dataset.clone();
         let ended = match self.record.done(self.files, self.prefix) {
@@ -144,42 +293,42 @@ impl Finalizer<'_> {
             }
             Ok(done) if done < self.record.marks => {
                 let why = "it was interrupted before all files had arrived".to_owned();
-                self.clear_away().map(|()| Some(why))
+                self.take_back().map(|()| Some(why))
             }
-            Ok(_) => self.finish_or_clear_away(now),
-            Err(error) => Err(describe(&error)),
+            Ok(_) => self.finish_or_take_back(now).map(|why| why.map(|why| why.to_string())),
+            Err(error) => Err(error.into()),
         };
         match ended {
             Ok(None) => FlushOutcome::Finalized(dataset),
             Ok(Some(why)) => FlushOutcome::Revoked { dataset, why },
-            Err(why) => FlushOutcome::Postponed { dataset, why },
+            Err(error) => FlushOutcome::Postponed { dataset, why: describe(&error) },
         }
     }
 
-    /// Finishes it, or clears it away and says why.
-    fn finish_or_clear_away(&self, now: &str) -> Result<Option<String>, String> {
-        let index = Index::read(self.files, self.prefix).described()?;
+    /// Finishes it; or takes it back, and says why.
+    fn finish_or_take_back(&self, now: &str) -> Result<Option<TakenBack>, StepError> {
+        let index = Index::read(self.files, self.prefix)?;
         if index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid()) {
             // All was done but to forget it.
-            return self.clear_away().map(|()| None);
+            return self.take_back().map(|()| None);
         }
-        let expected = match self.note_checksums().and_then(|()| self.expected()) {
-            Ok(expected) => expected,
-            Err(error) if error.is_damage() => return self.clear_away().map(|()| Some(describe(&error))),
-            Err(error) => return Err(describe(&error)),
-        };
-        if let Some(newer) = self.newer_owner(&index).described()? {
-            let why = format!("dataset {newer}, which is newer, is complete under the same names");
-            return self.clear_away().map(|()| Some(why));
-        }
-        match expected.iter().try_for_each(|file| self.check(file)) {
-            Ok(()) => self.finish(&expected, now).map(|()| None),
-            Err(error) if error.is_damage() => self.clear_away().map(|()| Some(describe(&error))),
-            Err(error) => Err(describe(&error)),
+        let outcome = self.note_checksums().and_then(|()| self.staged()).map_err(StepError::from);
+        let outcome = outcome.and_then(|staged| match self.newer_owner(&index)? {
+            Some(newer) => Ok(Some(TakenBack::Late { newer })),
+            None => {
+                staged.iter().try_for_each(|file| self.check(file))?;
+                self.finish(&staged, now).map(|()| None)
+            }
+        });
+        match outcome {
+            Ok(None) => Ok(None),
+            Ok(Some(late)) => self.take_back().map(|()| Some(late)),
+            Err(error) if error.is_damage() => self.take_back().map(|()| Some(TakenBack::Damaged(error))),
+            Err(error) => Err(error),
         }
     }
 
-    /// Writes the file lists again with the checksums that the copies have found and that were not known before.
+    /// Writes the file lists again with the checksums that the transports have found and that were not known before.
     fn note_checksums(&self) -> Result<(), PrefixError> {
         let (files, prefix, record) = (self.files, self.prefix, &self.record);
         let mut sums = KvTree::new();
@@ -201,30 +350,33 @@ impl Finalizer<'_> {
         Ok(())
     }
 
-    fn finish(&self, expected: &[Expected], now: &str) -> Result<(), String> {
+    /// Steps 4 and 5 for all files.
+    fn finish(&self, staged: &[Staged], now: &str) -> Result<(), StepError> {
         let catalog = Catalog { files: self.files, prefix: self.prefix };
-        catalog.invalidate_previous(&self.record.dataset, &self.record.replaces).described()?;
-        let mut folders = BTreeSet::new();
-        for file in expected {
-            match self.files.rename(&file.staging, &file.target) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                other => other.at("rename a new file to", &file.target).described()?,
-            }
-            folders.extend(file.target.parent());
-        }
-        for folder in folders {
-            self.files.sync_dir(folder).at("sync", folder).described()?;
-        }
         let record = &self.record;
-        let index = Index::read(self.files, self.prefix).described()?;
+        catalog.invalidate_previous(&record.dataset, &record.replaces)?;
+        let mut folders = BTreeSet::new();
+        for file in staged {
+            match self.files.rename(&file.staging, &file.target) {
+                // It has its name: that was checked.
+                Err(error) if error.kind() == ErrorKind::NotFound => (),
+                other => other.at("rename a new file to", &file.target)?,
+            }
+            let above = file.target.ancestors().skip(1);
+            folders.extend(above.take_while(|folder| folder.starts_with(self.prefix.dir())));
+        }
+        sync_folders(self.files, self.prefix, folders.into_iter())?;
+        let index = Index::read(self.files, self.prefix)?;
         let newest = index.candidates(None).iter().all(|entry| entry.id <= record.dataset.id);
-        catalog.close(&record.dataset, record.make_current && newest, now).described()?;
+        catalog.commit(&record.dataset, record.make_current && newest, now)?;
         // For the commands: what cannot be noted is looked at once more.
         let _ = FlushFile::update(self.files, self.prefix, |flush| {
             flush.add_location(record.dataset.id, Location::Prefix);
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(record.dataset.id, way));
         });
-        record.forget(self.files, self.prefix).described()
+        // The dataset counts already.
+        let _ = record.forget(self.files, self.prefix);
+        Ok(())
     }
 
     /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
@@ -239,37 +391,42 @@ impl Finalizer<'_> {
         Ok(catalog.sharing(dataset, lists.by_rank())?.into_iter().find(newer))
     }
 
-    /// Either the hidden file is there, or it has its name already. In the latter case its checksum must tell it
-    /// from a file of the same name and size of an older dataset.
-    fn check(&self, file: &Expected) -> Result<(), FileError> {
+    /// Either the staging file is there, or it has its name already. In the latter case its checksum must tell it
+    /// from a file of the same name and size of an older dataset; or else its status must, which a rename changes.
+    fn check(&self, file: &Staged) -> Result<(), StepError> {
         match expect_size(self.files, &file.staging, file.bytes) {
             Err(FileError::Missing { .. }) => {}
-            other => return other,
+            other => return Ok(other?),
         }
+        expect_bytes(self.files, &file.target, file.bytes, file.crc, BLOCK_BYTES)?;
         if file.crc.is_none() {
-            return Err(FileError::Missing { path: file.staging.clone() });
+            let marked = self.record.marked_at(self.files, self.prefix)?;
+            let changed = self.files.status(&file.target).at("look at", &file.target)?.ctime;
+            if changed < marked {
+                return Err(FileError::Missing { path: file.staging.clone() }.into());
+            }
         }
-        expect_bytes(self.files, &file.target, file.bytes, file.crc, BLOCK_BYTES)
+        Ok(())
     }
 
-    fn clear_away(&self) -> Result<(), String> {
-        self.record.revoke(self.files, self.prefix).described()?;
-        // Without its lists nobody knows the hidden files; they stay, and do no harm.
-        for file in self.expected().unwrap_or_default() {
-            self.files.remove_if_there(&file.staging).described()?;
+    fn take_back(&self) -> Result<(), StepError> {
+        self.record.revoke(self.files, self.prefix)?;
+        // Without its lists nobody knows the staging files; they stay, and do no harm.
+        for file in self.staged().unwrap_or_default() {
+            self.files.remove_if_there(&file.staging)?;
         }
-        self.record.forget(self.files, self.prefix).described()
+        Ok(self.record.forget(self.files, self.prefix)?)
     }
 
-    fn expected(&self) -> Result<Vec<Expected>, PrefixError> {
+    fn staged(&self) -> Result<Vec<Staged>, PrefixError> {
         let id = self.record.dataset.id;
         let lists = Rank2File::read(self.files, self.prefix, id)?;
-        let expected = |file: &PrefixFile| {
+        let staged = |file: &PrefixFile| {
             let target = self.prefix.file(&file.name);
             let staging = staging_file(&target, &self.record.token);
-            Some(Expected { staging, target, bytes: file.bytes?, crc: file.crc })
+            Some(Staged { staging, target, bytes: file.bytes?, crc: file.crc })
         };
-        let all: Option<Vec<_>> = lists.by_rank().iter().flatten().map(expected).collect();
+        let all: Option<Vec<_>> = lists.by_rank().iter().flatten().map(staged).collect();
         // A flush of ours always says how long its files are.
         all.ok_or_else(|| PrefixError::Missing { path: self.prefix.rank2file(id) })
     }

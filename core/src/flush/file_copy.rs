@@ -1,13 +1,16 @@
-//! One rank's part of a flush: its files go, through the transport, to hidden names beside their final ones.
+//! The files of one rank: the transport copies them to staging files beside their final names.
 //!
-//! The host makes each file before the transport fills it, so that no transport needs to know of permissions; and
+//! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions; and
 //! it checks what came, so that none has to be trusted.
 
+use super::closing::Staged;
+use super::step::StepError;
 use super::{Options, SourceFile};
-use crate::fs::verify::{checksum, compare, expect_size, open_whole, FileError};
-use crate::fs::{At, Files, How, Status};
-use crate::prefix::{staging_file, FILE_MODE};
-use scr_plugin_api::{CopyItem, CopyJob, CopyState, Transport};
+use crate::fs::verify::{checksum, compare, open_checked, open_whole};
+use crate::fs::{At, Durability, File, Files, How, Status};
+use crate::prefix::{staging_file, DIR_MODE, FILE_MODE};
+use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A file on its way.
@@ -26,6 +29,18 @@ pub(crate) struct FileCopy {
     pub(crate) leads: bool,
 }
 
+impl FileCopy {
+    /// The file under its two names.
+    pub(super) fn staged(&self) -> Staged {
+        Staged {
+            target: self.target.clone(),
+            staging: self.staging.clone(),
+            bytes: self.file.bytes,
+            crc: self.crc.or(self.file.crc),
+        }
+    }
+}
+
 /// Where all files of this rank go.
 pub(crate) fn plan(prefix: &Path, files: &[SourceFile], token: &str) -> Vec<FileCopy> {
     files
@@ -38,14 +53,14 @@ pub(crate) fn plan(prefix: &Path, files: &[SourceFile], token: &str) -> Vec<File
         .collect()
 }
 
-/// Makes the hidden files, empty, and tells the transport to fill them.
+/// Makes the staging files, empty, and has the transport fill them.
 pub(crate) fn start(
     files: &dyn Files,
     transport: &dyn Transport,
     copies: &mut [FileCopy],
     token: String,
     options: &Options,
-) -> Result<Vec<u8>, FileError> {
+) -> Result<Vec<u8>, StepError> {
     for copy in copies.iter_mut() {
         // What is missing or unreadable is for the transport to tell.
         copy.origin = files.status(&copy.file.source).ok();
@@ -58,7 +73,7 @@ pub(crate) fn start(
     };
     let items = copies.iter().map(item).collect();
     let job = CopyJob { token, items, block_bytes: options.block_bytes, take_crc: options.checksums };
-    transport.start(&job).map_err(|error| FileError::Transport(error.to_string()))
+    Ok(transport.start(&job)?)
 }
 
 /// Waits for the transport, and checks what came.
@@ -68,13 +83,13 @@ pub(crate) fn finish(
     copies: &mut [FileCopy],
     ticket: &[u8],
     options: &Options,
-) -> Result<(), FileError> {
-    match transport.wait(ticket) {
-        Ok(CopyState::Done) => {}
-        Ok(CopyState::Failed(error)) | Err(error) => return Err(FileError::Transport(error.to_string())),
-        Ok(CopyState::Running(_)) => {
+) -> Result<(), StepError> {
+    match transport.wait(ticket)? {
+        CopyState::Done => {}
+        CopyState::Failed(error) => return Err(error.into()),
+        CopyState::Running(_) => {
             let text = "the transport came back from a copy that is still running, which is an error in it";
-            return Err(FileError::Transport(text.to_owned()));
+            return Err(PluginError::new(PluginErrorKind::Fault, text).into());
         }
     }
     for (place, copy) in copies.iter_mut().enumerate() {
@@ -85,7 +100,7 @@ pub(crate) fn finish(
 
 /// In bypass mode the files are in place: they are looked at, and synced. Each rank of those that share a file has
 /// bytes of its own to sync.
-pub(crate) fn sync_in_place(files: &dyn Files, copies: &[FileCopy]) -> Result<(), FileError> {
+pub(crate) fn sync_in_place(files: &dyn Files, copies: &[FileCopy]) -> Result<(), StepError> {
     copies.iter().try_for_each(|copy| {
         let (file, _) = open_whole(files, &copy.target, Some(copy.file.bytes))?;
         Ok(file.sync().at("sync", &copy.target)?)
@@ -97,7 +112,7 @@ pub(crate) fn sum_in_place(
     files: &dyn Files,
     copies: &mut [FileCopy],
     options: &Options,
-) -> Result<(), FileError> {
+) -> Result<(), StepError> {
     for copy in copies.iter_mut().filter(|copy| copy.leads) {
         let (file, _) = open_whole(files, &copy.target, Some(copy.file.bytes))?;
         copy.crc = Some(checksum(&*file, &copy.target, options.block_bytes)?);
@@ -106,70 +121,66 @@ pub(crate) fn sum_in_place(
     Ok(())
 }
 
-/// Gives the files their names.
-pub(crate) fn rename(files: &dyn Files, copies: &[FileCopy]) -> Result<(), FileError> {
-    copies.iter().try_for_each(|copy| {
-        Ok(files.rename(&copy.staging, &copy.target).at("rename a new file to", &copy.target)?)
-    })
-}
-
-/// Takes away what was not finished. Gives whether nothing is left.
+/// Removes the staging files. Gives whether none is left.
 pub(crate) fn remove_staging(files: &dyn Files, copies: &[FileCopy]) -> bool {
     // All are tried, whatever becomes of one.
     copies.iter().filter(|copy| files.remove_if_there(&copy.staging).is_err()).count() == 0
 }
 
-fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), FileError> {
+/// Makes a staging file. Its permissions are settled when it has arrived; until then only this user can read it, unless
+/// everybody may.
+fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), StepError> {
     let mode = if options.metadata { copy.file.permissions() | OWNER_WRITES } else { FILE_MODE };
-    let staging = files.open(&copy.staging, How::Create(mode)).at("create", &copy.staging)?;
-    if !options.metadata {
-        return Ok(());
-    }
-    // The umask took bits away that the original has.
-    Ok(staging.set_mode(mode).at("set the permissions of", &copy.staging)?)
+    let made = match files.open(&copy.staging, How::Create(mode)) {
+        // The rank that makes the folder is not there yet.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = copy.target.parent().unwrap_or(&copy.target);
+            files.make_dirs(folder, DIR_MODE, Durability::Unsynced)?;
+            files.open(&copy.staging, How::Create(mode))
+        }
+        made => made,
+    };
+    Ok(made.at("create", &copy.staging).map(drop)?)
 }
 
+/// Checks what came, and makes it like its source. One opening does for all.
 fn check(
     files: &dyn Files,
     copy: &mut FileCopy,
     options: &Options,
     crc: impl FnOnce() -> Option<u32>,
-) -> Result<(), FileError> {
-    expect_size(files, &copy.staging, copy.file.bytes)?;
+) -> Result<(), StepError> {
+    let path = &copy.staging;
+    let how = if options.metadata { How::Update } else { How::Read };
+    let (file, status) = open_checked(files, path, how, Some(copy.file.bytes))?;
     if options.checksums {
         // A transport that takes no checksum leaves it to the host to read what came.
         let found = match crc() {
             Some(crc) => crc,
-            None => {
-                let staging = files.open(&copy.staging, How::Read).at("open", &copy.staging)?;
-                checksum(&*staging, &copy.staging, options.block_bytes)?
-            }
+            None => checksum(&*file, path, options.block_bytes)?,
         };
         compare(&copy.file.source, copy.file.crc, Some(found))?;
         copy.crc = Some(found);
     }
     if options.metadata {
-        settle_metadata(files, copy, options.owner)?;
+        apply_metadata(copy, &*file, status, options.owner)?;
     }
     Ok(())
 }
 
-/// The copy becomes like its source: times, owner where we may, permissions. A transport that replaced the file made
-/// it with permissions of its own.
-fn settle_metadata(files: &dyn Files, copy: &FileCopy, owner: bool) -> Result<(), FileError> {
-    let staging = files.open(&copy.staging, How::Update).at("open", &copy.staging)?;
+/// The copy becomes like its source: times, owner where we may, permissions. The umask may have taken bits away, and a
+/// transport that replaced the file made it with permissions of its own.
+fn apply_metadata(copy: &FileCopy, file: &dyn File, found: Status, owner: bool) -> Result<(), StepError> {
     if let Some(origin) = copy.origin.filter(|_| owner) {
-        staging.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
+        file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
     }
-    let found = staging.status().at("look at", &copy.staging)?.mode & 0o777;
-    if found != copy.file.permissions() {
-        staging
-            .set_mode(copy.file.permissions())
-            .and_then(|()| staging.sync())
+    if found.mode & 0o777 != copy.file.permissions() {
+        file.set_mode(copy.file.permissions())
+            .and_then(|()| file.sync())
             .at("set the permissions of", &copy.staging)?;
     }
     let accessed = copy.origin.map_or(copy.file.mtime, |origin| origin.atime);
-    Ok(staging.set_times(accessed, copy.file.mtime).at("set the times of", &copy.staging)?)
+    Ok(file.set_times(accessed, copy.file.mtime).at("set the times of", &copy.staging)?)
 }
 
 /// Without it the transport could not write.

@@ -1,25 +1,28 @@
 //! Flush: a dataset goes from cache to the prefix directory, and counts there only when every byte is safe.
 //!
 //! The order of steps is all that protects a dataset from a crash between any two of them:
-//! 1. The index lists the dataset as incomplete, the file lists with sizes are written, `flush.<token>` tells what is
-//!    under way: all synced, before any byte moves.
-//! 2. Movers write hidden files beside the final names, and sync them.
-//! 3. When all have arrived, and are what was recorded, a `done` file says so. From here on anybody can end the flush.
+//! 1. The index lists the dataset as incomplete, the file lists with sizes are written, `flush.<token>` says what is
+//!    under way: all synced, before any byte is copied.
+//! 2. A transport copies the files to staging files beside the final names, and syncs them.
+//! 3. When all have arrived, and are what was recorded, a mark says so. From here on anybody can close the flush, and it is
+//!    only rolled forward.
 //! 4. The files get their names, the folders are synced.
 //! 5. The summary is written, then the index lists the dataset as complete; only now it counts.
 //!
-//! An error on any rank is the error of all: the hidden files are removed, the entry stays incomplete, and the
-//! cached dataset is not touched. A name that stood for an older dataset stands for it until step 4.
+//! An error on any rank is the error of all. Before the mark the staging files are removed, the entry stays incomplete, and the
+//! cached dataset is not touched; a name that stood for an older dataset still stands for it. After the mark the flush is
+//! closed by the same call, or by the next one, the next run or `scr poststage`.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | `steps` | the steps of a flush as all ranks take them |
+//! | `flushes` | all flushes of a run; `policy`: which datasets are flushed, when, and with what |
+//! | `earlier_runs` | what earlier runs have left under way |
 //! | `plan` | what the ranks need to know of each other before the first step |
-//! | `started` | a flush that runs while the application computes |
+//! | `steps` | the steps of a flush as all ranks take them; `step`: their names and errors |
+//! | `running` | a flush that runs while the application computes |
 //! | `worker` | such a flush, done by a thread of each rank |
 //! | `detached` | such a flush, done by a transport that outlives the application |
-//! | `closing` | steps 3 to 5, and what a dead application left; `outcome`: what became of it |
-//! | `host_options` | what the host tells a transport |
+//! | `closing` | steps 3 to 5 for everybody who closes a flush; `outcome`: what became of it |
 //! | `file_copy` | the files of one rank, from their staging files to their names |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
@@ -30,14 +33,19 @@
 pub(crate) mod catalog;
 pub(crate) mod closing;
 pub(crate) mod detached;
+mod earlier_runs;
 pub(crate) mod file_copy;
+mod flushes;
 pub(crate) mod folder_owners;
 mod host_options;
 pub(crate) mod lists;
 mod outcome;
+mod pauses;
 pub(crate) mod pending;
 mod plan;
-mod started;
+mod policy;
+mod running;
+mod step;
 mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -45,37 +53,40 @@ pub(crate) mod throttle;
 mod worker;
 
 pub use closing::finalize_arrived;
-pub(crate) use detached::Detached;
 pub use detached::{poll_transfers, OpenTransport, PollResult, Transports};
-pub(crate) use host_options::host_options;
+pub(crate) use earlier_runs::resolve_pending_flushes;
+pub(crate) use flushes::{FlushSite, Flushes};
 pub use outcome::FlushOutcome;
-pub(crate) use started::Started;
 pub use throttle::SharedSlots;
-pub(crate) use worker::Hands;
 
-use crate::comm::{Comm, CommError};
+use crate::comm::CommError;
 use crate::env::Env;
 use crate::fs::Files;
-use crate::prefix::{FileName, Prefix};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
-use std::path::PathBuf;
+use crate::job::Job;
+use crate::prefix::FileName;
+use crate::redundancy::plugins::TransportInUse;
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 /// What a rank needs to flush.
-#[derive(Clone)]
 pub(crate) struct Flush<'a> {
-    pub(crate) comm: &'a dyn Comm,
-    pub(crate) files: &'a dyn Files,
-    pub(crate) transport: &'a dyn Transport,
-    /// Name of this node, for messages.
-    pub(crate) node: &'a str,
-    /// The prefix directory.
-    pub(crate) prefix: &'a Prefix,
-    /// The time, as the index writes it.
-    pub(crate) now: String,
+    pub(crate) job: &'a Job,
+    /// The control directory of this node.
+    pub(crate) control: &'a Path,
+    pub(crate) transport: TransportInUse,
     pub(crate) options: Options,
-    /// Where the flush is to go on without the application.
-    pub(crate) detached: Option<Detached<'a>>,
+}
+
+impl Flush<'_> {
+    fn files(&self) -> &dyn Files {
+        self.job.files()
+    }
+
+    fn transport(&self) -> &dyn Transport {
+        &*self.transport.transport
+    }
 }
 
 /// One file of this rank.
@@ -148,6 +159,23 @@ pub(crate) enum FlushError {
         /// Who said what.
         account: String,
     },
+    /// Every byte is in the prefix directory, but the dataset could not be listed.
+    #[error(
+        "dataset {dataset} has arrived, but could not be listed: {why}; the next call, the next run or scr poststage \
+         tries again, and it is kept in cache"
+    )]
+    Unfinished {
+        /// Its name.
+        dataset: String,
+        /// What failed.
+        why: String,
+    },
+    /// Somebody else took the flush back.
+    #[error("dataset {dataset} was not flushed: somebody else took it back; it is kept in cache")]
+    TakenBack {
+        /// Its name.
+        dataset: String,
+    },
     /// The ranks could not talk.
     #[error(transparent)]
     Comm(#[from] CommError),
@@ -163,6 +191,15 @@ pub(crate) fn new_token(dataset: u64, env: &Env) -> String {
 /// What stands in for a transport where the files are in place already.
 #[derive(Debug)]
 pub(crate) struct NoTransport;
+
+impl NoTransport {
+    /// It takes no options, and is asked for nothing.
+    pub(crate) fn in_use() -> TransportInUse {
+        let (name, options) = (String::new(), KvTree::new());
+        let (asynchronous, survives_job) = (false, false);
+        TransportInUse { transport: Arc::new(Self), name, options, asynchronous, survives_job }
+    }
+}
 
 impl Transport for NoTransport {
     fn start(&self, _: &CopyJob) -> Result<Vec<u8>, PluginError> {

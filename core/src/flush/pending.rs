@@ -1,14 +1,12 @@
-//! What is on disk of a flush under way, so that the next run, or a command, can end it without the application.
+//! What is on disk of a flush under way, so that the next run, or a command, can close it without the application.
 //!
-//! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many marks must say that they
-//! are done. Each mark that has synced its files leaves a `done.<token>.<n>`. With all of them there every byte lies
-//! safe under a hidden name, and naming the files may be repeated by anybody. With one missing, the hidden files
-//! are of no use and are removed.
+//! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many marks there must be. Who has
+//! synced its files leaves a mark, `done.<token>.<n>`. With all of them there every byte lies safe in a staging file, and
+//! naming the files may be repeated by anybody. With one missing, the staging files are of no use and are removed.
+//! `recorded.<token>` tells the threads of other ranks that the record is synced.
 
-use super::throttle::Signs;
-use crate::fs::{At, Durability, Files, FsError};
+use crate::fs::{At, Durability, Files, FsError, How};
 use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
-use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -24,7 +22,7 @@ pub(crate) struct PendingFlush {
     pub(crate) dataset: DatasetDescriptor,
     /// Number of ranks that wrote it.
     pub(crate) ranks: u32,
-    /// How many marks there are.
+    /// How many marks there must be.
     pub(crate) marks: u32,
     /// Whether the dataset becomes the current one.
     pub(crate) make_current: bool,
@@ -38,7 +36,23 @@ impl PendingFlush {
         files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
     }
 
-    /// Says, durably, that a mark has done its part, and which checksums became known by that.
+    /// Tells the threads of other ranks that the record is synced.
+    pub(crate) fn sign_recorded(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        let path = self.recorded_sign(prefix);
+        files.open(&path, How::Create(FILE_MODE)).at("create", &path).map(drop)
+    }
+
+    /// The file that does.
+    pub(crate) fn recorded_sign(&self, prefix: &Prefix) -> PathBuf {
+        prefix.scr_file(&self.sign_name())
+    }
+
+    /// Its name.
+    pub(crate) fn sign_name(&self) -> String {
+        format!("recorded.{}", self.token)
+    }
+
+    /// Marks, durably, that all files of a node, or of the whole flush, are synced, with the checksums that became known.
     pub(crate) fn mark_done(
         &self,
         files: &dyn Files,
@@ -51,7 +65,15 @@ impl PendingFlush {
         files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced)
     }
 
-    /// The checksums that a mark has found.
+    /// When the last mark was made.
+    pub(crate) fn marked_at(&self, files: &dyn Files, prefix: &Prefix) -> Result<(i64, u32), FsError> {
+        let marks =
+            self.done_marks(files, prefix)?.into_iter().map(|mark| done_path(prefix, &self.token, mark));
+        let times = marks.map(|path| Ok(files.status(&path).at("look at", &path)?.mtime));
+        times.collect::<Result<Vec<_>, FsError>>().map(|times| times.into_iter().max().unwrap_or_default())
+    }
+
+    /// The checksums that a mark has with it.
     pub(crate) fn sums_of(&self, files: &dyn Files, prefix: &Prefix, mark: u32) -> Result<KvTree, FsError> {
         let path = done_path(prefix, &self.token, mark);
         match files.status(&path) {
@@ -60,13 +82,12 @@ impl PendingFlush {
         }
     }
 
-    /// Whether a mark has said that it is done.
+    /// Whether a mark is there.
     pub(crate) fn is_done(&self, files: &dyn Files, prefix: &Prefix, mark: u32) -> Result<bool, FsError> {
         exists(files, &done_path(prefix, &self.token, mark))
     }
 
-    /// The marks that have said that they are done. The record may be damaged and speak of any number, so this asks for
-    /// what is there.
+    /// The marks that are there. The record may be damaged and speak of any number, so this asks for what is there.
     pub(crate) fn done_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<Vec<u32>, FsError> {
         let first = format!("{DONE}{}.", self.token);
         let mark_of = |name: &PathBuf| {
@@ -76,12 +97,12 @@ impl PendingFlush {
         Ok(files.list_if_there(&prefix.scr_dir())?.iter().filter_map(mark_of).collect())
     }
 
-    /// How many marks have said that they are done.
+    /// How many marks are there.
     pub(crate) fn done(&self, files: &dyn Files, prefix: &Prefix) -> Result<u32, FsError> {
         Ok(self.done_marks(files, prefix)?.len() as u32)
     }
 
-    /// Whether every mark has said that it is done.
+    /// Whether every mark is there.
     pub(crate) fn all_done(&self, files: &dyn Files, prefix: &Prefix) -> Result<bool, FsError> {
         Ok(self.done(files, prefix)? == self.marks)
     }
@@ -101,14 +122,14 @@ impl PendingFlush {
     /// Forgets it; the dones go first, so that none is left without its flush.
     pub(crate) fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         self.revoke(files, prefix)?;
-        Signs::clear(files, prefix, &self.token)?;
+        files.remove_if_there(&self.recorded_sign(prefix))?;
         files.remove_if_there(&flush_path(prefix, &self.token))?;
         sync(files, prefix)
     }
 
     fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
-        tree.set("VERSION", 1);
+        tree.set("VERSION", 2);
         tree.set("TOKEN", &self.token);
         tree.put("DSETDESC", self.dataset.to_tree());
         tree.set("RANKS", self.ranks);
@@ -135,7 +156,11 @@ impl PendingFlush {
 }
 
 /// The flush of this token, if it is under way below a prefix.
-pub(crate) fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, String> {
+pub(crate) fn find(
+    files: &dyn Files,
+    prefix: &Prefix,
+    token: &str,
+) -> Result<Option<PendingFlush>, PendingError> {
     read(files, &flush_path(prefix, token), token)
 }
 
@@ -145,7 +170,7 @@ pub(crate) struct Found {
     /// Oldest dataset first.
     pub(crate) pending: Vec<PendingFlush>,
     /// Records that cannot be used, and why.
-    pub(crate) unusable: Vec<(PathBuf, String)>,
+    pub(crate) unusable: Vec<(PathBuf, PendingError)>,
 }
 
 /// The flushes under way below a prefix.
@@ -185,13 +210,30 @@ fn token_of(name: &OsStr) -> Option<&str> {
     name.strip_prefix(PREFIX)
 }
 
-fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, String> {
-    let Some(tree) = files.read_tree(path).described()? else { return Ok(None) };
-    let pending = PendingFlush::from_tree(&tree).map_err(|error| error.to_string())?;
+fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, PendingError> {
+    let Some(tree) = files.read_tree(path)? else { return Ok(None) };
+    let pending = PendingFlush::from_tree(&tree)?;
     if pending.token != token {
-        return Err(format!("it is the record of the flush {}", pending.token));
+        return Err(PendingError::Token { found: pending.token });
     }
     Ok(Some(pending))
+}
+
+/// Why the record of a flush cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PendingError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// A field is missing, or holds something else than it should.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    /// It belongs to another flush.
+    #[error("it is the record of the flush {found}")]
+    Token {
+        /// That flush.
+        found: String,
+    },
 }
 
 fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {

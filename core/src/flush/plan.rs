@@ -1,91 +1,115 @@
-//! Before the first step of a flush: what all ranks have to know of each other. Nothing is changed.
+//! Before the first step of a flush: what the ranks need to know of each other. Nothing is changed.
 
 use super::file_copy::{self, FileCopy};
 use super::folder_owners;
 use super::lists;
 use super::pending::PendingFlush;
-use super::steps::Step;
+use super::step::{Step, StepError};
 use super::{Flush, FlushError, SourceFile};
 use crate::comm::collective::any;
-use crate::comm::CommError;
+use crate::fs::{At, Kind, Status};
 use crate::prefix::{DatasetDescriptor, FileName, PrefixFile};
+use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What is known then.
 pub(super) struct Plan {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
-    /// The folders that this rank looks after.
+    /// The folders that this rank makes for all, and syncs.
     pub(super) folders: Vec<PathBuf>,
+    /// Those, and the folders of its own files where each rank makes them.
+    pub(super) folders_to_make: Vec<PathBuf>,
     /// The files of all ranks, on rank 0.
     pub(super) lists: Option<Vec<Vec<PrefixFile>>>,
     /// Whether any rank's file replaces one that was there before.
     pub(super) may_replace: bool,
+    /// The names that this rank is asked about.
+    pub(super) asked: HashSet<Vec<u8>>,
 }
 
 impl Flush<'_> {
-    /// What is to be known before step 1. Nothing is changed.
+    /// Finds out what is to be known before step 1. The flush can be closed once there are so many marks.
     pub(super) fn plan(
         &self,
         token: &str,
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
+        marks: u32,
     ) -> Result<Plan, FlushError> {
-        let mut copies = file_copy::plan(self.prefix.dir(), mine, token);
-        let folders = self.share_folders(dataset, &mut copies)?;
-        let may_replace = self.may_replace(&copies)?;
-        let record = PendingFlush {
+        let mut copies = file_copy::plan(self.job.prefix.dir(), mine, token);
+        let (folders, asked) = self.assign_folders(dataset, &mut copies)?;
+        let may_replace = self.may_replace(dataset, &copies)?;
+        let record = self.pending(token, dataset, marks);
+        let lists = lists::gather(&*self.job.comm, &copies)?;
+        let own = copies.iter().filter(|_| self.options.own_folders);
+        let own = own.filter_map(|copy| copy.target.parent()).map(Path::to_owned);
+        let folders_to_make = own.chain(folders.iter().cloned()).collect();
+        Ok(Plan { record, copies, folders, folders_to_make, lists, may_replace, asked })
+    }
+
+    /// The record of a flush.
+    pub(super) fn pending(&self, token: &str, dataset: &DatasetDescriptor, marks: u32) -> PendingFlush {
+        PendingFlush {
             token: token.to_owned(),
             dataset: dataset.clone(),
-            ranks: self.comm.size(),
-            marks: self.detached.as_ref().map_or(1, |detached| detached.nodes),
+            ranks: self.job.comm.size(),
+            marks,
             make_current: self.options.make_current,
             replaces: Vec::new(),
-        };
-        let lists = lists::gather(self.comm, &copies)?;
-        Ok(Plan { record, copies, folders, lists, may_replace })
+        }
     }
 
     /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
-    /// read.
-    fn may_replace(&self, copies: &[FileCopy]) -> Result<bool, CommError> {
+    /// read. What is no file cannot be replaced, and the flush would never come to its end.
+    fn may_replace(&self, dataset: &DatasetDescriptor, copies: &[FileCopy]) -> Result<bool, FlushError> {
         let mine = if self.options.in_place {
-            self.options.may_replace
+            Ok(self.options.may_replace)
         } else {
-            copies.iter().any(|copy| self.files.status(&copy.target).is_ok())
+            let there = copies.iter().map(|copy| self.status_of_target(&copy.target));
+            there.collect::<Result<Vec<_>, _>>().map(|there| there.iter().any(Option::is_some))
         };
-        let [any] = any(self.comm, [mine])?;
+        let mine = self.agreed(dataset, Step::Renaming, mine)?;
+        let [any] = any(&*self.job.comm, [mine])?;
         Ok(any)
     }
 
-    /// The folders that this rank looks after: each has one rank that does. Two ranks with a file of one name are found out.
-    fn share_folders(
+    fn status_of_target(&self, target: &Path) -> Result<Option<Status>, StepError> {
+        match self.files().status(target) {
+            Ok(status) if status.kind == Kind::Dir => Err(StepError::InTheWay { path: target.to_owned() }),
+            Ok(status) => Ok(Some(status)),
+            // What is wrong with the folder is found out when it is made.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Ok(Err(error).at("look at", target)?),
+        }
+    }
+
+    /// The folders that this rank makes and syncs: each has one rank that does. Finds two ranks with a file of one name.
+    fn assign_folders(
         &self,
         dataset: &DatasetDescriptor,
         copies: &mut [FileCopy],
-    ) -> Result<Vec<PathBuf>, FlushError> {
-        let owners = folder_owners::assign_owners(self.comm, copies.iter().map(|copy| &copy.file.name))?;
+    ) -> Result<(Vec<PathBuf>, HashSet<Vec<u8>>), FlushError> {
+        let me = self.job.rank();
+        let names = copies.iter().map(|copy| &copy.file.name);
+        let owners = folder_owners::assign_owners(&*self.job.comm, names)?;
         for copy in copies.iter_mut() {
-            copy.leads = owners.leads(self.comm.rank(), &copy.file.name);
+            copy.leads = owners.leads(me, &copy.file.name);
         }
-        let clash = match owners.shared.first_key_value() {
+        let shared = match owners.shared.first_key_value() {
             // In bypass mode all ranks may well have written one file.
             Some((name, other)) if !self.options.in_place => {
-                Err(format!("rank {other}, too, wrote a file named {name}; give each rank its own"))
+                Err(StepError::SharedName { name: name.clone(), other: *other })
             }
             _ => Ok(()),
         };
+        self.agreed(dataset, Step::Folders, shared)?;
+        let prefix = self.job.prefix.dir();
         let path = |folder: &Option<FileName>| match folder {
-            None => self.prefix.dir().to_owned(),
-            Some(folder) => self.prefix.file(folder),
+            None => prefix.to_owned(),
+            Some(name) => name.below(prefix),
         };
-        let shared = clash.map(|()| owners.folders.iter().map(path).collect());
-        self.agreed(dataset, Step::Folders, shared)
-    }
-
-    /// The folders of this rank's files, where each rank is to make its own.
-    pub(super) fn own_folders(&self, copies: &[FileCopy]) -> Vec<PathBuf> {
-        let wanted = copies.iter().filter(|_| self.options.own_folders);
-        wanted.filter_map(|copy| copy.target.parent()).map(Path::to_owned).collect()
+        Ok((owners.folders.iter().map(path).collect(), owners.asked))
     }
 }

@@ -1,95 +1,89 @@
-//! So many ranks at a time, and no more: `SCR_FLUSH_WIDTH` and `SCR_FETCH_WIDTH`.
+//! At most so many processes of a job copy at a time: `SCR_FLUSH_WIDTH` and `SCR_FETCH_WIDTH`.
 //!
-//! Each rank waits for the one `width` before it. Ranks that are in the same call tell each other; the threads of an asynchronous flush, which may
-//! not, leave signs below the prefix directory. Processes that outlive the application, and of which any may die unseen, wait for nobody in particular:
-//! they take one of `width` places.
+//! A node has its share of the width of flushes, and at least one slot: a file in its control directory, which is local. A
+//! process locks it while it copies. Where there are more nodes than the width, a process with a slot of its node also
+//! takes one of the slots below the prefix directory, so that only one process of a node looks for these. A process that
+//! dies gives its slots back. Agents take the same slots; one agent counts the copies of its node by itself.
+//!
+//! The ranks of a fetch are all in one call, so there each rank just sends a message to the next one.
 
+use super::pauses::Pauses;
 use crate::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
-use crate::fs::{At, Files, FsError, How};
-use crate::prefix::{Prefix, DIR_MODE, FILE_MODE};
+use crate::fs::{File, Files, How};
+use crate::job::Job;
+use crate::prefix::{Prefix, DIR_MODE};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Does the work when it is this rank's turn: at most `width` ranks are at it at any moment. Each rank waits for the
-/// one `width` before it, so a slow rank holds up only those detached it. All ranks call it.
-pub(crate) fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
-    let (me, width) = (comm.rank().0, width.max(1));
-    if let Some(before) = me.checked_sub(width) {
-        exchange_all(comm, TURN, &[], &mut [Incoming { from: Rank(before), bytes: &mut [] }])?;
-    }
-    let value = work();
-    if let Some(after) = me.checked_add(width).filter(|&after| after < comm.size()) {
-        exchange_all(comm, TURN, &[Outgoing { to: Rank(after), bytes: &[] }], &mut [])?;
-    }
-    Ok(value)
+/// The slots of a node: its share of the width.
+pub(crate) fn slots_of_node(width: u32, nodes: u32) -> u32 {
+    (width / nodes.max(1)).max(1)
 }
 
-const TURN: Tag = Tag(41);
-
-/// The signs that the ranks of one flush give each other: empty files in a folder of their own, `.scr/turns.<token>`. Nothing is lost with them, so
-/// they are not synced.
-pub(crate) struct Signs {
-    folder: PathBuf,
-    me: u32,
-    ranks: u32,
-    width: u32,
+/// The slots that a rank needs in order to copy.
+pub(super) struct Throttle {
+    /// Its slot on the node.
+    own: PathBuf,
+    /// The slots that all nodes share, where there are fewer than nodes: their folder, and how many there are.
+    shared: Option<(PathBuf, u32)>,
 }
 
-impl Signs {
-    pub(crate) fn new(prefix: &Prefix, token: &str, me: u32, ranks: u32, width: u32) -> Self {
-        Self { folder: prefix.scr_file(&format!("turns.{token}")), me, ranks, width: width.max(1) }
+impl Throttle {
+    pub(super) fn new(job: &Job, control: &Path, width: u32) -> Self {
+        let width = width.max(1);
+        let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
+        let before = job.nodes.mates(job.rank()).iter().take_while(|&&mate| mate != job.rank()).count();
+        let slot = before % slots_of_node(width, nodes) as usize;
+        let shared = (nodes > width).then(|| (SharedSlots::folder(&job.prefix), width));
+        Self { own: control.join(format!("slot.{slot}")), shared }
     }
 
-    /// From here on the first ranks may copy. Rank 0 says so.
-    pub(crate) fn begin(&self, files: &dyn Files) -> Result<(), FsError> {
-        files.make_dir(&self.folder, DIR_MODE).at("make the folder", &self.folder)?;
-        leave(files, &self.folder.join(BEGUN))
-    }
-
-    /// Whether this rank waits for nobody but rank 0.
-    pub(crate) fn is_first(&self) -> bool {
-        self.me < self.width
-    }
-
-    /// What this rank waits for.
-    pub(crate) fn awaited(&self) -> PathBuf {
-        let before = self.me.checked_sub(self.width);
-        self.folder.join(before.map_or_else(|| BEGUN.to_owned(), |rank| rank.to_string()))
-    }
-
-    /// This rank's turn has come; what it waited for is of no use any more.
-    pub(crate) fn take(&self, files: &dyn Files) {
-        if !self.is_first() {
-            // What is left goes with the folder.
-            let _ = files.remove_file(&self.awaited());
+    /// Does `work` once this rank has its slots; `None` if that is cancelled before. A place for slots that cannot be used
+    /// keeps nobody from working.
+    pub(super) fn run<T>(
+        &self,
+        files: &dyn Files,
+        is_cancelled: &dyn Fn() -> bool,
+        work: impl FnOnce() -> T,
+    ) -> Option<T> {
+        let _own = self.own_slot(files, is_cancelled)?;
+        let Some((folder, count)) = &self.shared else { return Some(work()) };
+        let slots = SharedSlots { files, folder, count: *count };
+        let (mut work, mut value, mut pauses) = (Some(work), None, Pauses::up_to(LONGEST_PAUSE_OF_NODES));
+        while !slots.take(&mut || value = work.take().map(|work| work())) {
+            if is_cancelled() {
+                return None;
+            }
+            pauses.wait(files);
         }
+        value
     }
 
-    /// This rank is done, and the one that waits for it may begin.
-    pub(crate) fn pass(&self, files: &dyn Files) -> Result<(), FsError> {
-        match self.me.checked_add(self.width) {
-            Some(after) if after < self.ranks => leave(files, &self.folder.join(self.me.to_string())),
-            _ => Ok(()),
+    /// The slot on the node, held until the file is closed.
+    fn own_slot(&self, files: &dyn Files, is_cancelled: &dyn Fn() -> bool) -> Option<Option<Box<dyn File>>> {
+        let Ok(file) = files.open(&self.own, How::Ensure(PRIVATE)) else { return Some(None) };
+        let mut pauses = Pauses::up_to(LONGEST_PAUSE);
+        while let Ok(false) = file.try_lock() {
+            if is_cancelled() {
+                return None;
+            }
+            pauses.wait(files);
         }
-    }
-
-    /// Removes all signs of a flush. No rank of it leaves any now.
-    pub(crate) fn clear(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
-        files.remove_tree(&Self::new(prefix, token, 0, 0, 1).folder)
+        Some(Some(file))
     }
 }
 
-fn leave(files: &dyn Files, path: &Path) -> Result<(), FsError> {
-    files.open(path, How::Create(FILE_MODE)).at("create", path).map(drop)
-}
+/// Between two looks for a slot of the node, and for one of all nodes.
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+const LONGEST_PAUSE_OF_NODES: Duration = Duration::from_millis(500);
+/// Nobody else's business.
+const PRIVATE: u32 = 0o600;
 
-/// The sign of rank 0; those of the others are their numbers.
-const BEGUN: &str = "begun";
-
-/// The places in a folder that all nodes see, each of which one process has at a time: a lock file with its number. A process that dies gives its place
-/// back without a word; see `if_free`.
+/// Slots in a folder that all nodes see: lock files with numbers, each held by one process at a time. A process that dies
+/// gives its slot back; see `if_free`.
 #[derive(Clone, Copy)]
 pub struct SharedSlots<'a> {
     /// Sees the folder.
@@ -101,9 +95,9 @@ pub struct SharedSlots<'a> {
 }
 
 impl SharedSlots<'_> {
-    /// The folder for what is copied to a prefix directory.
+    /// The folder of the slots for copies to a prefix directory.
     pub(crate) fn folder(prefix: &Prefix) -> PathBuf {
-        prefix.scr_file("turns")
+        prefix.scr_file("slots")
     }
 
     /// Does `work` if a place is free, and gives whether it was done. Where the folder cannot be used nobody is held up.
@@ -149,6 +143,22 @@ impl SharedSlots<'_> {
     }
 }
 
+/// Does the work of a fetch when it is this rank's turn: at most `width` ranks are at it at any moment. Each rank waits for
+/// the one `width` before it, so a slow rank delays only those behind it. All ranks call it.
+pub(crate) fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
+    let (me, width) = (comm.rank().0, width.max(1));
+    if let Some(before) = me.checked_sub(width) {
+        exchange_all(comm, TURN, &[], &mut [Incoming { from: Rank(before), bytes: &mut [] }])?;
+    }
+    let value = work();
+    if let Some(after) = me.checked_add(width).filter(|&after| after < comm.size()) {
+        exchange_all(comm, TURN, &[Outgoing { to: Rank(after), bytes: &[] }], &mut [])?;
+    }
+    Ok(value)
+}
+
+const TURN: Tag = Tag(41);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +169,7 @@ mod tests {
     #[test]
     fn never_are_more_at_work_than_there_are_places_and_the_dead_have_none() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("turns");
+        let folder = dir.path().join("slots");
         for count in [1, 3] {
             let (now, most, done) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
             std::fs::create_dir(&folder).unwrap();
@@ -196,7 +206,7 @@ mod tests {
     fn nobody_is_held_up_where_the_places_cannot_be_used() {
         let dir = tempfile::tempdir().unwrap();
         let mut times = 0;
-        for folder in [dir.path().join("gone/turns"), dir.path().join("file")] {
+        for folder in [dir.path().join("gone/slots"), dir.path().join("file")] {
             std::fs::write(dir.path().join("file"), "").unwrap();
             assert!(SharedSlots { files: &RealFiles, folder: &folder, count: 1 }.take(&mut || times += 1));
         }

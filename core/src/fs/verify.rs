@@ -21,25 +21,28 @@ pub(crate) fn expect_bytes(
     compare(path, crc, found)
 }
 
-/// Opens a regular file, perhaps through a link, that must be as long as was recorded, where that is known.
+/// Opens a regular file to read, perhaps through a link, that must be as long as was recorded, where that is known.
 pub(crate) fn open_whole(
     files: &dyn Files,
     path: &Path,
     expected: Option<u64>,
 ) -> Result<(Box<dyn File>, Status), FileError> {
-    let missing = |error: FsError| {
-        if error.is_not_found() {
-            FileError::Missing { path: path.to_owned() }
-        } else {
-            error.into()
-        }
-    };
     // Asked before it is opened: to open a FIFO may take for ever.
-    let named = files.status(path).at("look at", path).map_err(missing)?;
+    let named = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
     if !matches!(named.kind, Kind::File | Kind::Link) {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
-    let file = files.open(path, How::Read).at("open", path).map_err(missing)?;
+    open_checked(files, path, How::Read, expected)
+}
+
+/// Opens what is known to be no FIFO.
+pub(crate) fn open_checked(
+    files: &dyn Files,
+    path: &Path,
+    how: How,
+    expected: Option<u64>,
+) -> Result<(Box<dyn File>, Status), FileError> {
+    let file = files.open(path, how).at("open", path).map_err(|error| missing(path, error))?;
     let status = file.status().at("look at", path)?;
     if status.kind != Kind::File {
         return Err(FileError::NotAFile { path: path.to_owned() });
@@ -49,6 +52,14 @@ pub(crate) fn open_whole(
             Err(FileError::Size { path: path.to_owned(), expected, found: status.len })
         }
         _ => Ok((file, status)),
+    }
+}
+
+fn missing(path: &Path, error: FsError) -> FileError {
+    if error.is_not_found() {
+        FileError::Missing { path: path.to_owned() }
+    } else {
+        error.into()
     }
 }
 
@@ -144,9 +155,6 @@ pub(crate) enum FileError {
     /// There is no place in cache.
     #[error("{0}")]
     Cache(String),
-    /// The transport gave up.
-    #[error("{0}")]
-    Transport(String),
     /// A file or folder could not be used.
     #[error("{}", crate::describe(.0))]
     Fs(FsError),
@@ -201,7 +209,6 @@ mod tests {
                 true,
             ),
             (FileError::Cache("no room".to_owned()), "no room", false),
-            (FileError::Transport("gone".to_owned()), "gone", false),
             (
                 FileError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
                 "cannot make the folder /pfs/a: No space left on device (os error 28)",

@@ -244,7 +244,8 @@ impl<'a> Builder<'a> {
         record.write(self.files(), self.prefix)?;
         let id = record.dataset.id;
         let now = self.env.local_time();
-        closing::finish(self.files(), self.prefix, record, &now).map_err(BuildError::Step)?;
+        closing::finish(self.files(), self.prefix, record, &now)
+            .map_err(|error| BuildError::Step(crate::describe(&error)))?;
         FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
         self.remove_unfinished_copies(scan);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })

@@ -10,7 +10,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn should_exit(&mut self) -> Result<bool, Error> {
         self.expect_idle("SCR_Should_exit")?;
-        self.look_at_flush()?;
+        self.with_flushes(|flushes, site| flushes.poll(site))?;
         Ok(halt::reason(&self.job)?.is_some())
     }
 
@@ -33,7 +33,7 @@ impl Session {
                 output.remove(&self.job, &self.cache);
             }
         }
-        let flushed = self.flush_last();
+        let flushed = self.with_flushes(|flushes, site| flushes.flush_last(site));
         self.cache.remove_spares(&self.job);
         self.halt.finalize(&self.job);
         flushed
@@ -45,6 +45,6 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
-        self.flush_last()
+        self.with_flushes(|flushes, site| flushes.flush_last(site))
     }
 }

@@ -3,7 +3,6 @@
 //! What is in cache is brought back first; a checkpoint comes from the prefix directory if cache has none.
 
 use super::flushed::Known;
-use super::moving::FlushState;
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
@@ -15,6 +14,7 @@ use crate::delete;
 use crate::env::Env;
 use crate::error::Doing;
 use crate::fetch::Fetcher;
+use crate::flush::{resolve_pending_flushes, Flushes};
 use crate::fs::Durability;
 use crate::halt::HaltConditions;
 use crate::job::Job;
@@ -50,11 +50,11 @@ impl Session {
             restart: Restart::default(),
             last_checkpoint: 0,
             times: CheckpointTimes::new(began),
-            flushes: FlushState::default(),
+            flushes: Flushes::default(),
             halt: HaltConditions::default(),
             computing_since: began,
         };
-        session.settle_flushes()?;
+        resolve_pending_flushes(&session.job, session.cache.control(), session.schemes.plugin_host())?;
         if session.job.params.get(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
             rebuild::purge_bypass(&session.job, &session.cache)?;
@@ -63,7 +63,8 @@ impl Session {
         session.halt = HaltConditions::begin(&session.job)?;
         let known = session.find_datasets(is_shared)?;
         session.cache.renew_flush_file(&session.job);
-        session.flush_restored()?;
+        session.compare_flushed()?;
+        session.with_flushes(|flushes, site| flushes.flush_restored(site))?;
         let offered = Offered { first: known.first, chosen: known.chosen };
         let Self { job, cache, schemes, restart, .. } = &mut session;
         restart.find_first(&mut Fetcher { job, cache, schemes }, &offered)?;

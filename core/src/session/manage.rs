@@ -20,7 +20,7 @@ impl Session {
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Current", name)?;
         // A newer checkpoint under way would become the current one once it has arrived.
-        self.finish_flush()?;
+        self.with_flushes(|flushes, site| flushes.finish_all(site))?;
         let (id, checkpoint) = change_index(&self.job, name, |index| {
             let id = index.id_of(name)?;
             let known =
@@ -76,9 +76,10 @@ impl Session {
         let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
         let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
         for id in &in_cache {
-            self.finish_flush_of(*id)?;
+            self.with_flushes(|flushes, site| flushes.finish(site, *id))?;
         }
-        self.wait_until_recorded();
+        self.flushes.wait_until_recorded(&self.job);
+        self.flushes.abandon(&self.job, name);
         Ok(in_cache)
     }
 

@@ -12,25 +12,23 @@
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
-//! | `flushing` | which datasets are flushed, and when; `moving`: how; `flusher`: with what; `flushed`: which are there already |
+//! | `flushed` | which datasets in cache are in the prefix directory |
 
 mod finalize;
 mod flushed;
-mod flusher;
-mod flushing;
 mod init;
 mod manage;
-mod moving;
 mod need_checkpoint;
 mod output;
 mod restart;
 mod route;
 mod settings_report;
-mod settling;
 
 pub use crate::error::Error;
 
 use crate::cache::Cache;
+use crate::delete::slide_window;
+use crate::flush::{FlushSite, Flushes};
 use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
@@ -55,7 +53,7 @@ pub struct Session {
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
     times: CheckpointTimes,
-    flushes: moving::FlushState,
+    flushes: Flushes,
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,
@@ -110,6 +108,19 @@ impl Session {
             Phase::Idle | Phase::Refused => Ok(()),
             _ => Err(self.wrong_phase(call)),
         }
+    }
+
+    /// Lets the flushes do something. Then the checkpoints are deleted that are too many in the prefix directory.
+    fn with_flushes<T>(
+        &mut self,
+        work: impl FnOnce(&mut Flushes, &mut FlushSite<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let Self { job, cache, schemes, flushes, .. } = self;
+        let outcome = work(flushes, &mut FlushSite { job, cache, schemes });
+        for id in self.flushes.take_flushed() {
+            slide_window(&self.job, &mut self.cache, id)?;
+        }
+        outcome
     }
 
     /// The application computes from now on.

@@ -69,7 +69,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
         self.expect_idle("SCR_Need_checkpoint")?;
-        self.look_at_flush()?;
+        self.with_flushes(|flushes, site| flushes.poll(site))?;
         self.times.asked += 1;
         let params = &self.job.params;
         let wanted = Wanted {

@@ -55,7 +55,7 @@ impl Session {
         let why = error.agreed()?;
         self.job.log.add_entry(event(Event::RestartFail, &loaded).note(why.to_string()));
         // An older checkpoint may come into its place.
-        self.finish_flush()?;
+        self.with_flushes(|flushes, site| flushes.finish_all(site))?;
         let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
         self.restart.refuse(&mut from)?;
         self.count_from_restart();

@@ -89,22 +89,22 @@ impl Watch<'_> {
     /// Returns when the agent is to end, and keeps applications from entering meanwhile where none is there.
     fn run(&mut self) -> Result<Option<Application>> {
         let host = environment::plugin_host(self.env, None);
-        let transports = Transports::new(&host);
-        let (mut told, mut looked_at) = (PollResult::default(), None::<Instant>);
+        let transports = Transports::new(&host, self.env, &environment::params(self.env));
+        let (mut last, mut looked_at) = (PollResult::default(), None::<Instant>);
         loop {
             if self.control.join(EXIT).exists() {
                 return Ok(None);
             }
             self.executor.check_cancel();
             let copying = self.executor.has_work();
-            if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && told.left {
-                let looked =
+            if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && last.unfinished {
+                let polled =
                     poll_transfers(self.env, self.owned, &|name, options| transports.open(name, options));
-                print_news(&looked, &told);
-                (told, looked_at) = (looked, Some(Instant::now()));
+                print_news(&polled, &last);
+                (last, looked_at) = (polled, Some(Instant::now()));
                 self.heartbeat.report(|| bytes_written(self.control));
             }
-            if !copying && !told.left {
+            if !copying && !last.unfinished {
                 if let JobEnd::Reached(nobody_comes) = self.is_over()? {
                     return Ok(nobody_comes);
                 }
@@ -152,9 +152,9 @@ enum JobEnd {
 }
 
 /// What was said before is not said again.
-fn print_news(looked: &PollResult, before: &PollResult) {
-    looked.told.iter().for_each(|line| print_line(line));
-    looked.wrong.iter().filter(|line| !before.wrong.contains(line)).for_each(|line| print_line(line));
+fn print_news(polled: &PollResult, before: &PollResult) {
+    polled.notices.iter().for_each(|line| print_line(line));
+    polled.errors.iter().filter(|line| !before.errors.contains(line)).for_each(|line| print_line(line));
 }
 
 /// Between two looks at flushes while copies are under way; at most so much later a flush is finished.

@@ -1,16 +1,15 @@
-//! Flushes that go on detached the application, and are ended without it.
+//! Flushes that go on without the application, and are closed without it.
 //!
-//! A transport whose copies survive the job is only begun by the application. Each rank leaves an *record* in the
+//! The application only starts a transport whose copies survive the job. Each rank leaves a *transfer record* in the
 //! control directory of its node, `detached.<token>.<rank>`: what is copied where, what every file has to be, and the
-//! transport's ticket. Whoever looks after the records of a node ([`poll_transfers`]: the agent, `scr poststage`, or the
-//! application itself as long as it is there) asks the transport how far it is, compares what came with what was
-//! recorded, and once all files of the node have arrived leaves the node's `done.<token>.<node>`. Who finds that of
-//! all nodes finishes the flush.
+//! transport's ticket. A transfer monitor ([`poll_transfers`]: in the agent, in `scr poststage`, or in the application as long as
+//! it is there) asks the transport how far it is, compares what came with what was recorded, and once all files of the node have
+//! arrived leaves the node's mark, `done.<token>.<node>`. Who finds the marks of all nodes closes the flush.
 //!
-//! | part | what it is |
+//! | module | what is in it |
 //! |---|---|
-//! | `record` | what a rank leaves detached |
-//! | `monitor` | looks after what was left, with the application or without |
+//! | `record` | the transfer record of a rank |
+//! | `monitor` | polls the transfers of a node, with the application or without |
 //!
 //! Here is what the application does about such a flush as long as it is there.
 
@@ -20,142 +19,101 @@ pub(crate) mod record;
 pub(crate) use monitor::{poll_some, Which};
 pub use monitor::{poll_transfers, OpenTransport, PollResult, Transports};
 
-use super::closing;
-use super::pending::PendingFlush;
-use super::steps::Step;
-use super::FlushOutcome;
-use super::{Flush, FlushError, FlushReport, Started};
-use crate::comm::collective::any;
-use crate::comm::{CommError, Rank};
-use crate::prefix::Index;
-use crate::Described;
-use record::{State, TransferRecord};
-use scr_plugin_api::{CopyState, KvTree, Transport};
-use std::path::Path;
+use super::running::{Running, RunningFlush};
+use super::step::{label, Step, StepError};
+use super::{Flush, FlushError, FlushReport};
+use crate::param;
+use record::{TransferRecord, TransferState};
+use scr_plugin_api::{CopyState, KvTree};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is needed for a flush to go on without the application.
-#[derive(Clone)]
-pub(crate) struct Detached<'a> {
-    /// The control directory of this node.
-    pub(crate) control: &'a Path,
-    /// The transport's name, and the options it was made with.
-    pub(crate) transport: &'a str,
-    pub(crate) transport_options: &'a KvTree,
-    /// The transport again, for whoever looks after the flush.
-    pub(crate) shared: &'a Arc<dyn Transport>,
-    /// The number of this node, and how many there are.
-    pub(crate) node: u32,
-    pub(crate) nodes: u32,
-    /// The ranks of this node, in order.
-    pub(crate) mates: Vec<Rank>,
-    /// Between two looks at it.
-    pub(crate) pause: Duration,
-}
-
 impl Flush<'_> {
-    /// Whether the part of any rank is on its way, or still to be set off, and whether any has failed.
-    pub(super) fn ask_all_behind(&self, started: &Started) -> Result<(bool, bool), CommError> {
-        let (running, failed) = match &started.ticket {
-            None => (true, false),
-            Some(Ok(_)) => self.look_behind(started),
-            Some(Err(_)) => (false, true),
+    /// Starts the transport on this rank, and leaves the record of it.
+    pub(super) fn start_detached(&self, run: &mut RunningFlush) -> Result<(), StepError> {
+        let ticket = self.start_transport(run)?;
+        let (transport, job) = (&self.transport, self.job);
+        run.ticket = Some(ticket.clone());
+        let record = TransferRecord {
+            token: run.record.token.clone(),
+            prefix: job.prefix.dir().to_owned(),
+            rank: job.rank().0,
+            node: job.nodes.numbers()[job.rank().index()],
+            mates: job.nodes.mates(job.rank()).iter().map(|rank| rank.0).collect(),
+            transport: transport.name.clone(),
+            transport_options: transport.options.clone(),
+            ticket,
+            copies: run.copies.clone(),
+            options: self.options,
+            state: TransferState::Moving,
         };
-        let [running, failed] = any(self.comm, [running, failed])?;
-        Ok((running, failed))
+        Ok(record.write(self.files(), self.control)?)
     }
 
-    /// Waits until the files of all nodes have arrived, or those of one cannot, and has the flush ended by whoever is first: this, or
-    /// what goes on detached it.
-    pub(super) fn finish_behind(&self, started: &Started) -> Result<FlushReport, FlushError> {
-        let dataset = &started.record.dataset;
-        let pause = self.detached.as_ref().map_or(Duration::ZERO, |detached| detached.pause);
+    /// Waits until the files of all nodes have arrived, or those of one cannot, and has the flush closed by whoever is
+    /// first: this, or a monitor elsewhere.
+    pub(super) fn finish_detached(&self, run: &RunningFlush) -> Result<FlushReport, FlushError> {
+        let pause = Duration::from_micros(self.job.params.get(&param::FLUSH_ASYNC_USLEEP));
         let failed = loop {
-            let (running, failed) = self.ask_all_behind(started)?;
+            let (running, failed) = self.progress(run)?;
             if failed || !running {
                 break failed;
             }
-            self.files.pause(pause);
+            self.files().pause(pause);
         };
-        // What still moves where another rank has failed is of no use, and is stopped below.
-        let arrived = self.arrived_behind(started, failed);
-        let closed = self.agreed(dataset, Step::Copying, arrived).and_then(|()| {
-            let closed = self.on_rank_0(|| self.close_behind(&started.record));
-            self.agreed(dataset, Step::Closing, closed)?;
-            self.report(&started.copies)
-        });
-        self.or_clear_away(started, closed)
+        // What still moves where another rank has failed is of no use, and is stopped then.
+        let arrived = self.detached_arrived(run, failed);
+        let taken_back = match self.agreed(&run.record.dataset, Step::Copying, arrived) {
+            Ok(()) => FlushError::TakenBack { dataset: label(&run.record.dataset) },
+            Err(error) => error,
+        };
+        self.settle(run, taken_back)?;
+        self.report(&run.copies)
     }
 
-    /// Looks after the parts of all ranks of a node, on the first of them, and says whether any is still on its way, and whether one
-    /// has failed. What cannot be looked after is not waited for.
-    fn look_behind(&self, started: &Started) -> (bool, bool) {
-        let leads = |detached: &&Detached<'_>| detached.mates.first() == Some(&self.comm.rank());
-        let Some(detached) = self.detached.as_ref().filter(leads) else { return (false, false) };
-        let open = |_: &str, _: &KvTree| Ok(Arc::clone(detached.shared));
-        let which = Which::Of(&started.record.token);
-        let looked = poll_some(self.files, detached.control, &open, &self.now, which);
-        (looked.left && looked.wrong.is_empty(), looked.failed)
+    /// Polls the transfers of a node, on its first rank: whether any is still on its way, and whether one has failed. What
+    /// cannot be looked at is not waited for.
+    pub(super) fn detached_progress(&self, run: &RunningFlush) -> (bool, bool) {
+        match &run.running {
+            Running::Detached(None) => return (true, false),
+            Running::Detached(Some(Err(_))) => return (false, true),
+            _ => (),
+        }
+        let (job, me) = (self.job, self.job.rank());
+        if job.nodes.leader(me) != me {
+            return (false, false);
+        }
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport.transport));
+        let which = Which::Of(&run.record.token);
+        let polled = poll_some(self.files(), self.control, &open, &job.local_time(), which);
+        (polled.unfinished && polled.errors.is_empty(), polled.failed)
     }
 
     /// How the part of this rank has ended. It need not have ended where any has failed.
-    fn arrived_behind(&self, started: &Started, failed: bool) -> Result<(), String> {
-        let Some(detached) = &self.detached else { return Ok(()) };
-        let ticket = started.given_ticket()?;
-        let token = &started.record.token;
-        match record::state(self.files, detached.control, token, self.comm.rank().0)? {
-            // Where it is forgotten the flush is over, and what became of it stands under the prefix directory.
-            None | Some(State::Arrived) => Ok(()),
-            Some(State::Failed(why)) => Err(why),
-            Some(State::Moving) if failed => Ok(()),
-            Some(State::Moving) => match self.transport.poll(ticket) {
-                Ok(CopyState::Failed(error)) | Err(error) => Err(error.to_string()),
-                Ok(_) => Err(format!("{} could not be looked after", detached.control.display())),
-            },
+    fn detached_arrived(&self, run: &RunningFlush, failed: bool) -> Result<(), StepError> {
+        if let Running::Detached(Some(Err(error))) = &run.running {
+            return Err(StepError::Transfer(crate::describe(error)));
         }
-    }
-
-    /// Ends a flush whose files have all arrived, unless that was done already.
-    fn close_behind(&self, record: &PendingFlush) -> Result<(), String> {
-        match closing::finalize_one(self.files, self.prefix, &record.token, &self.now)? {
-            Some(FlushOutcome::Finalized(_)) => Ok(()),
-            Some(other) => Err(other.to_string()),
-            None => {
-                let index = Index::read(self.files, self.prefix).described()?;
-                let complete = index.entry(record.dataset.id).is_some_and(|entry| entry.complete);
-                complete.then_some(()).ok_or_else(|| "it was taken back by somebody else".to_owned())
+        let token = &run.record.token;
+        match record::state(self.files(), self.control, token, self.job.rank().0)? {
+            // Where it is forgotten the flush is over, and what became of it stands below the prefix directory.
+            None | Some(TransferState::Arrived) => Ok(()),
+            Some(TransferState::Failed(why)) => Err(StepError::Transfer(why)),
+            Some(TransferState::Moving) if failed => Ok(()),
+            Some(TransferState::Moving) => {
+                let ticket = run.ticket.as_deref().unwrap_or_default();
+                match self.transport().poll(ticket)? {
+                    CopyState::Failed(error) => Err(error.into()),
+                    _ => Err(StepError::Unpolled { control: self.control.to_owned() }),
+                }
             }
         }
     }
 
-    /// Leaves word of what is to be done without this process.
-    pub(super) fn leave_errand(&self, started: &Started, ticket: &[u8]) -> Result<(), String> {
-        let Some(detached) = &self.detached else { return Ok(()) };
-        let record = TransferRecord {
-            token: started.record.token.clone(),
-            prefix: self.prefix.dir().to_owned(),
-            rank: self.comm.rank().0,
-            node: detached.node,
-            mates: detached.mates.iter().map(|rank| rank.0).collect(),
-            transport: detached.transport.to_owned(),
-            transport_options: detached.transport_options.clone(),
-            ticket: ticket.to_vec(),
-            copies: started.copies.clone(),
-            options: self.options,
-            state: State::Moving,
-        };
-        let left = record.write(self.files, detached.control).described();
-        if left.is_err() {
-            let _ = self.transport.cancel(ticket);
-        }
-        left
-    }
-
-    /// After an error: nobody has to do anything any more.
-    pub(super) fn forget_errand(&self, token: &str) {
-        if let Some(detached) = &self.detached {
-            let _ = record::remove(self.files, detached.control, token, self.comm.rank().0);
+    /// Nobody has to do anything for this flush any more.
+    pub(super) fn forget_record(&self, run: &RunningFlush) {
+        if matches!(run.running, Running::Detached(_)) {
+            let _ = record::remove(self.files(), self.control, &run.record.token, self.job.rank().0);
         }
     }
 }

@@ -1,18 +1,22 @@
-//! Looks after the records of a node: asks the transport, compares what came with what was recorded, leaves the node's mark, and
-//! finishes the flush that has the marks of all.
+//! The transfer monitor of a node: asks the transports, compares what came with what was recorded, leaves the node's mark, and
+//! closes the flush that has the marks of all nodes.
 //!
-//! On one node a lock in the control directory lets one process at a time do so; between nodes that of the finalizer does. A flush that
-//! was taken back has no record under the prefix directory any more; its copies are stopped and their hidden files removed.
+//! On one node a lock in the control directory lets one process at a time do so; between nodes that of the closing does. A
+//! monitor never waits for either: a process that holds them may be stuck in a file system, and there is a next time. A flush
+//! that was taken back has no record below the prefix directory any more; its copies are stopped and their staging files removed.
 
-use super::record::{self, State, TransferRecord};
-use crate::flush::closing::{alone, finalize_one};
+use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
+use crate::descriptor::{Descriptors, Store};
+use crate::flush::closing::{finalize_now, try_alone};
 use crate::flush::file_copy;
 use crate::flush::pending::{self, PendingFlush};
+use crate::flush::step::StepError;
 use crate::flush::FlushOutcome;
-use crate::fs::{Files, OwnedDir};
-use crate::plugin::PluginHost;
+use crate::fs::{Files, FsError, OwnedDir};
+use crate::param::Params;
+use crate::plugin::{PluginHost, PluginLoadError};
 use crate::prefix::Prefix;
-use crate::{describe, env::Env, Described};
+use crate::{describe, env::Env};
 use scr_plugin_api::{CopyState, KvTree, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -20,11 +24,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Gives a transport by its name, with these options.
-pub type OpenTransport<'a> = &'a dyn Fn(&str, &KvTree) -> Result<Arc<dyn Transport>, String>;
+pub type OpenTransport<'a> = &'a dyn Fn(&str, &KvTree) -> Result<Arc<dyn Transport>, PluginLoadError>;
 
-/// Transports by name and options, each loaded once.
+/// Transports by name and options, each loaded once. What they execute comes from the settings of this process.
 pub struct Transports<'a> {
     host: &'a PluginHost,
+    /// The program of this installation.
+    program: Option<String>,
+    /// The libraries that stores name, by the name of the transport.
+    libraries: HashMap<String, String>,
     /// By name and packed options.
     open: RefCell<HashMap<Wanted, Arc<dyn Transport>>>,
 }
@@ -33,43 +41,70 @@ type Wanted = (String, Vec<u8>);
 
 impl<'a> Transports<'a> {
     /// Those that this host finds.
-    pub fn new(host: &'a PluginHost) -> Self {
-        Self { host, open: RefCell::default() }
+    pub fn new(host: &'a PluginHost, env: &Env, params: &Params) -> Self {
+        let descriptors = Descriptors::build(params, &mut Vec::new());
+        let stores = descriptors.map(|descriptors| descriptors.stores).unwrap_or_default();
+        let named = stores.iter().map(Store::flush_by).filter_map(|flush_by| {
+            let library = flush_by.options.iter().find(|(key, _)| key.eq_ignore_ascii_case(LIBRARY))?;
+            Some((flush_by.transport.to_ascii_uppercase(), library.1.clone()))
+        });
+        let program = env.install_dir.as_ref().map(|install| install.join("bin/scr").display().to_string());
+        Self { host, program, libraries: named.collect(), open: RefCell::default() }
     }
 
     /// The transport of this name with these options, which a job has checked.
     ///
     /// # Errors
-    /// There is none any more, or it refuses them, in one line.
-    pub fn open(&self, name: &str, options: &KvTree) -> Result<Arc<dyn Transport>, String> {
+    /// There is none any more, or it refuses them.
+    pub fn open(&self, name: &str, options: &KvTree) -> Result<Arc<dyn Transport>, PluginLoadError> {
+        let mut options = options.clone();
+        for key in EXECUTED.into_iter().filter(|key| options.has(key)).collect::<Vec<_>>() {
+            let own = match key {
+                LIBRARY => self.libraries.get(&name.to_ascii_uppercase()),
+                _ => self.program.as_ref(),
+            };
+            match own {
+                Some(own) => options.set(key, own),
+                None => _ = options.remove(key),
+            }
+        }
         let key = (name.to_owned(), options.pack());
         if let Some(open) = self.open.borrow().get(&key) {
             return Ok(Arc::clone(open));
         }
-        let loaded = self.host.load_transport(name, options).map_err(|error| error.full_text())?;
-        let loaded: Arc<dyn Transport> = Arc::from(loaded);
+        let loaded: Arc<dyn Transport> = Arc::from(self.host.load_transport(name, &options)?);
         self.open.borrow_mut().insert(key, Arc::clone(&loaded));
         Ok(loaded)
     }
 }
 
-/// What was found and done.
+const LIBRARY: &str = "LIBRARY";
+
+/// What a monitor found and did.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PollResult {
     /// Whether something of this node is still to be copied, or could not be ended.
-    pub left: bool,
+    pub unfinished: bool,
     /// Whether files of this node cannot arrive any more.
     pub failed: bool,
     /// So many bytes of what is still to be copied have arrived.
-    pub moved: u64,
+    pub bytes_moved: u64,
     /// What happened, one line each.
-    pub told: Vec<String>,
+    pub notices: Vec<String>,
     /// What went wrong, one line each.
-    pub wrong: Vec<String>,
+    pub errors: Vec<String>,
 }
 
-/// Looks after the flushes that go on detached applications, as far as they are this node's: those in the control
-/// directory `control`. Returns at once; a copy under way is left alone.
+impl PollResult {
+    /// Something failed that may pass.
+    fn postpone(&mut self, error: &dyn std::error::Error) {
+        self.unfinished = true;
+        self.errors.push(describe(error));
+    }
+}
+
+/// Polls the detached flushes whose transfer records are in the control directory `control`, those of this node. Returns at
+/// once; a copy under way is left alone.
 pub fn poll_transfers(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) -> PollResult {
     poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::All)
 }
@@ -108,35 +143,30 @@ pub(crate) fn poll_some(
     now: &str,
     which: Which<'_>,
 ) -> PollResult {
-    let mut looked = PollResult::default();
-    match record::tokens(files, control) {
-        Ok(tokens) if !tokens.iter().any(|token| which.may_be(token)) => return looked,
+    let mut polled = PollResult::default();
+    match record::names(files, control) {
+        Ok(names) if !names.iter().any(|(token, _)| which.may_be(token)) => return polled,
         Ok(_) => (),
-        Err(why) => {
-            looked.wrong.push(why);
-            return looked;
+        Err(error) => {
+            polled.errors.push(describe(&error));
+            return polled;
         }
     }
-    let locked = files.exclusively_for_long(&control.join(LOCK), || {
-        // Where nodes meet in one folder by mistake each has its mark all the same.
-        let mut by_token: BTreeMap<(String, u32), Vec<TransferRecord>> = BTreeMap::new();
-        let (records, bad) = record::list(files, control);
-        for record in records.into_iter().filter(|record| which.is(record)) {
-            by_token.entry((record.token.clone(), record.node)).or_default().push(record);
+    let monitor = TransferMonitor { files, control, open, now };
+    let mut poll = || {
+        if let Err(error) = monitor.poll(which, &mut polled) {
+            polled.postpone(&error);
         }
-        looked.wrong.extend(bad);
-        for records in by_token.into_values() {
-            TransferMonitor { files, control, open, now }.look(records, &mut looked);
-        }
-    });
-    if let Err(error) = locked {
-        looked.left = true;
-        looked.wrong.push(describe(&error));
+    };
+    match files.if_free(&control.join(LOCK), &mut poll) {
+        Ok(true) => (),
+        Ok(false) => polled.unfinished = true,
+        Err(error) => polled.postpone(&error),
     }
-    looked
+    polled
 }
 
-/// Looks after the records of one flush on this node.
+/// Polls the transfers of a node.
 struct TransferMonitor<'a> {
     files: &'a dyn Files,
     control: &'a Path,
@@ -145,53 +175,59 @@ struct TransferMonitor<'a> {
 }
 
 impl TransferMonitor<'_> {
-    fn look(&self, mut records: Vec<TransferRecord>, looked: &mut PollResult) {
-        let prefix = Prefix::new(records[0].prefix.clone());
-        let record = match pending::find(self.files, &prefix, &records[0].token) {
-            Ok(Some(record)) => record,
-            Ok(None) => return self.clear_away(&records, looked),
-            Err(why) => {
-                looked.left = true;
-                return looked.wrong.push(why);
-            }
-        };
-        for record in records.iter_mut().filter(|record| record.state == State::Moving) {
-            self.move_on(record, looked);
+    fn poll(&self, which: Which<'_>, polled: &mut PollResult) -> Result<(), FsError> {
+        // Where nodes meet in one folder by mistake each has its mark all the same.
+        let mut by_token: BTreeMap<(String, u32), Vec<TransferRecord>> = BTreeMap::new();
+        let (records, bad) = record::list(self.files, self.control)?;
+        for record in records.into_iter().filter(|record| which.is(record)) {
+            by_token.entry((record.token.clone(), record.node)).or_default().push(record);
         }
-        looked.failed |= records.iter().any(|record| matches!(record.state, State::Failed(_)));
-        let arrived = records.iter().filter(|record| record.state == State::Arrived).count();
+        polled.errors.extend(bad.iter().map(|error: &RecordError| describe(error)));
+        by_token.into_values().for_each(|records| self.poll_flush(records, polled));
+        Ok(())
+    }
+
+    /// Polls the transfers of one flush.
+    fn poll_flush(&self, mut records: Vec<TransferRecord>, polled: &mut PollResult) {
+        let prefix = Prefix::new(records[0].prefix.clone());
+        let pending = match pending::find(self.files, &prefix, &records[0].token) {
+            Ok(Some(pending)) => pending,
+            Ok(None) => return self.clear_away(&records, polled),
+            Err(error) => return polled.postpone(&error),
+        };
+        for record in records.iter_mut().filter(|record| record.state == TransferState::Moving) {
+            self.poll_record(record, polled);
+        }
+        polled.failed |= records.iter().any(|record| matches!(record.state, TransferState::Failed(_)));
+        let arrived = records.iter().filter(|record| record.state == TransferState::Arrived).count();
         if arrived == records[0].mates.len() {
-            self.arrive(&prefix, &record, &records, looked);
+            self.arrive(&prefix, &pending, &records, polled);
         }
     }
 
     /// Asks the transport, and checks what came.
-    fn move_on(&self, record: &mut TransferRecord, looked: &mut PollResult) {
+    fn poll_record(&self, record: &mut TransferRecord, polled: &mut PollResult) {
         let transport = match (self.open)(&record.transport, &record.transport_options) {
             Ok(transport) => transport,
-            Err(why) => {
-                looked.left = true;
-                return looked.wrong.push(why);
-            }
+            Err(error) => return polled.postpone(&error),
         };
         if let Ok(CopyState::Running(bytes)) = transport.poll(&record.ticket) {
-            looked.left = true;
-            looked.moved = looked.moved.saturating_add(bytes);
+            polled.unfinished = true;
+            polled.bytes_moved = polled.bytes_moved.saturating_add(bytes);
             return;
         }
         let ticket = record.ticket.clone();
         let came = file_copy::finish(self.files, &*transport, &mut record.copies, &ticket, &record.options);
         record.state = match came {
-            Ok(()) => State::Arrived,
+            Ok(()) => TransferState::Arrived,
             Err(error) => {
-                let rank = record.rank;
-                looked.wrong.push(format!("the files of rank {rank} were not flushed: {error}"));
-                State::Failed(error.to_string())
+                let why = describe(&error);
+                polled.errors.push(format!("the files of rank {} were not flushed: {why}", record.rank));
+                TransferState::Failed(why)
             }
         };
         if let Err(error) = record.write(self.files, self.control) {
-            looked.left = true;
-            looked.wrong.push(describe(&error));
+            polled.postpone(&error);
         }
     }
 
@@ -199,76 +235,88 @@ impl TransferMonitor<'_> {
     fn arrive(
         &self,
         prefix: &Prefix,
-        record: &PendingFlush,
+        pending: &PendingFlush,
         records: &[TransferRecord],
-        looked: &mut PollResult,
+        polled: &mut PollResult,
     ) {
-        let ended = self.mark(prefix, record, records).and_then(|all_done| {
-            if all_done {
-                finalize_one(self.files, prefix, &record.token, self.now)
-            } else {
-                Ok(None)
-            }
+        let ended = self.mark(prefix, pending, records).and_then(|marked| match marked {
+            Marked::AllNodes => Ok(finalize_now(self.files, prefix, &pending.token, self.now)?),
+            Marked::ThisNode => Ok(Some(None)),
+            Marked::Not => Ok(None),
         });
         match ended {
-            Ok(None | Some(FlushOutcome::Waiting { .. })) => (),
-            Ok(Some(ended @ FlushOutcome::Finalized(_))) => {
-                looked.told.push(ended.to_string());
-                self.forget(records, looked);
+            // Somebody else is at it.
+            Ok(None) => polled.unfinished = true,
+            Ok(Some(None | Some(FlushOutcome::Waiting { .. }))) => (),
+            Ok(Some(Some(ended @ FlushOutcome::Finalized(_)))) => {
+                polled.notices.push(ended.to_string());
+                self.forget(records, polled);
             }
-            Ok(Some(ended)) => {
-                looked.left |= matches!(ended, FlushOutcome::Postponed { .. });
-                looked.wrong.push(ended.to_string());
+            Ok(Some(Some(ended))) => {
+                polled.unfinished |= matches!(ended, FlushOutcome::Postponed { .. });
+                polled.errors.push(ended.to_string());
             }
-            Err(why) => {
-                looked.left = true;
-                looked.wrong.push(why);
-            }
+            Err(error) => polled.postpone(&error),
         }
     }
 
-    /// Says that this node is done, unless the flush was taken back meanwhile, and gives whether all are.
+    /// Leaves the mark of this node, unless the flush was taken back meanwhile.
     fn mark(
         &self,
         prefix: &Prefix,
-        record: &PendingFlush,
+        pending: &PendingFlush,
         records: &[TransferRecord],
-    ) -> Result<bool, String> {
+    ) -> Result<Marked, StepError> {
         let (files, node) = (self.files, records[0].node);
-        let is_done = |node| record.is_done(files, prefix, node).described();
-        if !is_done(node)? {
-            let marked = alone(files, prefix, || match pending::find(files, prefix, &record.token)? {
+        if !pending.is_done(files, prefix, node)? {
+            let marked = try_alone(files, prefix, || match pending::find(files, prefix, &pending.token)? {
                 None => Ok(()),
-                Some(record) => record.mark_done(files, prefix, node, &record::new_sums(records)).described(),
+                Some(found) => {
+                    let sums = record::new_sums(records);
+                    Ok::<_, StepError>(found.mark_done(files, prefix, node, &sums)?)
+                }
             });
-            marked.described()??;
+            match marked? {
+                None => return Ok(Marked::Not),
+                Some(marked) => marked?,
+            }
         }
-        record.all_done(files, prefix).described()
+        Ok(if pending.all_done(files, prefix)? { Marked::AllNodes } else { Marked::ThisNode })
     }
 
-    /// The flush is over, in whichever way. Hidden files that are still there are of no use.
-    fn clear_away(&self, records: &[TransferRecord], looked: &mut PollResult) {
-        for record in records.iter().filter(|record| record.state == State::Moving) {
-            let cancelled = (self.open)(&record.transport, &record.transport_options)
-                .and_then(|transport| transport.cancel(&record.ticket).map_err(|error| error.to_string()));
-            if let Err(why) = cancelled {
-                looked.wrong.push(why);
+    /// The flush is over, in whichever way. Staging files that are still there are of no use.
+    fn clear_away(&self, records: &[TransferRecord], polled: &mut PollResult) {
+        for record in records.iter().filter(|record| record.state == TransferState::Moving) {
+            match (self.open)(&record.transport, &record.transport_options) {
+                Ok(transport) => {
+                    let cancelled = transport.cancel(&record.ticket);
+                    polled.errors.extend(cancelled.err().map(|error| describe(&error)));
+                }
+                Err(error) => polled.errors.push(describe(&error)),
             }
         }
         for record in records {
             file_copy::remove_staging(self.files, &record.copies);
         }
-        self.forget(records, looked);
+        self.forget(records, polled);
     }
 
-    fn forget(&self, records: &[TransferRecord], looked: &mut PollResult) {
+    fn forget(&self, records: &[TransferRecord], polled: &mut PollResult) {
         for record in records {
             if let Err(error) = record.forget(self.files, self.control) {
-                looked.wrong.push(describe(&error));
+                polled.errors.push(describe(&error));
             }
         }
     }
 }
 
-/// Who looks after the records of a node has this name in its control directory.
+/// The marks of a flush.
+enum Marked {
+    /// Somebody else ends or marks flushes just now.
+    Not,
+    ThisNode,
+    AllNodes,
+}
+
+/// The lock of the monitor of a node, in its control directory.
 const LOCK: &str = "detached.lock";

@@ -1,12 +1,13 @@
-//! What one rank leaves detached of a flush that goes on without it: `detached.<token>.<rank>` in the control directory of
-//! its node.
+//! The transfer record of a rank: what it leaves of a flush that goes on without it, `detached.<token>.<rank>` in the control
+//! directory of its node.
+//!
+//! A record names no program, no library, and no path below the prefix directory but by [`FileName`].
 
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
 use crate::flush::{Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
-use crate::prefix::FileName;
-use crate::Described;
+use crate::prefix::{staging_file, FileName};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -23,7 +24,7 @@ pub(crate) struct TransferRecord {
     pub(crate) rank: u32,
     /// The number of the node, which is that of its mark.
     pub(crate) node: u32,
-    /// All ranks of the node that have an record of this flush.
+    /// All ranks of the node that have a record of this flush.
     pub(crate) mates: Vec<u32>,
     /// The transport, the options it was made with, and its ticket.
     pub(crate) transport: String,
@@ -31,12 +32,12 @@ pub(crate) struct TransferRecord {
     pub(crate) ticket: Vec<u8>,
     pub(crate) copies: Vec<FileCopy>,
     pub(crate) options: Options,
-    pub(crate) state: State,
+    pub(crate) state: TransferState,
 }
 
-/// How far an record is.
+/// How far the transfers of a rank are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TransferState {
     /// The transport is at work, or what came was not looked at yet.
     Moving,
     /// Every file has arrived, and is what was recorded.
@@ -66,7 +67,7 @@ impl TransferRecord {
             tree.entry("MATES", mate);
         }
         tree.set("TRANSPORT", &self.transport);
-        tree.put("OPTIONS", self.transport_options.clone());
+        tree.put("OPTIONS", without_programs(&self.transport_options));
         // A ticket may hold any bytes, and a tree none that are zero.
         tree.set("TICKET", self.ticket.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         tree.set("BLOCK", self.options.block_bytes);
@@ -74,9 +75,9 @@ impl TransferRecord {
         tree.set("METADATA", u8::from(self.options.metadata));
         tree.set("OWNER", u8::from(self.options.owner));
         let (state, why) = match &self.state {
-            State::Moving => ("MOVING", None),
-            State::Arrived => ("ARRIVED", None),
-            State::Failed(why) => ("FAILED", Some(why)),
+            TransferState::Moving => ("MOVING", None),
+            TransferState::Arrived => ("ARRIVED", None),
+            TransferState::Failed(why) => ("FAILED", Some(why)),
         };
         tree.set("STATE", state);
         if let Some(why) = why {
@@ -92,10 +93,14 @@ impl TransferRecord {
         let flag = |key: &str| Ok::<_, FieldError>(tree.require::<u8>(key)? != 0);
         let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
         let ticket = tree.require::<String>("TICKET")?;
+        let token: String = tree.require("TOKEN")?;
+        let prefix = PathBuf::from(OsStr::from_bytes(bytes("PREFIX")?));
         let copies = tree.get("FILES").into_iter().flat_map(KvTree::iter);
+        let copies = copies.map(|(_, copy)| copy_of(&prefix, &token, copy)).collect::<Result<_, _>>()?;
         Ok(Self {
-            token: tree.require("TOKEN")?,
-            prefix: PathBuf::from(OsStr::from_bytes(bytes("PREFIX")?)),
+            token,
+            prefix,
+            copies,
             rank: tree.require("RANK")?,
             node: tree.require("NODE")?,
             mates: tree.get("MATES").map(|mates| mates.keys_as().collect()).unwrap_or_default(),
@@ -118,11 +123,10 @@ impl TransferRecord {
                 may_replace: false,
             },
             state: match tree.require::<String>("STATE")?.as_str() {
-                "MOVING" => State::Moving,
-                "ARRIVED" => State::Arrived,
-                _ => State::Failed(tree.text("ERROR").unwrap_or("it is not told why").to_owned()),
+                "MOVING" => TransferState::Moving,
+                "ARRIVED" => TransferState::Arrived,
+                _ => TransferState::Failed(tree.text("ERROR").unwrap_or("it is not told why").to_owned()),
             },
-            copies: copies.map(|(_, copy)| copy_of(copy)).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -138,42 +142,54 @@ pub(crate) fn new_sums(records: &[TransferRecord]) -> KvTree {
     sums
 }
 
-/// How far a rank's record is; `None` where there is none any more, as the flush has ended.
+/// How far a rank's transfers are; `None` where there is no record any more, as the flush has ended.
 pub(crate) fn state(
     files: &dyn Files,
     control: &Path,
     token: &str,
     rank: u32,
-) -> Result<Option<State>, String> {
-    Ok(read(files, &path(control, token, rank))?.map(|record| record.state))
+) -> Result<Option<TransferState>, RecordError> {
+    Ok(read(files, control, token, rank)?.map(|record| record.state))
 }
 
-/// The tokens of all records in a control directory.
-pub(crate) fn tokens(files: &dyn Files, control: &Path) -> Result<Vec<String>, String> {
-    let names = files.list_if_there(control).described()?;
-    let token = |name: &PathBuf| {
+/// The records in a control directory: token and rank.
+pub(crate) fn names(files: &dyn Files, control: &Path) -> Result<Vec<(String, u32)>, FsError> {
+    let name = |name: &PathBuf| {
         let (token, rank) = name.to_str()?.strip_prefix(PREFIX)?.rsplit_once('.')?;
-        rank.parse::<u32>().ok().map(|_| token.to_owned())
+        Some((token.to_owned(), rank.parse().ok()?))
     };
-    let mut tokens: Vec<_> = names.iter().filter_map(token).collect();
-    tokens.dedup();
-    Ok(tokens)
+    Ok(files.list_if_there(control)?.iter().filter_map(name).collect())
 }
 
-/// All records in a control directory, and what is wrong with those that cannot be read.
-pub(crate) fn list(files: &dyn Files, control: &Path) -> (Vec<TransferRecord>, Vec<String>) {
+/// All records in a control directory, and what is wrong with those that cannot be used.
+pub(crate) fn list(
+    files: &dyn Files,
+    control: &Path,
+) -> Result<(Vec<TransferRecord>, Vec<RecordError>), FsError> {
     let (mut records, mut bad) = (Vec::new(), Vec::new());
-    for name in files.list(control).unwrap_or_default() {
-        let is_errand = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('.'));
-        if is_errand.is_none_or(|(_, rank)| rank.parse::<u32>().is_err()) {
-            continue;
-        }
-        match read(files, &control.join(&name)) {
+    for (token, rank) in names(files, control)? {
+        match read(files, control, &token, rank) {
             Ok(record) => records.extend(record),
-            Err(why) => bad.push(why),
+            Err(error) => bad.push(error),
         }
     }
-    (records, bad)
+    Ok((records, bad))
+}
+
+/// Why a transfer record cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// A field is missing, or holds something else than it should.
+    #[error("{} cannot be used: {error}", path.display())]
+    Field {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: FieldError,
+    },
 }
 
 /// Removes a rank's record, where there is one.
@@ -185,26 +201,47 @@ fn path(control: &Path, token: &str, rank: u32) -> PathBuf {
     control.join(format!("{PREFIX}{token}.{rank}"))
 }
 
-fn read(files: &dyn Files, path: &Path) -> Result<Option<TransferRecord>, String> {
-    let Some(tree) = files.read_tree(path).described()? else { return Ok(None) };
-    let record = TransferRecord::from_tree(&tree).and_then(|record| match tree.require("VERSION")? {
-        VERSION => Ok(record),
-        other => Err(FieldError::Malformed {
-            key: "VERSION".to_owned(),
-            found: other.to_string(),
-            expected: "the number 1",
-        }),
-    });
-    record.map(Some).map_err(|error| format!("{} cannot be used: {error}", path.display()))
+fn read(
+    files: &dyn Files,
+    control: &Path,
+    token: &str,
+    rank: u32,
+) -> Result<Option<TransferRecord>, RecordError> {
+    let path = path(control, token, rank);
+    let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
+    let expect = |key: &str, expected: &'static str, wanted: &str| {
+        let found = tree.require::<String>(key)?;
+        match found == wanted {
+            true => Ok(()),
+            false => Err(FieldError::Malformed { key: key.to_owned(), found, expected }),
+        }
+    };
+    let record = expect("VERSION", "the number 2", VERSION)
+        .and_then(|()| expect("TOKEN", "that of its name", token))
+        .and_then(|()| expect("RANK", "that of its name", &rank.to_string()))
+        .and_then(|()| TransferRecord::from_tree(&tree));
+    record.map(Some).map_err(|error| RecordError::Field { path, error })
 }
+
+/// A record is not trusted to name what is executed: its reader takes that from its own settings.
+fn without_programs(options: &KvTree) -> KvTree {
+    let mut options = options.clone();
+    for key in EXECUTED {
+        if options.has(key) {
+            options.set(key, "");
+        }
+    }
+    options
+}
+
+/// The options of transports that name what is executed.
+pub(super) const EXECUTED: [&str; 2] = ["PROGRAM", "LIBRARY"];
 
 fn copy_tree(copy: &FileCopy) -> KvTree {
     let mut tree = KvTree::new();
     let file = &copy.file;
     tree.set_bytes("NAME", &file.name);
     tree.set_bytes("SOURCE", file.source.as_os_str().as_bytes());
-    tree.set_bytes("TARGET", copy.target.as_os_str().as_bytes());
-    tree.set_bytes("STAGING", copy.staging.as_os_str().as_bytes());
     tree.set("SIZE", file.bytes);
     if let Some(crc) = file.crc {
         tree.set("CRC", crc);
@@ -224,7 +261,7 @@ fn copy_tree(copy: &FileCopy) -> KvTree {
     tree
 }
 
-fn copy_of(tree: &KvTree) -> Result<FileCopy, FieldError> {
+fn copy_of(prefix: &Path, token: &str, tree: &KvTree) -> Result<FileCopy, FieldError> {
     let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
     let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
     let file = SourceFile {
@@ -245,7 +282,8 @@ fn copy_of(tree: &KvTree) -> Result<FileCopy, FieldError> {
             Some(Status { kind: Kind::File, len, mode, uid, gid, atime, ctime, mtime, identity, links })
         }
     };
-    let (target, staging) = (path("TARGET")?, path("STAGING")?);
+    let target = file.name.below(prefix);
+    let staging = staging_file(&target, token);
     Ok(FileCopy { file, target, staging, crc: tree.parse("FOUND")?, origin, leads: true })
 }
 
@@ -256,7 +294,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 const PREFIX: &str = "detached.";
 /// The form of the record.
-const VERSION: u32 = 1;
+const VERSION: &str = "2";
 /// Nobody else's business.
 const PRIVATE: u32 = 0o600;
 
@@ -274,7 +312,8 @@ mod tests {
             mode: 0o100_640,
             mtime: (5, 6),
         };
-        let (target, staging) = ("/pfs/ckpt/a".into(), "/pfs/ckpt/.a.t.part".into());
+        let target = file.name.below("/pfs".as_ref());
+        let staging = staging_file(&target, "3.17f.0a");
         TransferRecord {
             token: "3.17f.0a".to_owned(),
             prefix: "/pfs".into(),
@@ -296,7 +335,7 @@ mod tests {
                 own_folders: false,
                 may_replace: false,
             },
-            state: State::Failed("no\nspace".to_owned()),
+            state: TransferState::Failed("no\nspace".to_owned()),
         }
     }
 
@@ -307,15 +346,16 @@ mod tests {
             record(rank).write(&RealFiles, dir.path()).unwrap();
         }
         std::fs::write(dir.path().join("detached.lock"), "").unwrap();
-        let (found, bad) = list(&RealFiles, dir.path());
-        assert_eq!(bad, Vec::<String>::new());
+        let (found, bad) = list(&RealFiles, dir.path()).unwrap();
+        assert!(bad.is_empty(), "{bad:?}");
         let trees: Vec<_> = found.iter().map(TransferRecord::to_tree).collect();
         assert_eq!(trees, [record(15).to_tree(), record(4).to_tree()]);
         assert_eq!((found[0].ticket.as_slice(), found[0].copies[0].crc), (&b"agent\0\xffx"[..], Some(9)));
-        assert_eq!(tokens(&RealFiles, dir.path()).unwrap(), ["3.17f.0a"]);
-        let failed = State::Failed("no\nspace".to_owned());
-        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 4), Ok(Some(failed)));
-        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 9), Ok(None));
+        let named = |rank| ("3.17f.0a".to_owned(), rank);
+        assert_eq!(names(&RealFiles, dir.path()).unwrap(), [named(15), named(4)]);
+        let failed = TransferState::Failed("no\nspace".to_owned());
+        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 4).unwrap(), Some(failed));
+        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 9).unwrap(), None);
     }
 
     #[test]
@@ -323,13 +363,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("detached.3.17f.0a.0"), "something").unwrap();
         let mut tree = record(1).to_tree();
-        tree.set("VERSION", 2);
+        tree.set("VERSION", 3);
         (&RealFiles as &dyn Files)
             .write_tree(&dir.path().join("detached.3.17f.0a.1"), &tree, PRIVATE, Durability::Unsynced)
             .unwrap();
-        let (found, bad) = list(&RealFiles, dir.path());
+        let (found, bad) = list(&RealFiles, dir.path()).unwrap();
         assert_eq!((found.len(), bad.len()), (0, 2));
-        assert!(bad[1].contains("VERSION"), "{bad:?}");
+        assert!(bad[1].to_string().contains("VERSION"), "{bad:?}");
     }
 
     #[test]

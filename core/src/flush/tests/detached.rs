@@ -1,12 +1,11 @@
 //! Flushes that are left detached by the application, which ends, or dies, right after it has begun them.
 
-use super::stage::{Cached, Stage, Through, NOW, OPTIONS};
-use crate::comm::Rank;
+use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
 use crate::flush::closing::{finalize_arrived, finalize_pending};
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, PollResult, Which};
 use crate::flush::FlushOutcome;
-use crate::flush::{Detached, Flush, Options};
+use crate::flush::{Flush, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, RealFiles};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
@@ -15,7 +14,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::time::Duration;
 
 const RANKS: u32 = 4;
 const TOKEN: &str = "1.x.y";
@@ -24,45 +22,26 @@ const TOKEN: &str = "1.x.y";
 struct Nodes {
     stage: Stage,
     transport: Arc<dyn Transport>,
-    options: KvTree,
 }
 
 impl Nodes {
     fn new() -> Self {
-        let stage = Stage::new(RANKS);
-        for node in 0..2 {
-            fs::create_dir(stage.dir.path().join(format!("n{node}"))).unwrap();
-        }
-        Self { stage, transport: Arc::new(Through::new(RealFiles)), options: KvTree::new() }
+        Self { stage: Stage::on_nodes(RANKS, 2), transport: through(&RealFiles) }
     }
 
     fn control(&self, node: u32) -> PathBuf {
-        self.stage.dir.path().join(format!("n{node}"))
+        self.stage.control(node)
     }
 
-    /// Calls `body` on every rank with a flush that goes on detached.
+    /// Calls `body` on every rank with a flush that is detached.
     fn on_all<T: Send>(&self, options: Options, body: impl Fn(&Flush<'_>, usize) -> T + Sync) -> Vec<T> {
-        self.stage.on_all(&RealFiles, &*self.transport, options, |flush, rank| {
-            let node = flush.comm.rank().0 / 2;
-            let control = self.control(node);
-            let detached = Detached {
-                control: &control,
-                transport: "THROUGH",
-                transport_options: &self.options,
-                shared: &self.transport,
-                node,
-                nodes: 2,
-                mates: vec![Rank(2 * node), Rank(2 * node + 1)],
-                pause: Duration::ZERO,
-            };
-            body(&Flush { detached: Some(detached), ..flush.clone() }, rank)
-        })
+        self.stage.on_all_with(&RealFiles, &in_use(&self.transport, true), options, body)
     }
 
     /// The application begins a flush, and is gone.
     fn begin(&self, cached: &Cached, options: Options) {
         let begun = self.on_all(options, |flush, rank| {
-            let started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]);
+            let started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]);
             started.map(|mut started| flush.start_copying(&mut started))
         });
         assert!(begun.iter().all(Result::is_ok), "{begun:?}");
@@ -74,7 +53,7 @@ impl Nodes {
     }
 
     fn records(&self, node: u32) -> usize {
-        record::list(&RealFiles, &self.control(node)).0.len()
+        record::list(&RealFiles, &self.control(node)).unwrap().0.len()
     }
 }
 
@@ -88,7 +67,7 @@ fn what_an_application_has_left_is_finished_when_all_nodes_have_done_their_part(
     assert!(matches!(waiting.as_slice(), [FlushOutcome::Waiting { done: 1, marks: 2, .. }]), "{waiting:?}");
     assert!(!nodes.stage.is_listed(1));
     let looked = nodes.look(1);
-    assert_eq!((looked.left, looked.wrong.len(), looked.told.len()), (false, 0, 1), "{looked:?}");
+    assert_eq!((looked.unfinished, looked.errors.len(), looked.notices.len()), (false, 0, 1), "{looked:?}");
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
     // The first node clears its own away the next time.
     assert_eq!((nodes.look(0), nodes.records(0), nodes.records(1)), (PollResult::default(), 0, 0));
@@ -197,10 +176,10 @@ fn a_file_that_is_not_what_was_recorded_keeps_the_dataset_from_counting() {
     nodes.look(0);
     let looked = nodes.look(1);
     assert!(
-        looked.wrong.iter().any(|line| line.contains("rank 2") && line.contains("damaged")),
+        looked.errors.iter().any(|line| line.contains("rank 2") && line.contains("damaged")),
         "{looked:?}"
     );
-    assert!(!looked.left, "nothing can be done about it here");
+    assert!(!looked.unfinished, "nothing can be done about it here");
     assert!(!nodes.stage.is_listed(1));
     let told = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(matches!(told.as_slice(), [FlushOutcome::Revoked { .. }]), "{told:?}");
@@ -226,7 +205,7 @@ fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
         let nodes = Nodes::new();
         let cached = nodes.stage.cache(1, "a");
         let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
-            let mut started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+            let mut started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
             flush.start_copying(&mut started);
             if looked_after && rank == 0 {
                 // An agent that is quicker.
@@ -278,7 +257,7 @@ fn nobody_waits_for_the_others_once_one_node_has_failed() {
     let nodes = Nodes { transport: Arc::<Endless>::clone(&transport), ..Nodes::new() };
     let cached = nodes.stage.cache(1, "a");
     let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
-        let mut started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        let mut started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
         flush.start_copying(&mut started);
         while flush.is_running(&started).unwrap() {}
         flush.finish(started).unwrap_err().to_string()
@@ -316,7 +295,7 @@ fn an_error_on_one_rank_is_told_to_all_and_leaves_nothing() {
     let gone = cached.by_rank[3].iter().find(|file| file.bytes > 0).unwrap();
     (&RealFiles as &dyn Files).remove_tree(&gone.source).unwrap();
     let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
-        let started = flush.announce(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        let started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
         flush.finish(started).unwrap_err().to_string()
     });
     assert!(outcomes.iter().all(|text| text.contains("rank 3") && *text == outcomes[0]), "{outcomes:?}");

@@ -1,7 +1,7 @@
 //! What must be on stable storage before a dataset counts: every byte, every name and every folder, whoever ends the flush.
 //! A machine that loses its power right after shows what was not.
 
-use super::stage::{Stage, Through};
+use super::stage::{through, Stage};
 use crate::flush::closing::finalize_pending;
 use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::RealFiles;
@@ -53,7 +53,7 @@ fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
         let flushed = if detached {
             stage.flush_in_background(&files, "1.x", &cached)
         } else {
-            stage.flush(&files, &Through::new(files.clone()), "1.x", &cached)
+            stage.flush(&files, &through(&files), "1.x", &cached)
         };
         flushed.unwrap();
         assert_all_was_safe(&stage, &files.operations(), way);
@@ -64,7 +64,7 @@ fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
 fn every_name_is_synced_before_a_dataset_counts_that_the_next_run_finishes() {
     let flush = |stage: &Stage, files: &FaultyFiles| {
         let cached = stage.cache(1, "a");
-        let _ = stage.flush(files, &Through::new(files.clone()), "1.x", &cached);
+        let _ = stage.flush(files, &through(files), "1.x", &cached);
     };
     let files = FaultyFiles::new(RealFiles);
     flush(&Stage::new(2), &files);

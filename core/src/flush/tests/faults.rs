@@ -1,7 +1,7 @@
 //! Every mutating operation of a flush fails once, and the world stops before and in the middle of each: whatever
 //! the index then lists as complete is complete, and what was cached is still there.
 
-use super::stage::{Cached, Stage, Through, NOW};
+use super::stage::{through, Cached, Stage, NOW};
 use crate::flush::closing::finalize_pending;
 use crate::flush::{FlushError, FlushReport};
 use crate::fs::faulty::FaultyFiles;
@@ -14,7 +14,7 @@ const RANKS: u32 = 3;
 type Way = fn(&Stage, &FaultyFiles, &Cached) -> Result<FlushReport, FlushError>;
 
 fn at_once(stage: &Stage, files: &FaultyFiles, cached: &Cached) -> Result<FlushReport, FlushError> {
-    stage.flush(files, &Through::new(files.clone()), "1.x", cached)
+    stage.flush(files, &through(files), "1.x", cached)
 }
 
 fn in_background(stage: &Stage, files: &FaultyFiles, cached: &Cached) -> Result<FlushReport, FlushError> {
@@ -135,7 +135,7 @@ fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
             let cached = reused(&stage);
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
-            let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+            let _ = stage.flush(&files, &through(&files), "1.x", &cached);
             let second = FaultyFiles::new(RealFiles);
             second.stop_at(again);
             let _ = finalize_pending(&second, &stage.prefix, NOW);
@@ -158,7 +158,7 @@ fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
             let cached = fresh(&stage);
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
-            let _ = stage.flush(&files, &Through::new(files.clone()), "1.x", &cached);
+            let _ = stage.flush(&files, &through(&files), "1.x", &cached);
             let newer = stage.cache(2, name);
             stage.flush_well("2.x", &newer);
             let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();

@@ -1,6 +1,6 @@
 //! Flushes without a fault in the file layer.
 
-use super::stage::{Stage, Through, OPTIONS};
+use super::stage::{through, time_of_flush, Stage, Through, OPTIONS};
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, Options};
@@ -10,6 +10,7 @@ use crate::prefix::{FileName, Rank2File, Summary};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
 use std::os::unix::fs::{chown, MetadataExt};
+use std::sync::Arc;
 
 #[test]
 fn every_byte_arrives_and_the_dataset_is_listed() {
@@ -22,7 +23,7 @@ fn every_byte_arrives_and_the_dataset_is_listed() {
         assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
         let entry = stage.index().entry(3).unwrap();
         assert!(entry.is_candidate() && entry.current);
-        assert_eq!(entry.flushed.as_deref(), Some(super::stage::NOW));
+        assert_eq!(entry.flushed, Some(time_of_flush()));
         let summary = Summary::read(&RealFiles, &stage.prefix, 3).unwrap().unwrap();
         assert!(summary.complete);
         assert_eq!(summary.dataset, cached.dataset);
@@ -43,6 +44,7 @@ fn a_checksum_that_was_not_known_is_kept() {
         cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
         let mut transport = Through::new(RealFiles);
         transport.takes_checksums = takes_checksums;
+        let transport: Arc<dyn Transport> = Arc::new(transport);
         stage.flush(&RealFiles, &transport, "1.a", &cached).unwrap();
         let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
         for file in lists.by_rank().iter().flatten() {
@@ -57,7 +59,7 @@ fn output_does_not_become_current() {
     let (first, second) = (stage.cache(1, "a"), stage.cache(2, "b"));
     stage.flush_well("1", &first);
     let options = Options { make_current: false, ..OPTIONS };
-    stage.flush_with(&RealFiles, &Through::new(RealFiles), "2", &second, options).unwrap();
+    stage.flush_with(&RealFiles, &through(&RealFiles), "2", &second, options).unwrap();
     assert_eq!(stage.index().current(), Some(&b"a"[..]));
     assert!(stage.is_listed(2));
 }
@@ -67,7 +69,7 @@ fn one_rank_at_a_time_is_enough() {
     let stage = Stage::new(5);
     let cached = stage.cache(1, "a");
     let options = Options { width: 1, ..OPTIONS };
-    stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
+    stage.flush_with(&RealFiles, &through(&RealFiles), "1", &cached, options).unwrap();
     assert!(stage.is_right(&cached));
 }
 
@@ -119,7 +121,7 @@ fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_
             source.set_times((seen, 0), mtime).unwrap();
         }
         let options = Options { metadata, owner: metadata && is_root, ..OPTIONS };
-        stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
+        stage.flush_with(&RealFiles, &through(&RealFiles), "1", &cached, options).unwrap();
         for file in cached.by_rank.iter().flatten() {
             let found = fs::metadata(stage.prefix.file(&file.name)).unwrap();
             let alike = (found.mtime(), found.mtime_nsec()) == (1_234_567_890, 123_456_789);
@@ -156,7 +158,7 @@ fn what_came_in_part_is_told_and_not_listed() {
 }
 
 /// A transport that, as all must, refuses a source of another size.
-fn checked() -> impl Transport {
+fn checked() -> Arc<dyn Transport> {
     Started::by(|transport, job| {
         for item in &job.items {
             let found = fs::metadata(&item.source).unwrap().len();
@@ -175,8 +177,8 @@ type Start = fn(&Through<RealFiles>, &CopyJob) -> Result<Vec<u8>, PluginError>;
 struct Started(Through<RealFiles>, Start);
 
 impl Started {
-    fn by(start: Start) -> Self {
-        Self(Through::new(RealFiles), start)
+    fn by(start: Start) -> Arc<dyn Transport> {
+        Arc::new(Self(Through::new(RealFiles), start))
     }
 }
 
@@ -203,7 +205,7 @@ fn two_ranks_with_one_file_name_are_told() {
     let stage = Stage::new(4);
     let mut cached = stage.cache(1, "a");
     cached.by_rank[3][0].name = "a/rank_1".parse().unwrap();
-    let text = failure(stage.flush(&RealFiles, &Through::new(RealFiles), "1", &cached));
+    let text = failure(stage.flush(&RealFiles, &through(&RealFiles), "1", &cached));
     assert!(text.contains("rank 3, too, wrote a file named a/rank_1"), "{text}");
     assert!(text.contains("rank 1, too, wrote a file named a/rank_1"), "{text}");
 }
@@ -213,7 +215,7 @@ fn something_in_the_way_is_told_and_the_next_flush_works() {
     let stage = Stage::new(3);
     let cached = stage.cache(1, "a");
     fs::create_dir_all(stage.prefix.file(&"a/rank_2".parse().unwrap())).unwrap();
-    let text = failure(stage.flush(&RealFiles, &Through::new(RealFiles), "1", &cached));
+    let text = failure(stage.flush(&RealFiles, &through(&RealFiles), "1", &cached));
     assert!(text.contains("renaming the files failed: rank 2"), "{text}");
     assert!(!stage.is_listed(1));
     assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
@@ -237,7 +239,7 @@ fn a_flush_that_fails_before_the_renames_leaves_the_older_dataset_of_that_name()
     let (old, new) = (stage.cache(1, "same"), stage.cache(2, "same"));
     stage.flush_well("1", &old);
     fs::remove_file(&new.by_rank[1][0].source).unwrap();
-    stage.flush(&RealFiles, &Through::new(RealFiles), "2", &new).unwrap_err();
+    stage.flush(&RealFiles, &through(&RealFiles), "2", &new).unwrap_err();
     assert!(stage.is_right(&old) && stage.is_listed(1) && !stage.is_listed(2));
     assert_eq!(stage.index().current(), Some(&b"same"[..]));
 }
@@ -247,7 +249,7 @@ fn files_in_place_are_checked_and_listed() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");
     let options = Options { in_place: true, ..OPTIONS };
-    let transport = Through::new(RealFiles);
+    let transport = through(&RealFiles);
     let text = failure(stage.flush_with(&RealFiles, &transport, "1", &cached, options));
     assert!(text.contains("a/rank_0 is missing"), "{text}");
     for file in cached.by_rank.iter().flatten() {
@@ -279,7 +281,7 @@ fn in_place_all_ranks_may_have_written_one_file() {
     };
     cached.by_rank = vec![vec![shared]; 4];
     let options = Options { in_place: true, ..OPTIONS };
-    stage.flush_with(&RealFiles, &Through::new(RealFiles), "1", &cached, options).unwrap();
+    stage.flush_with(&RealFiles, &through(&RealFiles), "1", &cached, options).unwrap();
     assert!(stage.is_listed(1));
 }
 

@@ -2,27 +2,49 @@
 
 use crate::comm::thread::run;
 use crate::comm::Comm;
-use crate::flush::{Flush, FlushError, FlushReport, Hands, Options, SourceFile};
+use crate::env::Env;
+use crate::flush::{Flush, FlushError, FlushReport, Options, SourceFile};
 use crate::fs::{Files, How, RealFiles};
+use crate::job::Job;
+use crate::param::AppConfig;
 use crate::prefix::{DatasetDescriptor, FileName, Index, Prefix};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use crate::redundancy::plugins::TransportInUse;
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
 
 pub(crate) const NOW: &str = "2026-11-21T03:28:24";
+/// When flushes are made.
+const SINCE_EPOCH: Duration = Duration::from_secs(1_795_231_704);
 
-type Job = (Vec<u32>, CopyState);
+/// The same as the index writes it.
+pub(crate) fn time_of_flush() -> String {
+    crate::env::local_time(UNIX_EPOCH + SINCE_EPOCH)
+}
+
+/// The plain transport, through this file layer.
+pub(crate) fn through(files: &(impl Files + Clone + 'static)) -> Arc<dyn Transport> {
+    Arc::new(Through::new(files.clone()))
+}
+
+pub(crate) fn in_use(transport: &Arc<dyn Transport>, survives_job: bool) -> TransportInUse {
+    let (transport, name) = (Arc::clone(transport), "THROUGH".to_owned());
+    TransportInUse { transport, name, options: KvTree::new(), asynchronous: true, survives_job }
+}
+
+type Copied = (Vec<u32>, CopyState);
 
 /// A transport that copies at once, through a file layer that may have faults.
 pub(crate) struct Through<F> {
     pub(crate) files: F,
     pub(crate) takes_checksums: bool,
     /// By ticket: the checksums and the state.
-    jobs: Mutex<HashMap<Vec<u8>, Job>>,
+    jobs: Mutex<HashMap<Vec<u8>, Copied>>,
 }
 
 impl<F: Files> Through<F> {
@@ -84,6 +106,7 @@ pub(crate) struct Stage {
     pub(crate) dir: TempDir,
     pub(crate) prefix: Prefix,
     pub(crate) ranks: u32,
+    nodes: u32,
 }
 
 /// A dataset in cache.
@@ -100,7 +123,16 @@ impl Stage {
         let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
         let prefix = Prefix::new(dir.path().join("prefix"));
         fs::create_dir(prefix.dir()).unwrap();
-        Self { dir, prefix, ranks }
+        let stage = Self { dir, prefix, ranks, nodes: 1 };
+        fs::create_dir(stage.control(0)).unwrap();
+        stage
+    }
+
+    /// The same on several nodes.
+    pub(crate) fn on_nodes(ranks: u32, nodes: u32) -> Self {
+        let stage = Self { nodes, ..Self::new(ranks) };
+        (1..nodes).for_each(|node| fs::create_dir(stage.control(node)).unwrap());
+        stage
     }
 
     /// Puts a dataset into cache: each rank has two files, some of them empty, some in folders of their own.
@@ -138,28 +170,52 @@ impl Stage {
         Cached { dataset, by_rank, bytes }
     }
 
-    /// Runs `body` on every rank.
+    /// Runs `body` on every rank, with this transport in threads.
     pub(crate) fn on_all<T: Send>(
         &self,
-        files: &dyn Files,
-        transport: &dyn Transport,
+        files: &(impl Files + Clone + 'static),
+        transport: &Arc<dyn Transport>,
+        options: Options,
+        body: impl Fn(&Flush<'_>, usize) -> T + Sync,
+    ) -> Vec<T> {
+        self.on_all_with(files, &in_use(transport, false), options, body)
+    }
+
+    pub(crate) fn on_all_with<T: Send>(
+        &self,
+        files: &(impl Files + Clone + 'static),
+        transport: &TransportInUse,
         options: Options,
         body: impl Fn(&Flush<'_>, usize) -> T + Sync,
     ) -> Vec<T> {
         run(self.ranks, |comm| {
-            let (prefix, node) = (&self.prefix, "node0");
-            let now = NOW.to_owned();
-            let flush = Flush { comm: &comm, files, transport, node, prefix, now, options, detached: None };
-            body(&flush, comm.rank().index())
+            let rank = comm.rank();
+            let node = rank.0 * self.nodes / self.ranks;
+            let env = Env::for_test(Arc::new(RealFiles), self.prefix.dir())
+                .with_variable("SCR_PREFIX", &self.prefix.dir().display().to_string())
+                .with_variable("SCR_NODE_NAME", &format!("node{node}"))
+                .with_variable("SCR_LOG_ENABLE", "0");
+            env.clock().set_since_epoch(SINCE_EPOCH);
+            let mut job = Job::begin(Box::new(comm), env.env(), &AppConfig::default()).unwrap();
+            // What fails is to fail in the flush.
+            job.env.files = Arc::new(files.clone());
+            let control = self.control(node);
+            let flush = Flush { job: &job, control: &control, transport: transport.clone(), options };
+            body(&flush, rank.index())
         })
         .unwrap()
     }
 
-    /// Flushes, and checks that all ranks tell the same.
+    /// The control directory of a node.
+    pub(crate) fn control(&self, node: u32) -> PathBuf {
+        self.dir.path().join(format!("n{node}"))
+    }
+
+    /// Flushes, and checks that all ranks report the same.
     pub(crate) fn flush(
         &self,
-        files: &dyn Files,
-        transport: &dyn Transport,
+        files: &(impl Files + Clone + 'static),
+        transport: &Arc<dyn Transport>,
         token: &str,
         cached: &Cached,
     ) -> Result<FlushReport, FlushError> {
@@ -168,8 +224,8 @@ impl Stage {
 
     pub(crate) fn flush_with(
         &self,
-        files: &dyn Files,
-        transport: &dyn Transport,
+        files: &(impl Files + Clone + 'static),
+        transport: &Arc<dyn Transport>,
         token: &str,
         cached: &Cached,
         options: Options,
@@ -183,18 +239,14 @@ impl Stage {
     }
 
     /// The same while the ranks could compute: asynchronously, on threads.
-    pub(crate) fn flush_in_background<F: Files + Clone + 'static>(
+    pub(crate) fn flush_in_background(
         &self,
-        files: &F,
+        files: &(impl Files + Clone + 'static),
         token: &str,
         cached: &Cached,
     ) -> Result<FlushReport, FlushError> {
-        let hands =
-            Hands { files: Arc::new(files.clone()), transport: Arc::new(Through::new(files.clone())) };
-        let mut all = self.on_all(files, &*hands.transport, OPTIONS, |flush, rank| {
-            let mut started = flush.begin(hands.clone(), token, &cached.dataset, &cached.by_rank[rank])?;
-            flush.start_copying(&mut started);
-            flush.finish(started)
+        let mut all = self.on_all(files, &through(files), OPTIONS, |flush, rank| {
+            flush.finish(flush.begin(token, &cached.dataset, &cached.by_rank[rank])?)
         });
         let first = all.remove(0);
         assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
@@ -203,7 +255,7 @@ impl Stage {
 
     /// A flush without faults.
     pub(crate) fn flush_well(&self, token: &str, cached: &Cached) {
-        let report = self.flush(&RealFiles, &Through::new(RealFiles), token, cached).unwrap();
+        let report = self.flush(&RealFiles, &through(&RealFiles), token, cached).unwrap();
         assert_eq!(Some(report.files), cached.dataset.files);
         assert_eq!(Some(report.bytes), cached.dataset.bytes);
     }
@@ -240,9 +292,10 @@ impl Stage {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                let is_record = name.starts_with("flush.") || name.starts_with("done.");
+                let records = ["flush.", "done.", "recorded."];
+                let is_record = records.iter().any(|record| name.starts_with(record));
                 if path.is_dir() {
-                    if name.starts_with("turns.") {
+                    if name == "slots" {
                         found.push(path.clone());
                     }
                     todo.push(path);

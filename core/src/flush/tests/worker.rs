@@ -1,10 +1,10 @@
 //! Flushes on threads, while the ranks compute.
 
-use super::stage::{Stage, Through, NOW, OPTIONS};
+use super::stage::{through, Stage, Through, NOW, OPTIONS};
 use crate::comm::collective::barrier;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
-use crate::flush::{Hands, Options};
+use crate::flush::Options;
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::RealFiles;
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
@@ -73,9 +73,8 @@ impl Transport for Gated {
     }
 }
 
-fn hands(transport: &Arc<Gated>) -> Hands {
-    let transport: Arc<dyn Transport> = Arc::<Gated>::clone(transport);
-    Hands { files: Arc::new(RealFiles), transport }
+fn shared(transport: &Arc<Gated>) -> Arc<dyn Transport> {
+    Arc::<Gated>::clone(transport)
 }
 
 #[test]
@@ -83,16 +82,16 @@ fn a_flush_may_go_on_while_the_ranks_compute() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");
     let transport = Arc::new(Gated::default());
-    stage.on_all(&RealFiles, &*transport, OPTIONS, |flush, rank| {
-        let begun = flush.begin(hands(&transport), "1", &cached.dataset, &cached.by_rank[rank]);
+    stage.on_all(&RealFiles, &shared(&transport), OPTIONS, |flush, rank| {
+        let begun = flush.begin("1", &cached.dataset, &cached.by_rank[rank]);
         let mut started = begun.unwrap();
         assert!(flush.is_running(&started).unwrap(), "it is still to be set off");
         assert!(stage.leftovers().is_empty(), "nothing is changed before");
-        barrier(flush.comm).unwrap();
+        barrier(&*flush.job.comm).unwrap();
         flush.start_copying(&mut started);
         assert!(flush.is_running(&started).unwrap());
         assert!(!stage.is_listed(1));
-        barrier(flush.comm).unwrap();
+        barrier(&*flush.job.comm).unwrap();
         transport.open.store(true, Ordering::SeqCst);
         while flush.is_running(&started).unwrap() {}
         flush.finish(started).unwrap();
@@ -108,8 +107,8 @@ fn never_are_more_ranks_copying_than_allowed_and_all_get_their_turn_without_a_ca
         let cached = stage.cache(1, "a");
         let transport = Arc::new(Gated::open());
         let options = Options { width, ..OPTIONS };
-        stage.on_all(&RealFiles, &*transport, options, |flush, rank| {
-            let begun = flush.begin(hands(&transport), "1", &cached.dataset, &cached.by_rank[rank]);
+        stage.on_all(&RealFiles, &shared(&transport), options, |flush, rank| {
+            let begun = flush.begin("1", &cached.dataset, &cached.by_rank[rank]);
             let mut started = begun.unwrap();
             flush.start_copying(&mut started);
             while transport.begun.load(Ordering::SeqCst) < ranks {
@@ -130,10 +129,8 @@ fn no_file_is_made_before_the_flush_is_on_record_and_synced() {
         let stage = Stage::new(5);
         let cached = stage.cache(1, "a");
         let files = FaultyFiles::new(RealFiles);
-        let transport: Arc<dyn Transport> = Arc::new(Through::new(files.clone()));
-        let hands = Hands { files: Arc::new(files.clone()), transport };
-        stage.on_all(&files, &*hands.transport, Options { width, ..OPTIONS }, |flush, rank| {
-            let begun = flush.begin(hands.clone(), "1.x", &cached.dataset, &cached.by_rank[rank]);
+        stage.on_all(&files, &through(&files), Options { width, ..OPTIONS }, |flush, rank| {
+            let begun = flush.begin("1.x", &cached.dataset, &cached.by_rank[rank]);
             let mut started = begun.unwrap();
             flush.start_copying(&mut started);
             flush.finish(started).unwrap();
@@ -178,8 +175,8 @@ fn nobody_waits_for_a_rank_whose_thread_panics() {
     let cached = stage.cache(1, "a");
     let transport = Arc::new(Gated { panics: true, ..Gated::open() });
     let options = Options { width: 1, ..OPTIONS };
-    stage.on_all(&RealFiles, &*transport, options, |flush, rank| {
-        let begun = flush.begin(hands(&transport), "1.x", &cached.dataset, &cached.by_rank[rank]);
+    stage.on_all(&RealFiles, &shared(&transport), options, |flush, rank| {
+        let begun = flush.begin("1.x", &cached.dataset, &cached.by_rank[rank]);
         let mut started = begun.unwrap();
         flush.start_copying(&mut started);
         // The others wait for their turn, which never comes.
@@ -195,8 +192,8 @@ fn what_an_application_left_halfway_is_cleared_away() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");
     let transport = Arc::new(Gated::default());
-    stage.on_all(&RealFiles, &*transport, OPTIONS, |flush, rank| {
-        let begun = flush.begin(hands(&transport), "1.x", &cached.dataset, &cached.by_rank[rank]);
+    stage.on_all(&RealFiles, &shared(&transport), OPTIONS, |flush, rank| {
+        let begun = flush.begin("1.x", &cached.dataset, &cached.by_rank[rank]);
         let mut started = begun.unwrap();
         flush.start_copying(&mut started);
         while transport.begun.load(Ordering::SeqCst) < 4 {

@@ -1,153 +1,110 @@
 //! A flush by a thread of each rank, while the application computes.
 //!
 //! What waits for a disk waits in the threads, and not in the application. They know nothing of MPI: the ranks agree on what is to come
-//! before, and on what has come after. Errors wait until all ranks ask together. As soon as one has failed, the others are told to give
-//! up, so that nobody waits for a sign that never comes.
+//! before, and on what has come after. Errors wait until all ranks ask together. As soon as one rank has failed, the others
+//! are cancelled, so that nobody waits for a sign that never comes.
 //!
-//! | part | what it is |
+//! | module | what is in it |
 //! |---|---|
 //! | `thread` | the thread, as the application sees it |
-//! | `copy` | what the thread does |
+//! | `task` | what the thread does |
+//! | `flags` | what both let each other know |
 
-mod copy;
+mod flags;
+mod task;
 mod thread;
 
 pub(super) use thread::RunningWorker;
 
+use super::pauses::Pauses;
 use super::plan::Plan;
-use super::steps::Step;
-use super::{Flush, FlushError, FlushReport, SourceFile, Started};
-use crate::comm::collective::{all_reduce, any, Op};
-use crate::comm::CommError;
-use crate::fs::Files;
+use super::running::{Running, RunningFlush};
+use super::step::{Step, StepError};
+use super::throttle::Throttle;
+use super::{Flush, FlushError, FlushReport, SourceFile};
+use crate::comm::collective::{all_reduce, Op};
 use crate::prefix::DatasetDescriptor;
-use copy::{Failure, Task};
-use scr_plugin_api::Transport;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What a flush needs that is not done in the caller's thread.
-#[derive(Clone)]
-pub(crate) struct Hands {
-    pub(crate) files: Arc<dyn Files>,
-    pub(crate) transport: Arc<dyn Transport>,
-}
+use task::Task;
 
 impl Flush<'_> {
-    /// Begins a flush of which all but the agreement is done by a thread of each rank, from [`start_copying`](Self::start_copying) on. All ranks call it, with
-    /// the same token.
-    ///
-    /// # Errors
-    /// [`FlushError`], the same on all ranks.
-    pub(crate) fn begin(
+    /// Begins a flush of which all but the agreement is done by a thread of each rank.
+    pub(super) fn begin_threads(
         &self,
-        hands: Hands,
         token: &str,
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
-    ) -> Result<Started, FlushError> {
-        let plan = self.plan(token, dataset, mine)?;
-        let mut to_make = self.own_folders(&plan.copies);
-        to_make.extend(plan.folders.iter().cloned());
+    ) -> Result<RunningFlush, FlushError> {
+        let Plan { record, copies, folders, folders_to_make, lists, may_replace, asked } =
+            self.plan(token, dataset, mine, 1)?;
+        let job = self.job;
         let task = Task {
-            files: hands.files,
-            transport: hands.transport,
-            prefix: self.prefix.clone(),
+            files: Arc::clone(&job.env.files),
+            transport: Arc::clone(&self.transport.transport),
+            prefix: job.prefix.clone(),
             options: self.options,
-            rank: self.comm.rank().0,
-            record: plan.record.clone(),
-            copies: plan.copies.clone(),
-            folders: to_make,
-            lists: plan.lists,
-            may_replace: plan.may_replace,
+            rank: job.rank().0,
+            leads: job.nodes.leader(job.rank()) == job.rank(),
+            control: self.control.to_owned(),
+            throttle: Throttle::new(job, self.control, self.options.width),
+            record: record.clone(),
+            copies: copies.clone(),
+            folders_to_make,
+            lists,
+            may_replace,
         };
-        let Plan { record, copies, folders, .. } = plan;
-        let worker = Some(RunningWorker::new(task));
-        Ok(Started { record, copies, folders, ticket: None, worker })
+        let running = Running::Threads(RunningWorker::new(task));
+        Ok(RunningFlush { record, copies, folders, asked, ticket: None, running })
     }
 
-    /// Whether any rank's thread is at work, and whether any has failed. That all are announced is passed on.
-    pub(super) fn ask_all(&self, worker: &RunningWorker) -> Result<(bool, bool), CommError> {
-        let mine = worker.progress();
-        let [running, failed, unannounced] = any(self.comm, [mine.running, mine.failed, !mine.announced])?;
-        if !unannounced {
-            worker.go();
-        }
-        Ok((running, failed))
-    }
-
-    /// Waits for the threads of all ranks, and ends the flush.
-    pub(super) fn finish_background(
-        &self,
-        mut started: Started,
-        mut worker: RunningWorker,
-    ) -> Result<FlushReport, FlushError> {
+    /// Waits for the threads of all ranks, and closes the flush.
+    pub(super) fn finish_threads(&self, mut run: RunningFlush) -> Result<FlushReport, FlushError> {
         let mut pauses = Pauses::up_to(LONGEST_PAUSE);
         loop {
-            let (running, failed) = self.ask_all(&worker)?;
-            if failed {
-                worker.cancel();
+            let (running, failed) = self.progress(&run)?;
+            match &run.running {
+                Running::Threads(worker) if failed => worker.cancel(),
+                _ => (),
             }
             if !running || failed {
                 break;
             }
-            pauses.wait(self.files);
+            pauses.wait(self.files());
         }
-        let outcome = match worker.join() {
+        let Running::Threads(worker) = &mut run.running else { return self.finish_detached(&run) };
+        let ended = worker.join();
+        run.ticket = worker.ticket();
+        let outcome = match ended {
             Ok(ended) => {
-                started.record = ended.record;
-                started.copies = ended.copies;
-                started.ticket = ended.ticket.map(Ok);
+                (run.record, run.copies) = (ended.record, ended.copies);
                 ended.outcome
             }
-            Err(failure) => Err(failure),
+            Err(error) => Err((Step::Copying, error)),
         };
-        let arrived = self.agreed_step(&started.record.dataset, outcome);
-        self.conclude(&started, arrived)
+        let arrived = self.agreed_step(&run.record.dataset, outcome);
+        let _ = self.files().remove_if_there(&self.control.join(run.record.sign_name()));
+        self.close(run, arrived)
     }
 
-    /// The first step that has failed on any rank is what has failed. Who has given up for that has nothing to say.
+    /// The first step that has failed on any rank is what has failed. Who was cancelled for that has nothing to say.
     fn agreed_step(
         &self,
         dataset: &DatasetDescriptor,
-        outcome: Result<(), Failure>,
+        outcome: Result<(), (Step, StepError)>,
     ) -> Result<(), FlushError> {
-        let mine = match &outcome {
-            Ok(()) => None,
-            Err(Failure::At(step, _)) => Some(*step),
-            Err(Failure::Cancelled) => Some(Step::Copying),
-        };
-        let mut first = [mine.map_or(u64::MAX, |step| step as u64)];
-        all_reduce(self.comm, &mut first, Op::Min)?;
+        let own = outcome.as_ref().map_or_else(|(step, _)| *step as u64, |()| u64::MAX);
+        let mut first = [own];
+        all_reduce(&*self.job.comm, &mut first, Op::Min)?;
         let steps = [Step::Folders, Step::Recording, Step::Copying];
         let Some(step) = steps.into_iter().find(|&step| step as u64 == first[0]) else { return Ok(()) };
-        let told = match outcome {
-            Err(Failure::At(at, why)) if at == step => Err(why),
-            Err(Failure::Cancelled) if step == Step::Copying => Err("it was given up".to_owned()),
+        let outcome = match outcome {
+            Err((at, error)) if at == step => Err(error),
             _ => Ok(()),
         };
-        self.agreed(dataset, step, told)
+        self.agreed(dataset, step, outcome)
     }
 }
 
 /// Between two looks at the threads of all ranks, at the most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
-
-/// Between two looks at something: short ones first, then twice as long each time.
-struct Pauses {
-    next: Duration,
-    longest: Duration,
-}
-
-impl Pauses {
-    fn up_to(longest: Duration) -> Self {
-        Self { next: LEAST_PAUSE, longest }
-    }
-
-    fn wait(&mut self, files: &dyn Files) {
-        files.pause(self.next);
-        self.next = (self.next * 2).min(self.longest);
-    }
-}
-
-const LEAST_PAUSE: Duration = Duration::from_millis(1);

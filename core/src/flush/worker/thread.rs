@@ -1,97 +1,83 @@
-//! The thread of an asynchronous flush, as the application sees it: begun, looked at, told to give up, waited for.
+//! The thread of an asynchronous flush, as the application sees it: started, looked at, cancelled, waited for.
 
-use super::copy::{Failure, FlushOutcome, Task, Worker};
-use super::LEAST_PAUSE;
-use crate::flush::steps::Step;
+use super::flags::SharedFlags;
+use super::task::{Task, TaskEnd};
+use crate::flush::pauses::LEAST_PAUSE;
+use crate::flush::step::StepError;
 use crate::fs::Files;
 use scr_plugin_api::Transport;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
-/// A rank's part, to be begun or under way.
+/// A rank's part of a flush, to be started or under way.
 pub(in crate::flush) struct RunningWorker {
-    shared: Arc<Shared>,
+    flags: SharedFlags,
     transport: Arc<dyn Transport>,
-    state: State,
+    state: WorkerState,
 }
 
-enum State {
+enum WorkerState {
     Ready(Box<Task>),
-    Running(JoinHandle<FlushOutcome>),
+    Running(JoinHandle<TaskEnd>),
     /// No thread could be had.
-    Refused(String),
-    Over,
+    Refused(StepError),
+    Joined,
 }
 
 /// How far a rank's part is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Progress {
-    pub(crate) running: bool,
-    pub(crate) announced: bool,
-    pub(crate) failed: bool,
-}
-
-/// What the thread and the application tell each other.
-#[derive(Debug, Default)]
-pub(super) struct Shared(Mutex<Flags>);
-
-#[derive(Debug, Default)]
-pub(super) struct Flags {
-    /// This rank's part of the announcement is done.
-    pub(super) announced: bool,
-    /// All ranks' parts are.
-    pub(super) all_announced: bool,
-    pub(super) cancelled: bool,
-    pub(super) failed: bool,
-    pub(super) ticket: Option<Vec<u8>>,
+pub(in crate::flush) struct WorkerProgress {
+    pub(in crate::flush) running: bool,
+    pub(in crate::flush) recorded: bool,
+    pub(in crate::flush) failed: bool,
 }
 
 impl RunningWorker {
     pub(super) fn new(task: Task) -> Self {
         let transport = Arc::clone(&task.transport);
-        Self { shared: Arc::default(), transport, state: State::Ready(Box::new(task)) }
+        Self { flags: SharedFlags::default(), transport, state: WorkerState::Ready(Box::new(task)) }
     }
 
-    /// Begins, unless that was done.
-    pub(in crate::flush) fn start_copying(&mut self) {
-        let task = match std::mem::replace(&mut self.state, State::Over) {
-            State::Ready(task) => task,
-            begun => {
-                self.state = begun;
+    /// Starts the thread, unless that was done.
+    pub(in crate::flush) fn start(&mut self) {
+        let task = match std::mem::replace(&mut self.state, WorkerState::Joined) {
+            WorkerState::Ready(task) => task,
+            started => {
+                self.state = started;
                 return;
             }
         };
-        let shared = Arc::clone(&self.shared);
+        let flags = self.flags.clone();
         let thread = Builder::new().name("scr-flush".to_owned()).spawn(move || {
-            let _told = PanicIsFailure(&shared);
-            Worker { task: *task, shared: Arc::clone(&shared) }.run()
+            let _flags = PanicIsFailure(&flags);
+            task.run(&flags)
         });
         self.state = match thread {
-            Ok(thread) => State::Running(thread),
-            Err(error) => State::Refused(format!("no thread could be started: {error}")),
+            Ok(thread) => WorkerState::Running(thread),
+            Err(error) => WorkerState::Refused(StepError::Thread(error)),
         };
     }
 
-    pub(super) fn progress(&self) -> Progress {
-        let told = self.shared.lock();
+    pub(in crate::flush) fn progress(&self) -> WorkerProgress {
+        let flags = self.flags.lock();
         let running = match &self.state {
-            State::Ready(_) => true,
-            State::Running(thread) => !thread.is_finished(),
-            State::Refused(_) | State::Over => false,
+            WorkerState::Ready(_) => true,
+            WorkerState::Running(thread) => !thread.is_finished(),
+            WorkerState::Refused(_) | WorkerState::Joined => false,
         };
-        let refused = matches!(self.state, State::Refused(_));
-        Progress { running, announced: told.announced, failed: told.failed || refused }
+        let refused = matches!(self.state, WorkerState::Refused(_));
+        WorkerProgress { running, recorded: flags.recorded, failed: flags.failed || refused }
     }
 
-    /// All ranks have done their part of the announcement.
-    pub(super) fn go(&self) {
-        self.shared.lock().all_announced = true;
+    /// All ranks have recorded what is theirs to record.
+    pub(in crate::flush) fn all_have_recorded(&self) {
+        self.flags.lock().all_recorded = true;
     }
 
-    /// Returns when this rank changes nothing any more below the prefix directory but its own hidden files.
+    /// Returns when this rank changes nothing any more below the prefix directory but its own staging files.
     pub(in crate::flush) fn wait_until_recorded(&self, files: &dyn Files) {
-        let State::Running(thread) = &self.state else { return };
-        while !self.shared.lock().announced && !thread.is_finished() {
+        let WorkerState::Running(thread) = &self.state else { return };
+        while !self.flags.lock().recorded && !thread.is_finished() {
             files.pause(LEAST_PAUSE);
         }
     }
@@ -99,23 +85,25 @@ impl RunningWorker {
     /// Lets the thread end soon.
     pub(super) fn cancel(&self) {
         let ticket = {
-            let mut told = self.shared.lock();
-            told.cancelled = true;
-            told.ticket.clone()
+            let mut flags = self.flags.lock();
+            flags.cancelled = true;
+            flags.ticket.clone()
         };
         // One that has ended stays as it is, and what cannot be stopped is waited for.
         ticket.map(|ticket| self.transport.cancel(&ticket));
     }
 
-    /// Waits for the thread. Nothing is known where it has never been one.
-    pub(super) fn join(&mut self) -> Result<FlushOutcome, Failure> {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Running(thread) => thread.join().map_err(|_| {
-                let text = "the thread of the flush panicked, which is an error in this library";
-                Failure::At(Step::Copying, text.to_owned())
-            }),
-            State::Refused(why) => Err(Failure::At(Step::Copying, why)),
-            State::Ready(_) | State::Over => Err(Failure::Cancelled),
+    /// What the transport gave.
+    pub(super) fn ticket(&self) -> Option<Vec<u8>> {
+        self.flags.lock().ticket.clone()
+    }
+
+    /// Waits for the thread.
+    pub(super) fn join(&mut self) -> Result<TaskEnd, StepError> {
+        match std::mem::replace(&mut self.state, WorkerState::Joined) {
+            WorkerState::Running(thread) => thread.join().map_err(|_| StepError::Panicked),
+            WorkerState::Refused(error) => Err(error),
+            WorkerState::Ready(_) | WorkerState::Joined => Err(StepError::Cancelled),
         }
     }
 }
@@ -123,7 +111,7 @@ impl RunningWorker {
 impl Drop for RunningWorker {
     /// No thread writes below the prefix directory when nobody knows of it any more.
     fn drop(&mut self) {
-        if matches!(self.state, State::Running(_)) {
+        if matches!(self.state, WorkerState::Running(_)) {
             self.cancel();
             let _ = self.join();
         }
@@ -136,14 +124,8 @@ impl std::fmt::Debug for RunningWorker {
     }
 }
 
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Flags> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Nobody waits for what a thread that panics would have done.
-struct PanicIsFailure<'a>(&'a Shared);
+struct PanicIsFailure<'a>(&'a SharedFlags);
 
 impl Drop for PanicIsFailure<'_> {
     fn drop(&mut self) {

@@ -109,7 +109,7 @@ impl Session {
         let (id, store) = (dataset.id(), dataset.store);
         self.cache.add_complete(&self.job, dataset)?;
         self.cache.record_in_cache(&self.job, id, self.cache.next_victim(store));
-        let flushed = self.flush_complete(id);
+        let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
         self.cache.evict_flushed_output(&self.job);
         self.evict_to(store, self.cache.limit_after(store))?;
         self.cache.record_stayed(&self.job);
@@ -117,7 +117,10 @@ impl Session {
             self.restart.offer_newest(&self.job, &self.cache);
             self.halt.count_checkpoint(&self.job)?;
         }
-        self.start_copying();
+        self.with_flushes(|flushes, site| {
+            flushes.start_copying(site);
+            Ok(())
+        })?;
         flushed
     }
 
@@ -132,7 +135,7 @@ impl Session {
     fn evict_to(&mut self, store: usize, limit: Limit) -> Result<(), Error> {
         while let Some(victim) = self.cache.victim(store, limit) {
             if victim.being_flushed {
-                self.finish_flush()?;
+                self.with_flushes(|flushes, site| flushes.finish_for_room(site, victim.id))?;
             } else {
                 self.cache.evict(&self.job, victim.id);
             }

@@ -30,7 +30,7 @@ impl Session {
     fn begin_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let (started, sent) = (self.job.elapsed(), self.job.comm.traffic());
         self.expect_idle("SCR_Start_output")?;
-        self.look_at_flush()?;
+        self.with_flushes(|flushes, site| flushes.poll(site))?;
         self.schemes.plugins().forget_failures();
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
@@ -69,7 +69,7 @@ impl Session {
             return Ok(());
         }
         self.leave_files_to(record)?;
-        self.wait_until_recorded();
+        self.flushes.wait_until_recorded(&self.job);
         let taken = take_name(&self.job, record);
         if taken.is_err() {
             self.cache.remove_part(&self.job, &self.cache.part_of(&self.job, record));
@@ -85,7 +85,7 @@ impl Session {
             cached.is_being_flushed() && (!cached.record.protection.bypass || named_so(cached))
         };
         if self.cache.datasets().iter().any(is_in_the_way) {
-            self.finish_flush()?;
+            self.with_flushes(|flushes, site| flushes.finish_all(site))?;
         }
         let shares = |cached: &&CachedDataset| cached.record.protection.bypass && named_so(cached);
         while let Some(id) = self.cache.datasets().iter().find(shares).map(CachedDataset::id) {

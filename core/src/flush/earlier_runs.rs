@@ -1,0 +1,108 @@
+//! What earlier runs have left under way: their flushes are finished, or taken back, before anything else.
+//!
+//! Some may still go on without their application: agents copy on these nodes, or a burst buffer does. They are waited for as long as they get on, and
+//! for a minute at the most; what has not arrived by then is taken back, and flushed anew from cache where it is due. Nodes that this run does not
+//! have are not waited for.
+
+use super::closing;
+use super::detached::{poll_some, PollResult, Transports, Which};
+use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::{CommError, Rank};
+use crate::job::Job;
+use crate::plugin::PluginHost;
+use std::path::Path;
+use std::time::Duration;
+
+/// Finishes, or takes back, the flushes that earlier runs have left. Collective.
+///
+/// # Errors
+/// The ranks cannot talk.
+pub(crate) fn resolve_pending_flushes(job: &Job, control: &Path, host: &PluginHost) -> Result<(), CommError> {
+    wait_for_transfers(job, control, host)?;
+    if job.rank() != Rank(0) {
+        return Ok(());
+    }
+    match closing::finalize_pending(job.files(), &job.prefix, &job.local_time()) {
+        Ok(ended) => ended.iter().for_each(|ended| job.report.notice(&ended.to_string())),
+        Err(error) => job.report.error(&crate::describe(&error)),
+    }
+    Ok(())
+}
+
+/// Waits until nothing is copied any more on the nodes of this run, or it makes no sense to wait. Collective.
+fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<(), CommError> {
+    let transports = Transports::new(host, &job.env, &job.params);
+    let leads = job.nodes.leader(job.rank()) == job.rank();
+    let poll = || {
+        let open = |name: &str, options: &_| transports.open(name, options);
+        match leads {
+            true => poll_some(job.files(), control, &open, &job.local_time(), Which::To(&job.prefix)),
+            false => PollResult::default(),
+        }
+    };
+    let mut patience: Option<Patience> = None;
+    loop {
+        let polled = poll();
+        polled.notices.iter().for_each(|line| job.report.notice_here(line));
+        // What cannot be looked after is not waited for.
+        let goes_on = polled.unfinished && polled.errors.is_empty();
+        let mut sums = [u64::from(goes_on), polled.bytes_moved];
+        all_reduce(&*job.comm, &mut sums, Op::Sum)?;
+        let [going_on, moved] = sums;
+        if going_on == 0 {
+            return Ok(());
+        }
+        if patience.is_none() {
+            job.report.notice("waiting for flushes of an earlier run that still go on");
+        }
+        let patience = patience.get_or_insert_with(|| Patience::begin(job.elapsed(), moved));
+        // All clocks are asked, and the first whose time is up decides.
+        let [up] = any(&*job.comm, [!patience.lasts(job.elapsed(), moved)])?;
+        if up {
+            job.report.notice("they take too long, and are taken back");
+            return Ok(());
+        }
+        job.files().pause(PAUSE);
+    }
+}
+
+/// How long something is waited for that gets on, or does not.
+struct Patience {
+    began: Duration,
+    /// When it was last seen to have got on, and how far it was then.
+    moved: (Duration, u64),
+}
+
+impl Patience {
+    fn begin(now: Duration, moved: u64) -> Self {
+        Self { began: now, moved: (now, moved) }
+    }
+
+    fn lasts(&mut self, now: Duration, moved: u64) -> bool {
+        if moved != self.moved.1 {
+            self.moved = (now, moved);
+        }
+        now.saturating_sub(self.began) < MOST && now.saturating_sub(self.moved.0) < MOST_STANDING
+    }
+}
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+/// So long is waited at the most, and so long for what does not get on.
+const MOST: Duration = Duration::from_secs(60);
+const MOST_STANDING: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gets_on_is_waited_for_longer_than_what_stands_and_nothing_for_ever() {
+        let lasts = |moves: fn(u64) -> u64| {
+            let mut patience = Patience::begin(Duration::ZERO, moves(0));
+            (0..1000).find(|&second| !patience.lasts(Duration::from_secs(second), moves(second))).unwrap()
+        };
+        assert_eq!((lasts(|_| 7), lasts(|second| second), lasts(|second| second / 5)), (10, 60, 60));
+        assert_eq!(lasts(|second| second.min(20)), 30);
+    }
+}

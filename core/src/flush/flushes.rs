@@ -1,0 +1,508 @@
+//! All flushes of a run: those under way, those that could not be closed, and whether one is to be tried again.
+//!
+//! Any number may be under way while the application computes, and they end in any order. All ranks look at them in the same
+//! calls, so that their end is agreed upon like everything else. The application waits for one only when the cache needs the room
+//! of its dataset, when a new dataset has a file of the same name, or when the run ends.
+
+use super::closing::{self, Settled};
+use super::pending::PendingFlush;
+use super::running::RunningFlush;
+use super::{new_token, policy, Flush, FlushError, FlushReport};
+use crate::cache::flush_file::update_flush_file;
+use crate::cache::{Cache, CachedDataset, PrefixCopy};
+use crate::comm::collective::broadcast;
+use crate::comm::Rank;
+use crate::error::Error;
+use crate::fs::{At, FsError, Kind};
+use crate::job::Job;
+use crate::log::{Event, Record, Transfer};
+use crate::message::throughput;
+use crate::param;
+use crate::prefix::Location;
+use crate::redundancy::plugins::TransportInUse;
+use crate::redundancy::schemes::Schemes;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What flushes work with.
+pub(crate) struct FlushSite<'a> {
+    pub(crate) job: &'a Job,
+    pub(crate) cache: &'a mut Cache,
+    pub(crate) schemes: &'a Schemes,
+}
+
+/// All flushes of a run; the same on all ranks.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    /// In the order in which they were begun.
+    running: Vec<Copying>,
+    /// Those whose bytes have all arrived, but that could not be closed.
+    unfinished: Vec<PendingFlush>,
+    /// Checkpoints that have become complete in the prefix directory since the caller has last asked.
+    flushed: Vec<u64>,
+    /// Whether a checkpoint that was due could not be flushed, so that the next one is due.
+    retry_pending: bool,
+    /// Whether the user knows that a transport copies only while the application waits.
+    warned_synchronous: bool,
+}
+
+/// A flush under way while the application computes.
+struct Copying {
+    id: u64,
+    run: RunningFlush,
+    transport: TransportInUse,
+    began: Duration,
+}
+
+/// The two kinds of flushes, as messages call them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FlushKind {
+    Sync,
+    Async,
+}
+
+impl FlushKind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sync => "scr_flush_sync",
+            Self::Async => "scr_flush_async",
+        }
+    }
+}
+
+impl Flushes {
+    /// Flushes a dataset that has just become complete, if it is due, and output that could not be flushed before. If a dataset is of
+    /// use only in the prefix directory, the call fails when it does not get there; a checkpoint is safe in cache, so there an
+    /// error is only reported. Collective.
+    pub(crate) fn flush_complete(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        self.poll(site)?;
+        for other in policy::output_to_retry(site.cache).into_iter().filter(|&other| other != id) {
+            let flushed = self.flush(site, other);
+            report_only(site.job, flushed)?;
+        }
+        let cached = dataset(site.cache, id);
+        if !policy::is_due(site.job, cached, self.retry_pending) {
+            return Ok(());
+        }
+        let must_arrive = policy::must_arrive(cached);
+        let flushed = if self.is_async(site, id)? { self.begin(site, id) } else { self.flush(site, id) };
+        if must_arrive {
+            flushed
+        } else {
+            report_only(site.job, flushed)
+        }
+    }
+
+    /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits.
+    /// Collective.
+    pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
+        for id in policy::due_at_start(site.job, site.cache) {
+            let flushed = self.flush(site, id);
+            report_only(site.job, flushed)?;
+        }
+        site.cache.evict_flushed_output(site.job);
+        Ok(())
+    }
+
+    /// Flushes what must not be lost with the cache, before the run ends, and waits for all flushes; those of a transport that
+    /// goes on without the application are left to `scr poststage` where the user wants that. Collective.
+    pub(crate) fn flush_last(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
+        let mut left = self.leave_to_poststage(site)?;
+        self.finish_all(site)?;
+        let wanted = site.job.params.get(&param::FLUSH_POSTSTAGE);
+        let mut outcome = Ok(());
+        for id in policy::due_at_end(site.job, site.cache) {
+            if left.contains(&id) {
+                continue;
+            }
+            let detaches = wanted && self.is_async(site, id)? && self.transport_of(site, id)?.survives_job;
+            let mut flushed = Ok(());
+            if detaches {
+                flushed = self.begin(site, id);
+                self.start_copying(site);
+                left.extend(self.leave_to_poststage(site)?);
+            }
+            if flushed.is_ok() && !left.contains(&id) {
+                flushed = self.finish_all(site).and_then(|()| match dataset(site.cache, id).is_flushed() {
+                    true => Ok(()),
+                    false => self.flush(site, id),
+                });
+            }
+            outcome = outcome.and(flushed);
+        }
+        site.cache.evict_flushed_output(site.job);
+        outcome
+    }
+
+    /// Closes the flushes that have arrived. Collective.
+    pub(crate) fn poll(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
+        for token in self.unfinished.iter().map(|record| record.token.clone()).collect::<Vec<_>>() {
+            self.retry_closing(site, &token)?;
+        }
+        for id in self.running.iter().map(|copying| copying.id).collect::<Vec<_>>() {
+            let Some(copying) = self.running.iter().find(|copying| copying.id == id) else { continue };
+            if !flush_of(site, id, &copying.transport).is_running(&copying.run)? {
+                self.finish(site, id)?;
+            }
+        }
+        site.cache.evict_flushed_output(site.job);
+        Ok(())
+    }
+
+    /// Lets the flushes that have begun copy: the last thing that is done for a dataset, so that the copying takes nothing from
+    /// what the application waits for. Local.
+    pub(crate) fn start_copying(&mut self, site: &FlushSite<'_>) {
+        for copying in &mut self.running {
+            flush_of(site, copying.id, &copying.transport).start_copying(&mut copying.run);
+        }
+    }
+
+    /// Returns when no flush under way changes anything any more below the prefix directory but its own staging files, so that
+    /// its record does not come after what the caller does there. Local.
+    pub(crate) fn wait_until_recorded(&self, job: &Job) {
+        self.running.iter().for_each(|copying| copying.run.wait_until_recorded(job.files()));
+    }
+
+    /// Waits for the flush of a dataset, if one is under way, and closes it. Reports how it went. Collective.
+    pub(crate) fn finish(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        let Some(place) = self.running.iter().position(|copying| copying.id == id) else { return Ok(()) };
+        let Copying { run, transport, began, .. } = self.running.remove(place);
+        let pending = run.record().clone();
+        let outcome = flush_of(site, id, &transport).finish(run);
+        let settled = self.settle(site, &pending, began, outcome, FlushKind::Async);
+        report_only(site.job, settled)
+    }
+
+    /// The same for a dataset that is to leave the cache, for want of room. Collective.
+    pub(crate) fn finish_for_room(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        let Some(copying) = self.running.iter().find(|copying| copying.id == id) else { return Ok(()) };
+        if flush_of(site, id, &copying.transport).is_running(&copying.run)? {
+            site.job.report.notice(&format!(
+                "waiting for the flush of {}: the cache needs its room",
+                dataset(site.cache, id).record.label()
+            ));
+        }
+        self.finish(site, id)
+    }
+
+    /// The same for all of them. Collective.
+    pub(crate) fn finish_all(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
+        while let Some(copying) = self.running.first() {
+            self.finish(site, copying.id)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back the flushes of a name that could not be closed: the application does not want the dataset any more. What
+    /// cannot be removed is reported.
+    pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) {
+        for record in self.unfinished.extract_if(.., |record| record.dataset.name == name) {
+            if job.rank() == Rank(0) {
+                if let Err(error) = closing::abandon(job.files(), &job.prefix, record) {
+                    job.report.error(&crate::describe(&error));
+                }
+            }
+        }
+    }
+
+    /// The checkpoints that have become complete in the prefix directory since the last call.
+    pub(crate) fn take_flushed(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.flushed)
+    }
+
+    /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache. Collective.
+    fn flush(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        if let Some(token) =
+            self.unfinished.iter().find(|one| one.dataset.id == id).map(|one| one.token.clone())
+        {
+            match self.retry_closing(site, &token)? {
+                Settled::TakenBack => (),
+                Settled::Complete => return Ok(()),
+                Settled::Unfinished(why) => {
+                    let dataset =
+                        String::from_utf8_lossy(&dataset(site.cache, id).record.dataset.name).into_owned();
+                    return Err(FlushError::Unfinished { dataset, why }.into());
+                }
+            }
+        }
+        self.expect_prefix(site, id)?;
+        self.finish_overlapping(site, id)?;
+        let began = report_begin(site, id);
+        let transport = self.transport_of(site, id)?;
+        let token = agreed_token(site.job, id)?;
+        // A watchdog allows more time for this.
+        update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
+        let cached = dataset(site.cache, id);
+        let flush = flush_of(site, id, &transport);
+        let outcome = flush.sync(&token, &cached.record.dataset, &policy::files_of(cached));
+        let pending = flush.pending(&token, &cached.record.dataset, 1);
+        self.settle(site, &pending, began, outcome, FlushKind::Sync)
+    }
+
+    /// Begins to copy a dataset to the prefix directory while the application goes on. Not a byte is copied before
+    /// [`start_copying`](Self::start_copying). Collective.
+    fn begin(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        self.expect_prefix(site, id)?;
+        self.finish_overlapping(site, id)?;
+        let began = report_begin(site, id);
+        let transport = self.transport_of(site, id)?;
+        let token = agreed_token(site.job, id)?;
+        let cached = dataset(site.cache, id);
+        let flush = flush_of(site, id, &transport);
+        match flush.begin(&token, &cached.record.dataset, &policy::files_of(cached)) {
+            Ok(run) => {
+                update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::Flushing));
+                set_copy(site.cache, id, PrefixCopy::UnderWay);
+                self.running.push(Copying { id, run, transport, began });
+                Ok(())
+            }
+            Err(error) => {
+                let pending = flush.pending(&token, &cached.record.dataset, 1);
+                self.settle(site, &pending, began, Err(error), FlushKind::Async)
+            }
+        }
+    }
+
+    /// Waits for the flushes under way that write a file of this dataset, or have its name: the newer one has to come last.
+    fn finish_overlapping(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        if self.running.is_empty() {
+            return Ok(());
+        }
+        let cached = dataset(site.cache, id);
+        let runs: Vec<&RunningFlush> = self.running.iter().map(|copying| &copying.run).collect();
+        let names = cached.record.files.iter().map(|file| &file.name);
+        let overlapping = RunningFlush::overlapping(&*site.job.comm, &runs, &cached.record.dataset, names)?;
+        let ids: Vec<u64> = overlapping.into_iter().map(|place| self.running[place].id).collect();
+        for other in ids {
+            site.job.report.notice(&format!(
+                "waiting for the flush of {}: {} has a file of the same name",
+                dataset(site.cache, other).record.label(),
+                dataset(site.cache, id).record.label()
+            ));
+            self.finish(site, other)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the flushes under way that go on without this process, if the user wants that, and gives their datasets. One
+    /// that a transport could not start on some rank stays under way. Collective.
+    fn leave_to_poststage(&mut self, site: &mut FlushSite<'_>) -> Result<Vec<u64>, Error> {
+        let mut left = Vec::new();
+        if !site.job.params.get(&param::FLUSH_POSTSTAGE) {
+            return Ok(left);
+        }
+        for copying in self.running.iter().filter(|copying| copying.transport.survives_job) {
+            if flush_of(site, copying.id, &copying.transport).is_started(&copying.run)? {
+                let label = dataset(site.cache, copying.id).record.label();
+                site.job.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
+                left.push(copying.id);
+            }
+        }
+        self.running.retain(|copying| !left.contains(&copying.id));
+        Ok(left)
+    }
+
+    /// Whether a dataset can be flushed while the application goes on, and the user wants that.
+    fn is_async(&mut self, site: &FlushSite<'_>, id: u64) -> Result<bool, Error> {
+        let cached = dataset(site.cache, id);
+        if !site.job.params.get(&param::FLUSH_ASYNC) || cached.record.protection.bypass {
+            return Ok(false);
+        }
+        // If it cannot be used at all, the flush says why.
+        let transport = match policy::transport_of(site.job, site.cache, site.schemes, cached) {
+            Ok(transport) => transport,
+            Err(error) => return Ok(error.agreed().map(|_| false)?),
+        };
+        if !transport.asynchronous && !std::mem::replace(&mut self.warned_synchronous, true) {
+            site.job.report.warn(&format!(
+                "SCR_FLUSH_ASYNC=1 has no effect with the transport {}, which copies only while the application \
+                 waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD",
+                transport.name
+            ));
+        }
+        Ok(transport.asynchronous)
+    }
+
+    fn transport_of(&mut self, site: &FlushSite<'_>, id: u64) -> Result<TransportInUse, Error> {
+        let cached = dataset(site.cache, id);
+        policy::transport_of(site.job, site.cache, site.schemes, cached).or_else(|error| {
+            let why = error.agreed()?;
+            self.retry_pending |= cached.record.dataset.checkpoint;
+            let label = cached.record.label();
+            Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
+        })
+    }
+
+    /// The prefix directory must be that of the start: if its file system has gone, a folder of the same name would be
+    /// made on another one. Collective.
+    fn expect_prefix(&mut self, site: &FlushSite<'_>, id: u64) -> Result<(), Error> {
+        let (job, folder) = (site.job, site.job.prefix.scr_dir());
+        let found = if job.rank() == Rank(0) { look_for(job, folder) } else { Ok(()) };
+        job.agree(found).or_else(|error| {
+            let why = error.agreed()?;
+            let record = &dataset(site.cache, id).record;
+            self.retry_pending |= record.dataset.checkpoint;
+            let label = record.label();
+            Err(Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache")))
+        })
+    }
+
+    /// Tries again to close a flush whose bytes have all arrived. Collective.
+    fn retry_closing(&mut self, site: &mut FlushSite<'_>, token: &str) -> Result<Settled, Error> {
+        let Some(place) = self.unfinished.iter().position(|record| record.token == token) else {
+            return Ok(Settled::TakenBack);
+        };
+        let (job, record) = (site.job, self.unfinished[place].clone());
+        let close = || closing::settle(job.files(), &job.prefix, &record, &job.local_time()).to_text();
+        let own = if job.rank() == Rank(0) { close().into_bytes() } else { Vec::new() };
+        let text = broadcast(&*job.comm, Rank(0), own)?;
+        let settled = Settled::from_text(&String::from_utf8_lossy(&text));
+        match &settled {
+            Settled::Unfinished(_) => return Ok(settled),
+            Settled::TakenBack => self.retry_pending |= record.dataset.checkpoint,
+            Settled::Complete => {
+                let report = FlushReport {
+                    files: record.dataset.files.unwrap_or(0),
+                    bytes: record.dataset.bytes.unwrap_or(0),
+                };
+                self.record_success(site, &record, Duration::ZERO, report, FlushKind::Sync);
+            }
+        }
+        self.unfinished.remove(place);
+        Ok(settled)
+    }
+
+    /// Records and reports how a flush has ended.
+    fn settle(
+        &mut self,
+        site: &mut FlushSite<'_>,
+        record: &PendingFlush,
+        began: Duration,
+        outcome: Result<FlushReport, FlushError>,
+        kind: FlushKind,
+    ) -> Result<(), Error> {
+        let (id, job) = (record.dataset.id, site.job);
+        let took = job.elapsed() - began;
+        set_copy(site.cache, id, PrefixCopy::Missing);
+        let error = match outcome {
+            Ok(report) => {
+                self.record_success(site, record, took, report, kind);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        let why = crate::describe(&error);
+        let failed = Record::event(Event::FlushFail).dataset(&record.dataset).took(took).note(why);
+        job.log.add_entry(failed);
+        let label = dataset(site.cache, id).record.label();
+        job.report.info(&format!("{}: Flush failed for {label}", kind.name()));
+        update_flush_file(job, |flush| {
+            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
+        });
+        if matches!(error, FlushError::Unfinished { .. }) {
+            self.unfinished.push(record.clone());
+        } else {
+            self.retry_pending |= record.dataset.checkpoint;
+        }
+        Err(error.into())
+    }
+
+    fn record_success(
+        &mut self,
+        site: &mut FlushSite<'_>,
+        record: &PendingFlush,
+        took: Duration,
+        report: FlushReport,
+        kind: FlushKind,
+    ) {
+        let (job, dataset, id) = (site.job, &record.dataset, record.dataset.id);
+        job.log.add_entry(Record::event(Event::FlushSuccess).dataset(dataset).took(took));
+        if let Some(cached) = site.cache.dataset(id) {
+            let (from, to) = (site.cache.folder_of(job, &cached.record), job.prefix.dir());
+            let transfer = match kind {
+                FlushKind::Sync => Transfer::FlushSync,
+                FlushKind::Async => Transfer::FlushAsync,
+            };
+            let moved = Record::transfer(transfer, &from, to).dataset(dataset).took(took);
+            job.log.add_entry(moved.size(report.bytes, report.files));
+            let line = throughput(kind.name(), took, report.files, report.bytes, job.comm.size());
+            job.report.info(&line);
+            job.report.info(&format!("{}: Flush succeeded for {}", kind.name(), cached.record.label()));
+        }
+        set_copy(site.cache, id, PrefixCopy::Complete);
+        update_flush_file(job, |flush| {
+            flush.add_location(id, Location::Prefix);
+            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
+        });
+        if dataset.checkpoint {
+            self.retry_pending = false;
+            self.flushed.push(id);
+        }
+    }
+}
+
+/// Reports an error that does not make the call fail.
+fn report_only(job: &Job, outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(Error::Refused(why)) => {
+            job.report.error(&why);
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn report_begin(site: &FlushSite<'_>, id: u64) -> Duration {
+    let record = &dataset(site.cache, id).record;
+    site.job.report.info(&format!("Initiating flush of {}", record.label()));
+    site.job.log.add_entry(Record::event(Event::FlushStart).dataset(&record.dataset));
+    site.job.elapsed()
+}
+
+/// A token for a flush, the same on all ranks.
+fn agreed_token(job: &Job, id: u64) -> Result<String, Error> {
+    let token = broadcast(&*job.comm, Rank(0), new_token(id, &job.env).into_bytes())?;
+    Ok(String::from_utf8_lossy(&token).into_owned())
+}
+
+fn flush_of<'a>(site: &'a FlushSite<'_>, id: u64, transport: &TransportInUse) -> Flush<'a> {
+    let options = policy::options_of(site.job, dataset(site.cache, id));
+    Flush { job: site.job, control: site.cache.control(), transport: transport.clone(), options }
+}
+
+/// A dataset that is flushed, which does not leave the cache meanwhile.
+fn dataset(cache: &Cache, id: u64) -> &CachedDataset {
+    cache.dataset(id).expect("a dataset leaves the cache only when no flush is copying it")
+}
+
+fn set_copy(cache: &mut Cache, id: u64, copy: PrefixCopy) {
+    if let Some(cached) = cache.dataset_mut(id) {
+        cached.copy = copy;
+    }
+}
+
+fn look_for(job: &Job, folder: PathBuf) -> Result<(), PrefixGone> {
+    match job.files().status(&folder) {
+        Ok(status) if status.kind == Kind::Dir => Ok(()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Ok(Err(error).at("look at", &folder)?),
+        _ => Err(PrefixGone::Gone { folder }),
+    }
+}
+
+/// Why the prefix directory is not that of the start.
+#[derive(Debug, thiserror::Error)]
+enum PrefixGone {
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    #[error("{} has gone since this run began", folder.display())]
+    Gone { folder: PathBuf },
+}
+
+impl From<FlushError> for Error {
+    fn from(error: FlushError) -> Self {
+        match error {
+            FlushError::Comm(error) => error.into(),
+            failed => Error::Refused(failed.to_string()),
+        }
+    }
+}

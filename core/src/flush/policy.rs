@@ -1,0 +1,123 @@
+//! Which datasets are flushed and when, and with what: `SCR_FLUSH`, `SCR_FLUSH_ON_RESTART`, `SCR_FLUSH_ASYNC`, `SCR_FLUSH_TYPE`.
+//!
+//! A checkpoint is due after every so many, counted over all runs; output always. What could not be flushed stays in
+//! cache: output is tried again at every occasion and does not leave before, and for a checkpoint the next one is due.
+
+use super::host_options::host_options;
+use super::{NoTransport, Options, SourceFile};
+use crate::cache::record::FileRecord;
+use crate::cache::{Cache, CachedDataset};
+use crate::comm::Collective;
+use crate::descriptor::{FlushBy, Store};
+use crate::job::Job;
+use crate::param;
+use crate::plugin::Manifest;
+use crate::redundancy::plugins::TransportInUse;
+use crate::redundancy::schemes::Schemes;
+use std::collections::BTreeMap;
+
+/// Whether a dataset is to be flushed as soon as it is complete. `retry_pending`: a checkpoint could not be flushed.
+pub(super) fn is_due(job: &Job, cached: &CachedDataset, retry_pending: bool) -> bool {
+    let dataset = &cached.record.dataset;
+    let every = job.params.get(&param::FLUSH);
+    let turn = every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint.is_multiple_of(every));
+    let periodic = dataset.checkpoint && (turn || every > 0 && retry_pending);
+    must_arrive(cached) || periodic
+}
+
+/// Whether a dataset is of use only in the prefix directory: as output, and in bypass mode, where the files are in place and only
+/// an entry in the index makes them count.
+pub(super) fn must_arrive(cached: &CachedDataset) -> bool {
+    cached.record.dataset.output || cached.record.protection.bypass
+}
+
+/// The datasets of earlier runs that are flushed when a run begins.
+pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
+    let params = &job.params;
+    let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
+    let due = |cached: &&CachedDataset| {
+        cached.is_unflushed() && !cached.refused && (all || is_due(job, cached, false))
+    };
+    cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
+}
+
+/// The datasets that must not be lost with the cache when a run ends: output, what lies in place, and the newest checkpoint.
+pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
+    let periodic = job.params.get(&param::FLUSH) > 0;
+    let restartable = |cached: &&CachedDataset| {
+        cached.record.dataset.checkpoint && !cached.refused && !cached.passed_over
+    };
+    let newest = cache.datasets().iter().filter(restartable).map(CachedDataset::id).max();
+    let due = |cached: &&CachedDataset| {
+        let is_newest = periodic && Some(cached.id()) == newest;
+        let stays_behind = cached.passed_over && !cached.record.dataset.output;
+        (must_arrive(cached) || is_newest) && !stays_behind && cached.is_unflushed()
+    };
+    cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
+}
+
+/// Output that could not be flushed when it was due.
+pub(super) fn output_to_retry(cache: &Cache) -> Vec<u64> {
+    let left = cache.datasets().iter().filter(|cached| cached.must_stay() && !cached.is_being_flushed());
+    left.map(CachedDataset::id).collect()
+}
+
+/// The transport that copies a dataset. Collective the first time that its store is flushed.
+pub(super) fn transport_of(
+    job: &Job,
+    cache: &Cache,
+    schemes: &Schemes,
+    cached: &CachedDataset,
+) -> Collective<TransportInUse> {
+    if cached.record.protection.bypass {
+        return Ok(NoTransport::in_use());
+    }
+    let wanted = flush_by(job, &cache.stores()[cached.store].name);
+    let of_host = |manifest: &Manifest| host_options(job, cache, &wanted, manifest);
+    schemes.plugins().transport(job, &wanted, &of_host)
+}
+
+/// The transport of a store, which may be one that is no longer described.
+fn flush_by(job: &Job, store: &str) -> FlushBy {
+    let described = job.descriptors.stores.iter().find(|known| known.name == store);
+    described.map_or_else(
+        || FlushBy {
+            transport: job.params.get(&param::FLUSH_TYPE),
+            options: BTreeMap::new(),
+            origin: job.params.origin(&param::FLUSH_TYPE).clone(),
+        },
+        Store::flush_by,
+    )
+}
+
+/// How a dataset is flushed.
+pub(super) fn options_of(job: &Job, cached: &CachedDataset) -> Options {
+    let metadata = job.params.get(&param::COPY_METADATA);
+    Options {
+        width: job.params.get(&param::FLUSH_WIDTH),
+        block_bytes: job.params.get(&param::FILE_BUF_SIZE),
+        checksums: job.params.get(&param::CRC_ON_FLUSH),
+        in_place: cached.record.protection.bypass,
+        make_current: cached.record.dataset.checkpoint && !cached.passed_over,
+        metadata,
+        owner: metadata && job.env.uid == ROOT_USER,
+        own_folders: job.params.get(&param::AXL_MKDIR),
+        may_replace: cached.may_replace,
+    }
+}
+
+/// The files of this rank that are flushed.
+pub(super) fn files_of(cached: &CachedDataset) -> Vec<SourceFile> {
+    let source = |file: &FileRecord| SourceFile {
+        source: cached.part.file(&file.name),
+        name: file.name.clone(),
+        bytes: file.bytes,
+        crc: file.crc,
+        mode: file.mode,
+        mtime: file.mtime,
+    };
+    cached.record.files.iter().map(source).collect()
+}
+
+/// Who may give files to other users.
+const ROOT_USER: u32 = 0;

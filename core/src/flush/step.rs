@@ -1,0 +1,151 @@
+//! The steps that all ranks of a flush agree on, and what a rank can fail with in one of them.
+
+use super::detached::record::RecordError;
+use super::pending::PendingError;
+use super::{Flush, FlushError};
+use crate::comm::collective::broadcast;
+use crate::comm::{AnyError, CommError, Rank};
+use crate::fs::verify::FileError;
+use crate::fs::FsError;
+use crate::prefix::{DatasetDescriptor, FileName, PrefixError};
+use scr_plugin_api::PluginError;
+use std::path::PathBuf;
+
+/// The steps in their order, as messages name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Step {
+    Folders,
+    Recording,
+    Copying,
+    MarkingDone,
+    Renaming,
+    SyncingFolders,
+    Committing,
+}
+
+impl Step {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Folders => "making the folders",
+            Self::Recording => "recording what is to come",
+            Self::Copying => "copying",
+            Self::MarkingDone => "recording that all is there",
+            Self::Renaming => "renaming the files",
+            Self::SyncingFolders => "syncing the folders",
+            Self::Committing => "listing the dataset as complete",
+        }
+    }
+}
+
+/// Why a rank failed in a step.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StepError {
+    /// One of its files.
+    #[error(transparent)]
+    File(FileError),
+    /// A folder, or a file of the flush itself.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// Index, lists or summary.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// The transport.
+    #[error(transparent)]
+    Transport(#[from] PluginError),
+    /// Two ranks wrote one file.
+    #[error("rank {other}, too, wrote a file named {name}; give each rank its own")]
+    SharedName {
+        /// The other rank.
+        other: Rank,
+        /// The file.
+        name: FileName,
+    },
+    /// A folder lies where a file of the dataset belongs.
+    #[error("{} is a folder, and a file of that name is to be written", path.display())]
+    InTheWay {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// No thread could be started for the flush.
+    #[error("no thread could be started: {0}")]
+    Thread(std::io::Error),
+    /// The thread of the flush panicked.
+    #[error("the thread of the flush panicked, which is an error in this library")]
+    Panicked,
+    /// Another rank failed, or nobody waits for the flush any more.
+    #[error("it was given up")]
+    Cancelled,
+    /// A transfer monitor found an error; its record has only the text.
+    #[error("{0}")]
+    Transfer(String),
+    /// The transfers of this node could not be polled.
+    #[error("the transfers in {} could not be polled", control.display())]
+    Unpolled {
+        /// Its control directory.
+        control: PathBuf,
+    },
+    /// A transfer record cannot be used.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The record of the flush cannot be used.
+    #[error(transparent)]
+    Pending(#[from] PendingError),
+}
+
+impl StepError {
+    /// Whether what is stored is itself wrong, so that trying again is of no use.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::File(error) => error.is_damage(),
+            Self::Prefix(error) => error.is_damage(),
+            _ => false,
+        }
+    }
+}
+
+impl From<FileError> for StepError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Fs(error) => Self::Fs(error),
+            error => Self::File(error),
+        }
+    }
+}
+
+impl Flush<'_> {
+    /// Makes one outcome of a step on all ranks.
+    pub(super) fn agreed<T, E: Into<AnyError>>(
+        &self,
+        dataset: &DatasetDescriptor,
+        step: Step,
+        result: Result<T, E>,
+    ) -> Result<T, FlushError> {
+        self.job.agree(result).or_else(|error| {
+            Err(FlushError::Failed {
+                dataset: label(dataset),
+                step: step.name(),
+                account: error.agreed()?.to_string(),
+            })
+        })
+    }
+
+    pub(super) fn on_rank_0<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        if self.job.rank() == Rank(0) {
+            work()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What rank 0 finds out, as a line of text on all ranks.
+    pub(super) fn from_rank_0(&self, work: impl FnOnce() -> String) -> Result<String, CommError> {
+        let own = if self.job.rank() == Rank(0) { work() } else { String::new() };
+        let text = broadcast(&*self.job.comm, Rank(0), own.into_bytes())?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// A dataset as errors name it.
+pub(super) fn label(dataset: &DatasetDescriptor) -> String {
+    String::from_utf8_lossy(&dataset.name).into_owned()
+}

@@ -1,0 +1,25 @@
+//! What the thread of a flush and the application let each other know.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[derive(Debug, Default)]
+pub(super) struct Flags {
+    /// This rank has recorded what is its own to record.
+    pub(super) recorded: bool,
+    /// All ranks have.
+    pub(super) all_recorded: bool,
+    pub(super) cancelled: bool,
+    pub(super) failed: bool,
+    /// What the transport gave.
+    pub(super) ticket: Option<Vec<u8>>,
+}
+
+/// The flags of one rank's part of a flush, for both.
+#[derive(Debug, Default, Clone)]
+pub(super) struct SharedFlags(Arc<Mutex<Flags>>);
+
+impl SharedFlags {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Flags> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

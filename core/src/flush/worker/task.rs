@@ -1,0 +1,143 @@
+//! What the thread of a rank does: it records, copies, and checks what came.
+//!
+//! The order is that of every flush: no rank makes a file before rank 0 has the flush on record, synced. Rank 0 says so by a
+//! file below the prefix directory. Only one rank of each node looks for that file, and says so to the others by one in the
+//! control directory. If all ranks happen to be in a call, they learn it there.
+
+use super::flags::{Flags, SharedFlags};
+use crate::flush::catalog::Catalog;
+use crate::flush::file_copy::{self, FileCopy};
+use crate::flush::pauses::Pauses;
+use crate::flush::pending::PendingFlush;
+use crate::flush::step::{Step, StepError};
+use crate::flush::steps::make_folders;
+use crate::flush::throttle::Throttle;
+use crate::flush::Options;
+use crate::fs::{At, Files, How};
+use crate::prefix::{Prefix, PrefixFile};
+use rustix::process::setpriority_process;
+use scr_plugin_api::Transport;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A rank's part of a flush: all that it needs, owned by the thread.
+pub(super) struct Task {
+    pub(super) files: Arc<dyn Files>,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) prefix: Prefix,
+    pub(super) options: Options,
+    pub(super) rank: u32,
+    /// Whether this rank is the first of its node.
+    pub(super) leads: bool,
+    pub(super) control: PathBuf,
+    pub(super) throttle: Throttle,
+    pub(super) record: PendingFlush,
+    pub(super) copies: Vec<FileCopy>,
+    pub(super) folders_to_make: Vec<PathBuf>,
+    /// The files of all ranks, on rank 0.
+    pub(super) lists: Option<Vec<Vec<PrefixFile>>>,
+    /// Whether any rank's file replaces one that was there before.
+    pub(super) may_replace: bool,
+}
+
+/// What has become of it.
+pub(super) struct TaskEnd {
+    pub(super) record: PendingFlush,
+    pub(super) copies: Vec<FileCopy>,
+    pub(super) outcome: Result<(), (Step, StepError)>,
+}
+
+impl Task {
+    pub(super) fn run(mut self, flags: &SharedFlags) -> TaskEnd {
+        // The application comes first wherever both want a processor; the transport's threads are made by this one, and are alike.
+        let _ = setpriority_process(None, NICE);
+        let outcome = self.record(flags).and_then(|()| {
+            let copied = self.wait_until_recorded(flags).and_then(|()| self.copy(flags));
+            copied.map_err(|error| (Step::Copying, error))
+        });
+        if matches!(&outcome, Err((_, error)) if !matches!(error, StepError::Cancelled)) {
+            flags.lock().failed = true;
+        }
+        TaskEnd { record: self.record, copies: self.copies, outcome }
+    }
+
+    /// Step 1, as far as it is this rank's.
+    fn record(&mut self, flags: &SharedFlags) -> Result<(), (Step, StepError)> {
+        let files = &*self.files;
+        make_folders(files, &self.folders_to_make).map_err(|error| (Step::Folders, error.into()))?;
+        if let Some(lists) = self.lists.take() {
+            let catalog = Catalog { files, prefix: &self.prefix };
+            let recorded = catalog
+                .record_pending(&mut self.record, &lists, self.options.in_place, self.may_replace)
+                .map_err(StepError::from)
+                .and_then(|()| Ok(self.record.sign_recorded(files, &self.prefix)?));
+            recorded.map_err(|error| (Step::Recording, error))?;
+        }
+        flags.lock().recorded = true;
+        Ok(())
+    }
+
+    /// Returns once the flush is on record.
+    fn wait_until_recorded(&self, flags: &SharedFlags) -> Result<(), StepError> {
+        let of_node = self.control.join(self.record.sign_name());
+        if !self.leads {
+            return self.wait_for(&of_node, LONGEST_PAUSE_OF_RANK, flags);
+        }
+        self.wait_for(&self.record.recorded_sign(&self.prefix), LONGEST_PAUSE_OF_NODE, flags)?;
+        // Where it cannot be made, the others learn it in their next call.
+        let _ = self.files.open(&of_node, How::Ensure(PRIVATE));
+        Ok(())
+    }
+
+    /// Returns once a file is there, or all ranks have recorded.
+    fn wait_for(&self, path: &Path, longest: Duration, flags: &SharedFlags) -> Result<(), StepError> {
+        let mut pauses = Pauses::up_to(longest);
+        loop {
+            match *flags.lock() {
+                Flags { cancelled: true, .. } => return Err(StepError::Cancelled),
+                Flags { all_recorded: true, .. } => return Ok(()),
+                _ => (),
+            }
+            match self.files.status(path) {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotFound => pauses.wait(&*self.files),
+                Err(error) => return Ok(Err(error).at("look at", path)?),
+            }
+        }
+    }
+
+    /// Step 2, once this rank has its slots.
+    fn copy(&mut self, flags: &SharedFlags) -> Result<(), StepError> {
+        let Self { files, transport, options, rank, record, copies, throttle, .. } = self;
+        let is_cancelled = || flags.lock().cancelled;
+        let copied = throttle.run(&**files, &is_cancelled, || {
+            let token = format!("{}.{rank}", record.token);
+            let ticket = file_copy::start(&**files, &**transport, copies, token, options)?;
+            let cancelled = {
+                let mut flags = flags.lock();
+                flags.ticket = Some(ticket.clone());
+                flags.cancelled
+            };
+            if cancelled {
+                // What cannot be stopped is waited for.
+                let _ = transport.cancel(&ticket);
+                let _ = transport.wait(&ticket);
+                return Err(StepError::Cancelled);
+            }
+            Ok(file_copy::finish(&**files, &**transport, copies, &ticket, options)?)
+        });
+        copied.unwrap_or(Err(StepError::Cancelled))
+    }
+}
+
+/// Between two looks for the sign at the most: by each rank on its own node, and by one rank of each node below the prefix
+/// directory.
+const LONGEST_PAUSE_OF_RANK: Duration = Duration::from_millis(16);
+const LONGEST_PAUSE_OF_NODE: Duration = Duration::from_millis(200);
+/// Nobody else's business.
+const PRIVATE: u32 = 0o600;
+/// Of the thread: a third of the weight of the application's own where both want a processor. With much less, an application that computes without
+/// end, or waits for messages in a loop, would keep its flush from going on.
+const NICE: i32 = 5;
