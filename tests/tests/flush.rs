@@ -27,7 +27,7 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder can be listed").flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let record = name.starts_with("turns.")
+        let record = name.starts_with("recorded.")
             || name.starts_with("done.")
             || name.starts_with("flush.") && name != "flush.scr";
         if entry.path().is_dir() && !record {

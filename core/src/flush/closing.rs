@@ -366,9 +366,7 @@ impl Closing<'_> {
             folders.extend(above.take_while(|folder| folder.starts_with(self.prefix.dir())));
         }
         sync_folders(self.files, self.prefix, folders.into_iter())?;
-        let index = Index::read(self.files, self.prefix)?;
-        let newest = index.candidates(None).iter().all(|entry| entry.id <= record.dataset.id);
-        catalog.commit(&record.dataset, record.make_current && newest, now)?;
+        catalog.commit(record, true, now)?;
         // For the commands: what cannot be noted is looked at once more.
         let _ = FlushFile::update(self.files, self.prefix, |flush| {
             flush.add_location(record.dataset.id, Location::Prefix);

@@ -27,7 +27,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The transport `agent`.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub struct Agent {
     /// Where the nodes take turns.
     turns: Option<Turns>,
     pause: Duration,
+    /// So long a copy that is to stop is waited for.
+    patience: Duration,
     /// Says to the agent that the application is there, from the first copy on.
     application: Mutex<Option<Application>>,
 }
@@ -55,6 +57,7 @@ impl Agent {
             width: 0,
             turns: None,
             pause: Duration::from_millis(1),
+            patience: PATIENCE,
             application: Mutex::default(),
         }
     }
@@ -166,8 +169,13 @@ impl Transport for Agent {
         let failed =
             |error| PluginError::new(PluginErrorKind::Io, told(&format!("cancelling failed: {error}")));
         transfer.stop().map_err(failed)?;
-        // An agent that is there answers; where there is none, nobody copies.
+        // An agent that is there answers, unless it is stuck in a file system; where there is none, nobody copies.
+        let began = Instant::now();
         while presence::agent_is_there(&self.control) && self.find(ticket)?.outcome.is_none() {
+            if began.elapsed() >= self.patience {
+                let text = "the agent does not answer; it stops the copy as soon as it can go on";
+                return Err(PluginError::new(PluginErrorKind::Io, told(text)));
+            }
             std::thread::sleep(LEAST_PAUSE);
         }
         Ok(())
@@ -190,5 +198,25 @@ fn told(text: &str) -> String {
 
 /// A ticket is this and the path of the transfer file.
 const TICKET: &[u8] = b"agent ";
+/// An agent sees within a fraction of a second that a copy is to stop.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Looking without end would keep a processor busy.
 const LEAST_PAUSE: Duration = Duration::from_micros(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_does_not_answer_holds_up_nobody_who_gives_up_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let _stuck = AgentPresence::become_one(dir.path()).unwrap().unwrap();
+        let patience = Duration::from_millis(20);
+        let agent = Agent { patience, ..Agent::new(dir.path().to_owned(), None) };
+        let job = CopyJob { token: "7.x".to_owned(), items: vec![], block_bytes: 1, take_crc: false };
+        let ticket = agent.start(&job).unwrap();
+        let error = agent.cancel(&ticket).unwrap_err();
+        assert!(error.text.contains("does not answer"), "{error}");
+        assert!(agent.find(&ticket).unwrap().is_to_stop(), "it stops as soon as it can");
+    }
+}

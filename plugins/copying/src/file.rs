@@ -124,8 +124,8 @@ const WRITE_OUT_BYTES: u64 = 8 << 20;
 
 pub(crate) fn open_source(item: &CopyItem) -> Result<File, CopyError> {
     let path = &item.source;
-    // Without NONBLOCK, opening a FIFO would wait for a writer for ever.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    // Without NONBLOCK, opening a FIFO would wait for a writer for ever. A link could lead to a file of somebody else.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
         let cause = io::Error::from(errno);
         if cause.kind() == io::ErrorKind::NotFound {

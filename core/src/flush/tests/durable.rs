@@ -1,10 +1,11 @@
 //! What must be on stable storage before a dataset counts: every byte, every name and every folder, whoever ends the flush.
 //! A machine that loses its power right after shows what was not.
 
-use super::stage::{through, Stage};
+use super::stage::{through, Stage, OPTIONS};
 use crate::flush::closing::finalize_pending;
+use crate::flush::Options;
 use crate::fs::faulty::{FaultyFiles, Operation, What};
-use crate::fs::RealFiles;
+use crate::fs::{Durability, Files, How, RealFiles};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,28 @@ fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
         flushed.unwrap();
         assert_all_was_safe(&stage, &files.operations(), way);
     }
+}
+
+/// In bypass mode the application has made the files and folders, and has synced none of them.
+#[test]
+fn files_and_folders_in_place_are_synced_before_a_dataset_counts() {
+    let stage = Stage::new(3);
+    let cached = stage.cache(1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    let layer: &dyn Files = &files;
+    for file in cached.by_rank.iter().flatten() {
+        let path = stage.prefix.file(&file.name);
+        layer.make_dirs(path.parent().unwrap(), 0o755, Durability::Unsynced).unwrap();
+        layer.open(&path, How::Create(0o644)).unwrap().write_at(0, &cached.bytes[&file.name]).unwrap();
+    }
+    let options = Options { in_place: true, metadata: false, ..OPTIONS };
+    stage.flush_with(&files, &through(&files), "1.x", &cached, options).unwrap();
+    assert!(stage.is_listed(1));
+    let done = files.operations();
+    assert_all_was_safe(&stage, &done, "in place");
+    let above = stage.prefix.dir().parent().unwrap();
+    let synced = |folder| done.iter().any(|one| one.what == What::SyncDir && one.path == folder);
+    assert!(synced(above), "the prefix directory may be new itself");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 //! the index then lists as complete is complete, and what was cached is still there.
 
 use super::stage::{through, Cached, Stage, NOW};
-use crate::flush::closing::finalize_pending;
+use crate::flush::closing::{finalize_arrived, finalize_pending};
 use crate::flush::{FlushError, FlushReport};
-use crate::fs::faulty::FaultyFiles;
+use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::RealFiles;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 const RANKS: u32 = 3;
 
@@ -47,6 +48,11 @@ fn overlapping(stage: &Stage) -> Cached {
     cached
 }
 
+/// Whether the stage had an older dataset, one of which or the newer has to be left in any case.
+fn has_older(name: &str) -> bool {
+    name != "fresh"
+}
+
 type Case = (&'static str, fn(&Stage) -> Cached, Way);
 
 /// What there is to flush, what is there before, and how it is flushed.
@@ -60,6 +66,7 @@ const CASES: [Case; 4] = [
 /// Whatever is listed is right; then a new run puts all in order and flushes again.
 fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
     stage.assert_cache_is_whole(cached);
+    let had_older = stage.index().entry(0).is_some();
     let sound = |when: &str| {
         assert!(!stage.is_listed(1) || stage.is_right(cached), "{context}, {when}: listed but not right");
         if stage.is_listed(0) {
@@ -69,6 +76,8 @@ fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
     sound("at once");
     let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
     sound("in the next run");
+    let any = stage.is_listed(0) || stage.is_listed(1);
+    assert!(any || !had_older, "{context}: neither the older one nor the newer one is left after {ended:?}");
     assert!(stage.leftovers().is_empty(), "{context}: {:?} after {ended:?}", stage.leftovers());
     stage.flush_well("2.x", cached);
     assert!(stage.is_listed(1) && stage.is_right(cached), "{context}: flushed again");
@@ -90,6 +99,55 @@ fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
             assert_sound(&stage, &cached, &context);
         }
     }
+}
+
+/// Whether a flush had been marked as done before its last operation.
+fn was_marked(files: &FaultyFiles) -> bool {
+    let done = files.operations();
+    let is_mark = |to: &PathBuf| to.to_string_lossy().contains("/done.");
+    let marks =
+        |one: &Operation| one.what == What::Rename && !one.failed && one.to.as_ref().is_some_and(is_mark);
+    done.iter().any(marks)
+}
+
+/// After the mark a flush is only rolled forward: by the same call if that works the second time, and else by whoever looks
+/// next. The call says which.
+#[test]
+fn an_error_after_the_mark_never_takes_a_flush_back() {
+    let (mut closed, mut left) = (0, 0);
+    for (name, prepare, flush) in CASES {
+        for at in 1..=operations(prepare, flush) {
+            for lasts in [false, true] {
+                let stage = Stage::new(RANKS);
+                let cached = prepare(&stage);
+                let files = FaultyFiles::new(RealFiles);
+                match lasts {
+                    false => files.fail_once(at, ErrorKind::Other),
+                    true => files.fail_from(at, ErrorKind::Other),
+                }
+                let outcome = flush(&stage, &files, &cached);
+                if !was_marked(&files) {
+                    continue;
+                }
+                let context = format!("{name}, operation {at}, lasts: {lasts}: {outcome:?}");
+                match outcome {
+                    Ok(_) => closed += 1,
+                    Err(FlushError::Unfinished { .. }) => {
+                        left += 1;
+                        assert!(!stage.is_listed(1), "{context}: it is finished, and not said to be");
+                        finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
+                    }
+                    // The mark itself may not be safe, and then nothing has happened yet.
+                    Err(_) => {
+                        assert!(!has_older(name) || stage.is_listed(0), "{context}: the older one is lost");
+                        continue;
+                    }
+                }
+                assert!(stage.is_listed(1) && stage.is_right(&cached), "{context}: not rolled forward");
+            }
+        }
+    }
+    assert!(closed > 0 && left > 0, "{closed} closed, {left} left");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
-use crate::prefix::{FileName, Rank2File, Summary};
+use crate::prefix::{FileName, Index, Rank2File, Summary};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
 use std::os::unix::fs::{chown, MetadataExt};
@@ -265,6 +265,30 @@ fn files_in_place_are_checked_and_listed() {
     let text = failure(stage.flush_with(&RealFiles, &transport, "3", &cached, options));
     assert!(text.contains("a/rank_0 has 5 bytes where 1000 were recorded"), "{text}");
     assert!(!stage.is_listed(1));
+}
+
+#[test]
+fn a_dataset_that_has_failed_counts_again_once_every_byte_is_written_anew() {
+    let stage = Stage::new(2);
+    let cached = stage.cache(1, "a");
+    stage.flush_well("1", &cached);
+    fs::write(stage.prefix.file(&cached.by_rank[0][0].name), "damaged").unwrap();
+    Index::update(&RealFiles, &stage.prefix, |index| index.mark_failed(1, "then")).unwrap();
+    assert!(!stage.is_listed(1));
+    stage.flush_well("2", &cached);
+    assert!(stage.is_listed(1) && stage.is_right(&cached));
+    assert_eq!(stage.index().entry(1).unwrap().failed, None);
+    assert_eq!(stage.index().current(), Some(&b"a"[..]));
+}
+
+#[test]
+fn an_older_dataset_that_arrives_late_does_not_become_current() {
+    let stage = Stage::new(2);
+    let (older, newer) = (stage.cache(1, "a"), stage.cache(2, "b"));
+    stage.flush_well("2", &newer);
+    stage.flush_well("1", &older);
+    assert!(stage.is_listed(1) && stage.is_listed(2));
+    assert_eq!(stage.index().current(), Some(&b"b"[..]));
 }
 
 #[test]

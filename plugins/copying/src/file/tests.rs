@@ -213,6 +213,17 @@ fn a_link_at_the_destination_is_not_followed() {
 }
 
 #[test]
+fn a_link_at_the_source_is_not_followed() {
+    let folder = Folder::new();
+    let item = folder.with(b"bytes");
+    let elsewhere = folder.0.path().join("elsewhere");
+    fs::rename(&item.source, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &item.source).unwrap();
+    assert!(copy(&item, 0, true).is_err());
+    assert!(!item.destination.exists());
+}
+
+#[test]
 fn a_full_destination_is_told_with_path_place_and_number() {
     let folder = Folder::new();
     for crc in [false, true] {
