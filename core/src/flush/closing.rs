@@ -11,6 +11,7 @@
 
 use super::catalog::Catalog;
 use super::outcome::FlushOutcome;
+use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
 use super::step::StepError;
 use crate::describe;
@@ -21,6 +22,7 @@ use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Ends every flush found under way below a prefix: what has not arrived is taken back. One process calls it, while no
 /// flush of its own is under way there.
@@ -50,7 +52,7 @@ pub fn finalize_arrived(
 }
 
 /// Finishes the flush of this token if its data has arrived, and gives what became of it where anything is under way by that
-/// token. It waits for nobody: `None` where another process ends or marks flushes just now.
+/// token. It does not wait long: `None` where another process ends or marks flushes.
 pub(crate) fn finalize_now(
     files: &dyn Files,
     prefix: &Prefix,
@@ -64,16 +66,33 @@ pub(crate) fn finalize_now(
     Ok(ended.transpose()?)
 }
 
-/// Does `work` unless another process marks, ends or takes back a flush below this prefix just now.
+/// Does `work` unless another process takes its time to mark, end or take back a flush below this prefix.
 pub(crate) fn try_alone<R>(
     files: &dyn Files,
     prefix: &Prefix,
     work: impl FnOnce() -> R,
 ) -> Result<Option<R>, FsError> {
     let (mut work, mut value) = (Some(work), None);
-    files.if_free(&prefix.scr_file(LOCK), &mut || value = work.take().map(|work| work()))?;
+    if_soon_free(files, &prefix.scr_file(LOCK), &mut || value = work.take().map(|work| work()))?;
     Ok(value)
 }
+
+/// Does `work` if a lock is free within a moment, and gives whether it was done. Who has it for longer may be stuck in a file
+/// system.
+pub(super) fn if_soon_free(files: &dyn Files, lock: &Path, work: &mut dyn FnMut()) -> Result<bool, FsError> {
+    let mut pauses = Pauses::up_to(LONGEST_PAUSE);
+    for _ in 0..MOST_LOOKS {
+        if files.if_free(lock, work)? {
+            return Ok(true);
+        }
+        pauses.wait(files);
+    }
+    Ok(false)
+}
+
+/// Together these are most of a second.
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+const MOST_LOOKS: u32 = 50;
 
 /// Does `work` while nobody else marks, ends or takes back a flush below this prefix.
 pub(crate) fn alone<R>(files: &dyn Files, prefix: &Prefix, work: impl FnOnce() -> R) -> Result<R, FsError> {

@@ -2,12 +2,12 @@
 //! closes the flush that has the marks of all nodes.
 //!
 //! On one node a lock in the control directory lets one process at a time do so; between nodes that of the closing does. A
-//! monitor never waits for either: a process that holds them may be stuck in a file system, and there is a next time. A flush
+//! monitor does not wait for either for long: a process that holds them may be stuck in a file system, and there is a next time. A flush
 //! that was taken back has no record below the prefix directory any more; its copies are stopped and their staging files removed.
 
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
 use crate::descriptor::{Descriptors, Store};
-use crate::flush::closing::{finalize_now, try_alone};
+use crate::flush::closing::{finalize_now, if_soon_free, try_alone};
 use crate::flush::file_copy;
 use crate::flush::pending::{self, PendingFlush};
 use crate::flush::step::StepError;
@@ -158,7 +158,7 @@ pub(crate) fn poll_some(
             polled.postpone(&error);
         }
     };
-    match files.if_free(&control.join(LOCK), &mut poll) {
+    match if_soon_free(files, &control.join(LOCK), &mut poll) {
         Ok(true) => (),
         Ok(false) => polled.unfinished = true,
         Err(error) => polled.postpone(&error),
