@@ -196,7 +196,10 @@ impl Flushes {
     /// Takes back the flushes of a name that could not be closed: the application does not want the dataset any more. What
     /// cannot be removed is reported.
     pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) {
-        for record in self.unfinished.extract_if(.., |record| record.dataset.name == name) {
+        let unfinished = std::mem::take(&mut self.unfinished).into_iter();
+        let (unwanted, kept): (Vec<_>, Vec<_>) = unfinished.partition(|record| record.dataset.name == name);
+        self.unfinished = kept;
+        for record in unwanted {
             if job.rank() == Rank(0) {
                 if let Err(error) = closing::abandon(job.files(), &job.prefix, record) {
                     job.report.error(&crate::describe(&error));

@@ -44,9 +44,8 @@ pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
 /// The datasets that must not be lost with the cache when a run ends: output, what lies in place, and the newest checkpoint.
 pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     let periodic = job.params.get(&param::FLUSH) > 0;
-    let restartable = |cached: &&CachedDataset| {
-        cached.record.dataset.checkpoint && !cached.refused && !cached.passed_over
-    };
+    let restartable =
+        |cached: &&CachedDataset| cached.record.dataset.checkpoint && !cached.refused && !cached.passed_over;
     let newest = cache.datasets().iter().filter(restartable).map(CachedDataset::id).max();
     let due = |cached: &&CachedDataset| {
         let is_newest = periodic && Some(cached.id()) == newest;

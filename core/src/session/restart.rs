@@ -70,7 +70,7 @@ impl Session {
     fn load_chosen(&mut self) -> Result<(), Error> {
         if self.restart.has_choice() {
             // An older copy of a dataset under way may come into its place.
-            self.finish_flush()?;
+            self.with_flushes(|flushes, site| flushes.finish_all(site))?;
             let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
             self.restart.load_chosen(&mut from)?;
             self.count_from_restart();
