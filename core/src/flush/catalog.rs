@@ -130,17 +130,14 @@ impl Catalog<'_> {
         Ok(sharing)
     }
 
-    /// Every byte is safe and has its name: the dataset counts from here on. What failed before was another copy, if this one
-    /// was written `anew`. A checkpoint becomes current, unless a newer one is complete.
-    pub(crate) fn commit(&self, record: &PendingFlush, anew: bool, now: &str) -> Result<(), PrefixError> {
+    /// Every byte is safe and has its name: the dataset counts from here on. A checkpoint becomes current, unless a newer one
+    /// is complete.
+    pub(crate) fn commit(&self, record: &PendingFlush, now: &str) -> Result<(), PrefixError> {
         let dataset = &record.dataset;
         Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
         Index::update(self.files, self.prefix, |index| {
             index.record(dataset, true);
             index.mark_flushed(dataset.id, now);
-            if anew {
-                index.clear_failed(dataset.id);
-            }
             let newest = index.candidates(None).iter().all(|entry| entry.id <= dataset.id);
             if record.make_current && newest {
                 index.set_current(&dataset.name);

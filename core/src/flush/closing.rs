@@ -385,7 +385,7 @@ impl Closing<'_> {
             folders.extend(above.take_while(|folder| folder.starts_with(self.prefix.dir())));
         }
         sync_folders(self.files, self.prefix, folders.into_iter())?;
-        catalog.commit(record, true, now)?;
+        catalog.commit(record, now)?;
         // For the commands: what cannot be noted is looked at once more.
         let _ = FlushFile::update(self.files, self.prefix, |flush| {
             flush.add_location(record.dataset.id, Location::Prefix);

@@ -136,7 +136,7 @@ impl Flush<'_> {
         self.agreed(dataset, Step::SyncingFolders, synced)?;
         let committed = self.on_rank_0(|| {
             let record = &run.record;
-            self.catalog().commit(record, !self.options.in_place, &self.job.local_time())?;
+            self.catalog().commit(record, &self.job.local_time())?;
             if !self.options.in_place {
                 // The dataset counts already; what is left of the record is cleared away by the next run.
                 let _ = record.forget(files, &self.job.prefix);

@@ -259,11 +259,6 @@ impl Index {
         })
     }
 
-    /// Takes back that a dataset has failed: every byte of it was written anew.
-    pub fn clear_failed(&mut self, id: u64) -> bool {
-        self.alter(id, |entry| _ = entry.remove("FAILED"))
-    }
-
     /// Records when a dataset was fetched, besides the times before.
     pub fn mark_fetched(&mut self, id: u64, time: &str) -> bool {
         self.alter(id, |entry| {

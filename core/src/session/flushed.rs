@@ -99,7 +99,11 @@ impl Session {
             };
             let is_same = same.is(&cached.record.dataset);
             // A copy that could not be read is none: this dataset is flushed again, unless the application has refused it.
-            cached.copy = if is_same && (!same.failed || cached.refused) { PrefixCopy::Complete } else { PrefixCopy::Missing };
+            cached.copy = if is_same && (!same.failed || cached.refused) {
+                PrefixCopy::Complete
+            } else {
+                PrefixCopy::Missing
+            };
             cached.superseded = !is_same;
             if cached.superseded {
                 self.job.report.warn(&format!(
