@@ -227,7 +227,7 @@ impl SetUp {
             let size = u32::try_from(ours.len()).unwrap_or(u32::MAX);
             let job = Job::new(size).with_stack(STACK_BYTES).run(|comm: ThreadComm| {
                 let place = comm.rank().index();
-                let scheme = schemes.get(place).and_then(|scheme| lock_and_take(scheme));
+                let scheme = schemes.get(place).and_then(lock_and_take);
                 scheme.map(|scheme| ours[place].run(&comm, scheme, call))
             });
             // Nobody listens any more where the limit has passed.

@@ -119,7 +119,7 @@ impl Fetcher<'_> {
         let log = |event| Record::event(event).id(candidate.id).named(&candidate.name);
         job.log.add_entry(log(Event::FetchStart));
         let began = job.elapsed();
-        let fetched = self.into_cache(candidate, make_current);
+        let fetched = self.fetch_one(candidate, make_current);
         let took = job.elapsed() - began;
         match fetched {
             Err(FetchError::Comm(error)) => Err(error),
@@ -137,7 +137,7 @@ impl Fetcher<'_> {
     }
 
     /// Fetches one checkpoint. If that fails, all that was copied is removed.
-    fn into_cache(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
+    fn fetch_one(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
         let job = self.job;
         let descriptor = job.descriptors.choose(1, true, false);
         let mut protection = self.schemes.protection_of(job, descriptor)?;

@@ -189,10 +189,10 @@ type Damage = fn(&Stage);
 fn damages() -> Vec<(&'static str, Damage)> {
     vec![
         ("a/rank_1 is missing", |stage| {
-            fs::remove_file(stage.prefix.file(&"a/rank_1".parse().unwrap())).unwrap()
+            fs::remove_file(stage.prefix.file(&"a/rank_1".parse().unwrap())).unwrap();
         }),
         ("were recorded", |stage| {
-            fs::write(stage.prefix.file(&"a/rank_1".parse().unwrap()), b"short").unwrap()
+            fs::write(stage.prefix.file(&"a/rank_1".parse().unwrap()), b"short").unwrap();
         }),
         ("checksum", |stage| {
             let path = stage.prefix.file(&"a/rank_1".parse().unwrap());

@@ -138,7 +138,7 @@ impl Flush<'_> {
     }
 
     /// What rank 0 finds out, as a line of text on all ranks.
-    pub(super) fn from_rank_0(&self, work: impl FnOnce() -> String) -> Result<String, CommError> {
+    pub(super) fn text_of_rank_0(&self, work: impl FnOnce() -> String) -> Result<String, CommError> {
         let own = if self.job.rank() == Rank(0) { work() } else { String::new() };
         let text = broadcast(&*self.job.comm, Rank(0), own.into_bytes())?;
         Ok(String::from_utf8_lossy(&text).into_owned())

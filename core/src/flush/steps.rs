@@ -35,7 +35,7 @@ impl Flush<'_> {
             self.throttled(|| self.copy(&mut run)).unwrap_or(Err(StepError::Cancelled))
         };
         let arrived = self.agreed(dataset, Step::Copying, copied);
-        self.close(run, arrived)
+        self.close(&run, arrived)
     }
 
     /// Step 1: from here on the flush is on record, to be closed once there are so many marks. All ranks call it.
@@ -65,13 +65,13 @@ impl Flush<'_> {
     fn copy(&self, run: &mut RunningFlush) -> Result<(), StepError> {
         let ticket = self.start_transport(run)?;
         run.ticket = Some(ticket.clone());
-        Ok(file_copy::finish(self.files(), self.transport(), &mut run.copies, &ticket, &self.options)?)
+        file_copy::finish(self.files(), self.transport(), &mut run.copies, &ticket, &self.options)
     }
 
     /// Makes the staging files and starts the transport.
     pub(super) fn start_transport(&self, run: &mut RunningFlush) -> Result<Vec<u8>, StepError> {
         let token = format!("{}.{}", run.record.token, self.job.rank());
-        Ok(file_copy::start(self.files(), self.transport(), &mut run.copies, token, &self.options)?)
+        file_copy::start(self.files(), self.transport(), &mut run.copies, token, &self.options)
     }
 
     /// Step 2 for files that are in place. A checksum is taken once every rank has synced what it wrote, as one file
@@ -82,9 +82,9 @@ impl Flush<'_> {
         if options.checksums {
             barrier(&*self.job.comm)?;
             let summed = self.throttled(|| file_copy::sum_in_place(files, &mut run.copies, options));
-            arrived = arrived.map(|arrived| arrived.and(summed.unwrap_or(Ok(()))));
+            arrived = arrived.map(|arrived| arrived.and(summed.unwrap_or(Err(StepError::Cancelled))));
         }
-        Ok(arrived.unwrap_or(Ok(())).map_err(StepError::from))
+        Ok(arrived.unwrap_or(Err(StepError::Cancelled)))
     }
 
     /// Does `work` while this rank has its slots.
@@ -95,12 +95,12 @@ impl Flush<'_> {
     /// Steps 3 to 5, once all ranks know whether all has arrived.
     pub(super) fn close(
         &self,
-        run: RunningFlush,
+        run: &RunningFlush,
         arrived: Result<(), FlushError>,
     ) -> Result<FlushReport, FlushError> {
-        match arrived.and_then(|()| self.mark_done(&run)).and_then(|()| self.name_and_commit(&run)) {
+        match arrived.and_then(|()| self.mark_done(run)).and_then(|()| self.name_and_commit(run)) {
             Ok(()) => (),
-            Err(error) => self.settle(&run, error)?,
+            Err(error) => self.settle(run, error)?,
         }
         self.report(&run.copies)
     }
@@ -157,7 +157,7 @@ impl Flush<'_> {
         }
         let (files, prefix, record) = (self.files(), &self.job.prefix, &run.record);
         let settled =
-            self.from_rank_0(|| closing::settle(files, prefix, record, &self.job.local_time()).to_text())?;
+            self.text_of_rank_0(|| closing::settle(files, prefix, record, &self.job.local_time()).to_text())?;
         self.forget_record(run);
         match Settled::from_text(&settled) {
             Settled::Complete => Ok(()),

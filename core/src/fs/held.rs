@@ -77,9 +77,9 @@ impl HeldDirs {
 
 fn descend<'a>(held: BorrowedFd<'a>, rest: &'a Path) -> io::Result<Spot<'a>> {
     let mut parent = Parent::Held(held);
-    let mut parts = rest.components().peekable();
+    let mut parts = rest.components();
     let Some(mut name) = parts.next() else { return Ok(Spot { parent, name: OsStr::new(".") }) };
-    while let Some(next) = parts.next() {
+    for next in parts {
         let fd = match &parent {
             Parent::Held(fd) => *fd,
             Parent::Opened(fd) => fd.as_fd(),

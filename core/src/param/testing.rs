@@ -115,7 +115,7 @@ impl File for Text {
         unsupported()
     }
     fn status(&self) -> io::Result<Status> {
-        Ok(self.1.clone())
+        Ok(self.1)
     }
     fn sync(&self) -> io::Result<()> {
         unsupported()

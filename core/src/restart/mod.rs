@@ -55,13 +55,10 @@ impl Restart {
         if self.loaded.is_none() {
             self.loaded = find_newest(from)?;
         }
-        match self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
-            Some(loaded) => {
-                pass_over_after(from.cache, loaded.id_in_prefix);
-                current::record_chosen(from, loaded);
-                drop_newer(from.job, from.cache, loaded.id_in_prefix);
-            }
-            None => (),
+        if let Some(loaded) = self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
+            pass_over_after(from.cache, loaded.id_in_prefix);
+            current::record_chosen(from, loaded);
+            drop_newer(from.job, from.cache, loaded.id_in_prefix);
         }
         Ok(())
     }

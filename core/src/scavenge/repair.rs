@@ -85,7 +85,7 @@ impl ScavengedRepair<'_> {
         let loaded = LoadedScheme::new();
         let mut rebuilt = Vec::new();
         for ranks in batches(sets) {
-            rebuilt.extend(self.repair(ranks.into_iter().collect(), &loaded)?);
+            rebuilt.extend(self.repair(&ranks.into_iter().collect(), &loaded)?);
         }
         rebuilt.sort_unstable();
         Ok(rebuilt)
@@ -111,10 +111,9 @@ impl ScavengedRepair<'_> {
     }
 
     /// Rebuilds what is lost in the sets of these ranks, with a thread for each.
-    fn repair(&self, ranks: Arc<[Rank]>, loaded: &LoadedScheme) -> Result<Vec<Rank>, RepairError> {
+    fn repair(&self, ranks: &Arc<[Rank]>, loaded: &LoadedScheme) -> Result<Vec<Rank>, RepairError> {
         let threads = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
-        let results =
-            thread::run(threads, |comm| self.rank(StandIns::new(comm, Arc::clone(&ranks)), loaded))?;
+        let results = thread::run(threads, |comm| self.rank(StandIns::new(comm, Arc::clone(ranks)), loaded))?;
         let mut rebuilt = Vec::new();
         for (&rank, result) in ranks.iter().zip(results) {
             if result? {

@@ -1,6 +1,7 @@
 //! `SCR_Should_exit`, `SCR_Finalize`, and the end of a job that is to halt.
 
 use super::{Error, Phase, Session};
+use crate::flush::Flushes;
 use crate::halt;
 
 impl Session {
@@ -10,7 +11,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn should_exit(&mut self) -> Result<bool, Error> {
         self.expect_idle("SCR_Should_exit")?;
-        self.with_flushes(|flushes, site| flushes.poll(site))?;
+        self.with_flushes(Flushes::poll)?;
         Ok(halt::reason(&self.job)?.is_some())
     }
 
@@ -33,7 +34,7 @@ impl Session {
                 output.remove(&self.job, &self.cache);
             }
         }
-        let flushed = self.with_flushes(|flushes, site| flushes.flush_last(site));
+        let flushed = self.with_flushes(Flushes::flush_last);
         self.cache.remove_spares(&self.job);
         self.halt.finalize(&self.job);
         flushed
@@ -45,6 +46,6 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
-        self.with_flushes(|flushes, site| flushes.flush_last(site))
+        self.with_flushes(Flushes::flush_last)
     }
 }

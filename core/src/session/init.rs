@@ -64,7 +64,7 @@ impl Session {
         let known = session.find_datasets(is_shared)?;
         session.cache.renew_flush_file(&session.job);
         session.compare_flushed()?;
-        session.with_flushes(|flushes, site| flushes.flush_restored(site))?;
+        session.with_flushes(Flushes::flush_restored)?;
         let offered = Offered { first: known.first, chosen: known.chosen };
         let Self { job, cache, schemes, restart, .. } = &mut session;
         restart.find_first(&mut Fetcher { job, cache, schemes }, &offered)?;

@@ -6,6 +6,7 @@ use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Mismatch, Rank};
 use crate::delete;
 use crate::error::Doing;
+use crate::flush::Flushes;
 use crate::job::Job;
 use crate::prefix::Index;
 use crate::restart::drop_newer;
@@ -20,7 +21,7 @@ impl Session {
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Current", name)?;
         // A newer checkpoint under way would become the current one once it has arrived.
-        self.with_flushes(|flushes, site| flushes.finish_all(site))?;
+        self.with_flushes(Flushes::finish_all)?;
         let (id, checkpoint) = change_index(&self.job, name, |index| {
             let id = index.id_of(name)?;
             let known =

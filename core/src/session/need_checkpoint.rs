@@ -3,6 +3,7 @@
 use super::{Error, Session};
 use crate::comm::collective::broadcast;
 use crate::comm::Rank;
+use crate::flush::Flushes;
 use crate::halt;
 use crate::param;
 use std::time::Duration;
@@ -69,7 +70,7 @@ impl Session {
     /// [`Error::State`] within a phase.
     pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
         self.expect_idle("SCR_Need_checkpoint")?;
-        self.with_flushes(|flushes, site| flushes.poll(site))?;
+        self.with_flushes(Flushes::poll)?;
         self.times.asked += 1;
         let params = &self.job.params;
         let wanted = Wanted {

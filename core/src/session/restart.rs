@@ -1,8 +1,10 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::{Error, Phase, Session};
+use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
 use crate::fetch::Fetcher;
+use crate::flush::Flushes;
 use crate::log::{Event, Record};
 
 impl Session {
@@ -46,7 +48,7 @@ impl Session {
         self.phase = Phase::Idle;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
         let outcome = self.job.agree(own);
-        let loaded = self.restart.checkpoint(&self.cache).map(|cached| cached.checkpoint());
+        let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
         let Err(error) = outcome else {
             self.job.log.add_entry(event(Event::RestartSuccess, &loaded));
@@ -55,7 +57,7 @@ impl Session {
         let why = error.agreed()?;
         self.job.log.add_entry(event(Event::RestartFail, &loaded).note(why.to_string()));
         // An older checkpoint may come into its place.
-        self.with_flushes(|flushes, site| flushes.finish_all(site))?;
+        self.with_flushes(Flushes::finish_all)?;
         let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
         self.restart.refuse(&mut from)?;
         self.count_from_restart();
@@ -70,7 +72,7 @@ impl Session {
     fn load_chosen(&mut self) -> Result<(), Error> {
         if self.restart.has_choice() {
             // An older copy of a dataset under way may come into its place.
-            self.with_flushes(|flushes, site| flushes.finish_all(site))?;
+            self.with_flushes(Flushes::finish_all)?;
             let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
             self.restart.load_chosen(&mut from)?;
             self.count_from_restart();

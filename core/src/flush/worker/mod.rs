@@ -84,7 +84,7 @@ impl Flush<'_> {
         };
         let arrived = self.agreed_step(&run.record.dataset, outcome);
         let _ = self.files().remove_if_there(&self.control.join(run.record.sign_name()));
-        self.close(run, arrived)
+        self.close(&run, arrived)
     }
 
     /// The first step that has failed on any rank is what has failed. Who was cancelled for that has nothing to say.

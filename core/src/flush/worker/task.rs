@@ -126,7 +126,7 @@ impl Task {
                 let _ = transport.wait(&ticket);
                 return Err(StepError::Cancelled);
             }
-            Ok(file_copy::finish(&**files, &**transport, copies, &ticket, options)?)
+            file_copy::finish(&**files, &**transport, copies, &ticket, options)
         });
         copied.unwrap_or(Err(StepError::Cancelled))
     }

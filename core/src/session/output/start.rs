@@ -8,6 +8,7 @@ use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
 use crate::error::Doing;
 use crate::flush::catalog::Catalog;
+use crate::flush::Flushes;
 use crate::job::Job;
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::schemes::Schemes;
@@ -30,7 +31,7 @@ impl Session {
     fn begin_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let (started, sent) = (self.job.elapsed(), self.job.comm.traffic());
         self.expect_idle("SCR_Start_output")?;
-        self.with_flushes(|flushes, site| flushes.poll(site))?;
+        self.with_flushes(Flushes::poll)?;
         self.schemes.plugins().forget_failures();
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
@@ -85,7 +86,7 @@ impl Session {
             cached.is_being_flushed() && (!cached.record.protection.bypass || named_so(cached))
         };
         if self.cache.datasets().iter().any(is_in_the_way) {
-            self.with_flushes(|flushes, site| flushes.finish_all(site))?;
+            self.with_flushes(Flushes::finish_all)?;
         }
         let shares = |cached: &&CachedDataset| cached.record.protection.bypass && named_so(cached);
         while let Some(id) = self.cache.datasets().iter().find(shares).map(CachedDataset::id) {
