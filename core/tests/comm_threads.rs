@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use scr_core::comm::collective::{all_reduce, barrier, Op};
 use scr_core::comm::thread::{self, Job, RunError, ThreadComm};
-use scr_core::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
+use scr_core::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 
 fn suite(job: &Job) {
     for case in comm_suite::cases() {
@@ -168,7 +168,7 @@ fn a_wish_is_asked_again_when_something_else_comes() {
             while let Some((_, word)) = comm.take(Tag(6))? {
                 words.push(word);
             }
-            Ok(if words.len() == 2 { Wish::GiveUp } else { Wish::Wait })
+            Ok(if words.len() == 2 { WaitControl::GiveUp } else { WaitControl::Wait })
         });
         ended.unwrap();
         words

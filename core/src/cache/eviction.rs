@@ -8,7 +8,7 @@ use super::dataset::CachedDataset;
 use super::part::{remove_spare, spare_bytes, PartDir};
 use super::{room, Cache};
 use crate::comm::collective::{all_reduce, any, Op};
-use crate::comm::{CommError, Incoming, Outgoing, Tag, Wish};
+use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
 use crate::descriptor::Evict;
 use crate::fs::verify::expect_bytes;
 use crate::fs::FsError;
@@ -153,7 +153,7 @@ impl Cache {
         let send = [Outgoing { to: mates[0], bytes: &own_bytes }];
         let sends: &[Outgoing<'_>] = if leads { &[] } else { &send };
         if mates.len() > 1 {
-            job.comm.exchange(TAG, sends, &mut receives, &mut |_| Ok(Wish::Wait))?;
+            job.comm.exchange(TAG, sends, &mut receives, &mut |_| Ok(WaitControl::Wait))?;
         }
         let bytes = theirs.iter().map(|bytes| u64::from_be_bytes(*bytes));
         here.last_bytes = bytes.fold(own, u64::saturating_add);

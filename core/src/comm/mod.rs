@@ -75,9 +75,9 @@ pub struct Incoming<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// What the one who waits for an exchange wants.
+/// Whether to go on waiting for an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum WaitControl {
     /// Wait on.
     Wait,
     /// Give up the receives that have not matched, and return once the sends are done.
@@ -174,7 +174,7 @@ pub trait Comm {
     /// that tells which have come; it need not ask at all if nothing has to be waited for. It returns when the
     /// sends are done: that may be when they are received, but for those to oneself it is at once.
     ///
-    /// After [`Wish::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
+    /// After [`WaitControl::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
     /// `wish` can take what others send meanwhile; then it asks a last time with the final flags. `wish`
     /// may call [`take`](Self::take), and `exchange` with another tag. It should take all there is: it may
     /// be asked again only when something more has come.
@@ -188,7 +188,7 @@ pub trait Comm {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<Wish, CommError>,
+        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError>;
 
     /// Takes a message with this tag that has arrived and that no receive waits for, whoever sent it.
@@ -200,7 +200,7 @@ pub trait Comm {
     /// What this rank has sent so far.
     fn traffic(&self) -> Traffic;
 
-    /// The rank of a run that a rank of this communicator stands for: itself, but for [`standins::StandIns`].
+    /// The rank of a run that a rank of this communicator stands for: itself, but where threads stand in for ranks.
     fn stands_for(&self, rank: Rank) -> Rank {
         rank
     }
@@ -226,7 +226,7 @@ pub fn exchange_all(
     sends: &[Outgoing<'_>],
     receives: &mut [Incoming<'_>],
 ) -> Result<(), CommError> {
-    comm.exchange(tag, sends, receives, &mut |_| Ok(Wish::Wait)).map(drop)
+    comm.exchange(tag, sends, receives, &mut |_| Ok(WaitControl::Wait)).map(drop)
 }
 
 /// What every communicator checks before it sends anything.

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use self::calls::{check_running, Arrived, Handle, Requests};
 use super::awaited::Awaited;
-use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, Wish};
+use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
 /// One rank's end of a communicator over MPI. It belongs to the thread that made it.
 ///
@@ -115,7 +115,7 @@ impl Comm for MpiComm {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<Wish, CommError>,
+        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError> {
         check(self.size(), tag, sends, receives)?;
         check_running()?;
@@ -139,7 +139,7 @@ impl Comm for MpiComm {
             }
             if given_up || patience.is_long() {
                 let asked = self.awaited.while_waiting_for(tag, batch.awaited(), || wish(&batch.come))?;
-                if asked == Wish::GiveUp && !given_up {
+                if asked == WaitControl::GiveUp && !given_up {
                     given_up = true;
                     batch.give_up();
                     continue;

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use scr_plugin_api::{ReceiveFrom, SendTo};
 
 use self::fin::{Fin, FIN_BYTES};
-use super::{Comm, CommError, Incoming, Outgoing, Rank, Tag, Wish};
+use super::{Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 
 /// One redundancy set over a communicator. Members are counted from 0 in the order of the list.
 ///
@@ -117,7 +117,7 @@ impl<'a> SetComm<'a> {
         let result = self.comm.exchange(self.data, &outgoing, &mut incoming, &mut |come| {
             let wish = self.watch(&from)?;
             // Without a wish to give up, it ends only when all have come.
-            if wish == Wish::GiveUp {
+            if wish == WaitControl::GiveUp {
                 flags.copy_from_slice(come);
             }
             Ok(wish)
@@ -191,19 +191,19 @@ impl<'a> SetComm<'a> {
     }
 
     /// What a member does while it waits in an exchange for messages from `from`.
-    fn watch(&self, from: &[usize]) -> Result<Wish, CommError> {
+    fn watch(&self, from: &[usize]) -> Result<WaitControl, CommError> {
         self.hear_early_fins()?;
         if self.state.borrow().broken.is_none() {
-            let Some((by, text)) = self.reason_to_stop(from) else { return Ok(Wish::Wait) };
+            let Some((by, text)) = self.reason_to_stop(from) else { return Ok(WaitControl::Wait) };
             self.state.borrow_mut().broken = Some(self.aborted(by, &text));
             // At once: the others may need to know it before they can take what this one sends.
             let fins = self.my_fins();
             let outgoing = self.outgoing_fins(&fins);
-            let hear = &mut |_: &[bool]| self.hear_early_fins().map(|()| Wish::Wait);
+            let hear = &mut |_: &[bool]| self.hear_early_fins().map(|()| WaitControl::Wait);
             self.comm.exchange(self.fin, &outgoing, &mut [], hear)?;
         }
         self.take_some()?;
-        Ok(Wish::GiveUp)
+        Ok(WaitControl::GiveUp)
     }
 
     fn reason_to_stop(&self, from: &[usize]) -> Option<(u32, String)> {
@@ -239,7 +239,7 @@ impl<'a> SetComm<'a> {
         let mut incoming: Vec<Incoming<'_>> =
             buffers.map(|(fin, &member)| Incoming { from: self.ranks[member], bytes: fin }).collect();
         let outgoing = self.outgoing_fins(fins);
-        let drain = &mut |_: &[bool]| self.take_some().map(|()| Wish::Wait);
+        let drain = &mut |_: &[bool]| self.take_some().map(|()| WaitControl::Wait);
         let result = self.comm.exchange(self.fin, &outgoing, &mut incoming, drain);
         result.map_err(|error| self.lost(error))?;
         for (bytes, &member) in came.iter().zip(&missing) {
@@ -250,7 +250,7 @@ impl<'a> SetComm<'a> {
 
     /// Takes messages until as many have come as all FINs say. They are on their way, so it cannot be long.
     fn take_leftovers(&self) -> Result<(), SetError> {
-        while self.state.borrow().owed(self.own()) {
+        while self.state.borrow().is_missing(self.own()) {
             self.take_some().map_err(|error| self.lost(error))?;
             std::thread::yield_now();
         }
@@ -369,7 +369,7 @@ impl State {
     }
 
     /// Whether anybody has sent more than has come. What `own` sent to itself needs no FIN.
-    fn owed(&self, own: usize) -> bool {
+    fn is_missing(&self, own: usize) -> bool {
         let mut others = self.fins.iter().zip(&self.arrived);
         self.sent[own] > self.arrived[own]
             || others.any(|(fin, &arrived)| fin.as_ref().is_some_and(|fin| fin.sent > arrived))

@@ -3,7 +3,7 @@
 //! Collectives count its ranks from 0. Redundancy sets and accounts of errors name the ranks of the run.
 
 use super::thread::ThreadComm;
-use super::{Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, Wish};
+use super::{Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use std::sync::Arc;
 
 /// One of the threads.
@@ -34,7 +34,7 @@ impl Comm for StandIns {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<Wish, CommError>,
+        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError> {
         self.comm.exchange(tag, sends, receives, wish)
     }

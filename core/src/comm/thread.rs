@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::awaited::Awaited;
 use super::world::{Found, Waiting, World};
-use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, Wish};
+use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
 /// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
 ///
@@ -153,7 +153,7 @@ impl Comm for ThreadComm {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<Wish, CommError>,
+        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError> {
         check(self.size(), tag, sends, receives)?;
         let posted = self.world.post(self.rank, tag, self.letters(sends))?;
@@ -173,7 +173,7 @@ impl Comm for ThreadComm {
             }
             let awaited = if given_up { Vec::new() } else { batch.awaited() };
             let asked = self.awaited.while_waiting_for(tag, awaited.iter().copied(), || wish(&batch.come))?;
-            if asked == Wish::GiveUp && !given_up {
+            if asked == WaitControl::GiveUp && !given_up {
                 given_up = true;
                 continue;
             }

@@ -40,7 +40,7 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
             false => PollResult::default(),
         }
     };
-    let mut patience: Option<Patience> = None;
+    let mut patience: Option<WaitLimit> = None;
     loop {
         let polled = poll();
         polled.notices.iter().for_each(|line| job.report.notice_here(line));
@@ -55,7 +55,7 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
         if patience.is_none() {
             job.report.notice("waiting for flushes of an earlier run that still go on");
         }
-        let patience = patience.get_or_insert_with(|| Patience::begin(job.elapsed(), moved));
+        let patience = patience.get_or_insert_with(|| WaitLimit::begin(job.elapsed(), moved));
         // All clocks are asked, and the first whose time is up decides.
         let [up] = any(&*job.comm, [!patience.lasts(job.elapsed(), moved)])?;
         if up {
@@ -67,13 +67,13 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
 }
 
 /// How long something is waited for that gets on, or does not.
-struct Patience {
+struct WaitLimit {
     began: Duration,
     /// When it was last seen to have got on, and how far it was then.
     moved: (Duration, u64),
 }
 
-impl Patience {
+impl WaitLimit {
     fn begin(now: Duration, moved: u64) -> Self {
         Self { began: now, moved: (now, moved) }
     }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_gets_on_is_waited_for_longer_than_what_stands_and_nothing_for_ever() {
         let lasts = |moves: fn(u64) -> u64| {
-            let mut patience = Patience::begin(Duration::ZERO, moves(0));
+            let mut patience = WaitLimit::begin(Duration::ZERO, moves(0));
             (0..1000).find(|&second| !patience.lasts(Duration::from_secs(second), moves(second))).unwrap()
         };
         assert_eq!((lasts(|_| 7), lasts(|second| second), lasts(|second| second / 5)), (10, 60, 60));

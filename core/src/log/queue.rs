@@ -28,7 +28,7 @@ pub(super) struct Queue {
     thread: Receiver<()>,
     /// How many entries wait or are being written.
     waiting: Arc<AtomicU64>,
-    told_full: bool,
+    warned_full: bool,
 }
 
 impl Queue {
@@ -46,7 +46,7 @@ impl Queue {
             write_all(&incoming, &*sink, &done, &reporter, &sink_name);
         })?;
         let (name, report) = (name.to_owned(), report.clone());
-        Ok(Self { name, report, entries: Some(entries), thread, waiting, told_full: false })
+        Ok(Self { name, report, entries: Some(entries), thread, waiting, warned_full: false })
     }
 
     /// Takes an entry along, or drops it.
@@ -59,7 +59,7 @@ impl Queue {
             Err(TrySendError::Disconnected(_)) => self.entries = None,
             Err(TrySendError::Full(_)) => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut self.told_full, true) {
+                if !std::mem::replace(&mut self.warned_full, true) {
                     self.report.warn(&format!(
                         "logging to {} is slower than the job: {ROOM} entries wait, and those that find no room are dropped",
                         self.name

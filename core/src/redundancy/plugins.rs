@@ -79,7 +79,7 @@ impl Plugins {
         let made = || {
             let options = plugin.manifest.options_of(descriptor);
             let options = options.map_err(|errors| PluginLoadError::Options { errors });
-            let options = options.map_err(|error| told_at(&descriptor.origin, &error))?;
+            let options = options.map_err(|error| with_origin(&descriptor.origin, &error))?;
             let scheme = plugin.scheme(&options).described()?;
             scheme.losses_survived(members).map_err(|error| error.to_string())?;
             let protection = Protection {
@@ -136,7 +136,7 @@ impl Plugins {
                     survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                     plugin.transport(&options)
                 });
-            job.agree(made.map_err(|error| told_at(&wanted.origin, &error)))
+            job.agree(made.map_err(|error| with_origin(&wanted.origin, &error)))
         });
         let name = wanted.transport.clone();
         let in_use = |transport: Box<dyn Transport>| TransportInUse {
@@ -153,7 +153,7 @@ impl Plugins {
 }
 
 /// What is wrong with a plugin's options, with where they were written.
-fn told_at(origin: &Origin, error: &PluginLoadError) -> String {
+fn with_origin(origin: &Origin, error: &PluginLoadError) -> String {
     match origin {
         Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {
             format!("{origin}: {}", crate::describe(error))

@@ -4,7 +4,7 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use scr_core::comm::collective::barrier;
-use scr_core::comm::{exchange_all, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Wish};
+use scr_core::comm::{exchange_all, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, WaitControl};
 
 use super::{payload, ranks, Case, Random};
 
@@ -89,7 +89,7 @@ fn taken(comm: &dyn Comm) {
         while let Some(message) = comm.take(TAG)? {
             came.push(message);
         }
-        Ok(Wish::Wait)
+        Ok(WaitControl::Wait)
     })
     .unwrap();
     while came.len() < lens.len() {
@@ -105,7 +105,7 @@ fn taken_beside_a_receive(comm: &dyn Comm) {
     let mut receives = [Incoming { from: previous, bytes: &mut came }];
     comm.exchange(TAG, &[Outgoing { to: next, bytes: &[9] }], &mut receives, &mut |_| {
         stolen.extend(comm.take(TAG)?);
-        Ok(Wish::Wait)
+        Ok(WaitControl::Wait)
     })
     .unwrap();
     assert_eq!((came, stolen), ([9], vec![]));
@@ -126,7 +126,7 @@ fn given_up(comm: &dyn Comm) {
             exchange_all(comm, word, &[Outgoing { to: previous, bytes: b"no" }], &mut [])?;
         }
         let said_no = told && comm.take(word)?.is_some();
-        Ok(if said_no { Wish::GiveUp } else { Wish::Wait })
+        Ok(if said_no { WaitControl::GiveUp } else { WaitControl::Wait })
     });
     assert_eq!(ended, Ok(Ended::GivenUp));
     assert_eq!((last, came, never), (vec![true, false], [1, 2], [0xee; 4]));
@@ -146,7 +146,7 @@ fn long_given_up(comm: &dyn Comm) {
     // With one rank or two, both come from the same one, and only the first is sent.
     let ended = comm.exchange(TAG, &[Outgoing { to: next, bytes: &sent }], &mut receives, &mut |come| {
         last = come.to_vec();
-        Ok(if come[0] { Wish::GiveUp } else { Wish::Wait })
+        Ok(if come[0] { WaitControl::GiveUp } else { WaitControl::Wait })
     });
     assert_eq!(ended, Ok(Ended::GivenUp));
     assert_eq!(last, [true, false]);
@@ -156,7 +156,7 @@ fn long_given_up(comm: &dyn Comm) {
     let mut taken = None;
     comm.exchange(TAG, &[Outgoing { to: previous, bytes: &late }], &mut [], &mut |_| {
         taken = taken.take().or(comm.take(TAG)?);
-        Ok(Wish::Wait)
+        Ok(WaitControl::Wait)
     })
     .unwrap();
     assert!(taken.unwrap_or_else(|| take_soon(comm, TAG)) == (next, late));

@@ -26,7 +26,7 @@ pub(crate) struct Copy {
 }
 
 /// One who keeps a copy.
-pub(crate) struct TransferMonitor {
+pub(crate) struct CopyHolder {
     pub(crate) member: u32,
     /// Where the copy begins in its redundancy.
     pub(crate) offset: u64,
@@ -70,11 +70,11 @@ impl Layout {
     }
 
     /// Who keeps the data of `member`, the nearest first.
-    pub(crate) fn keepers_of(&self, member: u32) -> impl Iterator<Item = TransferMonitor> + '_ {
+    pub(crate) fn holders_of(&self, member: u32) -> impl Iterator<Item = CopyHolder> + '_ {
         (1..=self.copies).filter_map(move |distance| {
-            let keeper = self.at_distance(member, distance);
-            let copy = self.copies_at(keeper).find(|copy| copy.owner == member)?;
-            Some(TransferMonitor { member: keeper, offset: copy.offset })
+            let holder = self.at_distance(member, distance);
+            let copy = self.copies_at(holder).find(|copy| copy.owner == member)?;
+            Some(CopyHolder { member: holder, offset: copy.offset })
         })
     }
 

@@ -60,11 +60,11 @@ impl Mirror {
     /// Copies to bring to the members for which `wanted` holds, from the data of their left neighbours.
     fn copies_for(layout: &Layout, wanted: impl Fn(u32) -> bool) -> Vec<Transfer> {
         let mut transfers = Vec::new();
-        for keeper in (0..layout.size()).filter(|&member| wanted(member)) {
-            for copy in layout.copies_at(keeper) {
+        for holder in (0..layout.size()).filter(|&member| wanted(member)) {
+            for copy in layout.copies_at(holder) {
                 transfers.push(Transfer {
                     from: copy.owner,
-                    to: keeper,
+                    to: holder,
                     bytes: layout.data_len(copy.owner),
                     source: Place::Data(0),
                     target: Place::Redundancy(copy.offset),
@@ -78,13 +78,13 @@ impl Mirror {
     fn data_for_lost(layout: &Layout, set: &dyn Set) -> Result<Vec<Transfer>, PluginError> {
         let lost = (0..layout.size()).filter(|&member| set.lost(member));
         lost.map(|member| {
-            let keeper = layout.keepers_of(member).find(|keeper| !set.lost(keeper.member));
-            let keeper = keeper.ok_or_else(|| too_many_lost(layout, set, member))?;
+            let holder = layout.holders_of(member).find(|holder| !set.lost(holder.member));
+            let holder = holder.ok_or_else(|| too_many_lost(layout, set, member))?;
             Ok(Transfer {
-                from: keeper.member,
+                from: holder.member,
                 to: member,
                 bytes: layout.data_len(member),
-                source: Place::Redundancy(keeper.offset),
+                source: Place::Redundancy(holder.offset),
                 target: Place::Data(0),
             })
         })
@@ -102,7 +102,7 @@ impl Scheme for Mirror {
         let is_lost = |member: u32| lost.get(member as usize).copied().unwrap_or(true);
         (0..layout.size())
             .filter(|&member| is_lost(member))
-            .all(|member| layout.keepers_of(member).any(|keeper| !is_lost(keeper.member)))
+            .all(|member| layout.holders_of(member).any(|holder| !is_lost(holder.member)))
     }
 
     fn redundancy_len(&self, shape: &SetShape<'_>) -> Result<u64, PluginError> {
@@ -142,11 +142,11 @@ fn refused(text: impl Into<String>) -> PluginError {
 }
 
 fn too_many_lost(layout: &Layout, set: &dyn Set, member: u32) -> PluginError {
-    let keepers: Vec<_> =
-        layout.keepers_of(member).map(|keeper| set.world_rank(keeper.member).to_string()).collect();
-    let copies = match keepers.as_slice() {
+    let holders: Vec<_> =
+        layout.holders_of(member).map(|holder| set.world_rank(holder.member).to_string()).collect();
+    let copies = match holders.as_slice() {
         [] => "in a set of one nobody keeps a copy".to_owned(),
-        keepers => format!("so are all its copies, which rank {} kept", keepers.join(", ")),
+        holders => format!("so are all its copies, which rank {} kept", holders.join(", ")),
     };
     let text = format!("the data of rank {} is lost, and {copies}", set.world_rank(member));
     PluginError::new(PluginErrorKind::TooManyLost, text)

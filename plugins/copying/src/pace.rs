@@ -114,7 +114,7 @@ impl Pace {
 pub(crate) struct Account(Duration);
 
 impl Account {
-    /// Nothing is owed yet.
+    /// Nothing is due yet.
     pub(crate) fn open() -> Self {
         Self(time_of(ClockId::ThreadCPUTime))
     }

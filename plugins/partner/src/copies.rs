@@ -35,24 +35,24 @@ impl Layout {
     }
 
     /// Those who keep a copy of a member's data, the nearest first, with their distance.
-    fn keepers(&self, owner: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
+    fn holders(&self, owner: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
         (1..=self.replicas).map(move |distance| ((owner + distance) % self.members(), distance))
     }
 
-    /// Where the copy of the left neighbour at `distance` begins in a keeper's redundancy.
-    fn copy_at(&self, keeper: u32, distance: u32) -> u64 {
-        let before = (1..distance).map(|nearer| self.data_len(self.left(keeper, nearer)));
+    /// Where the copy of the left neighbour at `distance` begins in a holder's redundancy.
+    fn copy_at(&self, holder: u32, distance: u32) -> u64 {
+        let before = (1..distance).map(|nearer| self.data_len(self.left(holder, nearer)));
         Header::len(self.members()) + before.sum::<u64>()
     }
 
-    pub(crate) fn redundancy_len(&self, keeper: u32) -> u64 {
-        self.copy_at(keeper, self.replicas + 1)
+    pub(crate) fn redundancy_len(&self, holder: u32) -> u64 {
+        self.copy_at(holder, self.replicas + 1)
     }
 
     /// The lost members of whom no copy is left.
     pub(crate) fn without_keeper(&self, lost: &[bool]) -> Vec<u32> {
         let gone = |owner: &u32| {
-            lost[*owner as usize] && self.keepers(*owner).all(|(keeper, _)| lost[keeper as usize])
+            lost[*owner as usize] && self.holders(*owner).all(|(holder, _)| lost[holder as usize])
         };
         (0..self.members()).filter(gone).collect()
     }
@@ -89,16 +89,16 @@ fn copy(layout: &Layout, owner: u32, lost: Option<&[bool]>) -> Option<Copy> {
     let is_lost = |member: u32| lost.is_some_and(|lost| lost[member as usize]);
     let data = Place { file: File::Data, offset: 0 };
     let kept: Vec<(u32, Place)> = layout
-        .keepers(owner)
-        .map(|(keeper, distance)| {
-            (keeper, Place { file: File::Redundancy, offset: layout.copy_at(keeper, distance) })
+        .holders(owner)
+        .map(|(holder, distance)| {
+            (holder, Place { file: File::Redundancy, offset: layout.copy_at(holder, distance) })
         })
         .collect();
-    let wants = |&(keeper, _): &(u32, Place)| lost.is_none() || is_lost(keeper);
+    let wants = |&(holder, _): &(u32, Place)| lost.is_none() || is_lost(holder);
     let mut targets: Vec<(u32, Place)> = kept.iter().copied().filter(wants).collect();
     let source = if is_lost(owner) {
         targets.push((owner, data));
-        kept.iter().copied().find(|&(keeper, _)| !is_lost(keeper))?
+        kept.iter().copied().find(|&(holder, _)| !is_lost(holder))?
     } else {
         (owner, data)
     };
@@ -136,7 +136,7 @@ impl Plans for Copies {
             }
             for &(_, place) in copy.targets.iter().filter(|(target, _)| *target == self.rank) {
                 let range = plan.keep(at(place), len, len);
-                plan.receives.push(Message::new(copy.source.0, owner, Buffer::Kept, range));
+                plan.receives.push(Message::new(copy.source.0, owner, Buffer::Local, range));
             }
         }
         plan.stagger(self.rank, self.layout.members());

@@ -9,8 +9,8 @@ use std::ops::Range;
 pub(crate) struct Buffers {
     own: Vec<u8>,
     incoming: Vec<u8>,
-    kept: Vec<u8>,
-    passed: Vec<u8>,
+    local: Vec<u8>,
+    outgoing: Vec<u8>,
 }
 
 /// The memory of one block.
@@ -29,8 +29,8 @@ type Mapping<'a> = Box<dyn MappedRange + 'a>;
 pub(crate) struct Parts<'m> {
     pub(crate) own: Own<'m>,
     pub(crate) incoming: &'m mut [u8],
-    pub(crate) kept: Pieces<'m>,
-    pub(crate) passed: &'m mut [u8],
+    pub(crate) local: Pieces<'m>,
+    pub(crate) outgoing: &'m mut [u8],
 }
 
 /// What this member has read.
@@ -55,9 +55,9 @@ impl<'a> Memory<'a> {
         let written: Vec<_> =
             writes.map(|(place, range)| (range.clone(), map(*place, range.len()))).collect();
         buffers.incoming.resize(len(Buffer::Incoming), 0);
-        buffers.passed.resize(len(Buffer::Passed), 0);
+        buffers.outgoing.resize(len(Buffer::Outgoing), 0);
         let is_needed = written.iter().any(|(_, mapping)| mapping.is_none());
-        buffers.kept.resize(if is_needed { len(Buffer::Kept) } else { 0 }, 0);
+        buffers.local.resize(if is_needed { len(Buffer::Local) } else { 0 }, 0);
         Self { buffers, borrowed: Vec::new(), written }
     }
 
@@ -65,7 +65,7 @@ impl<'a> Memory<'a> {
     pub(crate) fn begin(&mut self, plan: &StepPlan, header: &[u8]) {
         let header_at = 0..if plan.has_header { header.len() } else { 0 };
         let ranges: Vec<&Range<usize>> = plan.zeros.iter().chain([&header_at]).collect();
-        let mut parts = carve(self.parts().kept, &ranges);
+        let mut parts = carve(self.parts().local, &ranges);
         if let Some(part) = parts.pop() {
             part.copy_from_slice(&header[..header_at.len()]);
         }
@@ -91,8 +91,8 @@ impl<'a> Memory<'a> {
     }
 
     pub(crate) fn parts(&mut self) -> Parts<'_> {
-        let Buffers { own, incoming, kept, passed } = &mut self.buffers;
-        let mut rest: &mut [u8] = kept;
+        let Buffers { own, incoming, local, outgoing } = &mut self.buffers;
+        let mut rest: &mut [u8] = local;
         let mut at = 0;
         let mut pieces = Vec::with_capacity(self.written.len());
         for (range, mapping) in &mut self.written {
@@ -106,13 +106,13 @@ impl<'a> Memory<'a> {
             };
             pieces.push((range.start, piece));
         }
-        Parts { own: Own { buffer: own, borrowed: &self.borrowed }, incoming, kept: pieces, passed }
+        Parts { own: Own { buffer: own, borrowed: &self.borrowed }, incoming, local: pieces, outgoing }
     }
 
     /// What is not mapped, and so has to be written, with its place.
     pub(crate) fn to_write<'m>(&'m self, plan: &'m StepPlan) -> impl Iterator<Item = (Place, &'m [u8])> {
         let pieces = plan.writes.iter().zip(&self.written).filter(|(_, (_, mapping))| mapping.is_none());
-        pieces.map(|((place, range), _)| (*place, &self.buffers.kept[range.clone()]))
+        pieces.map(|((place, range), _)| (*place, &self.buffers.local[range.clone()]))
     }
 
     /// Ends all borrowing, and gives the buffers for the next block.
@@ -132,19 +132,19 @@ impl<'m> Own<'m> {
     }
 }
 
-/// The parts of two buffers in the order they are asked for: of `kept` where that is asked for, and else of the other.
+/// The parts of two buffers in the order they are asked for: of `local` where that is asked for, and else of the other.
 pub(crate) fn carve_two<'m, 'r>(
-    kept: Pieces<'m>,
+    local: Pieces<'m>,
     other: &'m mut [u8],
     wanted: impl Iterator<Item = (Buffer, &'r Range<usize>)> + Clone,
 ) -> Vec<&'m mut [u8]> {
-    let of = |of_kept: bool| {
-        let chosen = wanted.clone().filter(move |(buffer, _)| (*buffer == Buffer::Kept) == of_kept);
+    let of = |of_local: bool| {
+        let chosen = wanted.clone().filter(move |(buffer, _)| (*buffer == Buffer::Local) == of_local);
         chosen.map(|(_, range)| range).collect::<Vec<_>>()
     };
-    let mut of_kept = carve(kept, &of(true)).into_iter();
+    let mut of_local = carve(local, &of(true)).into_iter();
     let mut of_other = carve(vec![(0, other)], &of(false)).into_iter();
-    let next = |(buffer, _)| if buffer == Buffer::Kept { of_kept.next() } else { of_other.next() };
+    let next = |(buffer, _)| if buffer == Buffer::Local { of_local.next() } else { of_other.next() };
     wanted.filter_map(next).collect()
 }
 

@@ -34,14 +34,14 @@ pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
     // Results travel one block later with a second thread, so all members have one, or none has.
     let many = blocks.len() >= WORTH_A_THREAD;
     if many && set.max(u64::from(set.processors() < 2))? == 0 {
-        at_once(set, worker, &blocks)
+        overlapped(set, worker, &blocks)
     } else {
-        in_turn(set, worker, &blocks)
+        sequential(set, worker, &blocks)
     }
 }
 
 /// Everything in this thread: the results of a block go with the chunks of the next one.
-fn in_turn<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
+fn sequential<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
     let mut before: Option<Item<'a>> = None;
     for turn in 0..=blocks.len() {
         set.progress(turn as u64, blocks.len() as u64 + 1)?;
@@ -60,7 +60,7 @@ fn in_turn<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Resul
 
 /// What the second thread does during one exchange.
 #[derive(Default)]
-struct Chores<'a> {
+struct StageWork<'a> {
     write: Option<Item<'a>>,
     compute: Option<Item<'a>>,
     read: Option<Block>,
@@ -68,30 +68,31 @@ struct Chores<'a> {
 
 /// What comes of it.
 #[derive(Default)]
-struct Chored<'a> {
+struct StageDone<'a> {
     computed: Option<Item<'a>>,
     read: Option<Item<'a>>,
 }
 
 /// With a second thread: block `t` and the results of block `t - 2` are exchanged, while block `t - 3` is
 /// written, `t - 1` computed and `t + 1` read.
-fn at_once<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
-    let (order, orders) = mpsc::sync_channel::<Chores<'a>>(1);
-    let (report, reports) = mpsc::sync_channel::<Result<Chored<'a>, PluginError>>(1);
+fn overlapped<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
+    let (order, orders) = mpsc::sync_channel::<StageWork<'a>>(1);
+    let (report, reports) = mpsc::sync_channel::<Result<StageDone<'a>, PluginError>>(1);
     std::thread::scope(|scope| {
         // The channel ends with this closure, and the second thread with the channel.
         let order = order;
         scope.spawn(move || {
-            for chores in orders {
-                let done = worker.chores(chores);
+            for work in orders {
+                let done = worker.run_stage(work);
                 if report.send(done).is_err() {
                     break;
                 }
             }
         });
-        let chore = |chores: Chores<'a>| order.send(chores).map_err(|_| fault("the second thread has ended"));
+        let hand_over =
+            |work: StageWork<'a>| order.send(work).map_err(|_| fault("the second thread has ended"));
         let wait = || reports.recv().map_err(|_| fault("the second thread has ended"))?;
-        chore(Chores { read: blocks.first().copied(), ..Chores::default() })?;
+        hand_over(StageWork { read: blocks.first().copied(), ..StageWork::default() })?;
         let mut current = wait()?.read;
         let mut to_compute: Option<Item<'a>> = None;
         let mut to_pass: Option<Item<'a>> = None;
@@ -100,7 +101,7 @@ fn at_once<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Resul
         for turn in 0..turns {
             set.progress(turn as u64, turns as u64)?;
             let read = blocks.get(turn + 1).copied();
-            chore(Chores { write: to_write.take(), compute: to_compute.take(), read })?;
+            hand_over(StageWork { write: to_write.take(), compute: to_compute.take(), read })?;
             exchange(set, &mut current, &mut to_pass)?;
             let done = wait()?;
             to_write = to_pass.take();
@@ -140,22 +141,23 @@ fn batch<'a>(
     incoming: &[Message],
     parts: Parts<'a>,
 ) {
-    let Parts { own, passed, kept, incoming: buffer } = parts;
-    let passed: &'a [u8] = passed;
+    let Parts { own, outgoing: computed, local, incoming: buffer } = parts;
+    let computed: &'a [u8] = computed;
     sends.extend(outgoing.iter().map(|message| {
         let range = &message.range;
-        let bytes = if message.buffer == Buffer::Passed { &passed[range.clone()] } else { own.part(range) };
+        let bytes =
+            if message.buffer == Buffer::Outgoing { &computed[range.clone()] } else { own.part(range) };
         SendTo { to: message.peer, bytes }
     }));
     let wanted = incoming.iter().map(|message| (message.buffer, &message.range));
-    let parts = carve_two(kept, buffer, wanted);
+    let parts = carve_two(local, buffer, wanted);
     let pairs = incoming.iter().zip(parts);
     receives.extend(pairs.map(|(message, bytes)| ReceiveFrom { from: message.peer, bytes }));
 }
 
 fn compute(item: &mut Item<'_>) {
     for task in &item.plan.tasks {
-        let Parts { own, incoming, kept, passed } = item.memory.parts();
+        let Parts { own, incoming, local, outgoing } = item.memory.parts();
         let incoming: &[u8] = incoming;
         let inputs = task.inputs.iter().map(|(buffer, range)| {
             if *buffer == Buffer::Own {
@@ -166,7 +168,7 @@ fn compute(item: &mut Item<'_>) {
         });
         let inputs: Vec<&[u8]> = inputs.collect();
         let wanted = task.outputs.iter().map(|(buffer, range)| (*buffer, range));
-        let mut outputs = carve_two(kept, passed, wanted);
+        let mut outputs = carve_two(local, outgoing, wanted);
         combine(&task.coefficients, &inputs, &mut outputs);
     }
 }
@@ -181,16 +183,16 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn chores(&mut self, chores: Chores<'a>) -> Result<Chored<'a>, PluginError> {
-        if let Some(item) = chores.write {
+    fn run_stage(&mut self, work: StageWork<'a>) -> Result<StageDone<'a>, PluginError> {
+        if let Some(item) = work.write {
             self.write(item)?;
         }
-        let mut computed = chores.compute;
+        let mut computed = work.compute;
         if let Some(item) = &mut computed {
             compute(item);
         }
-        let read = chores.read.map(|block| self.read(block)).transpose()?;
-        Ok(Chored { computed, read })
+        let read = work.read.map(|block| self.read(block)).transpose()?;
+        Ok(StageDone { computed, read })
     }
 
     fn file(&self, place: Place) -> &'a dyn Bytes {

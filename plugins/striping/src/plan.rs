@@ -131,7 +131,7 @@ impl Draft<'_> {
         if let Some(&(_, live)) = stripe.outputs.iter().find(|&&(position, _)| position == mine) {
             let range = self.keep(stripe, mine, live);
             if !range.is_empty() {
-                let message = Message::new(stripe.computer, stripe.number, Buffer::Kept, range);
+                let message = Message::new(stripe.computer, stripe.number, Buffer::Local, range);
                 self.plan.result_receives.push(message);
             }
         }
@@ -174,14 +174,14 @@ impl Draft<'_> {
 
     fn output(&mut self, stripe: &Stripe, mine: u32, position: u32, live: usize) -> (Buffer, Range<usize>) {
         if position == mine {
-            return (Buffer::Kept, self.keep(stripe, position, live));
+            return (Buffer::Local, self.keep(stripe, position, live));
         }
-        let range = self.plan.room(Buffer::Passed, live);
+        let range = self.plan.room(Buffer::Outgoing, live);
         if live > 0 {
             let peer = self.planner.layout.member(stripe.number, position);
-            self.plan.result_sends.push(Message::new(peer, stripe.number, Buffer::Passed, range.clone()));
+            self.plan.result_sends.push(Message::new(peer, stripe.number, Buffer::Outgoing, range.clone()));
         }
-        (Buffer::Passed, range)
+        (Buffer::Outgoing, range)
     }
 
     fn read(&mut self, position: u32, len: usize) -> Range<usize> {

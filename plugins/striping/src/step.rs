@@ -79,9 +79,9 @@ pub enum Buffer {
     /// What it gets to compute with.
     Incoming,
     /// What it is to write.
-    Kept,
+    Local,
     /// What it computes for others.
-    Passed,
+    Outgoing,
 }
 
 /// One member's part in one block.
@@ -98,11 +98,11 @@ pub struct StepPlan {
     pub(crate) result_sends: Vec<Message>,
     /// Received when the others have done their tasks.
     pub(crate) result_receives: Vec<Message>,
-    /// Parts of `Kept` that nobody computes or sends: they are zeros.
+    /// Parts of `Local` that nobody computes or sends: they are zeros.
     pub(crate) zeros: Vec<Range<usize>>,
-    /// Whether `Kept` begins with the header.
+    /// Whether `Local` begins with the header.
     pub(crate) has_header: bool,
-    /// Written out of `Kept`.
+    /// Written out of `Local`.
     pub(crate) writes: Vec<(Place, Range<usize>)>,
     /// Length of each buffer.
     pub(crate) lens: [usize; 4],
@@ -132,7 +132,7 @@ impl Message {
 pub(crate) struct Task {
     /// In `Own` or `Incoming`.
     pub(crate) inputs: Vec<(Buffer, Range<usize>)>,
-    /// In `Kept` or `Passed`.
+    /// In `Local` or `Outgoing`.
     pub(crate) outputs: Vec<(Buffer, Range<usize>)>,
     pub(crate) coefficients: Coefficients,
 }
@@ -173,10 +173,10 @@ impl StepPlan {
         range
     }
 
-    /// Room in `Kept` for `stored` bytes that this member writes: `live` that it gets or computes, which is what
+    /// Room in `Local` for `stored` bytes that this member writes: `live` that it gets or computes, which is what
     /// is given, and zeros.
     pub fn keep(&mut self, place: Place, live: usize, stored: usize) -> Range<usize> {
-        let range = self.room(Buffer::Kept, stored);
+        let range = self.room(Buffer::Local, stored);
         let split = range.start + live;
         self.zeros.push(split..range.end);
         join(&mut self.writes, place, range.clone());
