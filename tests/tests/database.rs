@@ -107,8 +107,7 @@ on_each_mpi! {
             // A job that finds the server stopped runs on, and says so once.
             database.stop();
             let run = job(&mut cluster, mpi, &socket).run().expect_success();
-            // After one more it stops, since the run before had come to its end.
-            assert_eq!(run.last_complete(), Some("ckpt.3"));
+            assert_eq!(run.last_complete(), Some("ckpt.4"));
             let told = about_logging(&run);
             assert_eq!(told.len(), 1, "{told:?}");
             assert!(told[0].contains("WARNING") && told[0].contains("the job goes on"), "{told:?}");

@@ -200,7 +200,6 @@ impl Tree {
                 "{program} {options:?}: {run} run"
             );
             assert_eq!(outcome.mentions("Restarted from "), run == "second", "{program} {options:?}");
-            assert!(cluster.scr(self.mpi, &["halt", "--remove"]).status.success());
         }
     }
 
