@@ -138,11 +138,11 @@ on_each_mpi! {
             let run = cluster.job(mpi, RANKS, Program::CkptTest).options(&shared).env("SCR_CACHE_BYPASS", 1);
             assert_eq!(run.run().expect_success().restarted_from(), from);
         }
-        let bytes = std::fs::metadata(cluster.prefix().join("ckpt.3/shared")).unwrap().len();
+        let bytes = std::fs::metadata(cluster.prefix().join("ckpt.4/shared")).unwrap().len();
         assert_eq!(bytes, u64::from(RANKS) * 100_000);
         // Nothing but the prefix directory is left.
         lose_all(&mut cluster);
         let run = cluster.job(mpi, RANKS, Program::CkptTest).options(&shared).env("SCR_CACHE_BYPASS", 1);
-        assert_eq!(run.options(&[("read-only", 1)]).run().expect_success().restarted_from(), Some("ckpt.3"));
+        assert_eq!(run.options(&[("read-only", 1)]).run().expect_success().restarted_from(), Some("ckpt.4"));
     }
 }
