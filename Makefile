@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test torture check test-slurm bench fmt lint deny clean
+.PHONY: all help deps build stage install demo test torture check test-slurm bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -56,6 +56,10 @@ bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
 	@$(MAKE) stage MPICC=mpicc.openmpi
 	@benches/flush.sh
 	@benches/run.sh
+
+bench-scale: deps     ## counts what jobs of 64 to 4,096 ranks cost (RANKS=, PER_NODE=, SCHEMES= choose others)
+	$(CARGO) bench --locked -p scr-core --bench scale -- \
+		$(or $(RANKS),64,256,1024,4096) $(or $(PER_NODE),4,32) $(or $(SCHEMES),XOR,PARTNER,RS)
 
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all

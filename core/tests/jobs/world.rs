@@ -1,7 +1,7 @@
 //! A pretend machine: nodes that can be lost, a prefix directory, and an application that knows what every byte of
 //! its files should be.
 
-use scr_core::comm::thread;
+use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{Comm, Rank};
 use scr_core::env::{Env, TestEnv};
 use scr_core::fs::{Files, RealFiles};
@@ -211,6 +211,15 @@ impl World {
         &self,
         body: impl Fn(Result<Application, Error>) -> T + Sync,
     ) -> Outcome<T> {
+        self.run_over(|comm| Box::new(comm), body)
+    }
+
+    /// As [`try_run`](Self::try_run), over another communicator around that of the threads.
+    pub(crate) fn run_over<T: Send>(
+        &self,
+        wrap: impl Fn(ThreadComm) -> Box<dyn Comm> + Sync,
+        body: impl Fn(Result<Application, Error>) -> T + Sync,
+    ) -> Outcome<T> {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         let lines = Mutex::new(Vec::new());
         let ranks = u32::try_from(self.nodes.len()).expect("a small world");
@@ -218,7 +227,7 @@ impl World {
             let rank = comm.rank();
             let env = self.env_of(rank);
             env.clock().set_since_epoch(Duration::from_secs(1_000_000 * run));
-            let session = Session::init(Box::new(comm), env.env(), &self.application);
+            let session = Session::init(wrap(comm), env.env(), &self.application);
             let begun = |session| Application { session: Some(session), rank, env: env.clone() };
             let result = body(session.map(begun));
             let mut lines = lines.lock().expect("no rank has panicked with it");
