@@ -22,9 +22,10 @@ step "without MPI" "$cargo" test --locked --no-fail-fast
 for mpicc in mpicc.openmpi mpicc.mpich; do
     command -v $mpicc >/dev/null || continue
     mpi=$(scripts/mpi-name $mpicc)
-    step "the C interface with $mpi" env MPICC=$mpicc "$cargo" test --locked --no-fail-fast -p scr-ffi \
+    # As for the tree: what a second profile would compile again takes minutes.
+    step "the C interface with $mpi" env MPICC=$mpicc "$cargo" test --release --locked --no-fail-fast -p scr-ffi \
         --target-dir "target/$mpi"
-    step "the suite of all communicators with $mpi" env MPICC=$mpicc "$cargo" build --locked -p scr-core \
+    step "the suite of all communicators with $mpi" env MPICC=$mpicc "$cargo" build --release --locked -p scr-core \
         --features mpi --example comm_suite --target-dir "target/$mpi"
     step "a tree with $mpi for the jobs" make --no-print-directory stage MPICC=$mpicc
 done

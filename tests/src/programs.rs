@@ -81,6 +81,7 @@ fn build_comm_suite(mpi: Mpi) -> PathBuf {
     let mut command = Command::new(env!("CARGO"));
     command.args([
         "build",
+        "--release",
         "--quiet",
         "--locked",
         "-p",
@@ -92,7 +93,7 @@ fn build_comm_suite(mpi: Mpi) -> PathBuf {
     ]);
     command.arg("--target-dir").arg(target(mpi)).env("MPICC", mpi.compiler()).current_dir(repository());
     compile(&mut command);
-    target(mpi).join("debug/examples/comm_suite")
+    target(mpi).join("release/examples/comm_suite")
 }
 
 /// Runs a compiler; panics with its words if it fails.
