@@ -101,6 +101,14 @@ pub(crate) fn throughput(what: &str, took: Duration, files: u64, bytes: u64, ran
     )
 }
 
+/// A number of bytes for people.
+pub(crate) fn amount(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{bytes} bytes"),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    }
+}
+
 /// As C's `%e` has it: 4.194338e+06.
 fn scientific(value: u64) -> String {
     let text = format!("{:.6e}", value as f64);

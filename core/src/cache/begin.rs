@@ -28,7 +28,8 @@ impl Cache {
         self.next_id = highest + 1;
     }
 
-    /// Makes the folders of this rank's part and begins its filemap, on all ranks or on none. If another job of the allocation
+    /// Makes the folders of this rank's part and begins its filemap, on all ranks or on none. Directories of the job that were
+    /// removed are made again before. If another job of the allocation
     /// has the id on one of the nodes, the next id is taken and passed to `renumber`. Collective.
     pub(crate) fn begin(
         &mut self,
@@ -38,7 +39,7 @@ impl Cache {
     ) -> Collective<(PartDir, Journal)> {
         let mut tries = 1;
         loop {
-            let begun = self.begin_part(job, record);
+            let begun = self.remake_dirs(job).and_then(|()| self.begin_part(job, record));
             let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
             let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
             let is_ours = begun.is_ok();

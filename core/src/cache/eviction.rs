@@ -6,13 +6,14 @@
 
 use super::dataset::CachedDataset;
 use super::part::{remove_spare, spare_bytes, PartDir};
-use super::{room, Cache};
+use super::{room, Cache, StoreInUse};
 use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
 use crate::descriptor::Evict;
 use crate::fs::verify::expect_bytes;
 use crate::fs::FsError;
 use crate::job::Job;
+use crate::message::amount;
 use crate::param;
 
 /// The dataset that is to leave a store next.
@@ -42,11 +43,14 @@ impl Cache {
     pub(crate) fn limit_before(&mut self, job: &Job, store: usize) -> Limit {
         let here = &mut self.stores[store];
         if !std::mem::replace(&mut here.warned_crowded, true) {
-            let asked = here.evict == Evict::Before;
-            let why = if asked { "EVICT=before is set" } else { "it has no room for both" };
+            let why = match here.evict {
+                Evict::Before => "EVICT=before is set".to_owned(),
+                _ if here.was_full => "a dataset has failed there for want of room".to_owned(),
+                _ => format!("it has no room for both ({})", here.room_text(job)),
+            };
             job.report.warn(&format!(
                 "the store {} gives up an old dataset before the new one is complete, as {why}: \
-                 a failure in between leaves no dataset in cache",
+                 a failure in between leaves no dataset in cache. {CLEAN}",
                 here.name
             ));
         }
@@ -116,8 +120,9 @@ impl Cache {
         here.count = here.count.min(there);
         if !std::mem::replace(&mut here.was_full, true) {
             job.report.warn(&format!(
-                "the store {} is full: from now on an old dataset leaves it before a new one is written",
-                here.name
+                "the store {} is full ({}): from now on an old dataset leaves it before a new one is written. {CLEAN}",
+                here.name,
+                here.room_text(job)
             ));
         }
         Ok(())
@@ -206,6 +211,19 @@ impl Cache {
     }
 }
 
+impl StoreInUse {
+    /// What the next dataset needs and what is free, on the node of this rank.
+    fn room_text(&self, job: &Job) -> String {
+        let needed = match room::expected(self.last_bytes) {
+            0 => "the size of a dataset is not known yet".to_owned(),
+            needed => format!("a dataset needs about {}", amount(needed)),
+        };
+        let free = room::room(job.files(), &self.cache).map(amount);
+        let free = free.unwrap_or_else(|| "an unknown amount".to_owned());
+        format!("{needed}, and {free} can be written on {}", job.nodes.name(job.rank()))
+    }
+}
+
 /// With `SCR_CRC_ON_DELETE` a part is read once more before it is deleted. That finds a device that changes bytes before a
 /// checkpoint is needed that lies on it.
 fn verify_before_delete(job: &Job, cached: &CachedDataset) {
@@ -235,5 +253,7 @@ fn report(job: &Job, done: Result<(), FsError>) {
 }
 
 const TAG: Tag = Tag(42);
+/// What may make room.
+const CLEAN: &str = "`scr clean --dead' removes what jobs that are over have left on a node";
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;

@@ -5,6 +5,7 @@
 //! | `store` | a store as this rank reaches it |
 //! | `control` | the control directory of a node |
 //! | `dataset` | a complete dataset in cache |
+//! | `removed` | directories that are removed while the job runs |
 //! | `begin` | a dataset begins: id, folders, filemap |
 //! | `eviction` | which datasets stay, and which leave: `SCR_CACHE_SIZE` |
 //! | `flush_file` | which datasets are in cache, for commands |
@@ -33,6 +34,7 @@ pub(crate) mod node_dir;
 pub(crate) mod part;
 pub(crate) mod place;
 pub(crate) mod record;
+mod removed;
 pub(crate) mod room;
 pub(crate) mod sharing;
 pub(crate) mod stale;
@@ -45,6 +47,7 @@ pub(crate) use store::StoreInUse;
 
 use crate::comm::CommError;
 use crate::error::Error;
+use crate::fs::{Files, OwnedDir};
 use crate::job::Job;
 use crate::param;
 use kept_open::KeptOpen;
@@ -60,7 +63,9 @@ use std::sync::Arc;
 pub(crate) struct Cache {
     stores: Vec<StoreInUse>,
     /// The control directory of this node, where the processes of a job, and those that outlive it, leave each other records.
-    control: PathBuf,
+    control: OwnedDir,
+    /// The file layer in which none of these directories is held.
+    unheld: Arc<dyn Files>,
     open: KeptOpen,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
@@ -82,10 +87,12 @@ impl Cache {
         let control = control::open(job, &sharing)?;
         let stores = store::open_all(job, &sharing)?;
         let dirs = stores.iter().map(|store| &store.root).chain([&control]);
-        job.env.files = dirs.fold(Arc::clone(&job.env.files), |files, dir| dir.held_in(&*files));
+        let unheld = Arc::clone(&job.env.files);
+        job.env.files = dirs.fold(Arc::clone(&unheld), |files, dir| dir.held_in(&*files));
         Ok(Self {
             stores,
-            control: control.path().to_owned(),
+            control,
+            unheld,
             open: KeptOpen::default(),
             datasets: Vec::new(),
             stale: Vec::new(),
@@ -111,7 +118,7 @@ impl Cache {
 
     /// The control directory of this node.
     pub(crate) fn control(&self) -> &Path {
-        &self.control
+        self.control.path()
     }
 
     /// Redundancy files that are kept open.

@@ -4,7 +4,7 @@
 
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
-use crate::fs::{Files, Kind};
+use crate::fs::{At, Files, FsError, Kind, Status};
 use std::path::{Path, PathBuf};
 
 /// The places of one part.
@@ -46,11 +46,65 @@ impl PartPlace for PartDir {
     }
 }
 
-/// Whether every file of a part is there with the length that its record gives, and the redundancy file as well.
-pub(crate) fn is_whole(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> bool {
-    let has = |path: &Path, bytes: u64| {
-        files.status(path).is_ok_and(|status| status.kind == Kind::File && status.len == bytes)
-    };
-    record.files.iter().all(|file| has(&place.file(record, file), file.bytes))
-        && record.redundancy.is_none_or(|kept| has(&place.redundancy(), kept.bytes))
+/// What is wrong with a file of a part, as far as can be seen without reading it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Flaw {
+    /// It cannot be looked at; mostly it is gone.
+    #[error(transparent)]
+    Unseen(#[from] FsError),
+    /// Something else is in its place.
+    #[error("{} is {found}", path.display())]
+    NotAFile {
+        /// Where.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+    },
+    /// It has another length than was recorded.
+    #[error("{} has {found} bytes where {recorded} were recorded", path.display())]
+    Length {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The length in the record.
+        recorded: u64,
+    },
+    /// It was written to later.
+    #[error("{} was changed after the dataset was complete", path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// The first file of a part, or its redundancy file, that is not there with the length that its record gives.
+pub(crate) fn first_flaw(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Result<(), Flaw> {
+    let mut data = record.files.iter();
+    data.try_for_each(|file| expect_file(files, &place.file(record, file), file.bytes).map(drop))?;
+    record.redundancy.map_or(Ok(()), |kept| expect_file(files, &place.redundancy(), kept.bytes).map(drop))
+}
+
+/// The first file of a part in bypass mode that is not in the prefix directory as it was written. Such files have no checksums,
+/// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it.
+pub(crate) fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Flaw> {
+    record.files.iter().try_for_each(|file| {
+        let path = record.prefix_path(file);
+        let status = expect_file(files, &path, file.bytes)?;
+        if status.mtime == file.mtime {
+            Ok(())
+        } else {
+            Err(Flaw::Changed { path })
+        }
+    })
+}
+
+fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {
+    let status = files.status(path).at("look at", path)?;
+    let path = || path.to_owned();
+    match status.kind {
+        Kind::File if status.len == recorded => Ok(status),
+        Kind::File => Err(Flaw::Length { path: path(), found: status.len, recorded }),
+        other => Err(Flaw::NotAFile { path: path(), found: other.name() }),
+    }
 }

@@ -326,6 +326,10 @@ impl Files for FaultyFiles {
         Some(Arc::new(Self { inner, state: Arc::clone(&self.state) }))
     }
 
+    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
+        self.inner.hold_instead(path, dir);
+    }
+
     fn machine(&self) -> Vec<u8> {
         self.inner.machine()
     }

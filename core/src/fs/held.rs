@@ -11,34 +11,52 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The real file system with directories that are held open.
 #[derive(Clone, Default)]
 pub(super) struct HeldDirs {
-    held: Vec<(PathBuf, Arc<dyn File>)>,
+    held: Vec<Arc<Held>>,
+}
+
+/// A directory that is held open. All layers that hold it have the same one.
+struct Held {
+    path: PathBuf,
+    dir: RwLock<Arc<dyn File>>,
+}
+
+impl Held {
+    fn dir(&self) -> Arc<dyn File> {
+        Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A name in an open directory.
 struct Spot<'a> {
-    parent: Parent<'a>,
+    parent: Parent,
     name: &'a OsStr,
 }
 
-enum Parent<'a> {
-    Held(BorrowedFd<'a>),
+enum Parent {
+    Held(Arc<dyn File>),
     Opened(OwnedFd),
+}
+
+impl Parent {
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        match self {
+            Parent::Held(dir) => dir.descriptor().ok_or_else(|| io::ErrorKind::Unsupported.into()),
+            Parent::Opened(fd) => Ok(fd.as_fd()),
+        }
+    }
 }
 
 impl Spot<'_> {
     /// As a path that leads there whatever the directories are called by now.
-    fn path(&self) -> PathBuf {
-        let number = match &self.parent {
-            Parent::Held(fd) => fd.as_raw_fd(),
-            Parent::Opened(fd) => fd.as_raw_fd(),
-        };
-        Path::new("/proc/self/fd").join(number.to_string()).join(self.name)
+    fn path(&self) -> io::Result<PathBuf> {
+        let number = self.parent.descriptor()?.as_raw_fd();
+        Ok(Path::new("/proc/self/fd").join(number.to_string()).join(self.name))
     }
 }
 
@@ -47,23 +65,23 @@ impl HeldDirs {
     pub(super) fn with(&self, path: &Path, dir: Arc<dyn File>) -> Option<Self> {
         dir.descriptor()?;
         let mut held = self.held.clone();
-        held.retain(|(known, _)| known != path);
-        held.push((path.to_owned(), dir));
+        held.retain(|known| known.path != path);
+        held.push(Arc::new(Held { path: path.to_owned(), dir: RwLock::new(dir) }));
         Some(Self { held })
     }
 
     /// The innermost of them that a path lies in, and the rest of the path.
-    fn holder<'a>(&'a self, path: &'a Path) -> Option<(BorrowedFd<'a>, &'a Path)> {
-        let inside = self.held.iter().filter_map(|(dir, open)| Some((open, path.strip_prefix(dir).ok()?)));
-        let (open, rest) = inside.min_by_key(|(_, rest)| rest.as_os_str().len())?;
-        Some((open.descriptor()?, rest))
+    fn holder<'a>(&self, path: &'a Path) -> Option<(Arc<dyn File>, &'a Path)> {
+        let inside = self.held.iter().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
+        let (held, rest) = inside.min_by_key(|(_, rest)| rest.as_os_str().len())?;
+        Some((held.dir(), rest))
     }
 
     /// Does `work` with the path to use instead, and with whether a link there may be followed.
     fn reach<R>(&self, path: &Path, work: impl FnOnce(&Path, bool) -> io::Result<R>) -> io::Result<R> {
         let Some((held, rest)) = self.holder(path) else { return work(path, true) };
         let spot = descend(held, rest)?;
-        work(&spot.path(), false)
+        work(&spot.path()?, false)
     }
 
     /// As `reach`, for what changes a name. That of a held directory itself stands in another one.
@@ -75,17 +93,13 @@ impl HeldDirs {
     }
 }
 
-fn descend<'a>(held: BorrowedFd<'a>, rest: &'a Path) -> io::Result<Spot<'a>> {
+fn descend(held: Arc<dyn File>, rest: &Path) -> io::Result<Spot<'_>> {
     let mut parent = Parent::Held(held);
     let mut parts = rest.components();
     let Some(mut name) = parts.next() else { return Ok(Spot { parent, name: OsStr::new(".") }) };
     for next in parts {
-        let fd = match &parent {
-            Parent::Held(fd) => *fd,
-            Parent::Opened(fd) => fd.as_fd(),
-        };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        parent = Parent::Opened(openat(fd, plain(name)?, flags, Mode::empty())?);
+        parent = Parent::Opened(openat(parent.descriptor()?, plain(name)?, flags, Mode::empty())?);
         name = next;
     }
     Ok(Spot { parent, name: plain(name)? })
@@ -151,6 +165,12 @@ impl Files for HeldDirs {
 
     fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
         Some(Arc::new(self.with(path, dir)?))
+    }
+
+    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
+        for held in self.held.iter().filter(|held| held.path == path) {
+            *held.dir.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&dir);
+        }
     }
 
     fn machine(&self) -> Vec<u8> {

@@ -257,6 +257,11 @@ pub trait Files: Send + Sync {
         let _ = (path, dir);
         None
     }
+    /// The directory `path`, through which this layer reaches what lies below it, was removed and has been made again: from
+    /// now on all layers that were made of this one reach it through `dir`.
+    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
+        let _ = (path, dir);
+    }
     /// What all processes that see each other's locks have in common and no other machine has; empty where that is
     /// not known.
     fn machine(&self) -> Vec<u8> {

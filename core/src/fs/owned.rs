@@ -103,6 +103,16 @@ impl OwnedDir {
         &self.files
     }
 
+    /// Whether it was removed since it was opened.
+    pub fn is_gone(&self) -> bool {
+        self.dir.status().is_ok_and(|status| status.links == 0)
+    }
+
+    /// Lets a layer that holds a directory of this path, which is gone, hold this one instead.
+    pub fn replace_in(&self, files: &dyn Files) {
+        files.hold_instead(&self.path, Arc::clone(&self.dir));
+    }
+
     /// The same layer above another one, which may hold other directories.
     pub fn held_in(&self, files: &dyn Files) -> Arc<dyn Files> {
         files.through(&self.path, Arc::clone(&self.dir)).unwrap_or_else(|| Arc::clone(&self.files))

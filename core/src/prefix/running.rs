@@ -1,7 +1,8 @@
-//! `running`: who runs in a prefix directory now, so that another job that begins meanwhile can be told.
+//! `running`: who runs in a prefix directory now, so that two jobs that do so at the same time are both told.
 //!
 //! The file is locked by the system for as long as the run lasts, so its end is seen however it came, and nothing stale is
-//! believed. It is for people: where the file cannot be made, or the file system has no locks, nobody is told anything.
+//! believed. A job that finds it locked adds its line, and the first one sees that the file has grown. It is for people: where
+//! the file cannot be made, or the file system has no locks, nobody is told anything.
 
 use super::{Prefix, FILE_MODE};
 use crate::fs::{File, Files, How};
@@ -10,9 +11,14 @@ use std::path::Path;
 
 /// A run that has said so, for as long as it lives.
 #[derive(Default)]
-pub(crate) struct Running(
-    #[expect(dead_code, reason = "the lock is held while it is open")] Option<Box<dyn File>>,
-);
+pub(crate) struct Running(Option<Claim>);
+
+struct Claim {
+    /// The file, with the lock on it.
+    file: Box<dyn File>,
+    /// How much of it has been read.
+    read: u64,
+}
 
 impl Running {
     /// Says that a run has begun, described by one line. Gives the line of another one that has not ended. Never waits.
@@ -21,20 +27,38 @@ impl Running {
     }
 
     fn try_to_begin(files: &dyn Files, path: &Path, line: &str) -> io::Result<(Self, Option<String>)> {
+        let line = format!("{line}\n");
         let to_write = files.open(path, How::Ensure(FILE_MODE))?;
         let to_read = files.open(path, How::Read)?;
         // A file that stays open to be written keeps its file system from being made read-only; but NFS locks no other.
         let by_reader = to_read.try_lock();
         let holds_reader = by_reader.is_ok();
         if !by_reader.or_else(|_| to_write.try_lock())? {
-            let mut text = vec![0; LONGEST];
-            let len = to_read.read_at(0, &mut text).unwrap_or(0);
-            return Ok((Self(None), Some(String::from_utf8_lossy(&text[..len]).into_owned())));
+            let first = line_at(&*to_read, 0);
+            // Then the first one is not told.
+            let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
+            return Ok((Self(None), Some(first)));
         }
         // Without it another run is told as well, with fewer words.
         let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
-        Ok((Self(Some(if holds_reader { to_read } else { to_write })), None))
+        let file = if holds_reader { to_read } else { to_write };
+        let read = file.status().map_or(u64::MAX, |status| status.len);
+        Ok((Self(Some(Claim { file, read })), None))
     }
+
+    /// The line of a run that has begun since this was asked last, if this one was the first.
+    pub(crate) fn newcomer(&mut self) -> Option<String> {
+        let claim = self.0.as_mut()?;
+        let len = claim.file.status().ok()?.len;
+        let from = std::mem::replace(&mut claim.read, len);
+        (len > from).then(|| line_at(&*claim.file, from))
+    }
+}
+
+fn line_at(file: &dyn File, from: u64) -> String {
+    let mut text = vec![0; LONGEST];
+    let len = file.read_at(from, &mut text).unwrap_or(0);
+    String::from_utf8_lossy(&text[..len]).lines().next().unwrap_or_default().to_owned()
 }
 
 const RUNNING: &str = "running";

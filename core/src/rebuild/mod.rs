@@ -18,12 +18,11 @@ mod transfer;
 
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;
-use crate::cache::record::{DatasetKey, RankRecord};
+use crate::cache::record::DatasetKey;
 use crate::cache::stale::StalePart;
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::CommError;
-use crate::fs::{Files, Kind};
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
@@ -112,17 +111,6 @@ fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> R
         }
     }
     barrier(&*job.comm)
-}
-
-/// Whether the files of a bypass dataset are in the prefix directory as they were written. They have no checksums, so a file
-/// that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it.
-fn in_place(files: &dyn Files, record: &RankRecord) -> bool {
-    record.files.iter().all(|file| {
-        let status = files.status(&record.prefix_path(file));
-        status.is_ok_and(|status| {
-            status.kind == Kind::File && status.len == file.bytes && status.mtime == file.mtime
-        })
-    })
 }
 
 /// The parts that belong to this prefix directory, and those whose filemaps say nothing. Parts of another prefix directory

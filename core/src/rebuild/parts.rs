@@ -28,6 +28,8 @@ pub(crate) struct PartReport {
     pub(crate) holder: Rank,
     /// Whether the holder has all the files, with their right lengths.
     pub(crate) whole: bool,
+    /// What is wrong with those that it has.
+    pub(crate) flaw: Option<String>,
     /// What is recorded.
     pub(crate) record: RankRecord,
 }
@@ -53,15 +55,15 @@ impl LocalPart {
         (self.whole, !self.map.damaged, self.map.state)
     }
 
-    fn is_whole(&self, files: &dyn Files) -> bool {
-        let counted = matches!(self.map.state, State::Prepared | State::Complete | State::Refused);
-        counted
-            && self.map.record.as_ref().is_some_and(|record| {
-                if record.protection.bypass {
-                    return super::in_place(files, record);
-                }
-                place::is_whole(files, &self.part, record)
-            })
+    /// What is wrong with its files, where it is a part that was prepared.
+    fn flaw(&self, files: &dyn Files) -> Option<String> {
+        let record = self.map.record.as_ref()?;
+        let expected = if record.protection.bypass {
+            place::first_flaw_in_place(files, record)
+        } else {
+            place::first_flaw(files, &self.part, record)
+        };
+        expected.err().map(|flaw| crate::describe(&flaw))
     }
 }
 
@@ -74,13 +76,17 @@ pub(crate) fn exchange(
 ) -> Result<BTreeMap<DatasetKey, Vec<PartReport>>, CommError> {
     let mut messages: Vec<(Rank, KvTree)> = Vec::new();
     for part in local.iter_mut().filter(|part| part.map.state >= State::Prepared) {
-        part.whole = part.is_whole(files);
+        let flaw = part.flaw(files);
+        part.whole = part.map.record.is_some() && flaw.is_none();
         let own = part.map.record.iter().map(|record| (record, part.whole));
         let kept = part.map.neighbours.iter().map(|record| (record, false));
-        for (record, whole) in own.chain(kept) {
+        for ((record, whole), flaw) in own.zip([flaw]).chain(kept.map(|kept| (kept, None))) {
             if record.rank.0 < comm.size() {
                 let mut report = KvTree::new();
                 report.set("WHOLE", u8::from(whole));
+                if let Some(flaw) = flaw {
+                    report.set("FLAW", flaw);
+                }
                 report.put("RECORD", record.to_tree());
                 messages.push((record.rank, report));
             }
@@ -92,8 +98,8 @@ pub(crate) fn exchange(
             continue;
         };
         let key = DatasetKey::of(&record);
-        let whole = tree.text("WHOLE") == Some("1");
-        reports.entry(key).or_default().push(PartReport { holder, whole, record });
+        let (whole, flaw) = (tree.text("WHOLE") == Some("1"), tree.text("FLAW").map(str::to_owned));
+        reports.entry(key).or_default().push(PartReport { holder, whole, flaw, record });
     }
     Ok(reports)
 }

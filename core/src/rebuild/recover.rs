@@ -10,6 +10,7 @@ use super::transfer::{self, Arrival};
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Journal, State};
 use crate::cache::part::PartDir;
+use crate::cache::place::first_flaw_in_place;
 use crate::cache::record::{DatasetKey, Protection, RankRecord};
 use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError, Rank};
@@ -96,7 +97,11 @@ fn rebuild(
     mut recovery: Recovery<'_>,
 ) -> Result<Recovered, CommError> {
     let job = on.job;
-    job.report.info(&format!("Attempting to distribute and rebuild dataset {}", key.id));
+    let in_place = recovery.record.is_some_and(|record| record.protection.bypass);
+    job.report.info(&match in_place {
+        true => format!("Looking at the files of dataset {} in the prefix directory", key.id),
+        false => format!("Attempting to distribute and rebuild dataset {}", key.id),
+    });
     let log = |event| Record::event(event).id(key.id);
     job.log.add_entry(log(Event::RebuildStart));
     let began = job.elapsed();
@@ -105,7 +110,10 @@ fn rebuild(
     match outcome {
         Ok(restored) => {
             job.log.add_entry(log(Event::RebuildSuccess).named(&restored.record.dataset.name).took(took));
-            job.report.info(&format!("Rebuilt dataset {}", key.id));
+            job.report.info(&match in_place {
+                true => format!("Dataset {} is in the prefix directory as it was written", key.id),
+                false => format!("Rebuilt dataset {}", key.id),
+            });
             Ok(Recovered::Restored(Box::new(restored)))
         }
         Err(error) => {
@@ -121,11 +129,22 @@ fn rebuild(
     }
 }
 
+/// Why no node has a whole part of this rank.
+fn why_lost(job: &Job, record: Option<&RankRecord>, reports: &[PartReport]) -> String {
+    let flaw = reports.iter().find_map(|report| report.flaw.clone());
+    flaw.unwrap_or_else(|| match record {
+        Some(record) if !job.nodes.has(&record.node) => "the node is not in this run".to_owned(),
+        _ => "nothing of it is left there".to_owned(),
+    })
+}
+
 /// The work on one dataset.
 struct Recovery<'a> {
     on: Rebuild<'a>,
     local: &'a [&'a LocalPart],
     whole: Option<&'a PartReport>,
+    /// Why there is no whole part of this rank.
+    loss: Option<String>,
     record: Option<&'a RankRecord>,
     /// Whether any part says that the application has refused it.
     refused: bool,
@@ -137,7 +156,8 @@ struct Recovery<'a> {
 impl<'a> Recovery<'a> {
     fn new(on: Rebuild<'a>, local: &'a [&'a LocalPart], reports: &'a [PartReport], refused: bool) -> Self {
         let (whole, record) = choose(on.job.rank(), reports);
-        Self { on, local, whole, record, refused, journal: None, begun: false }
+        let loss = whole.is_none().then(|| why_lost(on.job, record, reports));
+        Self { on, local, whole, loss, record, refused, journal: None, begun: false }
     }
 
     /// All the steps. An error of the ranks says why the dataset cannot be brought back.
@@ -149,12 +169,12 @@ impl<'a> Recovery<'a> {
         let record = repair.agree_on_record(self.record, self.whole.is_none())?;
         let part = self.place(record);
         let moved = self.bring_home(record, &part)?;
-        let is_lost = if record.protection.bypass {
-            !super::in_place(job.files(), record)
+        let loss = if record.protection.bypass {
+            first_flaw_in_place(job.files(), record).err().map(|flaw| crate::describe(&flaw))
         } else {
-            self.whole.is_none()
+            self.loss.take()
         };
-        let rebuilt = repair.run(record, &part, is_lost, &mut || self.begin_anew(record, &part))?;
+        let rebuilt = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part))?;
         self.settle(record, &part, moved || rebuilt)?;
         self.send_off();
         Ok(Restored { record: record.clone(), part, refused: self.refused })
@@ -204,6 +224,7 @@ impl<'a> Recovery<'a> {
             "the files of rank {} of dataset {} could not be fetched from rank {holder}: {why}; this part counts as lost",
             record.rank, record.dataset.id
         ));
+        self.loss = Some(why);
         let files = self.on.job.files();
         part.remove_contents(files).and_then(|()| part.make_data(files))
     }

@@ -40,20 +40,21 @@ impl Repair<'_> {
     }
 
     /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. Gives
-    /// whether anything was rebuilt anywhere. `make_room` is called on a rank whose part is lost, before it is rebuilt.
+    /// whether anything was rebuilt anywhere. `loss` says why this rank's part is lost, if it is. `make_room` is called on a rank whose part is lost, before it is rebuilt.
     /// Collective.
     pub(crate) fn run(
         &self,
         record: &RankRecord,
         place: &dyn PartPlace,
-        mut is_lost: bool,
+        mut loss: Option<String>,
         make_room: &mut dyn FnMut() -> Result<(), FsError>,
     ) -> Collective<bool> {
         let job = self.job;
         let mut rounds = 0;
         loop {
+            let is_lost = loss.is_some();
             let lost = lost_ranks(&*job.comm, is_lost)?;
-            let scheme = self.scheme_to_rebuild(record, &lost)?;
+            let scheme = self.scheme_to_rebuild(record, &lost, loss.as_deref())?;
             let outcome = match scheme.filter(|_| record.members.iter().any(|member| lost.contains(member))) {
                 Some(scheme) => {
                     let ready = if is_lost { make_room() } else { Ok(()) };
@@ -61,9 +62,9 @@ impl Repair<'_> {
                 }
                 None => verify(job.files(), place, record, job.processors).map_err(RedundancyError::from),
             };
-            let damaged = self.is_damaged(&outcome, is_lost, record, place);
-            let [more] = any(&*job.comm, [damaged && !is_lost])?;
-            is_lost |= damaged;
+            let damage = self.find_damage(&outcome, is_lost, record, place);
+            let [more] = any(&*job.comm, [damage.is_some() && !is_lost])?;
+            loss = loss.or(damage);
             rounds += 1;
             if !more || rounds > job.comm.size() {
                 return job.agree(outcome).map(|()| !lost.is_empty());
@@ -71,14 +72,14 @@ impl Repair<'_> {
         }
     }
 
-    /// Whether this rank's part, as a round has left it, is not what was recorded. Reports what is wrong.
-    fn is_damaged(
+    /// Why this rank's part, as a round has left it, is not what was recorded, if it is not. Reports it.
+    fn find_damage(
         &self,
         outcome: &Result<(), RedundancyError>,
         is_lost: bool,
         record: &RankRecord,
         place: &dyn PartPlace,
-    ) -> bool {
+    ) -> Option<String> {
         let damage = match outcome {
             Err(RedundancyError::Damaged(error)) => Some(describe(error)),
             Err(_) if !is_lost => verify(self.job.files(), place, record, self.job.processors)
@@ -89,15 +90,20 @@ impl Repair<'_> {
         if let Some(what) = &damage {
             self.job.report.error_here(&format!("{}: {what}; this part counts as lost", self.label));
         }
-        damage.is_some()
+        damage
     }
 
     /// The scheme that rebuilds what is lost, where every set can do without it; `None` where nothing is lost. Collective.
-    fn scheme_to_rebuild(&self, record: &RankRecord, lost: &[Rank]) -> Collective<Option<Arc<dyn Scheme>>> {
+    fn scheme_to_rebuild(
+        &self,
+        record: &RankRecord,
+        lost: &[Rank],
+        loss: Option<&str>,
+    ) -> Collective<Option<Arc<dyn Scheme>>> {
         if lost.is_empty() {
             return Ok(None);
         }
-        self.report_lost(record, lost)?;
+        self.report_lost(record, lost.len(), loss)?;
         if record.protection.bypass {
             let gone = lost.contains(&self.job.comm.own_rank());
             let gone = if gone {
@@ -156,10 +162,9 @@ impl Repair<'_> {
         self.job.agree(enough).err().map(CollectiveError::agreed).transpose()
     }
 
-    /// Says once who has lost what, with the node on which it was written.
-    fn report_lost(&self, record: &RankRecord, lost: &[Rank]) -> Result<(), CommError> {
-        let is_lost = lost.contains(&record.rank);
-        let own = is_lost.then(|| format!("{} (written on {})", record.rank, record.node));
+    /// Says once who has lost what and why, with the node on which it was written.
+    fn report_lost(&self, record: &RankRecord, lost: usize, loss: Option<&str>) -> Result<(), CommError> {
+        let own = loss.map(|why| format!("{} (written on {}; {why})", record.rank, record.node));
         let lost_parts = gather(&*self.job.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
         let lost_parts = lost_parts.unwrap_or_default();
         let names: Vec<_> = lost_parts
@@ -167,14 +172,13 @@ impl Repair<'_> {
             .filter(|text| !text.is_empty())
             .map(|text| String::from_utf8_lossy(text))
             .collect();
-        self.job.report.notice(&format!(
-            "{}: the parts of {} of {} ranks are lost: {}; rebuilding them with {}",
-            self.label,
-            lost.len(),
-            record.ranks,
-            shortened(&names),
-            record.protection.scheme,
-        ));
+        let (label, ranks, scheme) = (self.label, record.ranks, &record.protection.scheme);
+        let names = shortened(&names);
+        self.job.report.notice(&match (record.protection.bypass, lost) {
+            (true, _) => format!("{label}: the files of {lost} of {ranks} ranks are not as they were written: {names}"),
+            (false, 1) => format!("{label}: the part of 1 of {ranks} ranks is lost: {names}; rebuilding it with {scheme}"),
+            (false, _) => format!("{label}: the parts of {lost} of {ranks} ranks are lost: {names}; rebuilding them with {scheme}"),
+        });
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 
 use super::place::{Apart, ScavengedPart};
 use super::scan::Scan;
-use crate::cache::place::{is_whole, PartPlace};
+use crate::cache::place::{first_flaw, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::verify;
 use crate::comm::standins::StandIns;
@@ -71,7 +71,7 @@ impl ScavengedRepair<'_> {
         }
         let width = self.env.processors;
         let all: Vec<Rank> = (0..ranks).map(Rank).collect();
-        let may_be_whole = at_a_time(width, &all, |&rank| self.may_be_whole(rank));
+        let may_be_whole = at_a_time(width, &all, |&rank| self.loss(rank).is_none());
         let mut sets =
             self.sets_of(all.iter().zip(may_be_whole).filter(|(_, whole)| !whole).map(|(&rank, _)| rank));
         let repaired: BTreeSet<Rank> = sets.iter().flatten().copied().collect();
@@ -131,10 +131,10 @@ impl ScavengedRepair<'_> {
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
         let repair = Repair { job: &job, scheme: &scheme, label: self.label };
         let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
-        let is_lost = !self.may_be_whole(rank);
-        let record = repair.agree_on_record(known, is_lost)?;
+        let loss = self.loss(rank);
+        let record = repair.agree_on_record(known, loss.is_some())?;
         let mut rebuilt = false;
-        repair.run(record, &part, is_lost, &mut || {
+        repair.run(record, &part, loss, &mut || {
             rebuilt = true;
             self.make_room(record, &part)
         })?;
@@ -153,14 +153,16 @@ impl ScavengedRepair<'_> {
         Ok(loaded.get_or_init(load).clone().map_err(RankErrors::known_to_all)?)
     }
 
-    /// Whether all that belongs to a part is there. A file of which no checksum is known could be any file.
-    fn may_be_whole(&self, rank: Rank) -> bool {
+    /// Why not all that belongs to a part is there, if so. A file of which no checksum is known could be any file.
+    fn loss(&self, rank: Rank) -> Option<String> {
         let known = self.scan.part(rank);
-        known.own
-            && known.record.as_ref().is_some_and(|record| {
-                record.files.iter().all(|file| file.crc.is_some())
-                    && is_whole(&*self.env.files, &self.part(rank), record)
-            })
+        let Some(record) = known.record.as_ref().filter(|_| known.own) else {
+            return Some("no node has saved it".to_owned());
+        };
+        if let Some(file) = record.files.iter().find(|file| file.crc.is_none()) {
+            return Some(format!("no checksum of {} is known", file.name));
+        }
+        first_flaw(&*self.env.files, &self.part(rank), record).err().map(|flaw| describe(&flaw))
     }
 
     /// Reads a part. Its set reports what is wrong with it.

@@ -45,7 +45,7 @@ impl Session {
             job,
             cache,
             schemes,
-            _running: running,
+            running,
             phase: Phase::Idle,
             restart: Restart::default(),
             last_checkpoint: 0,
@@ -129,16 +129,22 @@ fn begin_running(job: &Job) -> Result<(Running, bool), CommError> {
 
 fn claim_prefix(job: &Job) -> (Running, Option<String>) {
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
-    let line = format!("allocation {id}, rank 0 on {node}, since {time}");
+    let process = std::process::id();
+    let line = format!("allocation {id}, rank 0 is process {process} on {node}, since {time}");
     let (running, other) = Running::begin(job.files(), &job.prefix, &line);
     if let Some(other) = &other {
-        job.report.warn(&format!(
-            "another job uses the prefix directory {} at the same time ({other}): they share an index, end each other's \
-             flushes, and of two datasets or files of one name one is lost. Give each a prefix directory of its own (SCR_PREFIX)",
-            job.prefix.dir().display()
-        ));
+        warn_of_other_job(job, other);
     }
     (running, other)
+}
+
+/// Warns of another job in the prefix directory, which its line describes.
+pub(super) fn warn_of_other_job(job: &Job, other: &str) {
+    job.report.warn(&format!(
+        "another job uses the prefix directory {} at the same time ({other}): they share an index, end each other's flushes, \
+         and of two datasets or files of one name one is lost. Give each a prefix directory of its own (SCR_PREFIX)",
+        job.prefix.dir().display()
+    ));
 }
 
 /// Writes the files under the prefix directory that commands read.

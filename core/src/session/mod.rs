@@ -47,7 +47,7 @@ pub struct Session {
     cache: Cache,
     schemes: Schemes,
     /// Says to other jobs that this one runs; only rank 0 does.
-    _running: Running,
+    running: Running,
     phase: Phase,
     restart: Restart,
     /// Number of the last checkpoint, counted over all runs of the job.

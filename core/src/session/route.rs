@@ -1,6 +1,7 @@
 //! `SCR_Route_file`: from the name that the application gives to the path at which it finds the file.
 //!
-//! A relative name starts at the current folder, and the path must resolve to a place under the prefix directory.
+//! A relative name starts at the current folder, or at the prefix directory if it would lead out of that otherwise. The path
+//! must resolve to a place under the prefix directory.
 
 use super::{path_bytes, Error, Phase, Session};
 use crate::cache::CachedDataset;
@@ -92,13 +93,17 @@ fn below_prefix(job: &Job, name: &[u8]) -> Result<FileName, Error> {
     if name.is_empty() || name.ends_with(b"/") {
         return Err(Error::Argument { what: format!("`{given}' names no file") });
     }
-    let path = absolute(job, name);
     let prefix = job.prefix.dir();
-    let below = strip(&path, prefix).or_else(|| strip(&real(job.files(), &path), &real(job.files(), prefix)));
+    let inside = |path: &Path| {
+        strip(path, prefix).or_else(|| strip(&real(job.files(), path), &real(job.files(), prefix)))
+    };
+    let path = absolute(job, name);
+    // Behind an absolute name the prefix directory does not count.
+    let below = inside(&path).or_else(|| inside(&without_dots(&prefix.join(OsStr::from_bytes(name)))));
     let below = below.ok_or_else(|| Error::Argument {
         what: format!(
-            "{} lies outside the prefix directory {}; \
-             give a path under it, or set SCR_PREFIX to a folder that holds all files",
+            "{} lies outside the prefix directory {}; give a path under it, or a name that is relative to it, or set \
+             SCR_PREFIX to a folder that holds all files",
             path.display(),
             prefix.display()
         ),
@@ -116,9 +121,13 @@ fn strip(path: &Path, prefix: &Path) -> Option<Vec<u8>> {
     Some(path.strip_prefix(prefix).ok()?.as_os_str().as_bytes().to_vec())
 }
 
-/// A name from the application as an absolute path without `.` and `..`.
+/// A name from the application as an absolute path.
 fn absolute(job: &Job, name: &[u8]) -> PathBuf {
-    let path = job.env.current_dir.join(OsStr::from_bytes(name));
+    without_dots(&job.env.current_dir.join(OsStr::from_bytes(name)))
+}
+
+/// Without `.` and `..`.
+fn without_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut done, part| {
         match part {
             Component::ParentDir => _ = done.pop(),

@@ -3,7 +3,7 @@
 //! Every rank compares every byte that it is given with what it wrote, so a wrong byte fails a test whatever else
 //! happens. Where a flip goes together with losses beyond what the scheme survives, the checkpoint must be refused.
 
-use super::world::{Kept, Outcome, World};
+use super::world::{file_name, Kept, Outcome, World};
 use scr_core::comm::Rank;
 use scr_plugin_api::KvTree;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,9 @@ fn a_file_of_another_length_is_found_and_repaired() {
         for length in [0, 1, 100, 100_000] {
             let file = std::fs::OpenOptions::new().write(true).open(data(&job, 3)).expect("it is there");
             file.set_len(length).expect("its length can be changed");
-            job.is_repaired(&format!("{scheme}, {length} bytes"), &["dataset 1", "1 of 4 ranks are lost: 3"]);
+            let size = format!(".0 has {length} bytes where");
+            let words = ["dataset 1", "the part of 1 of 4 ranks is lost: 3 (written on n3; ", &size];
+            job.is_repaired(&format!("{scheme}, {length} bytes"), &words);
         }
     }
 }
@@ -164,7 +166,41 @@ fn one_flip_and_one_lost_node_are_repaired_where_two_losses_are_survived() {
     for (what, file) in [("data", data as Flip), ("redundancy", redundancy), ("filemap", filemap)] {
         flip(&file(&job, 1), 30);
         job.world.lose("n3");
-        job.is_repaired(what, &["dataset 1", "2 of 4 ranks are lost: 1"]);
+        let lost =
+            ["dataset 1", "2 of 4 ranks are lost: 1", "3 (written on n3; nothing of it is left there)"];
+        job.is_repaired(what, &lost);
+    }
+}
+
+#[test]
+fn a_part_whose_node_is_not_in_the_run_is_lost_for_that_reason() {
+    let mut job = Job::of("XOR");
+    job.world.nodes[3] = "spare".to_owned();
+    let restarted = job.restart();
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&[
+        "the part of 1 of 4 ranks is lost: 3 (written on n3; the node is not in this run); rebuilding it",
+    ]);
+}
+
+#[test]
+fn without_a_cache_a_file_that_was_changed_is_named_and_nothing_is_said_to_be_rebuilt() {
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 3] = [
+        ("cannot look at", |path| std::fs::remove_file(path).unwrap()),
+        ("was changed after", |path| std::fs::write(path, std::fs::read(path).unwrap()).unwrap()),
+        ("has 1 bytes where", |path| std::fs::write(path, "x").unwrap()),
+    ];
+    for (what, change) in changes {
+        let world = World::new(4, 4).set("SCR_CACHE_BYPASS", "1").set("SCR_FETCH", "0");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        assert!(!world.run(|application| application.restart(some)).has_line_with("ebuil"));
+        change(&world.prefix().join(file_name(1, Rank(2), 0)));
+        let restarted = world.run(|application| application.restart(some));
+        restarted.all_gave(&None);
+        restarted
+            .line_with(&["the files of 1 of 4 ranks are not as they were written: 2 (written on n2; ", what]);
+        assert!(!restarted.has_line_with("ebuil"), "{:#?}", restarted.lines);
     }
 }
 

@@ -118,7 +118,11 @@ fn a_store_that_has_run_full_makes_room_for_the_next_dataset() {
         application.checkpoint(3, some).unwrap();
         assert!(!has(&world, application.rank, 1), "the store has no room for two");
     });
-    outcome.line_with(&["is full: from now on an old dataset leaves it"]);
+    outcome.line_with(&[
+        "is full (a dataset needs about ",
+        "from now on an old dataset leaves it",
+        "scr clean --dead",
+    ]);
     world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 
@@ -201,7 +205,7 @@ fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
 
 /// They took each other's names, and nobody was told.
 #[test]
-fn a_job_that_begins_while_another_one_runs_in_its_prefix_directory_is_warned_and_goes_on() {
+fn two_jobs_that_run_in_one_prefix_directory_at_the_same_time_are_both_warned_and_go_on() {
     let world = job();
     let turns = Barrier::new(4);
     let begins = |application: &mut Application| application.checkpoint(1, some).unwrap();
@@ -209,14 +213,18 @@ fn a_job_that_begins_while_another_one_runs_in_its_prefix_directory_is_warned_an
         turns.wait();
         let second = (application.rank == Rank(0)).then(|| world.run(begins));
         turns.wait();
+        application.checkpoint(2, some).unwrap();
+        application.checkpoint(3, some).unwrap();
         second
     });
-    let words =
-        ["another job uses the prefix directory", "allocation defjobid, rank 0 on n0, since", "SCR_PREFIX"];
+    let rank_0 = format!("allocation defjobid, rank 0 is process {} on n0, since", std::process::id());
+    let words = ["another job uses the prefix directory", &rank_0, "SCR_PREFIX"];
     let second = first.ranks[0].as_ref().unwrap();
     second.line_with(&words);
-    // It was alone when it began, and so is one that begins when both have ended.
-    assert!(!first.has_line_with(words[0]) && !world.run(begins).has_line_with(words[0]));
+    first.line_with(&words);
+    assert_eq!(first.lines.iter().filter(|line| line.contains(words[0])).count(), 1, "it is said once");
+    // One that begins when both have ended is alone.
+    assert!(!world.run(begins).has_line_with(words[0]));
 }
 
 /// It was tried again after the newer one had arrived, and took the name away from it.
@@ -594,4 +602,68 @@ fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writin
         application.session().complete_output(true).unwrap();
     });
     world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// Something cleans up on a node while the job runs: everything of the user is gone there.
+fn clean_up(world: &World, application: &Application, turns: &Barrier, node: usize) {
+    turns.wait();
+    if application.rank == Rank(2 * node as u32) {
+        std::fs::remove_dir_all(world.node(&format!("n{node}"))).unwrap();
+    }
+    turns.wait();
+}
+
+#[test]
+fn a_cache_that_is_removed_while_the_job_runs_is_made_again_and_protects_as_before() {
+    for lost in ["n1", "n2"] {
+        let (world, turns) = (World::new(8, 4), Barrier::new(8));
+        let run = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            clean_up(&world, application, &turns, 1);
+            application.checkpoint(2, some).unwrap();
+            application.checkpoint(3, some).unwrap();
+        });
+        let told: Vec<_> =
+            run.lines.iter().filter(|line| line.contains("was removed while the job ran")).collect();
+        assert!(told.len() == 1 && told[0].contains("rank 2 on n1"), "{told:#?}");
+        world.lose(lost);
+        world.run(|application| application.restart(some)).all_gave(&Some(3));
+    }
+}
+
+#[test]
+fn a_checkpoint_from_which_the_cache_is_removed_fails_and_the_next_one_is_good() {
+    let (world, turns) = (World::new(8, 4), Barrier::new(8));
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+        clean_up(&world, application, &turns, 3);
+        assert!(application.session().complete_output(true).is_err());
+        application.checkpoint(3, some).unwrap();
+    });
+    world.lose("n3");
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+#[test]
+fn what_somebody_puts_in_the_place_of_a_removed_cache_is_not_used() {
+    let (world, turns) = (World::new(8, 4), Barrier::new(8));
+    let theirs = world.dir().join("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    let run = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        clean_up(&world, application, &turns, 1);
+        if application.rank == Rank(2) {
+            std::fs::create_dir(world.node("n1")).unwrap();
+            std::os::unix::fs::symlink(&theirs, world.node("n1/user1")).unwrap();
+        }
+        turns.wait();
+        application.checkpoint(2, some).unwrap_err().to_string()
+    });
+    assert!(
+        run.ranks.iter().all(|error| error.contains("n1/user1 is needed as a folder and is a symbolic link")),
+        "{:?}",
+        run.ranks[0]
+    );
+    assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0);
 }

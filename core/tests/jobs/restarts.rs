@@ -1,6 +1,6 @@
 //! What an application restarts from, and what it is told when that cannot be: the rules for the calls themselves.
 
-use super::world::{path_of, Application, World};
+use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
@@ -47,6 +47,35 @@ fn a_checkpoint_that_one_rank_calls_invalid_fails_on_all_and_the_older_one_is_ke
     }
     world.run(|application| application.restart(some)).all_gave(&Some(1));
     assert!(world.cached_files().iter().all(|path| !path.to_string_lossy().contains("scr.dataset.2")));
+}
+
+#[test]
+fn relative_names_begin_at_the_prefix_directory_where_the_job_runs_outside_of_it() {
+    for bypass in ["0", "1"] {
+        let world = job().set("SCR_CACHE_BYPASS", bypass).set("SCR_FLUSH", "1");
+        let elsewhere = world.dir().join("elsewhere");
+        let begin = |application: &mut Application| application.session().work_in(elsewhere.clone());
+        let written = world.run(|application| {
+            begin(application);
+            application.checkpoint(1, some).and_then(|()| application.finalize()).is_ok()
+        });
+        written.all_gave(&true);
+        for rank in (0..4).map(Rank) {
+            let found = std::fs::read(world.prefix().join(file_name(1, rank, 0))).unwrap();
+            assert!(found == contents(1, rank, 0, some(rank)[0]), "{rank:?}, SCR_CACHE_BYPASS={bypass}");
+        }
+        let read = world.run(|application| {
+            begin(application);
+            application.restart(some)
+        });
+        read.all_gave(&Some(1));
+        let refused = world.run(|application| {
+            begin(application);
+            application.begin(2).unwrap();
+            application.session().route_file(b"../elsewhere/file").unwrap_err().to_string()
+        });
+        assert!(refused.ranks[0].contains("lies outside the prefix directory"), "{}", refused.ranks[0]);
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::flush::Flushes;
 use crate::job::Job;
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::schemes::Schemes;
+use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -31,6 +32,9 @@ impl Session {
     fn begin_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let (started, sent) = (self.job.elapsed(), self.job.comm.traffic());
         self.expect_idle("SCR_Start_output")?;
+        if let Some(other) = self.running.newcomer() {
+            warn_of_other_job(&self.job, &other);
+        }
         self.with_flushes(Flushes::poll)?;
         self.schemes.plugins().forget_failures();
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };

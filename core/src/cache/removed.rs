@@ -1,0 +1,58 @@
+//! Directories of the job that are removed while it runs: by a cleaner of temporary files, by the epilog of another job, or
+//! by the system when the user's last session on the node ends. What was in them is lost, and what comes next is not.
+
+use super::Cache;
+use crate::fs::{Files, FsError, OwnedDir};
+use crate::job::Job;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+type Make = fn(&dyn Files, &Path, &Path, u32) -> Result<OwnedDir, FsError>;
+
+impl Cache {
+    /// Makes the directories again that are gone, with all checks of a start, and says so once for each node. A directory that
+    /// nodes have in storage of them all is not made again: there it tells them apart.
+    ///
+    /// # Errors
+    /// Something else is in the place of a directory, or it cannot be made.
+    pub(super) fn remake_dirs(&mut self, job: &Job) -> Result<(), FsError> {
+        let mut remade = BTreeSet::new();
+        for store in self.stores.iter_mut().filter(|store| store.cache == store.root.path()) {
+            let Some(described) = job.descriptors.stores.iter().find(|known| known.name == store.name) else {
+                continue;
+            };
+            let make = if described.mkdir { OwnedDir::make } else { OwnedDir::make_in };
+            remade.extend(remake(job, &*self.unheld, &mut store.root, &described.path, make)?);
+        }
+        let base = &job.descriptors.control.path;
+        if *self.control.path() == base.join(job.job_folder()) {
+            remade.extend(remake(job, &*self.unheld, &mut self.control, base, OwnedDir::make)?);
+        }
+        if job.nodes.leader(job.rank()) == job.rank() {
+            for dir in remade {
+                job.report.warn_here(&format!(
+                    "{} was removed while the job ran, and is made again; the datasets in it are lost on this node. Exempt it \
+                     from what cleans up there: tmpfiles.d, an epilog, or RemoveIPC of systemd-logind",
+                    dir.display()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes a directory again if it is gone; gives its path then.
+fn remake(
+    job: &Job,
+    unheld: &dyn Files,
+    dir: &mut OwnedDir,
+    base: &Path,
+    make: Make,
+) -> Result<Option<PathBuf>, FsError> {
+    if !dir.is_gone() {
+        return Ok(None);
+    }
+    *dir = make(unheld, base, &job.job_folder(), job.env.uid)?;
+    dir.replace_in(job.files());
+    Ok(Some(dir.path().to_owned()))
+}
