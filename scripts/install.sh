@@ -40,6 +40,10 @@ if [ -x "$built/scr" ]; then
     done
     "$prefix/bin/scr" pages "$prefix" # manual pages and completions, also for the links
 fi
+# Pretend nodes, to try things with: the command in bin finds its helpers beside the file that it leads to.
+for file in run-on-nodes mpi-launcher pretend-mode pretend-node pretend-rank; do put 755 "scripts/$file" libexec/scr; done
+sed -i "s/^mpi=openmpi /mpi=$mpi /" "$prefix/libexec/scr/run-on-nodes"
+install -d "$prefix/bin" && ln -sf ../libexec/scr/run-on-nodes "$prefix/bin/run-on-nodes"
 # Every plugin of the project has a manifest here and a library of its own.
 install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"
 for manifest in etc/plugins.d/*.toml; do

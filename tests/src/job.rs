@@ -188,7 +188,7 @@ impl<'a> Job<'a> {
 }
 
 /// Settings of whoever runs the tests would change what is tested.
-pub(crate) fn forget_settings(command: &mut Command) {
+pub fn forget_settings(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SCR_") {
             command.env_remove(name);

@@ -25,7 +25,7 @@ mod slurm;
 
 pub use at_call::{on_all, on_rank, Call};
 pub use cluster::Cluster;
-pub use job::{Job, Outcome, RunningJob};
+pub use job::{forget_settings, Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
 pub use mpi::{has_namespaces, run_if_there, with_compiler, Mpi};
 pub use parallel::ParallelFs;
