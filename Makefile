@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test torture check test-slurm bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install demo test torture fuzz check test-slurm bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -45,6 +45,9 @@ test:                 ## runs all tests, the jobs under every installed MPI
 
 torture: deps         ## runs random histories of jobs for an hour (TORTURE=seconds, SEED=number)
 	@scripts/torture.sh $(or $(TORTURE),3600) $(SEED)
+
+fuzz:                 ## fuzzes the parsers (TARGET=name, SECONDS=for each; needs a nightly compiler)
+	@scripts/fuzz.sh $(or $(TARGET),all) $(or $(SECONDS),60)
 
 test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm

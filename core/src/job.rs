@@ -6,7 +6,7 @@ use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismat
 use crate::descriptor::{check_cache_in_use, Descriptors};
 use crate::env::Env;
 use crate::error::{Doing, Error};
-use crate::fs::Files;
+use crate::fs::{Files, OwnedDir};
 use crate::log::Log;
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, Params, Settings};
@@ -144,6 +144,18 @@ impl Job {
     /// `<user>/scr.<allocation>`
     pub(crate) fn job_folder(&self) -> PathBuf {
         job_folder(&self.params)
+    }
+
+    /// Reports that the directory of this job in a base is not the usual one, since another user has taken the name.
+    pub(crate) fn report_other_name(&self, base: &Path, dir: &OwnedDir) {
+        let usual = base.join(self.job_folder());
+        if dir.path() != usual && self.nodes.mates(self.rank()).first() == Some(&self.rank()) {
+            self.report.warn_here(&format!(
+                "another user has made {}: {} is used instead",
+                usual.parent().unwrap_or(base).display(),
+                dir.path().display()
+            ));
+        }
     }
 
     /// What this rank is grouped by in a group.

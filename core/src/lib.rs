@@ -25,6 +25,8 @@ pub mod log;
 pub mod message;
 mod parallel;
 pub mod param;
+#[cfg(any(test, feature = "parsers"))]
+pub mod parsers;
 mod placement;
 pub mod plugin;
 pub mod prefix;

@@ -46,6 +46,7 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> 
     let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
     let made = OwnedDir::make(files, &base.path, &job.job_folder(), job.env.uid);
     let control = job.agree(made.described()).doing(doing)?;
+    job.report_other_name(&base.path, &control);
     let seen = sharing.of(&control, NUMBER)?.placement;
     let Some((one, other)) = seen.first_apart_in(&job.nodes) else {
         return job.agree(own(control, &job.params, job.env.uid).described()).doing(doing);

@@ -1,7 +1,10 @@
 //! A complete dataset in cache, as one rank knows it.
 
+use super::filemap::{Entry, Journal};
 use super::part::PartDir;
 use super::record::RankRecord;
+use crate::fs::At;
+use crate::job::Job;
 
 /// This rank's part of a complete dataset, and what has become of the dataset.
 pub(crate) struct CachedDataset {
@@ -96,6 +99,16 @@ impl CachedDataset {
     /// Whether it is output that exists only in cache, which must not be lost.
     pub(crate) fn must_stay(&self) -> bool {
         self.record.dataset.output && self.is_unflushed()
+    }
+
+    /// Records in this rank's part that no run may restart from the dataset.
+    pub(crate) fn record_refused(&self, job: &Job) {
+        let path = self.part.filemap();
+        let recorded = Journal::reopen(job.files(), &path)
+            .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
+        if let Err(error) = recorded {
+            job.report.error_here(&crate::describe(&error));
+        }
     }
 
     /// Whether a run can restart from it. The files of a bypass dataset may be gone once a newer dataset has its name; if they

@@ -7,7 +7,7 @@
 use super::dataset::CachedDataset;
 use super::part::{remove_spare, spare_bytes, PartDir};
 use super::{room, Cache, StoreInUse};
-use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
 use crate::descriptor::Evict;
 use crate::fs::verify::expect_bytes;
@@ -178,6 +178,22 @@ impl Cache {
         report(job, if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
         self.open.close_removed();
         self.record_evicted(job, &cached);
+    }
+
+    /// Evicts datasets that no run may restart from any more. All ranks record that before the first part goes: otherwise a rank
+    /// that dies meanwhile leaves a part that counts, and redundancy brings the whole dataset back. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn withdraw(&mut self, job: &Job, ids: &[u64]) -> Result<(), CommError> {
+        let there: Vec<u64> = ids.iter().copied().filter(|&id| self.dataset(id).is_some()).collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        there.iter().filter_map(|&id| self.dataset(id)).for_each(|cached| cached.record_refused(job));
+        barrier(&*job.comm)?;
+        there.into_iter().for_each(|id| self.evict(job, id));
+        Ok(())
     }
 
     /// Evicts output-only datasets that are flushed.

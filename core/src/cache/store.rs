@@ -61,6 +61,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
         root.map(|root| (root, group)).described()
     });
     let (root, group) = job.agree(made).doing(doing)?;
+    job.report_other_name(&store.path, &root);
     let is_global = store.view == View::Global;
     let said = Placement::gather(&*job.comm, if is_global { "" } else { &group })?;
     let seen = sharing.of(&root, number)?;

@@ -142,7 +142,7 @@ fn pack(errors: &[RankError]) -> Vec<u8> {
     writer.done()
 }
 
-fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<RankError>, CommError> {
+pub(super) fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<RankError>, CommError> {
     let mut reader = Reader(bytes);
     let mut errors = Vec::new();
     while !reader.is_at_end() {

@@ -120,7 +120,7 @@ pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<
     }
     match tree.parent {
         Some(parent) => frame::send(comm, COLLECTIVE, &[(parent, &parts)]).map(|()| None),
-        None => sorted_by_rank(comm, root, &parts).map(Some),
+        None => sorted_by_rank(comm.size(), root, &parts).map(Some),
     }
 }
 
@@ -137,7 +137,7 @@ pub fn all_gather(comm: &dyn Comm, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, CommE
             parts.bytes(bytes);
         }
     }
-    sorted_by_rank(comm, root, &broadcast(comm, root, parts.done())?)
+    sorted_by_rank(comm.size(), root, &broadcast(comm, root, parts.done())?)
 }
 
 impl Op {
@@ -194,8 +194,8 @@ impl Tree {
     }
 }
 
-fn sorted_by_rank(comm: &dyn Comm, root: Rank, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
-    let mut all: Vec<Option<Vec<u8>>> = vec![None; Rank(comm.size()).index()];
+pub(super) fn sorted_by_rank(size: u32, root: Rank, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+    let mut all: Vec<Option<Vec<u8>>> = vec![None; Rank(size).index()];
     let malformed = || CommError::Malformed { from: root, what: "what it gathered" };
     let mut reader = Reader(parts);
     while !reader.is_at_end() {

@@ -1,7 +1,7 @@
 //! Messages whose length the receiver does not know, and lists of byte strings inside a message.
 //!
-//! A frame is one message of fixed length, which holds the length and as much as fits, and a second one with
-//! the rest, if there is any. Long ones need two, everything that is short needs one.
+//! A frame is one message of fixed length, which holds the length and as much as fits, and further ones with the rest in
+//! pieces, if there is any. Everything that is short needs one.
 
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
 
@@ -21,20 +21,26 @@ pub(super) fn swap(
     exchange_all(comm, tag, &outgoing, &mut incoming)?;
 
     // The rests go apart from the heads: if all waited for their rests to be taken, none would take one.
-    let mut bodies = Vec::new();
-    for (head, &from) in came.iter().zip(from) {
-        bodies.push(begin_body(head, from)?);
-    }
-    let rests = sends.iter().filter(|(_, bytes)| bytes.len() > ROOM);
-    let outgoing: Vec<Outgoing<'_>> =
-        rests.map(|&(to, bytes)| Outgoing { to, bytes: &bytes[ROOM..] }).collect();
-    let unfinished = bodies.iter_mut().zip(from).filter(|(body, _)| body.len() > ROOM);
-    let mut incoming: Vec<Incoming<'_>> =
-        unfinished.map(|(body, &from)| Incoming { from, bytes: &mut body[ROOM..] }).collect();
-    if !outgoing.is_empty() || !incoming.is_empty() {
+    let bodies = came.iter().zip(from).map(|(head, &from)| Body::begin(head, from));
+    let mut bodies = bodies.collect::<Result<Vec<_>, _>>()?;
+    let mut sent = ROOM;
+    loop {
+        let rests = sends.iter().filter(|(_, bytes)| bytes.len() > sent);
+        let outgoing: Vec<Outgoing<'_>> = rests
+            .map(|&(to, bytes)| Outgoing { to, bytes: &bytes[sent..bytes.len().min(sent + PIECE)] })
+            .collect();
+        let mut incoming: Vec<Incoming<'_>> = bodies
+            .iter_mut()
+            .zip(from)
+            .filter(|(body, _)| body.missing > 0)
+            .map(|(body, &from)| Incoming { from, bytes: body.next_piece() })
+            .collect();
+        if outgoing.is_empty() && incoming.is_empty() {
+            return Ok(bodies.into_iter().map(|body| body.bytes).collect());
+        }
         exchange_all(comm, tag, &outgoing, &mut incoming)?;
+        sent += PIECE;
     }
-    Ok(bodies)
 }
 
 /// Sends frames and receives none.
@@ -56,18 +62,28 @@ fn head_of(bytes: &[u8]) -> [u8; HEAD] {
     head
 }
 
-fn begin_body(head: &[u8; HEAD], from: Rank) -> Result<Vec<u8>, CommError> {
-    let mut length = [0; LENGTH];
-    length.copy_from_slice(&head[..LENGTH]);
-    let length = usize::try_from(u64::from_le_bytes(length));
-    let malformed = CommError::Malformed { from, what: "a message's length" };
-    let length = length.map_err(|_| malformed.clone())?;
-    let mut body = Vec::new();
-    body.try_reserve_exact(length).map_err(|_| malformed)?;
-    body.resize(length, 0);
-    let room = length.min(ROOM);
-    body[..room].copy_from_slice(&head[LENGTH..LENGTH + room]);
-    Ok(body)
+/// What has come of a message, and how many bytes are missing. Memory is taken piece by piece as they come, whatever length
+/// the head claims.
+pub(super) struct Body {
+    bytes: Vec<u8>,
+    missing: usize,
+}
+
+impl Body {
+    pub(super) fn begin(head: &[u8; HEAD], from: Rank) -> Result<Self, CommError> {
+        let (length, first) = head.split_first_chunk().expect("the head has room for a length");
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok().filter(|&length| length <= LONGEST);
+        let length = length.ok_or(CommError::Malformed { from, what: "a message's length" })?;
+        let room = length.min(ROOM);
+        Ok(Self { bytes: first[..room].to_vec(), missing: length - room })
+    }
+
+    fn next_piece(&mut self) -> &mut [u8] {
+        let (begin, piece) = (self.bytes.len(), self.missing.min(PIECE));
+        self.bytes.resize(begin + piece, 0);
+        self.missing -= piece;
+        &mut self.bytes[begin..]
+    }
 }
 
 /// Writes a list of numbers and byte strings.
@@ -112,15 +128,20 @@ impl<'a> Reader<'a> {
 }
 
 /// Bytes of the first message of a frame.
-const HEAD: usize = 512;
+pub(super) const HEAD: usize = 512;
 /// Bytes of the length in it.
 const LENGTH: usize = 8;
 /// Bytes that fit behind the length.
 const ROOM: usize = HEAD - LENGTH;
+/// The rest goes in messages of so many bytes: a receiver takes memory for one at a time.
+const PIECE: usize = 16 << 20;
+/// No rank sends more.
+const LONGEST: usize = 1 << 40;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::thread;
 
     #[test]
     fn a_list_comes_back_as_it_was_written() {
@@ -149,6 +170,29 @@ mod tests {
 
     #[test]
     fn a_length_that_no_memory_can_hold_is_an_error() {
-        assert!(begin_body(&[0xff; HEAD], Rank(3)).is_err());
+        assert!(Body::begin(&[0xff; HEAD], Rank(3)).is_err());
+    }
+
+    #[test]
+    fn a_length_that_is_only_claimed_takes_no_memory() {
+        let mut head = [7; HEAD];
+        head[..LENGTH].copy_from_slice(&(LONGEST as u64).to_le_bytes());
+        let mut body = Body::begin(&head, Rank(3)).unwrap();
+        assert_eq!((body.next_piece().len(), body.bytes.len()), (PIECE, ROOM + PIECE));
+        assert!(body.bytes.capacity() <= 2 * (ROOM + PIECE));
+    }
+
+    #[test]
+    fn long_messages_arrive_whole_whatever_their_lengths() {
+        let long = |rank: u32| -> Vec<u8> {
+            let len = [0, ROOM, ROOM + 1, ROOM + PIECE, ROOM + 2 * PIECE + 1][rank as usize];
+            (0..len).map(|at| (at % 251) as u8 ^ rank as u8).collect()
+        };
+        let came = thread::Job::new(5).buffering_at_most(0).run(|comm| {
+            let (after, before) = (Rank((comm.rank().0 + 1) % 5), Rank((comm.rank().0 + 4) % 5));
+            swap(&comm, Tag(7), &[(after, &long(comm.rank().0))], &[before]).unwrap().remove(0)
+                == long(before.0)
+        });
+        assert_eq!(came.unwrap(), [true; 5]);
     }
 }

@@ -52,7 +52,7 @@ pub fn route_trees(comm: &dyn Comm, trees: Vec<(Rank, KvTree)>) -> Result<Vec<(R
     route(comm, packed)?.into_iter().map(unpack).collect()
 }
 
-struct Parcel {
+pub(super) struct Parcel {
     from: Rank,
     to: Rank,
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ fn pack(parcels: Vec<Parcel>) -> Vec<u8> {
     writer.done()
 }
 
-fn unpack(frame: &[u8], parcels: &mut Vec<Parcel>, size: u32) -> Option<()> {
+pub(super) fn unpack(frame: &[u8], parcels: &mut Vec<Parcel>, size: u32) -> Option<()> {
     let mut reader = Reader(frame);
     while !reader.is_at_end() {
         let (from, to) = (Rank(reader.number()?), Rank(reader.number()?));

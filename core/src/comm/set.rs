@@ -8,7 +8,7 @@
 //! So long messages, whose sending ends only when they are taken, do not hold up anyone.
 
 mod error;
-mod fin;
+pub(super) mod fin;
 
 pub use self::error::SetError;
 

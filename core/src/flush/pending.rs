@@ -141,7 +141,7 @@ impl PendingFlush {
         tree
     }
 
-    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+    pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
         let descriptor =
             tree.get("DSETDESC").ok_or_else(|| FieldError::Missing { key: "DSETDESC".to_owned() })?;
         Ok(Self {
@@ -249,24 +249,31 @@ fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fs::RealFiles;
+
+    fn sample() -> PendingFlush {
+        PendingFlush {
+            token: "7.a".to_owned(),
+            dataset: DatasetDescriptor::default(),
+            ranks: 4,
+            marks: 4,
+            make_current: true,
+            replaces: Vec::new(),
+        }
+    }
+
+    pub(crate) fn sample_tree() -> KvTree {
+        PendingFlush { replaces: vec![3, 5], ..sample() }.to_tree()
+    }
 
     #[test]
     fn a_record_that_speaks_of_any_number_of_marks_costs_no_more_than_those_that_are_there() {
         let dir = tempfile::tempdir().unwrap();
         let prefix = Prefix::new(dir.path());
         prefix.make_scr_dir(&RealFiles).unwrap();
-        let (token, dataset) = ("7.a".to_owned(), DatasetDescriptor::default());
-        let mut record = PendingFlush {
-            token,
-            dataset,
-            ranks: 4,
-            marks: u32::MAX,
-            make_current: true,
-            replaces: Vec::new(),
-        };
+        let mut record = PendingFlush { marks: u32::MAX, ..sample() };
         for mark in [0, 3, u32::MAX - 1] {
             record.mark_done(&RealFiles, &prefix, mark, &KvTree::new()).unwrap();
         }

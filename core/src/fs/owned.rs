@@ -2,11 +2,13 @@
 //!
 //! In such a place anybody may create the name that we are going to use, or put a symbolic link there. So an
 //! [`OwnedDir`] is opened part by part from the base that the site configured, no link is followed below the base, and
-//! each part must belong to the user and be closed to other users. From then on everything in it is reached through its
+//! each part must belong to the user and be closed to other users. If another user has been faster, the user gets
+//! a directory of another name. From then on everything in it is reached through its
 //! descriptor, whatever becomes of its path.
 
 use super::error::At;
 use super::{Durability, File, Files, FsError, How, Kind, Status};
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +23,9 @@ const OTHERS_WRITE: u32 = 0o022;
 const WORLD_WRITES: u32 = 0o002;
 /// Only its owner may rename or remove what is in the directory.
 const STICKY: u32 = 0o1000;
+
+/// So many further names are tried if other users have taken the user's own.
+const MOST_TAKEN: u32 = 16;
 
 /// A directory of this user that nobody else can write to, open.
 #[derive(Clone)]
@@ -131,13 +136,34 @@ impl OwnedDir {
             return Err(FsError::Unprotected { path: base.to_owned() });
         }
         let mut at = Self::hold(files, base.to_owned(), dir)?;
-        for part in below.components() {
+        for (depth, part) in below.components().enumerate() {
             let Component::Normal(name) = part else {
                 return Err(FsError::NotBelow { path: below.to_owned(), base: base.to_owned() });
             };
-            at = at.step(files, Path::new(name), uid, parts)?;
+            let is_shared = depth == 0 && status.mode & WORLD_WRITES != 0;
+            let name = if is_shared { at.free_name(name, uid, parts) } else { name.into() };
+            at = at.step(files, &name, uid, parts)?;
         }
         Ok(at)
+    }
+
+    /// The name of the user's directory in a base that everybody may write to: `<user>`, or `<user>.1` and so on if other users
+    /// have made the former. A directory that the user has already comes first, so that all processes and all commands use the
+    /// same one, whatever others make and remove meanwhile.
+    fn free_name(&self, name: &OsStr, uid: u32, parts: Parts) -> PathBuf {
+        let further = (1..=MOST_TAKEN).map(|number| {
+            let mut further = name.to_owned();
+            further.push(format!(".{number}"));
+            PathBuf::from(further)
+        });
+        let names: Vec<PathBuf> = std::iter::once(name.into()).chain(further).collect();
+        let status = |name: &PathBuf| self.files.status(&self.path.join(name));
+        let is_ours = |found: Status| found.kind == Kind::Dir && found.uid == uid;
+        let is_free = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        let ours = names.iter().find(|name| status(name).is_ok_and(is_ours));
+        let free = || names.iter().find(|name| parts == Parts::Make && status(name).is_err_and(is_free));
+        // If none can be had, the error names the owner of the first.
+        ours.or_else(free).unwrap_or(&names[0]).clone()
     }
 
     /// The directory `name` in this one. `files` does not know of this one, so that a base is not held for longer.
@@ -285,6 +311,41 @@ mod tests {
         assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
         let error = OwnedDir::find(REAL, dir.path(), Path::new("user2/scr.5132"), uid()).unwrap_err();
         assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+    }
+
+    #[test]
+    fn a_user_whose_name_is_taken_gets_another_directory_and_finds_it_again() {
+        if uid() != 0 {
+            println!("skipped: only root can give a folder to another user");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        set_mode(dir.path(), 0o1777);
+        let take = |name: &str| {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            chown(dir.path().join(name), Some(4711), None).unwrap();
+        };
+        let find = || OwnedDir::find(REAL, dir.path(), Path::new("user1/scr.1"), uid());
+        take("user1");
+        assert!(
+            matches!(find(), Err(FsError::NotOurs { found: 4711, .. })),
+            "a command says why there is nothing"
+        );
+        symlink("/", dir.path().join("user1.1")).unwrap();
+        let other = dir.path().join("user1.2/scr.1");
+        assert_eq!(make(dir.path(), "user1/scr.1").unwrap().path(), other);
+        assert_eq!(find().unwrap().unwrap().path(), other);
+        // Whatever others do to the names before it.
+        fs::remove_dir(dir.path().join("user1")).unwrap();
+        fs::remove_file(dir.path().join("user1.1")).unwrap();
+        assert_eq!(make(dir.path(), "user1/scr.1").unwrap().path(), other);
+        assert_eq!(find().unwrap().unwrap().path(), other);
+        take("user2");
+        (1..=MOST_TAKEN).for_each(|number| take(&format!("user2.{number}")));
+        assert!(matches!(make(dir.path(), "user2"), Err(FsError::NotOurs { found: 4711, .. })));
+        // In a directory that only some may write to, nobody plants anything.
+        set_mode(dir.path(), 0o755);
+        assert!(matches!(make(dir.path(), "user2"), Err(FsError::NotOurs { .. })));
     }
 
     #[test]

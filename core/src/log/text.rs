@@ -146,7 +146,8 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
 
 /// Where the next field begins: a path may hold commas and equal signs of its own.
 fn next_field(text: &str) -> usize {
-    let is_field = |after: &str| after.split_once('=').is_some_and(|(key, _)| KEYS.contains(&key));
+    let is_key = |after: &str, key: &str| after.strip_prefix(key).is_some_and(|rest| rest.starts_with('='));
+    let is_field = |after: &str| KEYS.iter().any(|key| is_key(after, key));
     let commas = text.match_indices(", ");
     commas
         .map(|(at, comma)| (at, at + comma.len()))

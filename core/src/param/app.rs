@@ -3,7 +3,9 @@
 //! A string is one request: `SCR_FLUSH=10` sets, `SCR_FLUSH=` unsets, `SCR_FLUSH` asks; `CKPT=0 TYPE=XOR` sets,
 //! `CKPT=0 TYPE` asks. What is set is kept as text lines in the prefix directory, so that the commands see it.
 
-use super::file::{is_text, load_with_status, parse, unknown, Setting, Source, DESCRIPTORS};
+use super::file::{
+    check_keys, is_text, limited, load_with_status, parse, unknown, Setting, Source, DESCRIPTORS,
+};
 use super::line::{quoted, words, Pair, Words};
 use super::origin::Origin;
 use super::problem::{Cause, ConfigError, Problem};
@@ -51,8 +53,7 @@ impl Request {
     /// The text is none, or names something that cannot be set this way.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
-        let action = if is_text(text) { action(text) } else { Err(Cause::NotText) };
-        let action = action.map_err(refused)?;
+        let action = limited(text.as_bytes()).and_then(|()| action(text)).map_err(refused)?;
         match &action {
             Action::Set(setting) => check(setting).map_err(refused)?,
             Action::Unset(name) | Action::Query(Query { name, .. }) => {
@@ -163,6 +164,9 @@ pub(super) fn refused(cause: Cause) -> ConfigError {
 }
 
 fn action(text: &str) -> Result<Action, Cause> {
+    if !is_text(text) {
+        return Err(Cause::NotText);
+    }
     let end = text.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(text.len());
     let (name, tail) = text.split_at(end);
     if name.is_empty() {
@@ -210,6 +214,7 @@ fn descriptor(words: Words) -> Result<Action, Cause> {
     };
     let mut setting = Setting::new(&first.key, &first.value, Origin::Application);
     setting.items = pairs.collect();
+    check_keys(&setting)?;
     match words.rest {
         Some(key) if setting.items.is_empty() && !key.contains(char::is_whitespace) => {
             Ok(Action::Query(Query { name: first.key, item: Some((first.value, key)) }))

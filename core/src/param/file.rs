@@ -13,6 +13,7 @@ use indexmap::map::Entry;
 use indexmap::IndexMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Keys that start a descriptor line.
 pub(crate) const GROUPS: &str = "GROUPS";
@@ -20,8 +21,14 @@ pub(crate) const STORE: &str = "STORE";
 pub(crate) const CKPT: &str = "CKPT";
 pub(crate) const DESCRIPTORS: &[&str] = &[GROUPS, STORE, CKPT];
 
-/// A larger file is refused.
-const MOST_BYTES: u64 = 64 << 20;
+/// A larger file is refused. Its settings take at most 32 times its memory.
+const MOST_BYTES: u64 = 8 << 20;
+/// A longer line is passed over.
+const MOST_LINE_BYTES: usize = 16 << 10;
+/// So many keys of a descriptor count.
+const MOST_KEYS: usize = 256;
+/// So many problems of a file are reported.
+const MOST_PROBLEMS: usize = 1000;
 
 /// A parameter or a descriptor line as it was set; variables are not expanded.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,13 +58,15 @@ impl Setting {
             return changed;
         }
         for item in &later.items {
+            let has_room = self.items.len() < MOST_KEYS;
             match self.items.iter_mut().find(|own| own.key == item.key) {
                 Some(own) if own.value == item.value => {}
                 Some(own) => {
                     changed.push(format!("{}={} {}", self.name, self.value, item.key));
                     own.value.clone_from(&item.value);
                 }
-                None => self.items.push(item.clone()),
+                None if has_room => self.items.push(item.clone()),
+                None => (),
             }
         }
         changed
@@ -133,7 +142,7 @@ pub(super) fn load_with_status(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
-            let place = Place { file: path.to_path_buf(), line: 0 };
+            let place = Place { file: path.into(), line: 0 };
             problems.push(Problem::new(&origin(place), cause));
             Some((Source::default(), None))
         }
@@ -175,8 +184,10 @@ pub(crate) fn parse(
 ) -> Source {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut settings = Source::default();
+    let file: Arc<Path> = path.into();
+    let most = problems.len() + MOST_PROBLEMS;
     for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-        let origin = origin(Place { file: path.to_path_buf(), line: number });
+        let origin = origin(Place { file: Arc::clone(&file), line: number });
         let mut found = Vec::new();
         if let Some(setting) = setting(line, &origin, &mut found) {
             for (name, earlier) in settings.add(setting) {
@@ -185,13 +196,18 @@ pub(crate) fn parse(
                 }
             }
         }
-        problems.extend(found.into_iter().map(|cause| Problem::new(&origin, cause)));
+        let room = most.saturating_sub(problems.len());
+        problems.extend(found.into_iter().take(room).map(|cause| Problem::new(&origin, cause)));
     }
     settings
 }
 
 /// What a line sets, if it sets something.
 fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
+    if let Err(cause) = limited(line) {
+        problems.push(cause);
+        return None;
+    }
     let text = String::from_utf8_lossy(line);
     let text = line::without_comment(text.strip_suffix('\r').unwrap_or(&text)).trim();
     if text.is_empty() {
@@ -209,6 +225,21 @@ fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Se
         }
     };
     from_words(words, origin, problems)
+}
+
+/// Refuses a line that is longer than any line needs to be.
+pub(super) fn limited(line: &[u8]) -> Result<(), Cause> {
+    let (found, most) = (line.len(), MOST_LINE_BYTES);
+    (found <= most).then_some(()).ok_or(Cause::LineTooLong { found, most })
+}
+
+/// Refuses a descriptor with more keys than any plugin needs.
+pub(super) fn check_keys(setting: &Setting) -> Result<(), Cause> {
+    (setting.items.len() <= MOST_KEYS).then_some(()).ok_or_else(|| too_many_keys(setting))
+}
+
+fn too_many_keys(setting: &Setting) -> Cause {
+    Cause::TooManyKeys { line: format!("{}={}", setting.name, setting.value), most: MOST_KEYS }
 }
 
 /// Whether a text holds nothing that no value can hold. What was not UTF-8 has become U+FFFD.
@@ -260,6 +291,7 @@ fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems
             problems.push(Cause::Empty { name });
             continue;
         }
+        let has_room = setting.items.len() < MOST_KEYS;
         match setting.items.iter_mut().find(|own| own.key == pair.key) {
             Some(own) => {
                 if let (true, Some(earlier)) = (own.value != pair.value, setting.origin.place().cloned()) {
@@ -267,7 +299,11 @@ fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems
                 }
                 own.value = pair.value;
             }
-            None => setting.items.push(pair),
+            None if has_room => setting.items.push(pair),
+            None => {
+                problems.push(too_many_keys(setting));
+                break;
+            }
         }
     }
 }
@@ -324,6 +360,19 @@ mod tests {
         assert_eq!((settings[0].name.as_str(), settings[0].value.as_str()), ("CKPT", "0"));
         let keys: Vec<_> = settings[0].items.iter().map(|item| item.key.as_str()).collect();
         assert_eq!(keys, ["INTERVAL", "GROUP", "STORE", "TYPE", "SET_SIZE"]);
+    }
+
+    #[test]
+    fn what_no_file_needs_is_passed_over_and_reported() {
+        let long = format!("SCR_FLUSH={}\nSCR_DEBUG=1", "1".repeat(MOST_LINE_BYTES));
+        let (settings, problems) = parsed(long.as_bytes());
+        assert_eq!((settings.len(), problems.len()), (1, 1), "the next line counts");
+        assert!(problems[0].to_string().contains("the line has 16394 bytes"), "{}", problems[0]);
+        let keys: String = (0..=MOST_KEYS).map(|key| format!(" K{key}=1")).collect();
+        let (settings, problems) = parsed(format!("CKPT=0{keys}").as_bytes());
+        assert_eq!((settings[0].items.len(), problems.len()), (MOST_KEYS, 1));
+        assert!(problems[0].to_string().contains("CKPT=0 has more than 256 keys"), "{}", problems[0]);
+        assert_eq!(parsed("x\n".repeat(2 * MOST_PROBLEMS).as_bytes()).1.len(), MOST_PROBLEMS);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Where a setting was made.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
+use std::sync::Arc;
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// Which file.
-    pub file: PathBuf,
+    pub file: Arc<Path>,
     /// Which line, from 1; 0 stands for the whole file.
     pub line: u32,
 }

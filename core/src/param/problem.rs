@@ -152,6 +152,22 @@ pub enum Cause {
         /// What was asked.
         text: String,
     },
+    /// A line has more bytes than any line needs.
+    #[error("the line has {found} bytes, and {most} are allowed; it is passed over")]
+    LineTooLong {
+        /// Its length.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A descriptor has more keys than any plugin needs.
+    #[error("{line} has more than {most} keys; the others are passed over")]
+    TooManyKeys {
+        /// Which descriptor.
+        line: String,
+        /// The limit.
+        most: usize,
+    },
     /// A quote is not closed.
     #[error("a {quote} is opened and not closed; the line is passed over")]
     Unterminated {
@@ -410,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_problem_says_where_what_and_what_now() {
-        let place = Place { file: "/p/.scrconf".into(), line: 7 };
+        let place = Place { file: std::path::Path::new("/p/.scrconf").into(), line: 7 };
         let cause = Cause::UnknownName { name: "SCR_FLSH".into(), nearest: Some("SCR_FLUSH".into()) };
         let problem = Problem::new(&Origin::UserFile(place), cause);
         assert_eq!(

@@ -51,7 +51,7 @@ pub enum ElfProblem {
 }
 
 /// Checks that `bytes` are a whole shared library for this machine.
-pub(super) fn check(bytes: &[u8]) -> Result<(), ElfProblem> {
+pub(crate) fn check(bytes: &[u8]) -> Result<(), ElfProblem> {
     check_ident(bytes)?;
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(|error| damaged(&error))?;
     let endian = header.endian().map_err(|error| damaged(&error))?;

@@ -17,7 +17,7 @@
 mod agree;
 mod check;
 mod checked_scheme;
-mod elf;
+pub(crate) mod elf;
 mod host;
 mod load;
 mod manifest;

@@ -122,6 +122,12 @@ impl FlushFile {
         shared::update(files, prefix, true, change).map(|updated| updated.value)
     }
 
+    /// What a tree says.
+    #[cfg(any(test, feature = "parsers"))]
+    pub(crate) fn of_tree(tree: KvTree) -> Self {
+        Self { tree }
+    }
+
     /// The tree as it is written.
     pub fn tree(&self) -> &KvTree {
         &self.tree

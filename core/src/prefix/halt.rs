@@ -5,6 +5,7 @@
 
 use super::error::InFile;
 use super::fields::set_or_remove;
+use super::shared::retried;
 use super::{Prefix, PrefixError, FILE_MODE};
 use crate::fs::{Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
@@ -105,7 +106,8 @@ impl Halt {
     /// Where the file is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.halt_file();
-        let read = files.read_locked(&path).map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
+        let read = retried(files, || files.read_locked(&path))
+            .map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
         read.map(|tree| Self::from_tree(&tree).in_file(&path)).transpose()
     }
 
@@ -128,16 +130,18 @@ impl Halt {
     pub fn update<R>(
         files: &dyn Files,
         prefix: &Prefix,
-        change: impl FnOnce(&mut Halt) -> R,
+        mut change: impl FnMut(&mut Halt) -> R,
     ) -> Result<Updated<R>, PrefixError> {
         // A batch script may ask for it before the first run.
         prefix.make_scr_dir(files)?;
         let path = prefix.halt_file();
-        let updated = files.update_locked(&path, FILE_MODE, |tree| {
-            let mut halt = Self::from_tree(tree)?;
-            let value = change(&mut halt);
-            halt.write_into(tree);
-            Ok(value)
+        let updated = retried(files, || {
+            files.update_locked(&path, FILE_MODE, |tree| {
+                let mut halt = Self::from_tree(tree)?;
+                let value = change(&mut halt);
+                halt.write_into(tree);
+                Ok(value)
+            })
         });
         let updated = updated.map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
         let value = updated.value.in_file(&path)?;
@@ -260,7 +264,7 @@ mod tests {
         let halt = Halt::read(&RealFiles, &prefix).unwrap().unwrap();
         assert_eq!(halt.exit_reason.as_deref(), Some("SCR_FINALIZE_CALLED"));
         Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = None).unwrap();
-        Halt::update(&RealFiles, &prefix, |new| *new = halt).unwrap();
+        Halt::update(&RealFiles, &prefix, |new| new.clone_from(&halt)).unwrap();
         assert_eq!(fs::read(prefix.halt_file()).unwrap(), before);
     }
 

@@ -16,6 +16,7 @@ use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use crate::fs::{Durability, Files, FsError, Updated};
 use scr_plugin_api::KvTree;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// The only version that is read and written.
@@ -165,15 +166,20 @@ impl Index {
 
     /// All datasets, the newest first.
     pub fn entries(&self) -> Vec<IndexEntry> {
-        self.ids().into_iter().rev().filter_map(|id| self.entry(id)).collect()
+        let listed = self.listed_names();
+        let entry = |id| self.entry_named(id, self.name_of(id, |id| listed.get(&id).copied())?);
+        self.ids().into_iter().rev().filter_map(entry).collect()
     }
 
     /// One dataset.
     pub fn entry(&self, id: u64) -> Option<IndexEntry> {
+        self.entry_named(id, self.name_of(id, |id| self.listed_name(id))?)
+    }
+
+    fn entry_named(&self, id: u64, name: &[u8]) -> Option<IndexEntry> {
         let tree = self.tree.find("DSET", id)?;
         let dataset = tree.get("DSET").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
-        let name = self.name_of(id)?;
-        let superseded = self.id_of(&name).is_some_and(|owner| owner != id);
+        let superseded = self.id_of(name).is_some_and(|owner| owner != id);
         let text = |key| tree.value(key).map(|time| String::from_utf8_lossy(time).into_owned());
         let times = tree.get("FETCHED").into_iter().flat_map(KvTree::keys);
         Some(IndexEntry {
@@ -183,9 +189,9 @@ impl Index {
             failed: text("FAILED"),
             flushed: text("FLUSHED"),
             fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
-            current: self.current() == Some(&name) && !superseded,
+            current: self.current() == Some(name) && !superseded,
             superseded,
-            name,
+            name: name.to_vec(),
             dataset,
         })
     }
@@ -228,9 +234,8 @@ impl Index {
 
     /// The datasets other than `id` that have, or once had, this name.
     pub fn others_named(&self, name: impl AsRef<[u8]>, id: u64) -> Vec<u64> {
-        let name = name.as_ref();
-        let mut ids = self.ids();
-        ids.retain(|&other| other != id && self.name_of(other).as_deref() == Some(name));
+        let mut ids = self.ids_named(name.as_ref());
+        ids.retain(|&other| other != id);
         ids
     }
 
@@ -278,8 +283,7 @@ impl Index {
     /// the name is not known.
     pub fn drop_name(&mut self, name: impl AsRef<[u8]>) -> Vec<u64> {
         let name = name.as_ref();
-        let mut ids = self.ids();
-        ids.retain(|&id| self.name_of(id).as_deref() == Some(name));
+        let mut ids = self.ids_named(name);
         // The name may lead to a dataset that is not listed.
         ids.extend(self.id_of(name));
         ids.sort_unstable();
@@ -296,7 +300,7 @@ impl Index {
 
     /// Takes one dataset out of the index; its name too, unless another dataset has it by now.
     pub fn drop_id(&mut self, id: u64) -> bool {
-        let name = self.name_of(id);
+        let name = self.name_of(id, |id| self.listed_name(id)).map(<[u8]>::to_vec);
         if let Some(name) = name.filter(|name| self.id_of(name) == Some(id)) {
             self.tree.child("NAME").remove(&name);
             if self.current() == Some(&name) {
@@ -320,14 +324,38 @@ impl Index {
         ids(self.tree.get("DSET"))
     }
 
-    /// As its descriptor says, or else as the list of names does.
-    fn name_of(&self, id: u64) -> Option<Vec<u8>> {
+    /// Those that have, or once had, this name.
+    fn ids_named(&self, name: &[u8]) -> Vec<u64> {
+        let owner = self.id_of(name);
+        let listed = |id| Some(name).filter(|_| owner == Some(id));
+        let mut ids = self.ids();
+        ids.retain(|&id| self.name_of(id, listed) == Some(name));
+        ids
+    }
+
+    /// As its descriptor says, or else as the list of names does, in which `listed` looks.
+    fn name_of<'a>(&'a self, id: u64, listed: impl FnOnce(u64) -> Option<&'a [u8]>) -> Option<&'a [u8]> {
         let described = self.tree.find("DSET", id)?.get("DSET").and_then(|dataset| dataset.value("NAME"));
-        let listed = || {
-            let mut names = self.tree.get("NAME")?.iter();
-            names.find(|(_, below)| below.parse("DSET") == Ok(Some(id))).map(|(name, _)| name)
-        };
-        described.or_else(listed).map(<[u8]>::to_vec)
+        described.or_else(|| listed(id))
+    }
+
+    fn listed_name(&self, id: u64) -> Option<&[u8]> {
+        let mut names = self.names();
+        names.find(|(_, owner)| *owner == id).map(|(name, _)| name)
+    }
+
+    /// The names of all that the list of names has: looking for each in turn would take the square of their number.
+    fn listed_names(&self) -> HashMap<u64, &[u8]> {
+        let mut listed = HashMap::new();
+        for (name, id) in self.names() {
+            listed.entry(id).or_insert(name);
+        }
+        listed
+    }
+
+    fn names(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let names = self.tree.get("NAME").into_iter().flat_map(KvTree::iter);
+        names.filter_map(|(name, below)| Some((name, below.parse("DSET").ok()??)))
     }
 
     fn alter(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {

@@ -4,6 +4,7 @@ use super::error::InFile;
 use super::{Prefix, PrefixError, FILE_MODE};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
+use std::path::Path;
 
 /// How many nodes the last run used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,12 @@ impl Nodes {
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.nodes_file();
         let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
-        tree.require("NODES").in_file(&path).map(|nodes| Some(Self(nodes)))
+        Self::from_tree(&tree, &path).map(Some)
+    }
+
+    /// From a tree; `path` is for the error.
+    pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
+        tree.require("NODES").in_file(path).map(Self)
     }
 
     /// Replaces the file in one step, keeping what else is in it.

@@ -202,7 +202,7 @@ mod tests {
     fn an_empty_place_has_no_datasets_until_its_folders_are_made() {
         let dir = tempfile::tempdir().unwrap();
         let prefix = Prefix::new(dir.path());
-        assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), []);
+        assert!(prefix.dataset_ids(&RealFiles).unwrap().is_empty());
         prefix.make_scr_dir(&RealFiles).unwrap();
         prefix.make_dataset_dir(&RealFiles, 7).unwrap();
         assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), [7]);

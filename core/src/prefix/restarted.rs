@@ -12,6 +12,7 @@ use super::{Prefix, PrefixError, FILE_MODE};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::path::Path;
 
 /// A restart from a checkpoint that the user has named.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,12 +30,17 @@ impl Restarted {
     pub(crate) fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.scr_file(FILE);
         let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
+        Self::from_tree(&tree, &path).map(Some)
+    }
+
+    /// From a tree; `path` is for the error.
+    pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
-        Ok(Some(Self {
-            job_id: tree.require("JOBID").in_file(&path)?,
-            name: name.in_file(&path)?.to_vec(),
-            next_id: tree.require("NEXT").in_file(&path)?,
-        }))
+        Ok(Self {
+            job_id: tree.require("JOBID").in_file(path)?,
+            name: name.in_file(path)?.to_vec(),
+            next_id: tree.require("NEXT").in_file(path)?,
+        })
     }
 
     /// Makes it the last one.

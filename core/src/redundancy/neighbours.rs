@@ -6,6 +6,7 @@
 use super::error::RedundancyError;
 use crate::cache::record::RankRecord;
 use crate::comm::set::{SetComm, SetError};
+use crate::fs::MAX_TREE_BYTES;
 use scr_plugin_api::{KvTree, ReceiveFrom, SendTo};
 
 /// Gives `own` to the `copies` members after this one, and gets the records of those before it.
@@ -24,14 +25,15 @@ pub(crate) fn exchange(
     let packed = own.to_tree().pack();
     let (first, rest) = split(&packed);
     let firsts = pass(set, &after, &before, &first, &vec![FIRST; before.len()])?;
-    let lengths: Vec<usize> = firsts.iter().map(|bytes| rest_length(bytes)).collect();
+    let unreadable = |member| RedundancyError::UnreadableRecord { member };
+    let lengths =
+        firsts.iter().zip(&before).map(|(bytes, &member)| rest_length(bytes).ok_or(unreadable(member)));
+    let lengths = lengths.collect::<Result<Vec<_>, _>>()?;
     // Records that fit into the first message, and most do, cost no second one.
     let longer: Vec<u32> = if rest.is_empty() { Vec::new() } else { after };
     let rests = pass(set, &longer, &before, rest, &lengths)?;
     let joined = firsts.iter().zip(&rests).zip(&before);
-    joined
-        .map(|((first, rest), &member)| join(first, rest).ok_or(RedundancyError::UnreadableRecord { member }))
-        .collect()
+    joined.map(|((first, rest), &member)| join(first, rest).ok_or(unreadable(member))).collect()
 }
 
 fn pass(
@@ -70,8 +72,10 @@ fn whole_length(first: &[u8]) -> usize {
     usize::try_from(u64::from_be_bytes(number)).unwrap_or(usize::MAX)
 }
 
-fn rest_length(first: &[u8]) -> usize {
-    whole_length(first).saturating_sub(FIRST - 8)
+/// How many bytes follow; none where no filemap could hold so many.
+fn rest_length(first: &[u8]) -> Option<usize> {
+    let whole = Some(whole_length(first)).filter(|&whole| whole as u64 <= MAX_TREE_BYTES)?;
+    Some(whole.saturating_sub(FIRST - 8))
 }
 
 fn join(first: &[u8], rest: &[u8]) -> Option<RankRecord> {

@@ -5,12 +5,10 @@
 
 mod current;
 
-use crate::cache::filemap::{Entry, Journal};
 use crate::cache::{Cache, CachedDataset, CheckpointId};
-use crate::comm::Rank;
+use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
-use crate::fs::At;
 use crate::job::Job;
 use crate::param;
 use crate::prefix::Index;
@@ -58,7 +56,7 @@ impl Restart {
         if let Some(loaded) = self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
             pass_over_after(from.cache, loaded.id_in_prefix);
             current::record_chosen(from, loaded);
-            drop_newer(from.job, from.cache, loaded.id_in_prefix);
+            drop_newer(from.job, from.cache, loaded.id_in_prefix)?;
         }
         Ok(())
     }
@@ -175,7 +173,7 @@ fn fetch_first(
 ) -> Result<Option<CheckpointId>, Error> {
     let outcome = from.first(&Search { at_start, is_eligible })?;
     if let Some(first) = outcome.checkpoint.as_ref().filter(|_| at_start && !outcome.passed_over) {
-        drop_newer(from.job, from.cache, first.id_in_prefix);
+        drop_newer(from.job, from.cache, first.id_in_prefix)?;
     }
     Ok(outcome.checkpoint)
 }
@@ -204,18 +202,18 @@ pub(crate) fn newest_cached(
 /// Drops the checkpoints that are newer than `id`, as the index counts, if the user wants that after going back to an older one:
 /// `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or the next run would flush and list them again. No flush
 /// may be copying one of them.
-pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) {
+pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) -> Result<(), CommError> {
     if !job.params.get(&param::DROP_AFTER_CURRENT) {
-        return;
+        return Ok(());
     }
     let is_newer = |cached: &&CachedDataset| {
         let is_checkpoint = cached.record.dataset.checkpoint && !cached.must_stay();
         is_checkpoint && cached.record.id_in_prefix > id
     };
     let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
-    newer.into_iter().for_each(|id| cache.evict(job, id));
+    cache.withdraw(job, &newer)?;
     if job.rank() != Rank(0) {
-        return;
+        return Ok(());
     }
     match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(id)) {
         Ok(dropped) if dropped.is_empty() => (),
@@ -225,6 +223,7 @@ pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) {
         )),
         Err(error) => job.report.error(&crate::describe(&error)),
     }
+    Ok(())
 }
 
 /// Records in cache and in the index that the application could not restart from a checkpoint.
@@ -241,10 +240,5 @@ fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
             job.report.error(&crate::describe(&error));
         }
     }
-    let path = cached.part.filemap();
-    let recorded = Journal::reopen(job.files(), &path)
-        .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
-    if let Err(error) = recorded {
-        job.report.error_here(&crate::describe(&error));
-    }
+    cached.record_refused(job);
 }

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 /// One rank's part, as it was scavenged.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct ScavengedMap {
+pub(crate) struct ScavengedMap {
     /// Whether every part was known to be complete, or this one only to be prepared.
     pub(super) complete: bool,
     pub(super) record: RankRecord,
@@ -94,7 +94,7 @@ impl ScavengedMap {
         tree
     }
 
-    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+    pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
         let first = |tree: &KvTree, key: &str| {
             tree.get(key)
@@ -165,7 +165,7 @@ const ENDING: &str = ".scrfilemap";
 const COMPLETE: &str = "COMPLETE";
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::cache::record::tests::sample;
     use crate::fs::RealFiles;
@@ -173,6 +173,10 @@ mod tests {
 
     fn map() -> ScavengedMap {
         ScavengedMap { complete: true, record: sample(2), neighbours: vec![sample(1)] }
+    }
+
+    pub(crate) fn sample_tree() -> KvTree {
+        map().to_tree()
     }
 
     #[test]

@@ -18,7 +18,7 @@
 
 mod build;
 mod copy;
-mod filemap;
+pub(crate) mod filemap;
 mod place;
 mod relist;
 mod repair;

@@ -31,7 +31,7 @@ impl Session {
         })?;
         self.last_checkpoint = checkpoint;
         self.restart.choose(&mut self.cache, name, id);
-        drop_newer(&self.job, &mut self.cache, id);
+        drop_newer(&self.job, &mut self.cache, id)?;
         Ok(())
     }
 
@@ -48,7 +48,7 @@ impl Session {
             return dropped.map(drop);
         }
         // In cache it would be restarted from, and flushed and listed again by the next run.
-        in_cache.iter().for_each(|&id| self.cache.evict(&self.job, id));
+        self.cache.withdraw(&self.job, &in_cache)?;
         match dropped {
             Ok(_) | Err(Error::Argument { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -63,7 +63,7 @@ impl Session {
         self.check_name("SCR_Delete", name)?;
         let in_cache = self.end_flushes_of(name)?;
         let was_listed = delete::named(&self.job, name)?;
-        in_cache.iter().for_each(|&id| self.cache.evict(&self.job, id));
+        self.cache.withdraw(&self.job, &in_cache)?;
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
             return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });

@@ -15,7 +15,7 @@ const FLOORS: [&[&str]; 7] = [
     &["cache"],
     &["redundancy"],
     &["flush", "fetch", "rebuild", "delete", "restart", "halt"],
-    &["session", "scavenge", "scrub"],
+    &["session", "scavenge", "scrub", "parsers"],
 ];
 
 /// Which modules each module uses, with the files that do.

@@ -13,7 +13,7 @@ fn job() -> World {
     World::new(2, 2)
 }
 
-fn set(world: &World, change: impl FnOnce(&mut Halt)) {
+fn set(world: &World, change: impl FnMut(&mut Halt)) {
     Halt::update(&RealFiles, &Prefix::new(world.prefix()), change).expect("the halt file can be written");
 }
 

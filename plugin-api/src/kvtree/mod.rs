@@ -7,10 +7,12 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`KvTree`] | the tree in memory |
+//! | `children` | the keys of one level |
 //! | `packed` | the packed form, for messages and inside files |
 //! | `file` | the file form: header, packed tree, CRC32 |
 //! | `text` | the print for people |
 
+mod children;
 mod file;
 mod packed;
 #[cfg(test)]
@@ -18,9 +20,9 @@ mod strategy;
 mod text;
 
 pub use file::FileFormError;
-pub use packed::{UnpackError, MAX_DEPTH};
+pub use packed::{UnpackError, MAX_DEPTH, MEMORY_FACTOR};
 
-use indexmap::IndexMap;
+use children::Children;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -30,7 +32,7 @@ use std::str::FromStr;
 /// where they hold the same keys, in whichever order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KvTree {
-    children: IndexMap<Vec<u8>, KvTree>,
+    children: Children,
 }
 
 /// A field that is missing, or holds something else than it should.
@@ -68,7 +70,7 @@ impl KvTree {
 
     /// Whether there is no key at this level.
     pub fn is_empty(&self) -> bool {
-        self.children.is_empty()
+        self.len() == 0
     }
 
     /// The tree below `key`.
@@ -78,7 +80,7 @@ impl KvTree {
 
     /// The tree below `key`, put there empty if it was not.
     pub fn child(&mut self, key: impl AsRef<[u8]>) -> &mut KvTree {
-        self.children.entry(until_nul(key.as_ref()).to_vec()).or_default()
+        self.children.or_default(until_nul(key.as_ref()))
     }
 
     /// The tree below `key` and `value`, put there empty if it was not: `DSET/<id>`, `FILE/<name>`.
@@ -93,12 +95,12 @@ impl KvTree {
 
     /// Whether `key` is there.
     pub fn has(&self, key: impl AsRef<[u8]>) -> bool {
-        self.children.contains_key(key.as_ref())
+        self.get(key).is_some()
     }
 
     /// Puts `tree` below `key`, instead of what was there.
     pub fn put(&mut self, key: impl AsRef<[u8]>, tree: KvTree) {
-        self.children.insert(until_nul(key.as_ref()).to_vec(), tree);
+        *self.child(key) = tree;
     }
 
     /// Makes `value` the one value of `key`.
@@ -115,7 +117,7 @@ impl KvTree {
 
     /// The value of `key`: the first key below it.
     pub fn value(&self, key: impl AsRef<[u8]>) -> Option<&[u8]> {
-        self.get(key)?.children.keys().next().map(Vec::as_slice)
+        self.get(key)?.keys().next()
     }
 
     /// The value of `key` as text; a value that is not UTF-8 counts as absent.
@@ -148,24 +150,24 @@ impl KvTree {
 
     /// Takes `key` and all below it away.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<KvTree> {
-        self.children.shift_remove(key.as_ref())
+        self.children.remove(key.as_ref())
     }
 
     /// Adds everything in `other`, level by level.
     pub fn merge(&mut self, other: KvTree) {
-        for (key, tree) in other.children {
-            self.children.entry(key).or_default().merge(tree);
+        for (key, tree) in other.children.into_iter() {
+            self.child(key).merge(tree);
         }
     }
 
     /// The keys at this level with their trees, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &KvTree)> {
-        self.children.iter().map(|(key, tree)| (key.as_slice(), tree))
+        self.children.iter()
     }
 
     /// The keys at this level, in order.
     pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.children.keys().map(Vec::as_slice)
+        self.iter().map(|(key, _)| key)
     }
 
     /// The keys at this level that are a `T`, in order.

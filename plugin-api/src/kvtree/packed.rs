@@ -1,12 +1,15 @@
 //! The packed form of a tree: the number of keys, then for each key its bytes, a NUL, and the packed tree below it.
 //!
 //! Numbers are 32 bits, most significant byte first (developer's manual, section 3.4.1). Reading believes nothing:
-//! no byte string makes it panic, recurse without bound, or reserve memory that the bytes do not fill.
+//! no byte string makes it panic, recurse without bound, or take more than [`MEMORY_FACTOR`] times its own memory.
 
 use super::KvTree;
 
 /// How many levels of keys a packed tree may have. C SCR's deepest has about ten.
 pub const MAX_DEPTH: usize = 100;
+
+/// A tree takes at most so many times the memory of its packed form, also while it is read.
+pub const MEMORY_FACTOR: usize = 24;
 
 /// The shortest packed element: an empty key with its NUL, and the count of an empty tree.
 const SHORTEST_ELEMENT: usize = 5;
@@ -137,6 +140,7 @@ impl<'a> Reader<'a> {
             let below = self.tree(depth + 1)?;
             tree.put(key, below);
         }
+        tree.children.shrink();
         Ok(tree)
     }
 

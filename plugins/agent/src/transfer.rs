@@ -118,9 +118,17 @@ impl Transfer {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| format!("{} cannot be read: {error}", path.display()))?,
         };
-        let tree = KvTree::from_file_bytes(&bytes).map_err(|error| error.to_string());
+        Self::from_bytes(path, &bytes).map(Some)
+    }
+
+    /// The transfer that the bytes of a file describe.
+    ///
+    /// # Errors
+    /// They describe none.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Self, String> {
+        let tree = KvTree::from_file_bytes(bytes).map_err(|error| error.to_string());
         let transfer = tree.and_then(|tree| Self::from_tree(path, &tree).map_err(|error| error.to_string()));
-        transfer.map(Some).map_err(|error| format!("{} is no transfer file: {error}", path.display()))
+        transfer.map_err(|error| format!("{} is no transfer file: {error}", path.display()))
     }
 
     /// Writes it for the agent to see; an earlier wish to stop is forgotten.

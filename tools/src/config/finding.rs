@@ -22,7 +22,7 @@ impl Finding {
 
     /// File and line, for an order in which people mend things.
     pub(super) fn place(&self) -> Option<(&Path, u32)> {
-        self.problem.origin.place().map(|place| (place.file.as_path(), place.line))
+        self.problem.origin.place().map(|place| (&*place.file, place.line))
     }
 
     pub(super) fn text(&self) -> String {

@@ -10,7 +10,7 @@ use scr_core::param;
 use scr_core::prefix::Prefix;
 use scr_plugin_api::{LogEntry, LogQuery, LogSink};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 
 /// What was read, and what there is to say of it.
 pub(super) struct LogEntries {
@@ -32,24 +32,44 @@ pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEn
     };
     // A line does not say to which prefix directory it belongs: the file does.
     let query = LogQuery { prefix: None, ..query.clone() };
-    let (mut entries, mut bad, mut compared) = (Vec::new(), Vec::new(), 0);
-    for (number, line) in (1_u64..).zip(BufReader::new(file).split(b'\n')) {
-        let line = line.with_context(|| format!("cannot read {}", path.display()))?;
+    let (mut entries, mut bad, mut first_bad, mut compared) = (Vec::new(), 0_u64, None, 0);
+    let mut lines = BufReader::new(file);
+    for number in 1_u64.. {
+        let line = next_line(&mut lines).with_context(|| format!("cannot read {}", path.display()))?;
+        let Some(line) = line else { break };
         let entry = entry_of(&String::from_utf8_lossy(&line));
         compared += u64::from(entry.is_ok());
         match entry {
             Ok(entry) if query.matches(&entry) => entries.push(entry),
             Ok(_) => {}
-            Err(why) => bad.push((number, why)),
+            Err(why) => {
+                bad += 1;
+                first_bad.get_or_insert((number, why));
+            }
         }
     }
     let last = query.last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
     let entries = entries.split_off(entries.len().saturating_sub(last));
-    let note = bad.first().map(|(number, why)| {
-        format!("{}: {} lines were passed over; the first is line {number}: {why}", path.display(), bad.len())
+    let note = first_bad.map(|(number, why)| {
+        format!("{}: {bad} lines were passed over; the first is line {number}: {why}", path.display())
     });
     Ok(LogEntries { entries, notes: note.into_iter().collect(), compared: Some(compared) })
 }
+
+/// The next line, without its end; of one that is too long for an entry only the beginning, which is none.
+fn next_line(lines: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    if lines.take(MOST_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.pop_if(|last| *last == b'\n').is_none() {
+        lines.skip_until(b'\n')?;
+    }
+    Ok(Some(line))
+}
+
+/// No entry has a longer line: its texts are paths and messages.
+const MOST_LINE_BYTES: u64 = 1 << 20;
 
 fn entry_of(line: &str) -> Result<LogEntry, String> {
     let mut entry = parse(line).map_err(|error| error.to_string())?;

@@ -4,6 +4,7 @@ use super::hostlist;
 use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
 use super::query::Placeholders;
+use super::read_text;
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use scr_core::param::{self, Origin, Params};
@@ -181,8 +182,7 @@ fn nodes(
 
 /// The lines of a host file, each with its node: what stands before a blank or a colon.
 fn host_lines(path: &Path) -> Result<Vec<(String, String)>> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the host file {}", path.display()))?;
+    let text = read_text(path).with_context(|| format!("cannot read the host file {}", path.display()))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or(line).trim());
     let lines = lines.filter(|line| !line.is_empty());
     let node = |line: &str| line.split([' ', '\t', ':']).next().unwrap_or(line).to_owned();

@@ -3,11 +3,18 @@
 //! Several brackets in one name, numbers with leading zeros and blanks between names are understood. The order is kept, and
 //! a node that occurs twice counts once.
 
+use indexmap::IndexMap;
 use scr_core::param::{self, Cause, Params, Problem};
 use std::collections::HashSet;
 
 /// More nodes than any machine has: a typing error such as `n[1-999999999]` must not fill the memory.
-const MOST_NODES: usize = 1 << 20;
+pub(super) const MOST_NODES: usize = 1 << 20;
+/// No host has a longer name.
+const MOST_NAME_BYTES: usize = 255;
+/// Digits of the largest number.
+const LONGEST_NUMBER: usize = 20;
+/// More brackets than the names of any machine have.
+const MOST_BRACKETS: usize = 8;
 
 /// Why a text is no list of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,7 +51,9 @@ pub(crate) fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
 /// # Errors
 /// No host can have this name.
 pub(crate) fn check_name(node: &str) -> Result<(), HostlistError> {
-    let is_usable = !node.is_empty() && !node.starts_with('-') && !node.contains(char::is_control);
+    let is_usable = (1..=MOST_NAME_BYTES).contains(&node.len())
+        && !node.starts_with('-')
+        && !node.contains(char::is_control);
     is_usable.then_some(()).ok_or_else(|| HostlistError::Name(node.to_owned()))
 }
 
@@ -69,21 +78,16 @@ pub(crate) fn unique(nodes: impl IntoIterator<Item = String>) -> Vec<String> {
 
 /// The nodes as a list, those with consecutive numbers as a range.
 pub(crate) fn compress(nodes: &[String]) -> String {
-    let mut groups: Vec<(Shape, Vec<u64>)> = Vec::new();
+    let mut groups: IndexMap<Shape, Vec<u64>> = IndexMap::new();
     for node in nodes {
         let (shape, number) = shape(node);
-        let group = groups.iter().position(|(known, _)| *known == shape);
-        match (group, number) {
-            (Some(at), Some(number)) => groups[at].1.push(number),
-            (Some(_), None) => (),
-            (None, number) => groups.push((shape, number.into_iter().collect())),
-        }
+        groups.entry(shape).or_default().extend(number);
     }
     groups.iter().map(|(shape, numbers)| shape.list(numbers)).collect::<Vec<_>>().join(",")
 }
 
 /// What the names of a row of nodes have in common.
-#[derive(PartialEq, Eq)]
+#[derive(PartialEq, Eq, Hash)]
 struct Shape {
     before: String,
     after: String,
@@ -166,6 +170,9 @@ fn parts(text: &str) -> Result<Vec<&str>, HostlistError> {
 /// All names that one part stands for, at most so many.
 fn names(part: &str, most: usize) -> Result<Vec<String>, HostlistError> {
     let Some((before, rest)) = part.split_once('[') else { return Ok(vec![part.to_owned()]) };
+    if rest.bytes().filter(|&byte| byte == b'[').count() >= MOST_BRACKETS {
+        return Err(HostlistError::Name(part.to_owned()));
+    }
     let (inside, after) = rest.split_once(']').ok_or_else(|| HostlistError::Brackets(part.to_owned()))?;
     let too_many = || HostlistError::TooMany(part.to_owned());
     let tails = names(after, most)?;
@@ -176,6 +183,10 @@ fn names(part: &str, most: usize) -> Result<Vec<String>, HostlistError> {
         let count = count.and_then(|count| count.checked_mul(tails.len())).ok_or_else(too_many)?;
         if count > most.saturating_sub(names.len()) {
             return Err(too_many());
+        }
+        let longest = tails.iter().map(String::len).max().unwrap_or(0);
+        if before.len() + width.max(LONGEST_NUMBER) + longest > MOST_NAME_BYTES {
+            return Err(HostlistError::Name(part.to_owned()));
         }
         for number in first..=last {
             names.extend(tails.iter().map(|tail| format!("{before}{number:0width$}{tail}")));
@@ -195,6 +206,16 @@ fn ends(range: &str) -> Option<(u64, u64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostile_lists_take_neither_the_stack_nor_the_memory() {
+        for text in ["[1]".repeat(200_000), format!("{}[1-1000000]", "n".repeat(10_000)), "n".repeat(300)] {
+            assert!(matches!(expand(&text), Err(HostlistError::Name(_))), "{}", &text[..20]);
+        }
+        assert!(matches!(expand("n[1-1000000],m[1-1000000]"), Err(HostlistError::TooMany(_))));
+        let all: Vec<String> = (0..100_000).map(|number| format!("n{number}x{number}y")).collect();
+        assert_eq!(expand(&compress(&all)).unwrap(), all, "each has a form of its own");
+    }
 
     #[test]
     fn a_list_stands_for_the_nodes_that_slurm_means_by_it() {

@@ -4,6 +4,7 @@
 //! the same name counts before them, and a site adds what it has besides. The page "Running jobs" explains every key.
 
 use super::query::Query;
+use super::read_text;
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use serde::de::DeserializeOwned;
@@ -161,7 +162,7 @@ fn manifests<T: DeserializeOwned>(
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
         if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str())) {
-            let text = std::fs::read_to_string(&path);
+            let text = read_text(&path);
             let text = text.with_context(|| format!("cannot read {}", path.display()))?;
             let manifest = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
             all.insert(name, manifest);

@@ -19,3 +19,24 @@ mod query;
 pub(crate) use allocation::{current_job_id, Allocation, Overrides};
 pub(crate) use health::{BadNode, CheckNodeArgs};
 pub(crate) use manifest::{Launcher, Manifests};
+
+use anyhow::{ensure, Result};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// More than any list of nodes, manifest or answer of a command takes.
+const MOST_TEXT_BYTES: u64 = 64 << 20;
+
+/// The text of a file, which may be a pipe that the user has named.
+fn read_text(path: &Path) -> Result<String> {
+    Ok(String::from_utf8(limited(&mut File::open(path)?)?)?)
+}
+
+/// All bytes that are to be read, if they are not too many.
+fn limited(from: &mut File) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MOST_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
+    ensure!(bytes.len() as u64 <= MOST_TEXT_BYTES, "it has more than {MOST_TEXT_BYTES} bytes");
+    Ok(bytes)
+}

@@ -1,8 +1,9 @@
 //! Runs commands for their output, with a limit to how long they may take.
 
+use super::limited;
 use anyhow::{bail, Context, Result};
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -210,10 +211,8 @@ fn last_line(text: &str) -> Option<&str> {
 }
 
 fn text(file: &mut File) -> Result<String> {
-    let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(0))?;
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(String::from_utf8_lossy(&limited(file)?).into_owned())
 }
 
 #[cfg(test)]

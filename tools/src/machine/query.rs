@@ -2,6 +2,7 @@
 
 use super::hostlist;
 use super::process;
+use super::read_text;
 use anyhow::{anyhow, bail, Context, Result};
 use chrono::{Local, NaiveDateTime, TimeZone};
 use scr_core::env::Env;
@@ -80,7 +81,7 @@ impl Query {
             return Ok(Some(value.to_owned()));
         }
         if let Some((name, path)) = self.files.iter().find_map(|name| Some((name, env.variable(name)?))) {
-            let text = std::fs::read_to_string(path);
+            let text = read_text(path.as_ref());
             return text.map(Some).with_context(|| format!("cannot read {path}, which {name} names"));
         }
         let command: Vec<_> = self.command.iter().map(|word| placeholders.fill(word)).collect();
@@ -137,6 +138,9 @@ impl Query {
                 while let Some(node) = words.next() {
                     let slots = words.next().and_then(|slots| slots.parse::<u16>().ok());
                     let slots = slots.with_context(|| format!("`{text}' has no number after {node}"))?;
+                    if nodes.len() + usize::from(slots) > hostlist::MOST_NODES {
+                        bail!("it has more than {} slots", hostlist::MOST_NODES);
+                    }
                     nodes.extend(std::iter::repeat_n(node.to_owned(), slots.into()));
                 }
                 Ok(nodes)

@@ -218,10 +218,7 @@ impl<'b> Requests<'b> {
         if code == SUCCESS {
             return Ok(());
         }
-        if done == 0 {
-            // The library does not know these requests any more, so it does not touch their buffers either.
-            self.active = 0;
-        }
+        // Those that it says nothing of may still be active, and their buffers stay borrowed: `drop` waits for each.
         Err(self.first_failure(done).unwrap_or_else(|| failure("MPI_Testsome", code)))
     }
 
@@ -236,11 +233,30 @@ impl<'b> Requests<'b> {
     }
 }
 
+impl Requests<'_> {
+    /// Asks for each request by itself, as the library may fail for all of them at once. Of one that has failed it forgets the
+    /// buffer and makes the request null.
+    fn settle_each(&mut self) {
+        self.active = 0;
+        for request in &mut self.requests {
+            let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
+            // SAFETY: `request` is one of ours or null, and the others are places for the results.
+            let code = unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, status.as_mut_ptr()) };
+            // SAFETY: reads a constant of the library.
+            let is_null = *request == unsafe { ffi::RSMPI_REQUEST_NULL };
+            self.active += usize::from(!is_null && !(code == SUCCESS && done != 0));
+        }
+    }
+}
+
 impl Drop for Requests<'_> {
     fn drop(&mut self) {
-        // Also after an error or a panic: the library writes to the buffers until then.
+        // Also after an error or a panic: the library reads and writes the buffers until then, and whoever lent them frees them
+        // next. A request that never ends holds up the rank, which is better than bytes that change under other data.
         while self.active > 0 {
-            let _ = self.progress(|_| ());
+            if self.progress(|_| ()).is_err() {
+                self.settle_each();
+            }
             std::thread::yield_now();
         }
     }

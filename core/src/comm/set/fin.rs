@@ -6,7 +6,7 @@ use super::super::agree::cut;
 
 /// A member's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fin {
+pub(in crate::comm) struct Fin {
     /// How many messages it has sent to the one it tells.
     pub(super) sent: u64,
     /// Where it gave up: the member that began it, and why.
@@ -28,7 +28,7 @@ impl Fin {
         bytes
     }
 
-    pub(super) fn unpack(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::comm) fn unpack(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; FIN_BYTES] = bytes.try_into().ok()?;
         let (sent, rest) = bytes.split_first_chunk()?;
         let (&[state], rest) = rest.split_first_chunk()?;

@@ -89,7 +89,7 @@ impl TransferRecord {
         tree
     }
 
-    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+    pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
         let flag = |key: &str| Ok::<_, FieldError>(tree.require::<u8>(key)? != 0);
         let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
         let ticket = tree.require::<String>("TICKET")?;
@@ -299,9 +299,13 @@ const VERSION: &str = "2";
 const PRIVATE: u32 = 0o600;
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::fs::RealFiles;
+
+    pub(crate) fn sample_tree() -> KvTree {
+        record(1).to_tree()
+    }
 
     fn record(rank: u32) -> TransferRecord {
         let file = SourceFile {

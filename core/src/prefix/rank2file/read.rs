@@ -35,20 +35,8 @@ pub struct Leaf {
 /// Where a map is missing or damaged, or the maps are not a tree of uniform depth.
 pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, PrefixError> {
     let top = prefix.rank2file(id);
-    let tree = read_part(files, &top, 0)?;
-    let level = tree.require("LEVEL").in_file(&top)?;
-    let ranks = tree.require("RANKS").in_file(&top)?;
-    if !(1..=MAX_LEVELS).contains(&level) {
-        return Err(fault(
-            &top,
-            Rank2FileFault::Level { found: level, expected: format!("1 to {MAX_LEVELS}") },
-        ));
-    }
-    if ranks == 0 {
-        return Err(fault(&top, Rank2FileFault::Ranks { found: 0, expected: 1 }));
-    }
     let mut seen = HashSet::new();
-    let mut parts = children(&tree, &top, &top, ranks, &mut seen)?;
+    let (level, ranks, mut parts) = parts_of_top(&read_part(files, &top, 0)?, &top, &mut seen)?;
     for level in (1..level).rev() {
         let mut below = Vec::new();
         for map in parts {
@@ -61,23 +49,55 @@ pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, 
     Ok(parts)
 }
 
+/// The level, the number of ranks, and the parts of the uppermost map.
+fn parts_of_top(
+    tree: &KvTree,
+    top: &Path,
+    seen: &mut HashSet<String>,
+) -> Result<(u32, u32, Vec<Leaf>), PrefixError> {
+    let level = tree.require("LEVEL").in_file(top)?;
+    let ranks = tree.require("RANKS").in_file(top)?;
+    if !(1..=MAX_LEVELS).contains(&level) {
+        let expected = format!("1 to {MAX_LEVELS}");
+        return Err(fault(top, Rank2FileFault::Level { found: level, expected }));
+    }
+    if ranks == 0 {
+        return Err(fault(top, Rank2FileFault::Ranks { found: 0, expected: 1 }));
+    }
+    Ok((level, ranks, children(tree, top, top, ranks, seen)?))
+}
+
+/// The parts of an uppermost map.
+#[cfg(any(test, feature = "parsers"))]
+pub(crate) fn parts_in(tree: &KvTree, top: &Path) -> Result<Vec<Leaf>, PrefixError> {
+    parts_of_top(tree, top, &mut HashSet::new()).map(|(_, _, parts)| parts)
+}
+
 /// Reads one leaf: the files of some of the ranks, in no order.
 ///
 /// # Errors
 /// Where it is missing or damaged, or a name leads out of the prefix directory.
 pub fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
-    let tree = read_level(files, leaf, 0)?;
+    lists_in(&read_level(files, leaf, 0)?, &leaf.path, leaf.ranks)
+}
+
+/// The files that a leaf of a run of so many ranks lists.
+pub(crate) fn lists_in(
+    tree: &KvTree,
+    path: &Path,
+    ranks: u32,
+) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
     let mut names = Names::default();
     let mut lists = Vec::new();
     for (key, below) in tree.get("RANK").into_iter().flat_map(KvTree::iter) {
-        let rank = rank(key, leaf.ranks).map_err(|reason| fault(&leaf.path, reason))?;
+        let rank = rank(key, ranks).map_err(|reason| fault(path, reason))?;
         let mut list = Vec::new();
         for (name, below) in below.get("FILE").into_iter().flat_map(KvTree::iter) {
-            let name = listed_name(rank, name).map_err(|reason| fault(&leaf.path, reason))?;
-            list.push(file(name, below).in_file(&leaf.path)?);
+            let name = listed_name(rank, name).map_err(|reason| fault(path, reason))?;
+            list.push(file(name, below).in_file(path)?);
         }
         for file in &list {
-            names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
+            names.add(rank, file).map_err(|reason| fault(path, reason))?;
         }
         lists.push((rank, list));
     }
@@ -133,13 +153,13 @@ fn read_part(files: &dyn Files, path: &Path, offset: u64) -> Result<KvTree, Pref
     tree.map_err(|source| PrefixError::Fs(FsError::Tree { path: path.to_owned(), source }))
 }
 
-/// What a map leads to. A part that is led to twice could make few files look like endlessly many.
+/// What a map leads to. A file that is led to twice could make few files look like endlessly many.
 fn children(
     map: &KvTree,
     path: &Path,
     top: &Path,
     ranks: u32,
-    seen: &mut HashSet<(Vec<u8>, u64)>,
+    seen: &mut HashSet<String>,
 ) -> Result<Vec<Leaf>, PrefixError> {
     let mut parts = Vec::new();
     for (key, below) in map.get("RANK").into_iter().flat_map(KvTree::iter) {
@@ -149,7 +169,7 @@ fn children(
         if !is_part_name(&name) {
             return Err(fault(path, Rank2FileFault::PartName { name }));
         }
-        if !seen.insert((name.clone().into_bytes(), offset)) {
+        if !seen.insert(name.clone()) {
             return Err(fault(path, Rank2FileFault::PartTwice { name }));
         }
         let mut part = top.as_os_str().to_owned();

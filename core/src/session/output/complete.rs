@@ -56,6 +56,7 @@ impl Session {
         self.report_speed("scr write stats", output.started, written, files, bytes);
         if let Err(error) = self.protect(&mut output) {
             let why = error.agreed()?;
+            self.reopen(&output)?;
             self.abandon(&output, &why)?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
         }
@@ -91,6 +92,16 @@ impl Session {
         }
         self.job.report_traffic("scr_reddesc_apply", sent);
         Ok(())
+    }
+
+    /// Records that nothing is complete before the first part goes. Some parts may be prepared, and if a rank dies meanwhile they
+    /// would look like a dataset of which a node was lost. Collective.
+    fn reopen(&self, output: &Output) -> Result<(), Error> {
+        if let Err(error) = output.journal.append(&Entry::Open(&output.record)) {
+            let path = output.part.filemap();
+            self.job.report.error_here(&format!("cannot write {}: {error}", path.display()));
+        }
+        Ok(barrier(&*self.job.comm)?)
     }
 
     /// Gives up a dataset that has failed, and finds out whether its store is full.
