@@ -23,6 +23,7 @@ impl Cache {
             };
             let make = if described.mkdir { OwnedDir::make } else { OwnedDir::make_in };
             remade.extend(remake(job, &*self.unheld, &mut store.root, &described.path, make)?);
+            store.cache = store.root.path().to_owned();
         }
         let base = &job.descriptors.control.path;
         if *self.control.path() == base.join(job.job_folder()) {

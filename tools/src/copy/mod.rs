@@ -122,7 +122,8 @@ impl Caches {
     }
 
     fn take(&mut self, path: PathBuf, found: Result<Option<OwnedDir>, FsError>) {
-        self.paths.push(path);
+        // Another user may have taken the usual one.
+        self.paths.push(found.iter().flatten().next().map_or(path, |found| found.path().to_owned()));
         match found {
             Ok(found) => self.found.extend(found),
             Err(error) if error.is_not_found() => (),
