@@ -24,7 +24,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Looks at, checks and repairs what the scr runtime uses and keeps.
+/// Inspect, check and repair the datasets, settings and plugins of the scr runtime.
 #[derive(Parser)]
 #[command(name = "scr", version, about, after_help = EXIT_CODES, propagate_version = true)]
 struct Cli {
@@ -35,85 +35,85 @@ struct Cli {
 /// The subcommands.
 #[derive(Subcommand)]
 enum Command {
-    /// Copies what was flushed with the transport AGENT, on this node, also when the job has ended
+    /// Copy the flushes of this node that use the transport AGENT, even after the job has ended
     #[command(after_help = agent::EXIT_CODES)]
     Agent(agent::AgentArgs),
-    /// Checks the installation and the nodes of the allocation, and says what to mend
+    /// Check the installation and the nodes of the allocation, and say what to repair
     #[command(after_help = doctor::EXIT_CODES)]
     Doctor(doctor::DoctorArgs),
-    /// Removes what dead allocations have left in the caches of this node
+    /// Remove what dead allocations have left in the caches of this node
     #[command(after_help = clean::EXIT_CODES)]
     Clean(clean::CleanArgs),
-    /// Finishes asynchronous flushes whose data has arrived after the application has ended
+    /// Finish asynchronous flushes whose data arrived after the application ended
     #[command(after_help = poststage::EXIT_CODES)]
     Poststage(poststage::PoststageArgs),
-    /// Shows what counts for a job and where it comes from, explains parameters, checks configuration files
+    /// Show the settings of a job and their sources, explain parameters, check configuration files
     #[command(after_help = config::EXIT_CODES)]
     Config(config::ConfigArgs),
-    /// Lists what jobs have logged, and prepares the database that they log to
+    /// List the log entries of jobs, or prepare the log database
     #[command(after_help = log::AFTER_HELP)]
     Log(log::LogArgs),
-    /// Lists, describes and checks redundancy schemes, flush transports and log sinks
+    /// List, describe and check redundancy schemes, flush transports and log sinks
     #[command(subcommand, after_help = EXIT_CODES)]
     Plugin(plugin::Command),
-    /// Saves what this node's cache has of a dataset to the prefix directory
+    /// Copy the parts of a dataset in this node's cache to the prefix directory
     #[command(after_help = copy::EXIT_CODES)]
     Copy(copy::CopyArgs),
-    /// Says where the datasets of an allocation are, and what is left to copy
+    /// Show where the datasets of an allocation are, and which are still to be copied
     #[command(after_help = flush_file::EXIT_CODES)]
     FlushFile(flush_file::FlushFileArgs),
-    /// Asks a job to stop: after so many checkpoints, before or after a time, or now
+    /// Ask a job to stop: after a number of checkpoints, before or after a time, or now
     #[command(after_help = halt::EXIT_CODES)]
     Halt(halt::HaltArgs),
-    /// Lists and changes the index of the datasets in a prefix directory
+    /// List and change the index of the datasets in a prefix directory
     #[command(after_help = index::EXIT_CODES)]
     Index(index::IndexArgs),
-    /// Reads all that was recorded of datasets, in cache or in a prefix directory, and says what is wrong
+    /// Read the datasets in cache or in a prefix directory, and report damage
     #[command(after_help = scrub::EXIT_CODES)]
     Scrub(scrub::ScrubArgs),
-    /// Starts a job, and starts it again within the allocation when it fails
+    /// Start a job, and restart it within the allocation if it fails
     #[command(after_help = job::EXIT_CODES)]
     Run(job::RunArgs),
-    /// Prepares a prefix directory for a job; `scr run` does so by itself
+    /// Prepare a prefix directory for a job; `scr run` does this itself
     #[command(after_help = prerun::EXIT_CODES)]
     Prerun(prerun::PrerunArgs),
-    /// Looks after what a job has left in cache; `scr run` does so by itself
+    /// Save the datasets that a job has left in cache; `scr run` does this itself
     #[command(after_help = postrun::EXIT_CODES)]
     Postrun(postrun::PostrunArgs),
-    /// Tells what is known of the allocation
+    /// Show the properties of the allocation
     #[command(after_help = queries::ENV_CODES)]
     Env(queries::EnvArgs),
-    /// Lists the nodes of the allocation that are not to be used
+    /// List the nodes of the allocation that must not be used
     #[command(after_help = queries::DOWN_CODES)]
     ListDownNodes(queries::DownArgs),
-    /// Says whether the job is to halt, and why
+    /// Say whether the job should halt, and why
     #[command(after_help = queries::HALT_CODES)]
     RetriesHalt(queries::RetriesHaltArgs),
-    /// Computes with lists of nodes
+    /// Expand, compress, count and compare lists of nodes
     #[command(after_help = queries::HOSTS_CODES)]
     GlobHosts(queries::HostsArgs),
-    /// Prints a file of scr as text
+    /// Print a file of scr as text
     #[command(after_help = small::EXIT_CODES)]
     Print(small::PrintArgs),
-    /// Prints the CRC32 of files
+    /// Print the CRC32 of files
     #[command(after_help = small::EXIT_CODES)]
     Crc32(small::Crc32Args),
-    /// Prints how many nodes the last run had
+    /// Print how many nodes the last run used
     #[command(after_help = small::EXIT_CODES)]
     NodesFile(small::NodesFileArgs),
-    /// Prints the cache or control directories of an allocation
+    /// Print the cache or control directories of an allocation
     #[command(after_help = small::EXIT_CODES)]
     ListDir(small::ListDirArgs),
-    /// Says whether a script must not start the job again, and why
+    /// Say whether a script must not restart the job, and why
     #[command(after_help = small::EXIT_CODES)]
     ShouldExit(small::ShouldExitArgs),
-    /// Checks whether this node has the places that a job would use
+    /// Check whether this node has the stores that a job would use
     #[command(after_help = EXIT_CODES)]
     CheckNode(machine::CheckNodeArgs),
-    /// Writes the manual pages and the completions of shells into an installation
+    /// Write the manual pages and the shell completions into an installation
     #[command(hide = true)]
     Pages(pages::PagesArgs),
-    /// Prints values for the completions of shells
+    /// Print values for shell completions
     #[command(hide = true)]
     Complete(pages::completions::CompleteArgs),
 }

@@ -20,13 +20,13 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothi
 pub(crate) struct FlushFileArgs {
     #[command(flatten)]
     selection: Selection,
-    /// Only datasets with lower ids, in lists
+    /// In lists, only datasets with lower ids
     #[arg(long, value_name = "ID")]
     before: Option<u64>,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, visible_alias = "prefix", value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

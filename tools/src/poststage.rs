@@ -21,7 +21,7 @@ pub(crate) const EXIT_CODES: &str =
 /// Below which prefix directory.
 #[derive(Args)]
 pub(crate) struct PoststageArgs {
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
 }

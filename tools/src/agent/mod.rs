@@ -26,26 +26,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Text below the help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 there is an agent already, or none, 2 error.";
+pub(crate) const EXIT_CODES: &str =
+    "Exit codes: 0 done, 1 an agent runs already, or with --stop or --status none runs, 2 error.";
 
 /// What to do. Without an option: be the agent of this node until there is nothing left and the job is over.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
     action: Action,
-    /// The control directory. Without it: that of a job which is started here
+    /// The control directory [default: that of a job started here]
     #[arg(long, value_name = "DIR")]
     control: Option<PathBuf>,
-    /// How many files of different processes are copied at a time
+    /// How many files to copy at a time, each of another process
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     threads: u32,
-    /// Leaves the session of whoever has started it, as --detach wants it
+    /// Leave the session of the process that started the agent; for --detach
     #[arg(long, hide = true)]
     own_session: bool,
-    /// Prints a line now and then while data moves, for a process that waits
+    /// Print a line from time to time while data moves, for a waiting process
     #[arg(long, hide = true, requires = "drain")]
     heartbeat: bool,
-    /// Answers in JSON, with --status
+    /// Print the status as JSON
     #[arg(long, requires = "status")]
     json: bool,
 }
@@ -54,16 +55,16 @@ pub(crate) struct AgentArgs {
 #[derive(Args)]
 #[group(multiple = false)]
 struct Action {
-    /// Returns once an agent runs on this node, apart from this process and the job step
+    /// Start an agent on this node that outlives this process and the job step, and return once it runs
     #[arg(long)]
     detach: bool,
-    /// Copies what is left, by the agent that runs or here, and returns once nothing is; the agent ends then
+    /// Return once everything is copied, by the running agent or by this process; then the agent ends
     #[arg(long)]
     drain: bool,
-    /// Ends the agent now; what is not copied is left for another one
+    /// End the agent now; another one can copy the rest
     #[arg(long)]
     stop: bool,
-    /// Says whether an agent runs, and how far it is
+    /// Show whether an agent runs, and its progress
     #[arg(long)]
     status: bool,
 }

@@ -32,19 +32,19 @@ Exit codes: 0 nothing is left that was to be removed; 1 something was kept; 2 er
 /// Whose folders to remove.
 #[derive(Args)]
 pub(crate) struct CleanArgs {
-    /// The allocation whose folders to remove
+    /// Remove the folders of this allocation
     #[arg(long, value_name = "ID", conflicts_with = "dead")]
     allocation: Option<String>,
-    /// Removes the folders of all allocations of the user that are dead
+    /// Remove the folders of all dead allocations of the user
     #[arg(long)]
     dead: bool,
-    /// Removes also datasets that are in cache only; they are lost then
+    /// Also remove datasets that are in cache only; they are lost then
     #[arg(long)]
     discard_unsaved: bool,
-    /// Removes nothing, and says what would be removed
+    /// Remove nothing; print what would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -26,28 +26,27 @@ use std::path::PathBuf;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 shown, or nothing is wrong with the files; 1 something is wrong with a file, or there is no parameter of that \
-name; 2 error.";
+Exit codes: 0 shown, or no problem was found; 1 a file has a problem, or there is no parameter of that name; 2 error.";
 
 /// What to show, explain or check.
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
-    /// Explains a parameter: what it means, its default, who may set it, its value and where that comes from
+    /// Explain a parameter: meaning, default, who may set it, value, and the source of the value
     #[arg(long, value_name = "NAME", conflicts_with = "check")]
     explain: Option<String>,
-    /// Checks configuration files without a job, and says what is wrong with file and line
+    /// Check configuration files without a job, and report problems with file and line
     #[arg(long, value_name = "FILE", num_args = 1..)]
     check: Vec<PathBuf>,
-    /// The files to check are system files, which may set and lock what users may not
+    /// Check the files as system files, which may set and lock parameters that users may not
     #[arg(long, requires = "check")]
     system: bool,
-    /// Shows only what somebody has set
+    /// Show only parameters that are set
     #[arg(long, conflicts_with_all = ["check", "explain"])]
     set: bool,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR", conflicts_with = "check")]
     prefix: Option<PathBuf>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

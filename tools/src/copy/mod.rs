@@ -24,34 +24,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 all that is here is in the prefix directory, 1 something is missing or nothing is here, 2 error.";
+    "Exit codes: 0 all parts on this node are saved, 1 a part is not, or there is none, 2 error.";
 
 /// What to copy, from where.
 #[derive(Args)]
 pub(crate) struct CopyArgs {
-    /// The dataset's number in cache, as `scr flush-file --latest` prints it
+    /// The id of the dataset in cache, as `scr flush-file --latest` prints it
     #[arg(long, value_name = "ID")]
     id: u64,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// A cache directory of the job, `<base>/<user>/scr.<allocation>`; may be given more than once. Without it: those of this
-    /// allocation
+    /// A cache directory of the job, `<base>/<user>/scr.<allocation>`; may be repeated [default: those of this allocation]
     #[arg(long, visible_alias = "cntldir", value_name = "DIR")]
     cache: Vec<PathBuf>,
-    /// Bytes that are copied at a time. Without it: SCR_FILE_BUF_SIZE
+    /// How many bytes to copy at a time [default: SCR_FILE_BUF_SIZE]
     #[arg(long, value_name = "BYTES")]
     buf: Option<u64>,
-    /// The parts of so many ranks are copied at a time. Without it: as many as the node has processors, and at most 8
+    /// How many ranks' parts to copy at a time [default: the number of processors, at most 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Accepted for scripts: checksums are always taken
+    /// Accepted for scripts; scr always computes checksums
     #[arg(long)]
     crc: bool,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Prints a line now and then while data moves, for a process that waits
+    /// Print a line from time to time while data moves, for a waiting process
     #[arg(long, hide = true)]
     heartbeat: bool,
 }

@@ -24,10 +24,10 @@ Exit codes: 0 nothing has to be mended; 1 something has; 2 error.";
 /// How to check and answer.
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
-    /// Checks this node alone, for the doctor on another node
+    /// Check only this node, for the doctor on another node
     #[arg(long, hide = true)]
     node: bool,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -21,10 +21,10 @@ use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
-Without any option the job halts after its next checkpoint. It stops where the application asks SCR_Should_exit, or by itself \
-with SCR_HALT_EXIT=1.
+Without options, the job halts after its next checkpoint. It stops when the application calls SCR_Should_exit. With \
+SCR_HALT_EXIT=1, scr ends it.
 
-Exit codes: 0 done; with --list 0 a condition holds now, 1 none does; 2 error.";
+Exit codes: 0 done, 2 error. With --list: 0 the job should halt now, 1 it should not, 2 error.";
 
 /// What to change in which halt file.
 #[derive(Args)]
@@ -33,19 +33,19 @@ pub(crate) struct HaltArgs {
     set: Conditions,
     #[command(flatten)]
     unset: Unset,
-    /// Lists the conditions, and says whether the job is to halt by them now
+    /// List the conditions, and say whether one of them holds now
     #[arg(short, long, group = "instead", conflicts_with_all = ["set", "unset"])]
     list: bool,
-    /// Removes the halt file, and with it every condition
+    /// Remove the halt file, and so all conditions
     #[arg(short, long, group = "instead", conflicts_with_all = ["set", "unset"])]
     remove: bool,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// The same, as the other commands have it
+    /// The same as DIR
     #[arg(long, value_name = "DIR", conflicts_with = "dir")]
     prefix: Option<PathBuf>,
-    /// Lists in JSON
+    /// Print the list as JSON
     #[arg(long, requires = "list")]
     json: bool,
 }
@@ -54,19 +54,19 @@ pub(crate) struct HaltArgs {
 #[derive(Args)]
 #[group(id = "set", multiple = true)]
 struct Conditions {
-    /// Halts after so many more checkpoints
+    /// Halt after N more checkpoints
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     checkpoints: Option<i64>,
-    /// Halts after the first checkpoint at or after a time, such as '12:00pm today' or '2026-12-24 18:00'
+    /// Halt after the first checkpoint at or after TIME, such as '12:00pm today' or '2026-12-24 18:00'
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     after: Option<i64>,
-    /// Halts before a time, by as much as the halt seconds say, such as '8:30am tomorrow'
+    /// Halt before TIME, such as '8:30am tomorrow'; --seconds says how long before
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     before: Option<i64>,
-    /// Sets the halt seconds: how long before --before or the end of the allocation the job halts
+    /// Halt this long before the time of --before, or before the allocation ends
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<i64>,
-    /// Halts as soon as the job looks, and is not started again
+    /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]
     immediate: bool,
 }
@@ -75,19 +75,19 @@ struct Conditions {
 #[derive(Args)]
 #[group(id = "unset", multiple = true)]
 struct Unset {
-    /// Takes the number of checkpoints away
+    /// Remove the number of checkpoints
     #[arg(long, conflicts_with = "checkpoints")]
     unset_checkpoints: bool,
-    /// Takes the time to halt after away
+    /// Remove the time of --after
     #[arg(long, conflicts_with = "after")]
     unset_after: bool,
-    /// Takes the time to halt before away
+    /// Remove the time of --before
     #[arg(long, conflicts_with = "before")]
     unset_before: bool,
-    /// Takes the halt seconds away
+    /// Remove the seconds of --seconds
     #[arg(long, conflicts_with = "seconds")]
     unset_seconds: bool,
-    /// Takes the reason away: that the job has come to its end, or that it was to halt at once
+    /// Remove the reason: the job has finished, or --immediate was given
     #[arg(long, conflicts_with = "immediate")]
     unset_reason: bool,
 }

@@ -32,10 +32,10 @@ pub(crate) const EXIT_CODES: &str =
 pub(crate) struct IndexArgs {
     #[command(flatten)]
     action: Action,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -44,20 +44,20 @@ pub(crate) struct IndexArgs {
 #[derive(Args)]
 #[group(multiple = false)]
 struct Action {
-    /// Lists the datasets; the default
+    /// List the datasets; the default
     #[arg(long)]
     list: bool,
-    /// Makes a checkpoint the one to restart from
+    /// Choose the checkpoint to restart from
     #[arg(long, value_name = "NAME")]
     current: Option<OsString>,
-    /// Takes a dataset out of the index; its files stay
+    /// Remove a dataset from the index; its files stay
     #[arg(long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
-    /// Lists a dataset again that was taken out and is whole, by its name or its folder
+    /// Add a complete dataset to the index again, by its name or its folder
     #[arg(long, value_name = "NAME")]
     add: Option<OsString>,
-    /// Makes a scavenged dataset complete: rebuilds lost files, and lists it. Without ID: all that .scr knows of, also
-    /// where the index is lost
+    /// Complete a scavenged dataset: rebuild lost files and add it to the index. Without ID: every dataset that .scr has,
+    /// even if the index is lost
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "the option may be absent, and so may its value")]
     build: Option<Option<u64>>,

@@ -35,34 +35,34 @@ Exit codes: 0 done, 1 no entry matches, 2 error.";
 pub(crate) struct LogArgs {
     #[command(subcommand)]
     action: Option<Action>,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// Asks the database of SCR_LOG_DB_HOST, instead of the text log
+    /// Read the database of SCR_LOG_DB_HOST instead of the text log
     #[arg(long)]
     db: bool,
-    /// The entries of all prefix directories in the database
+    /// Show the entries of all prefix directories in the database
     #[arg(long, requires = "db", conflicts_with = "prefix")]
     all: bool,
-    /// Only of the dataset with this id or name
+    /// Only entries of the dataset with this id or name
     #[arg(long, value_name = "ID|NAME")]
     dataset: Option<String>,
-    /// Only events and transfers of this name, such as FLUSH_FAIL; may be given several times
+    /// Only events and transfers of this name, such as FLUSH_FAIL; may be repeated
     #[arg(long, value_name = "NAME")]
     event: Vec<String>,
-    /// Only of this allocation
+    /// Only entries of this allocation
     #[arg(long, value_name = "ID")]
     job: Option<String>,
-    /// Only from this moment on
+    /// Only entries from this time on
     #[arg(long, value_name = "WHEN")]
     since: Option<String>,
-    /// Only before this moment
+    /// Only entries before this time
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
-    /// Only so many, the newest
+    /// Only the newest N entries
     #[arg(long, value_name = "N")]
     last: Option<u64>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +70,7 @@ pub(crate) struct LogArgs {
 /// What else there is to do.
 #[derive(Subcommand)]
 enum Action {
-    /// Makes the tables in the database of SCR_LOG_DB_HOST, and the database itself; what is there stays
+    /// Create the database of SCR_LOG_DB_HOST and its tables; existing ones stay as they are
     InitDb,
 }
 

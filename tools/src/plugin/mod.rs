@@ -25,22 +25,22 @@ use std::path::PathBuf;
 /// What can be asked of plugins.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Lists the plugins that a job can name; 1 if there are none
+    /// List the plugins that a job can name; 1 if there are none
     #[command(after_help = crate::cli::EXIT_CODES)]
     List(ListArgs),
-    /// Shows what the manifest of a plugin says; 1 if there is no such plugin
+    /// Show the manifest of a plugin; 1 if there is no such plugin
     #[command(after_help = crate::cli::EXIT_CODES)]
     Info(InfoArgs),
-    /// Checks a library or a manifest: who may write it, whether it is whole, whether it loads and fits; 1 if not
+    /// Check a library or a manifest: who may write it, whether it is complete, loads and matches; 1 if not
     #[command(after_help = crate::cli::EXIT_CODES)]
     Check(CheckArgs),
-    /// Puts a plugin through the conformance kit: every loss it promises to survive, damage, failures; 1 if it fails
+    /// Run the conformance kit on a plugin: every loss it promises to survive, damage, failures; 1 if it fails
     #[command(after_help = crate::cli::EXIT_CODES)]
     Conformance(ConformanceArgs),
-    /// Writes a crate with a plugin that works, its manifest, a test and a README, to begin with
+    /// Write a crate with a working plugin, its manifest, a test and a README, as a start
     #[command(after_help = crate::cli::EXIT_CODES)]
     New(NewArgs),
-    /// What `check` runs in a process of its own
+    /// The part of `check` that runs in a separate process
     #[command(hide = true)]
     Isolated(IsolatedArgs),
 }
@@ -51,7 +51,7 @@ pub(crate) struct Common {
     /// Folders to look in first, separated by colons, instead of SCR_PLUGIN_PATH
     #[arg(long, value_name = "FOLDERS")]
     path: Option<String>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -80,10 +80,10 @@ pub(crate) struct InfoArgs {
 pub(crate) struct CheckArgs {
     /// A library (.so), or a manifest (.toml) together with the library it names
     file: PathBuf,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Seconds that loading the library may take
+    /// Maximum seconds to load the library
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     timeout: u64,
 }
@@ -95,17 +95,17 @@ pub(crate) struct ConformanceArgs {
     /// Options of the plugin, as in a descriptor
     #[arg(value_name = "NAME=VALUE")]
     options: Vec<String>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// What `conformance` runs in a process of its own
+    /// The part of `conformance` that runs in a separate process
     #[arg(long, hide = true)]
     here: bool,
 }
 
 #[derive(Args)]
 pub(crate) struct NewArgs {
-    /// What the plugin is to be
+    /// The kind of plugin
     #[arg(value_enum)]
     kind: new::NewKind,
     /// Its name, as in TYPE= or FLUSH=

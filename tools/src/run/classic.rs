@@ -70,7 +70,7 @@ impl Write for Digest {
 /// Of which prefix directory.
 #[derive(Args)]
 pub(crate) struct NodesFileArgs {
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, visible_alias = "prefix", value_name = "DIR")]
     dir: Option<PathBuf>,
 }
@@ -90,23 +90,23 @@ pub(crate) struct ListDirArgs {
     /// Which kind
     #[arg(value_enum)]
     kind: DirKind,
-    /// The user. Without it: SCR_USER_NAME, or whoever runs this
+    /// The user [default: SCR_USER_NAME, or the user who runs this command]
     #[arg(short, long, value_name = "USER")]
     user: Option<String>,
-    /// The id of the allocation. Without it: SCR_JOB_ID, or what the resource manager says
+    /// The id of the allocation [default: SCR_JOB_ID, or the resource manager's]
     #[arg(short, long, value_name = "ID")]
     jobid: Option<String>,
-    /// Prints the base folders, without user and allocation
+    /// Print the base folders, without user and allocation
     #[arg(short, long)]
     base: bool,
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(short, long, value_name = "DIR")]
     prefix: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum DirKind {
-    /// Where the processes of a job keep what they tell each other
+    /// Where the processes of a job exchange control files
     Control,
     /// Where nodes keep datasets
     Cache,

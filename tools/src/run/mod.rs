@@ -38,7 +38,7 @@ use std::process::Command;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str =
-    "Exit codes: that of the last run; 1 where the job was not started, 2 where it could not be.";
+    "Exit codes: that of the last run; 1 the job was not started; 2 it could not be started.";
 
 /// Programs that a classic name such as `scr_srun` stands for.
 pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];
@@ -48,10 +48,10 @@ pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiex
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Seconds to wait before the job is started again. Without it: what the resource manager's description says
+    /// Seconds to wait before a restart [default: as the description of the resource manager says]
     #[arg(long, value_name = "SECONDS")]
     pause: Option<u64>,
-    /// The launcher with its arguments, the program and its arguments
+    /// The launcher with its arguments, then the program with its arguments
     #[arg(
         value_name = "LAUNCHER ARGUMENTS PROGRAM",
         trailing_var_arg = true,
@@ -64,13 +64,13 @@ pub(crate) struct RunArgs {
 /// Which job and which nodes.
 #[derive(Args, Clone, Default)]
 pub(crate) struct JobArgs {
-    /// The prefix directory. Without it: SCR_PREFIX, or else the current folder
+    /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) prefix: Option<PathBuf>,
-    /// The resource manager. Without it: the one whose variables are set
+    /// The resource manager [default: the one whose variables are set]
     #[arg(long, value_name = "NAME")]
     resource_manager: Option<String>,
-    /// A file with the nodes of the job, one on each line. Without it: SCR_NODELIST, or what the resource manager says
+    /// A file with the nodes of the job, one per line [default: SCR_NODELIST, or the resource manager's list]
     #[arg(long, value_name = "FILE")]
     hostfile: Option<PathBuf>,
 }

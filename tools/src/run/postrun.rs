@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 nothing is left in cache that has to be kept, 1 something is, 2 error.";
+    "Exit codes: 0 no dataset that must be kept is in cache only, 1 one is, 2 error.";
 
 /// Which job.
 #[derive(Args)]

@@ -14,11 +14,11 @@ use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::time::UNIX_EPOCH;
 
 /// Stands under the help text of `scr env`.
-pub(crate) const ENV_CODES: &str = "Exit codes: 0 it is known, 1 it is not, 2 error.";
+pub(crate) const ENV_CODES: &str = "Exit codes: 0 printed, 1 not known, 2 error.";
 /// Stands under the help text of `scr list-down-nodes`.
 pub(crate) const DOWN_CODES: &str = "Exit codes: 0 there are such nodes, 1 there are none, 2 error.";
 /// Stands under the help text of `scr retries-halt`.
-pub(crate) const HALT_CODES: &str = "Exit codes: 0 the job is to halt, 1 it may be started, 2 error.";
+pub(crate) const HALT_CODES: &str = "Exit codes: 0 the job should halt, 1 it may be started, 2 error.";
 /// Stands under the help text of `scr glob-hosts`.
 pub(crate) const HOSTS_CODES: &str = "Exit codes: 0 done, 1 there is no such node, 2 error.";
 
@@ -35,22 +35,22 @@ pub(crate) struct EnvArgs {
 #[derive(Args)]
 #[group(multiple = false)]
 struct EnvWhat {
-    /// The name of the user
+    /// Print the user name
     #[arg(long)]
     user: bool,
-    /// The id of the allocation
+    /// Print the id of the allocation
     #[arg(long)]
     jobid: bool,
-    /// The nodes of the allocation
+    /// Print the nodes of the allocation
     #[arg(long)]
     nodes: bool,
-    /// The nodes that the resource manager reports down, and those that are left out or fail their check
+    /// Print the nodes that are down, excluded, or fail their check
     #[arg(long)]
     down: bool,
-    /// How many nodes the last run had
+    /// Print how many nodes the last run used
     #[arg(long)]
     runnodes: bool,
-    /// When the allocation ends, in seconds since the epoch
+    /// Print when the allocation ends, in seconds since the epoch
     #[arg(long)]
     endtime: bool,
 }
@@ -107,7 +107,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
 pub(crate) struct DownArgs {
     #[command(flatten)]
     job: JobArgs,
-    /// Says of each node why
+    /// Say why, for each node
     #[arg(short, long)]
     reason: bool,
 }
@@ -156,22 +156,22 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct HostsArgs {
-    /// How many nodes there are in a list
+    /// Count the nodes of a list
     #[arg(long, value_name = "NODES")]
     count: Option<String>,
-    /// The nodes of a list, one on each line
+    /// Print the nodes of a list, one per line
     #[arg(long, value_name = "NODES")]
     expand: Option<String>,
-    /// Nodes, separated by blanks or commas, as a short list
+    /// Print nodes, separated by blanks or commas, as a short list
     #[arg(long, value_name = "NODES")]
     compress: Option<String>,
-    /// The Nth node of a list, counted from 1
+    /// Print the Nth node of a list, counted from 1
     #[arg(long, num_args = 2, value_names = ["N", "NODES"])]
     nth: Option<Vec<String>>,
-    /// The nodes of the first list that are not in the second
+    /// Print the nodes of the first list that are not in the second
     #[arg(long, value_name = "NODES:NODES")]
     minus: Option<String>,
-    /// The nodes that are in both lists
+    /// Print the nodes that are in both lists
     #[arg(long, value_name = "NODES:NODES")]
     intersection: Option<String>,
 }

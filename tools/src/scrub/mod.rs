@@ -26,16 +26,16 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 nothing is wrong, 1 something
 /// Where to look, and how to answer.
 #[derive(Args)]
 pub(crate) struct ScrubArgs {
-    /// A cache directory of this node, or a folder above it; may be given more than once
+    /// A cache directory of this node, or a folder above it; may be repeated
     #[arg(long, value_name = "DIR")]
     cache: Vec<PathBuf>,
-    /// A prefix directory; may be given more than once. Without --cache and --prefix: what a job started here would use
+    /// A prefix directory; may be repeated [default without --cache: what a job started here would use]
     #[arg(long, value_name = "DIR")]
     prefix: Vec<PathBuf>,
-    /// Only the dataset of this name or number
+    /// Only the dataset with this name or id
     #[arg(long, value_name = "NAME|ID")]
     dataset: Option<String>,
-    /// Answers in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
