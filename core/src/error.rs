@@ -1,6 +1,6 @@
 //! What a call of the interface can fail with.
 
-use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
+use crate::comm::{CollectiveError, CommError, RankErrors};
 use crate::fs::FsError;
 
 /// Why a call failed.
@@ -51,16 +51,12 @@ pub enum Error {
     Comm(#[from] CommError),
 }
 
-/// Names what was being done when it failed on some ranks.
-pub(crate) trait Doing<T> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error>;
-}
-
-impl<T> Doing<T> for Collective<T> {
-    fn doing(self, doing: impl FnOnce() -> String) -> Result<T, Error> {
-        self.map_err(|error| match error {
-            CollectiveError::Ranks(why) => Error::Phase { doing: doing(), why },
+impl CollectiveError {
+    /// The error of a call in which this was being done.
+    pub(crate) fn doing(self, doing: impl Into<String>) -> Error {
+        match self {
+            CollectiveError::Ranks(why) => Error::Phase { doing: doing.into(), why },
             CollectiveError::Comm(error) => error.into(),
-        })
+        }
     }
 }

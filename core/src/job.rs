@@ -5,16 +5,17 @@ use crate::comm::collective::{agree_at, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::{check_cache_in_use, Descriptors};
 use crate::env::Env;
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
 use crate::log::Log;
 use crate::message::Reporter;
-use crate::param::{self, AppConfig, Params, Settings};
+use crate::param::{self, AppConfig, ConfigError, Params, Settings};
 use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Prefix};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
+
 /// A run of a job, as all of the runtime sees it.
 pub(crate) struct Job {
     pub(crate) comm: Box<dyn Comm>,
@@ -46,7 +47,7 @@ impl Job {
         if !params.get(&param::ENABLE) {
             return Err(Error::Disabled);
         }
-        tell_other_requests(&*comm, app, &report)?;
+        warn_other_requests(&*comm, app, &report)?;
         let descriptors = agreed_descriptors(&*comm, &node, &params, &report)?;
         let nodes = Placement::gather(&*comm, &node)?;
         let processors = processors_for_each(&*comm, &env)?;
@@ -84,7 +85,8 @@ impl Job {
         if is_new && made.is_ok() {
             self.report.notice(&prefix.was_made());
         }
-        self.agree(made).doing(|| "making the folder .scr in the prefix directory (SCR_PREFIX)".to_owned())
+        self.agree(made)
+            .map_err(|error| error.doing("making the folder .scr in the prefix directory (SCR_PREFIX)"))
     }
 
     /// This rank.
@@ -159,9 +161,9 @@ impl Job {
     }
 
     /// What this rank is grouped by in a group.
-    pub(crate) fn group_value(&self, group: &str) -> Result<String, String> {
+    pub(crate) fn group_value(&self, group: &str) -> Result<String, ConfigError> {
         let node = self.params.get(&param::NODE_NAME);
-        self.descriptors.groups.value(group, &node, self.rank()).map_err(|error| error.to_string())
+        self.descriptors.groups.value(group, &node, self.rank())
     }
 }
 
@@ -179,7 +181,7 @@ fn agreed_descriptors(
     report: &Reporter,
 ) -> Result<Descriptors, Error> {
     let mut problems = Vec::new();
-    let built = Descriptors::build(params, &mut problems).map_err(|error| error.to_string());
+    let built = Descriptors::build(params, &mut problems);
     for problem in problems {
         report.warn(&problem.to_string());
     }
@@ -229,7 +231,7 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
 
 /// What rank 0 has set with `SCR_Config` counts for all. Another rank that has set something else, or nothing, is told that it
 /// does not get it.
-fn tell_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
+fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
     match same_everywhere(comm, app.to_text().as_bytes()) {
         Ok(()) => (),
         Err(Mismatch::Comm(error)) => return Err(error.into()),

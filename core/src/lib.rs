@@ -43,17 +43,6 @@ pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 pub use cache::control::{find_control_dir, make_control_dir};
 pub use job::job_folder;
 
-/// Results whose error becomes its text, as [`describe`] gives it.
-pub(crate) trait Described<T> {
-    fn described(self) -> Result<T, String>;
-}
-
-impl<T, E: std::error::Error> Described<T> for Result<T, E> {
-    fn described(self) -> Result<T, String> {
-        self.map_err(|error| describe(&error))
-    }
-}
-
 /// An error with its causes, on one line.
 pub fn describe(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());

@@ -7,7 +7,7 @@ mod comm_suite;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use scr_core::comm::collective::{all_reduce, barrier, Op};
+use scr_core::comm::collective::{all_reduce, barrier, in_turn, Op};
 use scr_core::comm::thread::{self, Job, RunError, ThreadComm};
 use scr_core::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 
@@ -191,4 +191,20 @@ fn what_nobody_received_can_be_seen() {
 
 fn receive(comm: &ThreadComm, from: u32) -> Result<(), CommError> {
     exchange_all(comm, Tag(5), &[], &mut [Incoming { from: Rank(from), bytes: &mut [] }])
+}
+
+#[test]
+fn never_are_more_ranks_at_work_than_allowed_and_every_rank_gets_its_turn() {
+    for (ranks, width) in [(1, 1), (5, 1), (16, 3), (4, 256), (3, 0)] {
+        let [now, most, done] = [0, 0, 0].map(AtomicU32::new);
+        let work = || {
+            most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::yield_now();
+            now.fetch_sub(1, Ordering::SeqCst);
+            done.fetch_add(1, Ordering::SeqCst);
+        };
+        thread::run(ranks, |comm| in_turn(&comm, width, work).unwrap()).unwrap();
+        assert!(most.load(Ordering::SeqCst) <= width.max(1));
+        assert_eq!(done.load(Ordering::SeqCst), ranks);
+    }
 }

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         // SAFETY: the caller's promise.
         let routed = unsafe { route_file(session, &name, file) };
         if let Err(failure) = &routed {
-            session.note_unrouted(name.shown(), failure.to_string());
+            session.record_unrouted(name.shown(), failure.to_string());
         }
         routed
     })

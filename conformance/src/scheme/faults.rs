@@ -52,7 +52,7 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
     }
 }
 
-/// The user cancels: the member that is told so gives up, and takes the others with it.
+/// The user cancels: the member that learns of it gives up, and takes the others with it.
 pub(super) fn cancelled(kit: &mut Kit<'_>) {
     if !kit.begin(
         "cancelled: everybody comes to an end",
@@ -74,11 +74,11 @@ pub(super) fn cancelled(kit: &mut Kit<'_>) {
 }
 
 fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) {
-    let told = kit.call(set, call).progress;
-    let member = told.iter().position(|&times| times > 0);
+    let progress = kit.call(set, call).progress;
+    let member = progress.iter().position(|&times| times > 0);
     let Some(member) = member else {
         if set.members.iter().any(|member| member.data.len() > 100_000 && !member.redundancy.is_empty()) {
-            kit.warn(format!("{call:?} never tells its progress, and so cannot be cancelled"));
+            kit.warn(format!("{call:?} never reports progress, and so cannot be cancelled"));
         }
         return;
     };

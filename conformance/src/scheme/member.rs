@@ -8,6 +8,7 @@ use scr_core::comm::{Comm, CommError, Rank};
 use scr_plugin_api::{
     Bytes, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
 };
+use std::error::Error;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -81,11 +82,13 @@ impl Member {
             Call::Rebuild(format) => scheme.rebuild(&set, format),
         }));
         drop(scheme);
-        let outcome = match &result {
-            Ok(result) => result.clone().map_err(|error| error.to_string()),
-            Err(_) => Err("it panicked".to_owned()),
+        let ended = result.map_or(Ended::Panicked, Ended::Returned);
+        let panicked = SetError::Failed { text: "it panicked".to_owned() };
+        let outcome = match &ended {
+            Ended::Returned(result) => result.as_ref().map(drop).map_err(|error| error as &dyn Error),
+            _ => Err(&panicked as &dyn Error),
         };
-        self.end(result.map_or(Ended::Panicked, Ended::Returned));
+        self.end(ended.clone());
         if let Err(SetError::Unclaimed { member, messages, .. }) = set.comm.finish(outcome) {
             self.broke(format!(
                 "{messages} messages of member {member} to member {} were never received",

@@ -12,7 +12,7 @@ pub(super) struct MemoryFile {
     /// The last rule that was broken.
     broken: Mutex<Option<String>>,
     borrowing: Borrowing,
-    /// What readers borrow: the content as it was at the first loan.
+    /// What readers borrow: the content as it was when first borrowed.
     snapshot: OnceLock<Vec<u8>>,
     /// The ranges that are borrowed to be written now.
     mapped: Mutex<Vec<Range<usize>>>,

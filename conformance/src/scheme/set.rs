@@ -47,7 +47,7 @@ pub enum Injected {
         /// Which of its calls, counted from 0, of those that can fail.
         call: u64,
     },
-    /// The host asks a member to stop when it tells its progress.
+    /// The host asks a member to stop when it reports progress.
     Cancel {
         /// Which member.
         member: u32,
@@ -99,7 +99,7 @@ pub struct Outcome {
     pub logged: Vec<(Level, String)>,
     /// How many calls that can fail each member made to its host.
     pub calls: Vec<u64>,
-    /// How often each member told its progress.
+    /// How often each member reported progress.
     pub progress: Vec<u64>,
     /// Bytes that each member sent to others.
     pub sent: Vec<u64>,

@@ -1,6 +1,6 @@
 //! What arrives: the rules of jobs that end well, one function each.
 
-use super::stage::{accepted, copy_well, expect, read, told, Found, Stage};
+use super::stage::{accepted, attempt, copy_well, expect, read, Found, Stage};
 use super::{Case, Subject};
 use scr_plugin_api::{CopyItem, CopyState};
 use std::fs;
@@ -54,7 +54,7 @@ fn sizes(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     let job = stage.job("a");
     let ticket = copy_well(&*transport, &job)?;
     job.items.iter().try_for_each(|item| {
-        let len = told(fs::metadata(&item.source), "examining a source")?.len();
+        let len = attempt(fs::metadata(&item.source), "examining a source")?.len();
         expect(&len, &item.bytes, "the size of a source after the copy")
     })?;
     expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state when asked again")
@@ -121,7 +121,7 @@ fn odd_names(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     for item in &mut job.items {
         let name = std::ffi::OsStr::from_bytes(b" \xff\xfe\n'\"*");
         let source = item.source.with_file_name(name);
-        told(fs::rename(&item.source, &source), "renaming a source")?;
+        attempt(fs::rename(&item.source, &source), "renaming a source")?;
         *item = CopyItem { source, destination: item.destination.with_file_name(name), bytes: item.bytes };
     }
     copy_well(&*(subject.make)(), &job).map(drop)
@@ -132,7 +132,7 @@ fn replaced(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     stage.file(100)?.file(0)?.sparse(100_000)?;
     let job = stage.job("a");
     for item in &job.items {
-        told(fs::write(&item.destination, [1; 300_000]), "writing an older destination")?;
+        attempt(fs::write(&item.destination, [1; 300_000]), "writing an older destination")?;
     }
     copy_well(&*(subject.make)(), &job).map(drop)
 }

@@ -1,6 +1,6 @@
 //! What cannot be copied: the rules of jobs that end badly, one function each.
 
-use super::stage::{copy_badly, copy_well, expect, names, told, Found, Stage};
+use super::stage::{attempt, copy_badly, copy_well, expect, names, Found, Stage};
 use super::{Case, Subject};
 use scr_plugin_api::PluginErrorKind;
 use std::fs;
@@ -71,7 +71,7 @@ fn missing(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     let mut stage = Stage::new(folder)?;
     stage.file(10)?.file(10)?;
     let job = stage.job("a");
-    told(fs::remove_file(&job.items[1].source), "removing a source")?;
+    attempt(fs::remove_file(&job.items[1].source), "removing a source")?;
     names(&copy_badly(&*(subject.make)(), &job)?, &job.items[1].source)
 }
 
@@ -81,7 +81,7 @@ fn unreadable(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
     job.items[0].source = folder.join("from");
-    job.items[0].bytes = told(fs::metadata(folder.join("from")), "examining a folder")?.len();
+    job.items[0].bytes = attempt(fs::metadata(folder.join("from")), "examining a folder")?.len();
     names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].source)
 }
 
@@ -114,14 +114,14 @@ fn full(subject: &Subject<'_>, folder: &Path) -> Found<()> {
         let error = copy_badly(&*transport, &job)?;
         names(&error, &job.items[0].destination)?;
         expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")?;
-        told(fs::remove_file(full.join("big")), "making room again")?;
+        attempt(fs::remove_file(full.join("big")), "making room again")?;
     }
     let mut stage = Stage::new(&folder.join("again"))?;
     stage.file(10_000)?;
     let mut job = stage.job("a");
     job.items[0].destination = full.join("small");
     copy_well(&*transport, &job)?;
-    told(fs::remove_file(full.join("small")), "making room again")
+    attempt(fs::remove_file(full.join("small")), "making room again")
 }
 
 fn next_job(subject: &Subject<'_>, folder: &Path) -> Found<()> {
@@ -151,8 +151,8 @@ fn again(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     stage.file(10)?.file(100_000)?;
     let job = stage.job("a");
     let (source, aside) = (&job.items[1].source, folder.join("aside"));
-    told(fs::rename(source, &aside), "taking a source away")?;
+    attempt(fs::rename(source, &aside), "taking a source away")?;
     copy_badly(&*transport, &job)?;
-    told(fs::rename(&aside, source), "putting a source back")?;
+    attempt(fs::rename(&aside, source), "putting a source back")?;
     copy_well(&*transport, &job).map(drop)
 }

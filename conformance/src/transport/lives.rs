@@ -1,7 +1,7 @@
 //! The life of a job: tokens, tickets, progress, cancelling, going on, one function for each rule.
 
 use super::stage::{
-    accepted, copy, copy_well, expect, read, same_bytes, start, told, until_it_moves, Found, Stage,
+    accepted, attempt, copy, copy_well, expect, read, same_bytes, start, until_it_moves, Found, Stage,
 };
 use super::{Case, Subject};
 use scr_plugin_api::{CopyItem, CopyState, PluginErrorKind, Transport};
@@ -63,7 +63,7 @@ fn twice(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     let job = stage.job("a");
     let first = copy_well(&*transport, &job)?;
     // A second copy would bring the new bytes, or make the file anew.
-    told(fs::write(&job.items[0].source, vec![9; 100_000]), "changing the source")?;
+    attempt(fs::write(&job.items[0].source, vec![9; 100_000]), "changing the source")?;
     let before = read(&job.items[0].destination)?;
     let (second, state) = copy(&*transport, &job)?;
     expect(&second, &first, "the ticket of the same job")?;
@@ -120,7 +120,7 @@ fn cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
         CopyState::Failed(error) => {
             expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error")?;
         }
-        // It was quicker than the wish to stop it.
+        // It was quicker than the request to stop it.
         CopyState::Done => job.items.iter().try_for_each(same_bytes)?,
         CopyState::Running(_) => return Err("wait came back from a job that is running".into()),
     }

@@ -17,7 +17,7 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(folder: &Path) -> Found<Self> {
         for name in ["from", "to"] {
-            told(fs::create_dir_all(folder.join(name)), "making a folder")?;
+            attempt(fs::create_dir_all(folder.join(name)), "making a folder")?;
         }
         Ok(Self { folder: folder.to_path_buf(), items: Vec::new() })
     }
@@ -26,7 +26,7 @@ impl Stage {
     pub(super) fn file(&mut self, bytes: u64) -> Found<&mut Self> {
         let item = self.item(bytes);
         let len = usize::try_from(bytes).map_err(|_| "a source too large for memory".to_owned())?;
-        told(fs::write(&item.source, pattern(self.items.len(), len)), "writing a source")?;
+        attempt(fs::write(&item.source, pattern(self.items.len(), len)), "writing a source")?;
         self.items.push(item);
         Ok(self)
     }
@@ -34,9 +34,9 @@ impl Stage {
     /// Adds a source of so many bytes that is a hole but for a few bytes in its middle.
     pub(super) fn sparse(&mut self, bytes: u64) -> Found<&mut Self> {
         let item = self.item(bytes);
-        let file = told(fs::File::create(&item.source), "creating a source")?;
-        told(file.set_len(bytes), "extending a source")?;
-        told(file.write_all_at(b"not zero", bytes / 2), "writing a source")?;
+        let file = attempt(fs::File::create(&item.source), "creating a source")?;
+        attempt(file.set_len(bytes), "extending a source")?;
+        attempt(file.write_all_at(b"not zero", bytes / 2), "writing a source")?;
         self.items.push(item);
         Ok(self)
     }
@@ -136,7 +136,7 @@ pub(super) fn accepted<T>(result: Result<T, PluginError>, call: &str) -> Found<T
     result.map_err(|error| format!("{call} gave an error: {error}"))
 }
 
-pub(super) fn told<T>(result: std::io::Result<T>, what: &str) -> Found<T> {
+pub(super) fn attempt<T>(result: std::io::Result<T>, what: &str) -> Found<T> {
     result.map_err(|error| format!("{what} failed: {error}"))
 }
 

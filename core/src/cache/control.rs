@@ -7,12 +7,12 @@
 use super::node_dir;
 use super::sharing::Sharing;
 use super::store::own_folder;
+use crate::comm::CollectiveError;
 use crate::env::Env;
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::fs::{FsError, OwnedDir};
 use crate::job::{job_folder, Job};
 use crate::param::{self, Params};
-use crate::Described;
 use std::path::Path;
 
 /// The control directory of this node for the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`, or
@@ -43,13 +43,15 @@ pub fn make_control_dir(env: &Env, params: &Params) -> Result<OwnedDir, FsError>
 /// A folder cannot be made.
 pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> {
     let (files, base) = (job.files(), &job.descriptors.control);
-    let doing = || format!("making the control folder on {} (SCR_CNTL_BASE)", base.name);
+    let doing = |error: CollectiveError| {
+        error.doing(format!("making the control folder on {} (SCR_CNTL_BASE)", base.name))
+    };
     let made = OwnedDir::make(files, &base.path, &job.job_folder(), job.env.uid);
-    let control = job.agree(made.described()).doing(doing)?;
+    let control = job.agree(made).map_err(doing)?;
     job.report_other_name(&base.path, &control);
     let seen = sharing.of(&control, NUMBER)?.placement;
     let Some((one, other)) = seen.first_apart_in(&job.nodes) else {
-        return job.agree(own(control, &job.params, job.env.uid).described()).doing(doing);
+        return job.agree(own(control, &job.params, job.env.uid)).map_err(doing);
     };
     let node = |rank| format!("{} (rank {rank})", job.nodes.name(rank));
     job.report.warn(&format!(
@@ -60,9 +62,9 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> 
         base.name,
     ));
     let nodes = control.make_below(Path::new(NODES), job.env.uid);
-    let nodes = job.agree(nodes.described()).doing(doing)?;
-    let folder = own_folder(job, &seen, &nodes).doing(doing)?;
-    job.agree(nodes.make_below(&folder, job.env.uid).described()).doing(doing)
+    let nodes = job.agree(nodes).map_err(doing)?;
+    let folder = own_folder(job, &seen, &nodes).map_err(doing)?;
+    job.agree(nodes.make_below(&folder, job.env.uid)).map_err(doing)
 }
 
 /// The folder that this node has got in a control directory, or else the directory itself.

@@ -6,13 +6,12 @@
 use super::node_dir;
 use super::sharing::{Seen, Sharing};
 use crate::comm::collective::route_trees;
-use crate::comm::{Collective, CommError, Rank};
+use crate::comm::{AnyError, Collective, CollectiveError, CommError, Rank};
 use crate::descriptor::{Evict, Store, View};
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::fs::OwnedDir;
 use crate::job::Job;
 use crate::placement::Placement;
-use crate::Described;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -54,13 +53,13 @@ pub(crate) fn open_all(job: &Job, sharing: &Sharing<'_>) -> Result<Vec<StoreInUs
 }
 
 fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
-    let doing = || format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name);
+    let doing = |error: CollectiveError| {
+        error.doing(format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name))
+    };
     let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
-    let made = job.group_value(&store.group).and_then(|group| {
-        let root = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
-        root.map(|root| (root, group)).described()
-    });
-    let (root, group) = job.agree(made).doing(doing)?;
+    let root = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
+    let made = job.group_value(&store.group).map_err(AnyError::from).and_then(|group| Ok((root?, group)));
+    let (root, group) = job.agree(made).map_err(doing)?;
     job.report_other_name(&store.path, &root);
     let is_global = store.view == View::Global;
     let said = Placement::gather(&*job.comm, if is_global { "" } else { &group })?;
@@ -68,7 +67,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     check(job, store, &said, &seen)?;
     let placement = seen.placement;
     let cache = if is_global || placement.count() < job.nodes.count() {
-        root.path().join(own_folder(job, &placement, &root).doing(doing)?)
+        root.path().join(own_folder(job, &placement, &root).map_err(doing)?)
     } else {
         root.path().to_owned()
     };
@@ -94,7 +93,7 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
     if let Some((one, other)) = said.first_apart_in(&seen.placement) {
         let looked =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
-        job.agree(looked).doing(|| format!("looking at the store {name}"))?;
+        job.agree(looked).map_err(|error| error.doing(format!("looking at the store {name}")))?;
         return Err(Error::Config {
             why: format!(
                 "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \
@@ -134,14 +133,14 @@ pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Co
         Err(error) => Err(crate::describe(&error)),
     };
     let assigned = job.agree(assigned)?;
-    let tell = |mate: Rank| {
+    let folder_for = |mate: Rank| {
         let mut tree = KvTree::new();
         let path = assigned.get(job.nodes.name(mate)).and_then(|path| path.file_name());
         tree.set_bytes("FOLDER", path.unwrap_or_default().as_bytes());
         (mate, tree)
     };
-    let told = route_trees(&*job.comm, mates.iter().copied().map(tell).collect())?;
-    let folder = told.first().and_then(|(_, tree)| tree.value("FOLDER"));
+    let received = route_trees(&*job.comm, mates.iter().copied().map(folder_for).collect())?;
+    let folder = received.first().and_then(|(_, tree)| tree.value("FOLDER"));
     let folder = folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?;
     // Base folders may have different names on different nodes.
     Ok(PathBuf::from(OsStr::from_bytes(folder)))

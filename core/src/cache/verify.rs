@@ -3,7 +3,7 @@
 use super::logical_file::LogicalFile;
 use super::place::PartPlace;
 use super::record::RankRecord;
-use crate::fs::{At, Files, FsError, How};
+use crate::fs::{At, File, Files, FsError, How};
 use scr_plugin_api::PluginError;
 
 /// How a part differs from its record.
@@ -37,7 +37,7 @@ pub(crate) fn verify(
     if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
         return Ok(());
     }
-    let data = open_data(files, part, record, How::Read, true)?;
+    let data = open_data(files, part, record, Opened::new(), true)?;
     compare(record, &data, &open_redundancy(files, part, record)?, threads)
 }
 
@@ -61,17 +61,21 @@ pub(crate) fn compare(
     Ok(())
 }
 
-/// Opens the files of a record as one logical file, wherever they lie.
+/// A rank's files that are open already, by their place in its record.
+pub(crate) type Opened = Vec<Option<Box<dyn File>>>;
+
+/// The files of a record as one logical file, wherever they lie. Opens those that are not open yet.
 pub(crate) fn open_data(
     files: &dyn Files,
     part: &dyn PartPlace,
     record: &RankRecord,
-    how: How,
+    opened: Opened,
     summed: bool,
 ) -> Result<LogicalFile, FsError> {
-    let open = record.files.iter().map(|file| {
+    let opened = opened.into_iter().chain(std::iter::repeat_with(|| None));
+    let open = record.files.iter().zip(opened).map(|(file, open)| {
         let path = part.file(record, file);
-        let open = files.open(&path, how).at("open", &path)?;
+        let open = open.map_or_else(|| files.open(&path, How::Read), Ok).at("open", &path)?;
         Ok((path, open, file.bytes))
     });
     Ok(LogicalFile::new(open.collect::<Result<_, FsError>>()?, summed))

@@ -70,7 +70,7 @@ pub fn broadcast_tree(comm: &dyn Comm, root: Rank, tree: &KvTree) -> Result<KvTr
 /// [`CommError`] of the communicator; [`CommError::WrongLength`] where ranks give different numbers of values.
 pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
     let (me, size) = (comm.rank().0, comm.size());
-    // Ranks beyond a power of two lend their values to a neighbour, and get the result from it.
+    // Ranks beyond a power of two give their values to a neighbour, and get the result from it.
     let power = 1 << size.ilog2();
     let extra = size - power;
     if me < 2 * extra && me.is_multiple_of(2) {
@@ -92,6 +92,23 @@ pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), Com
         send_values(comm, Rank(me - 1), values)?;
     }
     Ok(())
+}
+
+/// Does `work` on at most `width` ranks at a time. Each rank waits for the one `width` before it, so a slow one delays only
+/// those after it. Unlike lock files, a process of another job cannot hold it up.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
+    let (me, width) = (comm.rank().0, width.max(1));
+    if let Some(before) = me.checked_sub(width) {
+        exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from: Rank(before), bytes: &mut [] }])?;
+    }
+    let value = work();
+    if let Some(after) = me.checked_add(width).filter(|&after| after < comm.size()) {
+        exchange_all(comm, COLLECTIVE, &[Outgoing { to: Rank(after), bytes: &[] }], &mut [])?;
+    }
+    Ok(value)
 }
 
 /// Which of these are so on any rank; the same on all.

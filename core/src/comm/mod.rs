@@ -170,12 +170,12 @@ pub trait Comm {
     /// Number of ranks.
     fn size(&self) -> u32;
 
-    /// Sends and receives a batch. While it waits it asks `wish` again and again, with a flag per receive
+    /// Sends and receives a batch. While it waits it asks `check_cancel` again and again, with a flag per receive
     /// that tells which have come; it need not ask at all if nothing has to be waited for. It returns when the
     /// sends are done: that may be when they are received, but for those to oneself it is at once.
     ///
     /// After [`WaitControl::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
-    /// `wish` can take what others send meanwhile; then it asks a last time with the final flags. `wish`
+    /// `check_cancel` can take what others send meanwhile; then it asks a last time with the final flags. `check_cancel`
     /// may call [`take`](Self::take), and `exchange` with another tag. It should take all there is: it may
     /// be asked again only when something more has come.
     ///
@@ -188,7 +188,7 @@ pub trait Comm {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError>;
 
     /// Takes a message with this tag that has arrived and that no receive waits for, whoever sent it.

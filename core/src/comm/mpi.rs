@@ -115,7 +115,7 @@ impl Comm for MpiComm {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError> {
         check(self.size(), tag, sends, receives)?;
         check_running()?;
@@ -127,7 +127,7 @@ impl Comm for MpiComm {
             let moved = batch.move_on()?;
             if batch.is_quiet() {
                 if given_up {
-                    wish(&batch.come)?;
+                    check_cancel(&batch.come)?;
                 }
                 let done = batch.come.iter().all(|&come| come);
                 let ended = if done { Ended::Done } else { Ended::GivenUp };
@@ -138,7 +138,8 @@ impl Comm for MpiComm {
                 continue;
             }
             if given_up || patience.is_long() {
-                let asked = self.awaited.while_waiting_for(tag, batch.awaited(), || wish(&batch.come))?;
+                let asked =
+                    self.awaited.while_waiting_for(tag, batch.awaited(), || check_cancel(&batch.come))?;
                 if asked == WaitControl::GiveUp && !given_up {
                     given_up = true;
                     batch.give_up();

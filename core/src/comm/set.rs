@@ -13,6 +13,7 @@ pub(super) mod fin;
 pub use self::error::SetError;
 
 use std::cell::RefCell;
+use std::error::Error;
 
 use scr_plugin_api::{ReceiveFrom, SendTo};
 
@@ -115,12 +116,12 @@ impl<'a> SetComm<'a> {
 
         let mut flags = vec![true; from.len()];
         let result = self.comm.exchange(self.data, &outgoing, &mut incoming, &mut |come| {
-            let wish = self.watch(&from)?;
-            // Without a wish to give up, it ends only when all have come.
-            if wish == WaitControl::GiveUp {
+            let control = self.watch(&from)?;
+            // Unless it gives up, it ends only when all have come.
+            if control == WaitControl::GiveUp {
                 flags.copy_from_slice(come);
             }
-            Ok(wish)
+            Ok(control)
         });
         self.count(&from, &flags);
         match result {
@@ -159,15 +160,15 @@ impl<'a> SetComm<'a> {
     /// # Errors
     /// Where any member gave up: [`SetError::Failed`] if it was this one, otherwise [`SetError::Aborted`].
     /// [`SetError::Unclaimed`] on the member that did not receive what was sent to it.
-    pub fn finish(self, outcome: Result<(), String>) -> Result<(), SetError> {
-        self.end(outcome.err())
+    pub fn finish(self, outcome: Result<(), &dyn Error>) -> Result<(), SetError> {
+        self.end(outcome.err().map(crate::describe))
     }
 
     fn end(&self, failure: Option<String>) -> Result<(), SetError> {
         self.state.borrow().usable()?;
         self.state.borrow_mut().broken = failure.map(|text| SetError::Failed { text });
         let fins = self.my_fins();
-        self.hear_all(&fins)?;
+        self.receive_fins(&fins)?;
         self.take_leftovers()?;
         let mut state = self.state.borrow_mut();
         state.ended = true;
@@ -192,15 +193,15 @@ impl<'a> SetComm<'a> {
 
     /// What a member does while it waits in an exchange for messages from `from`.
     fn watch(&self, from: &[usize]) -> Result<WaitControl, CommError> {
-        self.hear_early_fins()?;
+        self.take_early_fins()?;
         if self.state.borrow().broken.is_none() {
             let Some((by, text)) = self.reason_to_stop(from) else { return Ok(WaitControl::Wait) };
             self.state.borrow_mut().broken = Some(self.aborted(by, &text));
             // At once: the others may need to know it before they can take what this one sends.
             let fins = self.my_fins();
             let outgoing = self.outgoing_fins(&fins);
-            let hear = &mut |_: &[bool]| self.hear_early_fins().map(|()| WaitControl::Wait);
-            self.comm.exchange(self.fin, &outgoing, &mut [], hear)?;
+            let receive = &mut |_: &[bool]| self.take_early_fins().map(|()| WaitControl::Wait);
+            self.comm.exchange(self.fin, &outgoing, &mut [], receive)?;
         }
         self.take_some()?;
         Ok(WaitControl::GiveUp)
@@ -222,7 +223,7 @@ impl<'a> SetComm<'a> {
 
     /// Ends an aborted set: this member's FIN is out, those of the others and their messages are to come.
     fn wind_down(&self) -> SetError {
-        if let Err(error) = self.hear_all(&[]).and_then(|()| self.take_leftovers()) {
+        if let Err(error) = self.receive_fins(&[]).and_then(|()| self.take_leftovers()) {
             return error;
         }
         let mut state = self.state.borrow_mut();
@@ -231,7 +232,7 @@ impl<'a> SetComm<'a> {
     }
 
     /// Sends this member's FINs, if they are not out, and receives those that have not come.
-    fn hear_all(&self, fins: &[(usize, [u8; FIN_BYTES])]) -> Result<(), SetError> {
+    fn receive_fins(&self, fins: &[(usize, [u8; FIN_BYTES])]) -> Result<(), SetError> {
         let missing: Vec<usize> =
             self.others().filter(|&member| self.state.borrow().fins[member].is_none()).collect();
         let mut came = vec![[0; FIN_BYTES]; missing.len()];
@@ -243,7 +244,7 @@ impl<'a> SetComm<'a> {
         let result = self.comm.exchange(self.fin, &outgoing, &mut incoming, drain);
         result.map_err(|error| self.lost(error))?;
         for (bytes, &member) in came.iter().zip(&missing) {
-            self.note_fin(member, bytes).map_err(|error| self.lost(error))?;
+            self.record_fin(member, bytes).map_err(|error| self.lost(error))?;
         }
         Ok(())
     }
@@ -268,14 +269,14 @@ impl<'a> SetComm<'a> {
         Ok(())
     }
 
-    fn hear_early_fins(&self) -> Result<(), CommError> {
+    fn take_early_fins(&self) -> Result<(), CommError> {
         while let Some((rank, bytes)) = self.comm.take(self.fin)? {
-            self.note_fin(self.member_at(rank)?, &bytes)?;
+            self.record_fin(self.member_at(rank)?, &bytes)?;
         }
         Ok(())
     }
 
-    fn note_fin(&self, member: usize, bytes: &[u8]) -> Result<(), CommError> {
+    fn record_fin(&self, member: usize, bytes: &[u8]) -> Result<(), CommError> {
         let from = self.members[member];
         let fin = Fin::unpack(bytes).ok_or(CommError::Malformed { from, what: "the end of a set" })?;
         self.state.borrow_mut().fins[member] = Some(fin);
@@ -305,7 +306,7 @@ impl<'a> SetComm<'a> {
         came.for_each(|(&from, _)| state.arrived[from] += 1);
     }
 
-    /// Notes that the communicator is of no use any more.
+    /// Records that the communicator is of no use any more.
     fn lost(&self, error: CommError) -> SetError {
         let error = SetError::from(error);
         let mut state = self.state.borrow_mut();

@@ -34,9 +34,9 @@ impl Comm for StandIns {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError> {
-        self.comm.exchange(tag, sends, receives, wish)
+        self.comm.exchange(tag, sends, receives, check_cancel)
     }
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {

@@ -153,7 +153,7 @@ impl Comm for ThreadComm {
         tag: Tag,
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
-        wish: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError> {
         check(self.size(), tag, sends, receives)?;
         let posted = self.world.post(self.rank, tag, self.letters(sends))?;
@@ -166,13 +166,14 @@ impl Comm for ThreadComm {
             batch.receive(found);
             if sent && (given_up || batch.is_done()) {
                 if given_up {
-                    wish(&batch.come)?;
+                    check_cancel(&batch.come)?;
                 }
                 let ended = if batch.is_done() { Ended::Done } else { Ended::GivenUp };
                 return batch.wrong.map_or(Ok(ended), Err);
             }
             let awaited = if given_up { Vec::new() } else { batch.awaited() };
-            let asked = self.awaited.while_waiting_for(tag, awaited.iter().copied(), || wish(&batch.come))?;
+            let asked =
+                self.awaited.while_waiting_for(tag, awaited.iter().copied(), || check_cancel(&batch.come))?;
             if asked == WaitControl::GiveUp && !given_up {
                 given_up = true;
                 continue;

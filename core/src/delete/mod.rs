@@ -9,12 +9,13 @@ mod window;
 pub(crate) use window::{all, named, slide_window};
 
 use crate::comm::collective::{agree_at, barrier, route_trees};
-use crate::comm::{Collective, Comm, CommError, Rank};
+use crate::comm::{AnyError, Collective, Comm, CommError, Rank};
+use crate::describe;
 use crate::flush::catalog::Catalog;
 use crate::flush::lists;
-use crate::fs::Files;
+use crate::fs::{Files, FsError};
 use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
-use crate::{describe, Described};
+use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -55,19 +56,18 @@ impl Deleting<'_> {
     }
 
     /// Makes the dataset count no more, and shares out its files.
-    fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, scr_plugin_api::KvTree)>), String> {
-        let told = |error: PrefixError| describe(&error);
-        Index::update(self.files, self.prefix, |index| index.set_complete(id, false)).map_err(told)?;
+    fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, KvTree)>), PrefixError> {
+        Index::update(self.files, self.prefix, |index| index.set_complete(id, false))?;
         let own = match Rank2File::read(self.files, self.prefix, id) {
             Ok(own) => own,
             Err(error) if error.is_damage() => {
                 let why = describe(&error);
                 return Ok((Some(format!("its files are not known and stay where they are: {why}")), vec![]));
             }
-            Err(error) => return Err(describe(&error)),
+            Err(error) => return Err(error),
         };
-        let ledger = Catalog { files: self.files, prefix: self.prefix };
-        let kept = ledger.names_of_others(id).map_err(told)?;
+        let catalog = Catalog { files: self.files, prefix: self.prefix };
+        let kept = catalog.names_of_others(id)?;
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
             let mut list = list.clone();
@@ -77,10 +77,8 @@ impl Deleting<'_> {
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
     }
 
-    fn remove(&self, mine: &[PrefixFile]) -> Result<(), String> {
-        mine.iter().try_for_each(|file| {
-            self.files.remove_if_there(&self.prefix.file(&file.name)).map(drop).described()
-        })
+    fn remove(&self, mine: &[PrefixFile]) -> Result<(), FsError> {
+        mine.iter().try_for_each(|file| self.files.remove_if_there(&self.prefix.file(&file.name)).map(drop))
     }
 
     /// Removes the folders above a removed file that are empty now, up to the prefix directory.
@@ -94,12 +92,12 @@ impl Deleting<'_> {
         }
     }
 
-    fn close(&self, id: u64) -> Result<(), String> {
-        self.files.remove_tree(&self.prefix.dataset_dir(id)).described()?;
-        Index::update(self.files, self.prefix, |index| index.drop_id(id)).map(|_| ()).described()
+    fn close(&self, id: u64) -> Result<(), PrefixError> {
+        self.files.remove_tree(&self.prefix.dataset_dir(id))?;
+        Index::update(self.files, self.prefix, |index| index.drop_id(id)).map(drop)
     }
 
-    fn on_rank_0(&self, work: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    fn on_rank_0(&self, work: impl FnOnce() -> Result<(), PrefixError>) -> Result<(), PrefixError> {
         if self.comm.rank() == Rank(0) {
             work()
         } else {
@@ -107,7 +105,7 @@ impl Deleting<'_> {
         }
     }
 
-    fn agree<T>(&self, result: Result<T, String>) -> Collective<T> {
+    fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
         agree_at(self.comm, self.node, result)
     }
 }

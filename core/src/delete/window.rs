@@ -4,7 +4,7 @@ use super::Deleting;
 use crate::cache::Cache;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::job::Job;
 use crate::param;
 use crate::prefix::{DatasetDescriptor, Index};
@@ -17,7 +17,9 @@ use scr_plugin_api::KvTree;
 pub(crate) fn dataset(job: &Job, id: u64) -> Result<(), Error> {
     let node = job.nodes.name(job.rank());
     let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix };
-    let note = deleting.run(id).doing(|| format!("deleting dataset {id} from the prefix directory"))?;
+    let note = deleting
+        .run(id)
+        .map_err(|error| error.doing(format!("deleting dataset {id} from the prefix directory")))?;
     if let Some(note) = note {
         job.report.warn(&format!("dataset {id} is deleted from the index, but {note}"));
     }
@@ -81,7 +83,7 @@ fn listed(job: &Job, find: impl FnOnce(&Index) -> Vec<u64>) -> Result<Vec<u64>, 
         Rank(0) => Index::read(job.files(), &job.prefix).map(|index| find(&index)),
         _ => Ok(Vec::new()),
     };
-    let own = job.agree(own).doing(|| "reading the index of the prefix directory".to_owned())?;
+    let own = job.agree(own).map_err(|error| error.doing("reading the index of the prefix directory"))?;
     let mut tree = KvTree::new();
     for id in own {
         tree.child(id.to_string());

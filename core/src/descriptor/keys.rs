@@ -12,7 +12,7 @@ pub(super) struct Keys<'a> {
 
 impl Keys<'_> {
     /// Tells a problem with this line.
-    pub(super) fn tell(&mut self, cause: Cause) {
+    pub(super) fn warn(&mut self, cause: Cause) {
         self.problems.push(Problem { origin: self.line.origin.clone(), cause });
     }
 
@@ -27,7 +27,7 @@ impl Keys<'_> {
         match kind.read(&text, Path::new("/")) {
             Ok(value) => T::from_value(&value).unwrap_or(default),
             Err(rejected) => {
-                self.tell(Cause::rejected(rejected, self.line.title(key), text));
+                self.warn(Cause::rejected(rejected, self.line.title(key), text));
                 default
             }
         }
@@ -41,7 +41,7 @@ impl Keys<'_> {
         }
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         let expected = format!("one of {}", words.join(", "));
-        self.tell(Cause::Malformed { name: self.line.title(key), found: text, expected });
+        self.warn(Cause::Malformed { name: self.line.title(key), found: text, expected });
         default
     }
 
@@ -51,13 +51,13 @@ impl Keys<'_> {
         let mut options = BTreeMap::new();
         for item in line.items.iter().filter(|item| !known.contains(&item.key.as_str())) {
             if let Some(advice) = crate::param::retired(&item.key) {
-                self.tell(Cause::Retired { name: line.title(&item.key), advice });
+                self.warn(Cause::Retired { name: line.title(&item.key), advice });
                 continue;
             }
             let nearest = nearest(&item.key, known.iter().copied());
             if nearest.is_some() {
                 let title = format!("{}={}", line.name, line.value);
-                self.tell(Cause::UnknownKey { line: title, key: item.key.clone(), nearest });
+                self.warn(Cause::UnknownKey { line: title, key: item.key.clone(), nearest });
             }
             options.insert(item.key.clone(), item.value.clone());
         }

@@ -121,10 +121,5 @@ pub fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<
     Some(Problem { origin: origin.clone(), cause })
 }
 
-/// The name of this rank's node, for [`Groups::value`].
-pub fn node_name(params: &Params) -> String {
-    params.get(&param::NODE_NAME)
-}
-
 #[cfg(test)]
 mod tests;

@@ -264,12 +264,12 @@ impl<'a> Builder<'a> {
             let mut keys = Keys { line, problems: self.problems };
             let Ok(index) = line.value.parse::<u32>() else {
                 let expected = "a number from 0".to_string();
-                keys.tell(Cause::Malformed { name: "CKPT".to_string(), found: line.value.clone(), expected });
+                keys.warn(Cause::Malformed { name: "CKPT".to_string(), found: line.value.clone(), expected });
                 continue;
             };
             if numbers.contains(&index) {
                 if let Some(earlier) = line.origin.place().cloned() {
-                    keys.tell(Cause::Twice { name: format!("CKPT={index}"), earlier });
+                    keys.warn(Cause::Twice { name: format!("CKPT={index}"), earlier });
                 }
                 continue;
             }
@@ -387,11 +387,11 @@ fn scheme(keys: &mut Keys<'_>) -> String {
     let title = keys.line.title("TYPE");
     let (scheme, renamed) = scheme_name(&title, keys.read("TYPE", info.kind, default.clone()));
     if let Some(cause) = renamed {
-        keys.tell(cause);
+        keys.warn(cause);
     }
     if scheme == param::FROM_LINES {
         let expected = "the name of a scheme".to_string();
-        keys.tell(Cause::Malformed { name: title, found: scheme, expected });
+        keys.warn(Cause::Malformed { name: title, found: scheme, expected });
         return default;
     }
     scheme

@@ -144,13 +144,13 @@ pub(super) fn build(
     for line in params.lines("STORE") {
         let mut keys = Keys { line, problems };
         if !line.value.starts_with('/') {
-            keys.tell(Cause::NotAbsolute { name: format!("STORE={}", line.value) });
+            keys.warn(Cause::NotAbsolute { name: format!("STORE={}", line.value) });
             continue;
         }
         let path = normalise(Path::new(&line.value));
         if let Some(earlier) = stores.iter().find(|store| store.path == path) {
             if let Some(earlier) = earlier.origin.place().cloned() {
-                keys.tell(Cause::Twice { name: format!("STORE={}", line.value), earlier });
+                keys.warn(Cause::Twice { name: format!("STORE={}", line.value), earlier });
             }
             continue;
         }

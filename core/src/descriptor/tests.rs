@@ -197,7 +197,7 @@ fn a_store_with_a_variable_has_one_name_and_a_path_per_node() {
         assert_eq!(chosen.store, "/tmp/$SCR_NODE_NAME");
         assert_eq!(descriptors.store(&chosen.store).unwrap().path, Path::new("/tmp").join(node));
         assert_eq!(descriptors.stores[0].path, Path::new("/ssd").join(node));
-        assert_eq!(node_name(&params), node);
+        assert_eq!(params.get(&param::NODE_NAME), node);
     }
 }
 

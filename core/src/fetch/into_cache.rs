@@ -7,10 +7,13 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
 use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
+use crate::fs::verify::FileError;
+use crate::fs::At;
 use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
@@ -198,7 +201,7 @@ impl Fetcher<'_> {
         record.files = fetched.files.iter().map(recorded).collect();
         record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
         let began = job.elapsed();
-        self.schemes.protect(job, self.cache, record, part, journal)?;
+        self.schemes.protect(job, self.cache, record, part, journal, Opened::new())?;
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
         let took = job.elapsed() - began;
         job.report.info(&throughput("scr_reddesc_apply", took, files, bytes, job.comm.size()));
@@ -234,13 +237,9 @@ impl Fetcher<'_> {
         let mut bases = BTreeSet::new();
         let fetched = fetch.dataset(candidate, &mut |_, file| {
             if !bases.insert(file.name.base().to_vec()) {
-                return Err(format!(
-                    "`{}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place",
-                    file.name
-                ));
+                return Err(FileError::BaseName { name: file.name.to_string() });
             }
-            let recorded = journal.append(&Entry::File(&file.name));
-            recorded.map_err(|error| format!("cannot write {}: {error}", part.filemap().display()))?;
+            journal.append(&Entry::File(&file.name)).at("write", &part.filemap())?;
             Ok(part.file(&file.name))
         })?;
         self.report_fetched(&fetched, began);

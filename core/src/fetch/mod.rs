@@ -20,11 +20,11 @@ pub(crate) use candidates::{candidates, in_order, Candidate};
 pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
 
-use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, Op};
+use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
 use crate::comm::{CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
-use crate::flush::{lists, throttle};
+use crate::flush::lists;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::Files;
 use crate::prefix::{
@@ -171,7 +171,7 @@ struct Learnt {
 }
 
 /// Chooses where in cache a file goes, and records it there, before a byte of it is written.
-pub(crate) type Place<'a> = dyn FnMut(&DatasetDescriptor, &PrefixFile) -> Result<PathBuf, String> + 'a;
+pub(crate) type Place<'a> = dyn FnMut(&DatasetDescriptor, &PrefixFile) -> Result<PathBuf, FileError> + 'a;
 
 impl Fetch<'_> {
     /// Fetches a dataset. All ranks call it. `place` is not asked in bypass mode. After an error what was placed
@@ -194,11 +194,11 @@ impl Fetch<'_> {
         // Of a file that many ranks read where it lies, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
         let width = self.options.width;
-        let outcome = throttle::in_turn(self.comm, width, || {
+        let outcome = in_turn(self.comm, width, || {
             self.bring(&dataset, &mine, place, &sums, listed.filter(|_| candidate.suspect))
         })?;
         let outcome = self.compare_totals(&dataset, outcome)?;
-        let files = self.settle(candidate, outcome)?;
+        let files = self.agree_on_outcome(candidate, outcome)?;
         let lacking = mine.iter().any(|file| file.crc.is_none()) || !checks;
         let [lacking] = any(self.comm, [lacking])?;
         let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
@@ -292,7 +292,7 @@ impl Fetch<'_> {
                 let Options { block_bytes, metadata, .. } = self.options;
                 let expected = file.crc.filter(|_| sums(&file.name));
                 if !self.options.bypass {
-                    fetched.path = place(dataset, file).map_err(FileError::Cache)?;
+                    fetched.path = place(dataset, file)?;
                     let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
                     let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
                     let wanted = Attributes { bytes: status.len, mode, mtime, atime };
@@ -329,7 +329,7 @@ impl Fetch<'_> {
     }
 
     /// One outcome for all; what is damaged is marked.
-    fn settle(
+    fn agree_on_outcome(
         &self,
         candidate: &Candidate,
         outcome: Result<Vec<FetchedFile>, FileError>,

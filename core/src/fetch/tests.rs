@@ -5,6 +5,7 @@ use crate::comm::thread::run;
 use crate::comm::Comm;
 use crate::flush::tests::stage::{Cached, Stage, Through, NOW};
 use crate::fs::faulty::FaultyFiles;
+use crate::fs::verify::FileError;
 use crate::fs::{Files, RealFiles};
 use crate::prefix::fixtures::{damage, scratch_copy};
 use crate::prefix::{DatasetDescriptor, Index, Prefix};
@@ -345,14 +346,14 @@ fn no_place_in_cache_is_told_by_all() {
             assert_eq!(dataset.id, 1);
             number += 1;
             match comm.rank().0 {
-                1 => Err(format!("no room for {}", file.name)),
+                1 => Err(FileError::BaseName { name: file.name.to_string() }),
                 _ => Ok(folder.join(number.to_string())),
             }
         });
         outcome.unwrap_err().to_string()
     })
     .unwrap();
-    assert!(all.iter().all(|text| text.contains("dataset a was not fetched: rank 1 on n: no room for a/")));
+    assert!(all.iter().all(|text| text.contains("dataset a was not fetched: rank 1 on n: `a/")));
 }
 
 /// The files that C SCR flushed, in the order of the ranks.

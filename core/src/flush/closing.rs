@@ -115,7 +115,7 @@ pub(crate) fn finish(
 
 /// What became of a flush in which something failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Settled {
+pub(super) enum CloseOutcome {
     /// The dataset is complete.
     Complete,
     /// Every byte has arrived, but the flush could not be closed, and why.
@@ -124,7 +124,7 @@ pub(super) enum Settled {
     TakenBack,
 }
 
-impl Settled {
+impl CloseOutcome {
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::Complete => COMPLETE.to_owned(),
@@ -146,29 +146,29 @@ const COMPLETE: &str = "complete";
 const UNFINISHED: &str = "unfinished: ";
 
 /// After an error in a flush: rolls it forward where all its marks are there, and takes it back otherwise.
-pub(super) fn settle(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, now: &str) -> Settled {
-    let settled = alone(files, prefix, || match pending::find(files, prefix, &record.token) {
-        Ok(Some(found)) => Closing { files, prefix, record: found }.settle(now),
+pub(super) fn resolve(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, now: &str) -> CloseOutcome {
+    let outcome = alone(files, prefix, || match pending::find(files, prefix, &record.token) {
+        Ok(Some(found)) => Closing { files, prefix, record: found }.resolve(now),
         Ok(None) => {
             let index = Index::read(files, prefix);
             let entry = index.ok().and_then(|index| index.entry(record.dataset.id));
             let complete = entry.is_some_and(|entry| entry.is_valid());
             if complete {
-                Settled::Complete
+                CloseOutcome::Complete
             } else {
-                Settled::TakenBack
+                CloseOutcome::TakenBack
             }
         }
-        Err(error) => settle_unseen(files, prefix, record, describe(&error)),
+        Err(error) => resolve_unread(files, prefix, record, describe(&error)),
     });
-    settled.unwrap_or_else(|error| settle_unseen(files, prefix, record, describe(&error)))
+    outcome.unwrap_or_else(|error| resolve_unread(files, prefix, record, describe(&error)))
 }
 
 /// What can be said where the lock or the record cannot be used: without all marks nobody closes the flush.
-fn settle_unseen(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> Settled {
+fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> CloseOutcome {
     match record.all_done(files, prefix) {
-        Ok(false) => Settled::TakenBack,
-        _ => Settled::Unfinished(why),
+        Ok(false) => CloseOutcome::TakenBack,
+        _ => CloseOutcome::Unfinished(why),
     }
 }
 
@@ -288,19 +288,19 @@ impl std::fmt::Display for TakenBack {
 }
 
 impl Closing<'_> {
-    fn settle(&self, now: &str) -> Settled {
+    fn resolve(&self, now: &str) -> CloseOutcome {
         match self.record.all_done(self.files, self.prefix) {
             // Marks that stay are removed with the record.
             Ok(false) => {
                 let _ = self.record.revoke(self.files, self.prefix);
-                Settled::TakenBack
+                CloseOutcome::TakenBack
             }
             Ok(true) => match self.finish_or_take_back(now) {
-                Ok(None) => Settled::Complete,
-                Ok(Some(_)) => Settled::TakenBack,
-                Err(error) => Settled::Unfinished(describe(&error)),
+                Ok(None) => CloseOutcome::Complete,
+                Ok(Some(_)) => CloseOutcome::TakenBack,
+                Err(error) => CloseOutcome::Unfinished(describe(&error)),
             },
-            Err(error) => Settled::Unfinished(describe(&error)),
+            Err(error) => CloseOutcome::Unfinished(describe(&error)),
         }
     }
 
@@ -331,7 +331,7 @@ impl Closing<'_> {
             // All was done but to forget it.
             return self.take_back().map(|()| None);
         }
-        let outcome = self.note_checksums().and_then(|()| self.staged()).map_err(StepError::from);
+        let outcome = self.record_checksums().and_then(|()| self.staged()).map_err(StepError::from);
         let outcome = outcome.and_then(|staged| match self.newer_owner(&index)? {
             Some(newer) => Ok(Some(TakenBack::Late { newer })),
             None => {
@@ -348,7 +348,7 @@ impl Closing<'_> {
     }
 
     /// Writes the file lists again with the checksums that the transports have found and that were not known before.
-    fn note_checksums(&self) -> Result<(), PrefixError> {
+    fn record_checksums(&self) -> Result<(), PrefixError> {
         let (files, prefix, record) = (self.files, self.prefix, &self.record);
         let mut sums = KvTree::new();
         for mark in record.done_marks(files, prefix)? {

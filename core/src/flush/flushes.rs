@@ -4,7 +4,7 @@
 //! calls, so that their end is agreed upon like everything else. The application waits for one only when the cache needs the room
 //! of its dataset, when a new dataset has a file of the same name, or when the run ends.
 
-use super::closing::{self, Settled};
+use super::closing::{self, CloseOutcome};
 use super::pending::PendingFlush;
 use super::running::RunningFlush;
 use super::{new_token, policy, Flush, FlushError, FlushReport};
@@ -169,8 +169,8 @@ impl Flushes {
         let Copying { run, transport, began, .. } = self.running.remove(place);
         let pending = run.record().clone();
         let outcome = flush_of(site, id, &transport).finish(run);
-        let settled = self.settle(site, &pending, began, outcome, FlushKind::Async);
-        report_only(site.job, settled)
+        let outcome = self.record_end(site, &pending, began, outcome, FlushKind::Async);
+        report_only(site.job, outcome)
     }
 
     /// The same for a dataset that is to leave the cache, for want of room. Collective.
@@ -219,9 +219,9 @@ impl Flushes {
             self.unfinished.iter().find(|one| one.dataset.id == id).map(|one| one.token.clone())
         {
             match self.retry_closing(site, &token)? {
-                Settled::TakenBack => (),
-                Settled::Complete => return Ok(()),
-                Settled::Unfinished(why) => {
+                CloseOutcome::TakenBack => (),
+                CloseOutcome::Complete => return Ok(()),
+                CloseOutcome::Unfinished(why) => {
                     let dataset =
                         String::from_utf8_lossy(&dataset(site.cache, id).record.dataset.name).into_owned();
                     return Err(FlushError::Unfinished { dataset, why }.into());
@@ -239,7 +239,7 @@ impl Flushes {
         let flush = flush_of(site, id, &transport);
         let outcome = flush.sync(&token, &cached.record.dataset, &policy::files_of(cached));
         let pending = flush.pending(&token, &cached.record.dataset, 1);
-        self.settle(site, &pending, began, outcome, FlushKind::Sync)
+        self.record_end(site, &pending, began, outcome, FlushKind::Sync)
     }
 
     /// Begins to copy a dataset to the prefix directory while the application goes on. Not a byte is copied before
@@ -261,7 +261,7 @@ impl Flushes {
             }
             Err(error) => {
                 let pending = flush.pending(&token, &cached.record.dataset, 1);
-                self.settle(site, &pending, began, Err(error), FlushKind::Async)
+                self.record_end(site, &pending, began, Err(error), FlushKind::Async)
             }
         }
     }
@@ -351,19 +351,19 @@ impl Flushes {
     }
 
     /// Tries again to close a flush whose bytes have all arrived. Collective.
-    fn retry_closing(&mut self, site: &mut FlushSite<'_>, token: &str) -> Result<Settled, Error> {
+    fn retry_closing(&mut self, site: &mut FlushSite<'_>, token: &str) -> Result<CloseOutcome, Error> {
         let Some(place) = self.unfinished.iter().position(|record| record.token == token) else {
-            return Ok(Settled::TakenBack);
+            return Ok(CloseOutcome::TakenBack);
         };
         let (job, record) = (site.job, self.unfinished[place].clone());
-        let close = || closing::settle(job.files(), &job.prefix, &record, &job.local_time()).to_text();
+        let close = || closing::resolve(job.files(), &job.prefix, &record, &job.local_time()).to_text();
         let own = if job.rank() == Rank(0) { close().into_bytes() } else { Vec::new() };
         let text = broadcast(&*job.comm, Rank(0), own)?;
-        let settled = Settled::from_text(&String::from_utf8_lossy(&text));
-        match &settled {
-            Settled::Unfinished(_) => return Ok(settled),
-            Settled::TakenBack => self.retry_pending |= record.dataset.checkpoint,
-            Settled::Complete => {
+        let outcome = CloseOutcome::from_text(&String::from_utf8_lossy(&text));
+        match &outcome {
+            CloseOutcome::Unfinished(_) => return Ok(outcome),
+            CloseOutcome::TakenBack => self.retry_pending |= record.dataset.checkpoint,
+            CloseOutcome::Complete => {
                 let report = FlushReport {
                     files: record.dataset.files.unwrap_or(0),
                     bytes: record.dataset.bytes.unwrap_or(0),
@@ -372,11 +372,11 @@ impl Flushes {
             }
         }
         self.unfinished.remove(place);
-        Ok(settled)
+        Ok(outcome)
     }
 
     /// Records and reports how a flush has ended.
-    fn settle(
+    fn record_end(
         &mut self,
         site: &mut FlushSite<'_>,
         record: &PendingFlush,

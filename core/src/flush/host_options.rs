@@ -27,8 +27,8 @@ pub(crate) fn host_options(
     known.push(("WIDTH", slots_of_node(width, nodes).to_string()));
     if nodes > width && !wanted.gives("WIDTH") {
         // One for each node would be too many.
-        known.push(("TURNS", SharedSlots::folder(&job.prefix).display().to_string()));
-        known.push(("PLACES", width.to_string()));
+        known.push(("SLOTS_FOLDER", SharedSlots::folder(&job.prefix).display().to_string()));
+        known.push(("SLOTS", width.to_string()));
     }
     if job.params.get(&param::FLUSH_ASYNC) {
         let limit = job.params.get(&param::FLUSH_ASYNC_BW);

@@ -2,7 +2,7 @@
 //! error of all.
 
 use super::catalog::Catalog;
-use super::closing::{self, Settled};
+use super::closing::{self, CloseOutcome};
 use super::file_copy::{self, FileCopy};
 use super::lists;
 use super::plan::Plan;
@@ -57,7 +57,7 @@ impl Flush<'_> {
         let run = RunningFlush { record, copies, folders, asked, ticket: None, running: Running::InCall };
         match self.agreed(dataset, Step::Recording, recorded) {
             Ok(()) => Ok(run),
-            Err(error) => self.settle(&run, error).map(|()| run),
+            Err(error) => self.resolve_failed(&run, error).map(|()| run),
         }
     }
 
@@ -100,7 +100,7 @@ impl Flush<'_> {
     ) -> Result<FlushReport, FlushError> {
         match arrived.and_then(|()| self.mark_done(run)).and_then(|()| self.name_and_commit(run)) {
             Ok(()) => (),
-            Err(error) => self.settle(run, error)?,
+            Err(error) => self.resolve_failed(run, error)?,
         }
         self.report(&run.copies)
     }
@@ -148,7 +148,7 @@ impl Flush<'_> {
 
     /// After an error: a flush of which all is marked as done is rolled forward, and any other one is taken back. What
     /// cannot be removed now is removed by the next run.
-    pub(super) fn settle(&self, run: &RunningFlush, error: FlushError) -> Result<(), FlushError> {
+    pub(super) fn resolve_failed(&self, run: &RunningFlush, error: FlushError) -> Result<(), FlushError> {
         if self.options.in_place {
             return Err(error);
         }
@@ -156,13 +156,15 @@ impl Flush<'_> {
             let _ = self.transport().cancel(ticket);
         }
         let (files, prefix, record) = (self.files(), &self.job.prefix, &run.record);
-        let settled =
-            self.text_of_rank_0(|| closing::settle(files, prefix, record, &self.job.local_time()).to_text())?;
+        let outcome = self
+            .text_of_rank_0(|| closing::resolve(files, prefix, record, &self.job.local_time()).to_text())?;
         self.forget_record(run);
-        match Settled::from_text(&settled) {
-            Settled::Complete => Ok(()),
-            Settled::Unfinished(why) => Err(FlushError::Unfinished { dataset: label(&record.dataset), why }),
-            Settled::TakenBack => {
+        match CloseOutcome::from_text(&outcome) {
+            CloseOutcome::Complete => Ok(()),
+            CloseOutcome::Unfinished(why) => {
+                Err(FlushError::Unfinished { dataset: label(&record.dataset), why })
+            }
+            CloseOutcome::TakenBack => {
                 let left = any(&*self.job.comm, [!file_copy::remove_staging(files, &run.copies)])?;
                 // A file system that was full has had no room for the lock before.
                 if self.job.rank() == Rank(0) {

@@ -1,14 +1,11 @@
-//! At most so many processes of a job copy at a time: `SCR_FLUSH_WIDTH` and `SCR_FETCH_WIDTH`.
+//! At most so many processes of a job copy to the prefix directory at a time: `SCR_FLUSH_WIDTH`.
 //!
 //! A node has its share of the width of flushes, and at least one slot: a file in its control directory, which is local. A
 //! process locks it while it copies. Where there are more nodes than the width, a process with a slot of its node also
 //! takes one of the slots below the prefix directory, so that only one process of a node looks for these. A process that
 //! dies gives its slots back. Agents take the same slots; one agent counts the copies of its node by itself.
-//!
-//! The ranks of a fetch are all in one call, so there each rank just sends a message to the next one.
 
 use super::pauses::Pauses;
-use crate::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
 use crate::fs::{File, Files, How};
 use crate::job::Job;
 use crate::prefix::{Prefix, DIR_MODE};
@@ -41,7 +38,7 @@ impl Throttle {
         Self { own: control.join(format!("slot.{slot}")), shared }
     }
 
-    /// Does `work` once this rank has its slots; `None` if that is cancelled before. A place for slots that cannot be used
+    /// Does `work` once this rank has its slots; `None` if that is cancelled before. A folder of slots that cannot be used
     /// keeps nobody from working.
     pub(super) fn run<T>(
         &self,
@@ -88,7 +85,7 @@ const PRIVATE: u32 = 0o600;
 pub struct SharedSlots<'a> {
     /// Sees the folder.
     pub files: &'a dyn Files,
-    /// It is there only while anybody has, or had, a place.
+    /// It is there only while anybody has, or had, a slot.
     pub folder: &'a Path,
     /// How many.
     pub count: u32,
@@ -100,7 +97,7 @@ impl SharedSlots<'_> {
         prefix.scr_file("slots")
     }
 
-    /// Does `work` if a place is free, and gives whether it was done. Where the folder cannot be used nobody is held up.
+    /// Does `work` if a slot is free, and gives whether it was done. Where the folder cannot be used nobody is held up.
     pub fn take(&self, work: &mut dyn FnMut()) -> bool {
         let done = match self.files.make_dir(self.folder, DIR_MODE) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => None,
@@ -111,7 +108,7 @@ impl SharedSlots<'_> {
             true
         });
         if done {
-            // As long as others have a place it is not empty, and stays.
+            // As long as others have a slot it is not empty, and stays.
             let _ = self.files.remove_dir(self.folder);
         }
         done
@@ -124,17 +121,17 @@ impl SharedSlots<'_> {
             other => other.ok()?,
         };
         let taken: HashSet<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
-        // Those who look at the same moment begin at different places.
+        // Those who look at the same moment begin at different slots.
         let count = self.count.max(1);
         let first = u32::try_from(RandomState::new().hash_one(()) % u64::from(count)).unwrap_or(0);
-        let places = (first..count).chain(0..first);
+        let slots = (first..count).chain(0..first);
         // Of those that are taken one is looked at, whether its owner is dead.
-        let worth = places.filter(|place| *place == first || !taken.contains(place));
-        for place in worth {
-            match self.files.if_free(&self.folder.join(place.to_string()), work) {
+        let worth = slots.filter(|slot| *slot == first || !taken.contains(slot));
+        for slot in worth {
+            match self.files.if_free(&self.folder.join(slot.to_string()), work) {
                 Ok(false) => (),
                 Ok(true) => return Some(true),
-                // Somebody has just removed the folder, as nobody had a place in it.
+                // Somebody has just removed the folder, as nobody had a slot in it.
                 Err(error) if error.is_not_found() => return Some(false),
                 Err(_) => return None,
             }
@@ -143,31 +140,14 @@ impl SharedSlots<'_> {
     }
 }
 
-/// Does the work of a fetch when it is this rank's turn: at most `width` ranks are at it at any moment. Each rank waits for
-/// the one `width` before it, so a slow rank delays only those behind it. All ranks call it.
-pub(crate) fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
-    let (me, width) = (comm.rank().0, width.max(1));
-    if let Some(before) = me.checked_sub(width) {
-        exchange_all(comm, TURN, &[], &mut [Incoming { from: Rank(before), bytes: &mut [] }])?;
-    }
-    let value = work();
-    if let Some(after) = me.checked_add(width).filter(|&after| after < comm.size()) {
-        exchange_all(comm, TURN, &[Outgoing { to: Rank(after), bytes: &[] }], &mut [])?;
-    }
-    Ok(value)
-}
-
-const TURN: Tag = Tag(41);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::thread::run;
     use crate::fs::RealFiles;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn never_are_more_at_work_than_there_are_places_and_the_dead_have_none() {
+    fn never_are_more_at_work_than_there_are_slots_and_the_dead_have_none() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("slots");
         for count in [1, 3] {
@@ -178,7 +158,7 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..8 {
                     scope.spawn(|| {
-                        let places = SharedSlots { files: &RealFiles, folder: &folder, count };
+                        let slots = SharedSlots { files: &RealFiles, folder: &folder, count };
                         let mut work = || {
                             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                             std::thread::yield_now();
@@ -186,7 +166,7 @@ mod tests {
                             done.fetch_add(1, Ordering::SeqCst);
                         };
                         for _ in 0..10 {
-                            while !places.take(&mut work) {
+                            while !slots.take(&mut work) {
                                 std::thread::yield_now();
                             }
                         }
@@ -203,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_held_up_where_the_places_cannot_be_used() {
+    fn nobody_is_held_up_where_the_slots_cannot_be_used() {
         let dir = tempfile::tempdir().unwrap();
         let mut times = 0;
         for folder in [dir.path().join("gone/slots"), dir.path().join("file")] {
@@ -211,19 +191,5 @@ mod tests {
             assert!(SharedSlots { files: &RealFiles, folder: &folder, count: 1 }.take(&mut || times += 1));
         }
         assert_eq!(times, 2);
-    }
-
-    #[test]
-    fn never_are_more_at_work_than_allowed_and_everybody_gets_a_turn() {
-        for (ranks, width) in [(1, 1), (5, 1), (16, 3), (4, 256), (3, 0)] {
-            let (now, most) = (AtomicU32::new(0), AtomicU32::new(0));
-            let work = || {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                std::thread::yield_now();
-                now.fetch_sub(1, Ordering::SeqCst);
-            };
-            run(ranks, |comm| in_turn(&comm, width, work).unwrap()).unwrap();
-            assert!(most.load(Ordering::SeqCst) <= width.max(1));
-        }
     }
 }

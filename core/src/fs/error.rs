@@ -1,6 +1,6 @@
 //! What goes wrong with files, with the path and what was being done.
 
-use scr_plugin_api::kvtree::FileFormError;
+use scr_plugin_api::kvtree::{FieldError, FileFormError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +35,16 @@ pub enum FsError {
         path: PathBuf,
         /// What is wrong with it.
         source: FileFormError,
+    },
+    /// A file is a tree, but a field of it is missing or malformed.
+    #[error("cannot {doing} {}", path.display())]
+    Field {
+        /// What was being done, as it follows "cannot".
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Which field.
+        source: Box<FieldError>,
     },
     /// Something that is no folder stands where one is needed.
     #[error("{} is needed as a folder and is {found}; move it away", path.display())]
@@ -137,7 +147,7 @@ impl FsError {
 
     /// Whether the bytes themselves are wrong, so that trying again is of no use.
     pub fn is_damage(&self) -> bool {
-        matches!(self, FsError::Tree { .. } | FsError::TooLarge { .. })
+        matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })
     }
 }
 
@@ -148,7 +158,7 @@ impl From<FsError> for io::Error {
     }
 }
 
-/// Adds to an error of the system what was done and to which path.
+/// Adds to an error what was done and to which path.
 pub(crate) trait At<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError>;
 }
@@ -156,6 +166,12 @@ pub(crate) trait At<T> {
 impl<T> At<T> for io::Result<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
         self.map_err(|source| FsError::Io { doing, path: path.to_owned(), source })
+    }
+}
+
+impl<T> At<T> for Result<T, FieldError> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
+        self.map_err(|source| FsError::Field { doing, path: path.to_owned(), source: Box::new(source) })
     }
 }
 
@@ -182,6 +198,11 @@ mod tests {
         let errors = [
             FsError::TooLarge { path: path(), found: 9, most: 8 },
             FsError::Tree { path: path(), source: FileFormError::TooShort { found: 0, least: 20 } },
+            FsError::Field {
+                doing: "use",
+                path: path(),
+                source: Box::new(FieldError::Missing { key: "VERSION".to_owned() }),
+            },
             FsError::NotAFolder { path: path(), found: "a symbolic link" },
             FsError::NotOurs { path: path(), found: 0, expected: 1000 },
             FsError::NotBelow { path: "../x".into(), base: path() },
@@ -193,6 +214,7 @@ mod tests {
             [
                 "/dev/shm/user1 has 9 bytes, and at most 8 are read of such a file",
                 "/dev/shm/user1 is damaged or not a file of SCR",
+                "cannot use /dev/shm/user1",
                 "/dev/shm/user1 is needed as a folder and is a symbolic link; move it away",
                 "/dev/shm/user1 belongs to user 0, and only user 1000 may own it; \
                  have it removed or choose another base folder",

@@ -1,4 +1,4 @@
-//! The memory of a file, lent instead of copied.
+//! The memory of a file, borrowed instead of copied.
 //!
 //! Who touches a mapping dies of `SIGBUS` where the file has become shorter meanwhile, where its device fails, and where a
 //! hole cannot be filled. So a file is mapped only where none of that can happen, and else it is read and written as ever:
@@ -7,9 +7,9 @@
 //! - A lease on it is held (`F_SETLEASE`), which is had only while nobody else has it open to write (or, if it is to be
 //!   written, at all), by whatever mapping or descriptor. From then on who opens or truncates it waits in the system until
 //!   the lease is given back, or `/proc/sys/fs/lease-break-time` (45 seconds) is over. Once somebody waits, no more is
-//!   lent; what is lent is wanted for one block. The signal that tells of it is one that is ignored unless
+//!   borrowed; what is borrowed is wanted for one block. The signal that tells of it is one that is ignored unless
 //!   asked for, and is sent to nobody.
-//! - It has memory for every byte, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are lent. That
+//! - It has memory for every byte, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are borrowed. That
 //!   reports an error where touching them would be the end; so does a Linux before 5.14, which does not know it.
 //!
 //! To bring pages in and to give them back costs about what copying them would. So the mapping itself stays with the open
@@ -31,11 +31,11 @@ pub(super) type Mapping = Mutex<Option<Arc<MmapRaw>>>;
 pub struct Mapped {
     map: Arc<MmapRaw>,
     lease: Lease,
-    /// What is lent to be written; nothing of a file that is lent to be read.
-    lent: Mutex<Vec<Range<usize>>>,
+    /// What is borrowed to be written; nothing of a file that is borrowed to be read.
+    borrowed: Mutex<Vec<Range<usize>>>,
 }
 
-/// Bytes of a file, lent to be written, by one at a time. What was there is still there.
+/// Bytes of a file, borrowed to be written, by one at a time. What was there is still there.
 pub struct MappedRange<'a> {
     mapped: &'a Mapped,
     range: Range<usize>,
@@ -62,7 +62,7 @@ impl Mapped {
         let known = mapping.take().filter(|map| map.len() == length);
         let map = known.map_or_else(|| map(file, length, kind).map(Arc::new), Ok).ok()?;
         *mapping = Some(Arc::clone(&map));
-        Some(Self { map, lease, lent: Mutex::default() })
+        Some(Self { map, lease, borrowed: Mutex::default() })
     }
 
     /// A part of a file that is open to be read only.
@@ -75,19 +75,19 @@ impl Mapped {
         Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(range.start), range.len()) })
     }
 
-    /// A part of a file that is open to be written, unless some of it is lent already.
+    /// A part of a file that is open to be written, unless some of it is borrowed already.
     pub fn borrow_mut(&self, range: Range<usize>) -> Option<MappedRange<'_>> {
-        let mut lent = self.lent();
-        if self.lease.kind != LeaseKind::Write || overlaps(&lent, &range) || !self.is_there(&range) {
+        let mut borrowed = self.borrowed();
+        if self.lease.kind != LeaseKind::Write || overlaps(&borrowed, &range) || !self.is_there(&range) {
             return None;
         }
-        lent.push(range.clone());
+        borrowed.push(range.clone());
         Some(MappedRange { mapped: self, range })
     }
 
-    /// Whether some of this part is lent to be written.
+    /// Whether some of this part is borrowed to be written.
     pub fn is_borrowed(&self, range: &Range<usize>) -> bool {
-        overlaps(&self.lent(), range)
+        overlaps(&self.borrowed(), range)
     }
 
     fn is_there(&self, range: &Range<usize>) -> bool {
@@ -97,8 +97,8 @@ impl Mapped {
             && self.map.advise_range(Advice::PopulateRead, range.start, range.len()).is_ok()
     }
 
-    fn lent(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
-        self.lent.lock().unwrap_or_else(PoisonError::into_inner)
+    fn borrowed(&self) -> MutexGuard<'_, Vec<Range<usize>>> {
+        self.borrowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,15 +110,15 @@ fn map(file: &File, length: usize, kind: LeaseKind) -> io::Result<MmapRaw> {
     }
 }
 
-fn overlaps(lent: &[Range<usize>], range: &Range<usize>) -> bool {
-    lent.iter().any(|other| other.start < range.end && range.start < other.end)
+fn overlaps(borrowed: &[Range<usize>], range: &Range<usize>) -> bool {
+    borrowed.iter().any(|other| other.start < range.end && range.start < other.end)
 }
 
 impl MappedRange<'_> {
     /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the range lies within the mapping, which outlives `self` and whose pages were there when it was lent.
-        // The lease keeps all other openers of the file away, and no other loan overlaps this one.
+        // SAFETY: the range lies within the mapping, which outlives `self` and whose pages were there when it was borrowed.
+        // The lease keeps all other openers of the file away, and no other range overlaps this one.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.mapped.map.as_mut_ptr().add(self.range.start),
@@ -130,9 +130,9 @@ impl MappedRange<'_> {
 
 impl Drop for MappedRange<'_> {
     fn drop(&mut self) {
-        let mut lent = self.mapped.lent();
-        if let Some(at) = lent.iter().position(|range| *range == self.range) {
-            lent.swap_remove(at);
+        let mut borrowed = self.mapped.borrowed();
+        if let Some(at) = borrowed.iter().position(|range| *range == self.range) {
+            borrowed.swap_remove(at);
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lent_is_what_the_file_holds_and_no_more() {
+    fn what_is_borrowed_is_what_the_file_holds_and_no_more() {
         let (_dir, path) = in_memory();
         let mapped = to_read(&path).unwrap();
         assert_eq!(mapped.borrow(4000..LEN).unwrap(), &content()[4000..]);
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_loan_is_in_the_file_and_no_two_loans_overlap() {
+    fn what_is_written_to_a_range_is_in_the_file_and_no_two_ranges_overlap() {
         let (_dir, path) = in_memory();
         let mapped = to_write(&open_to_update(&path)).unwrap();
-        let mut loan = mapped.borrow_mut(100..200).unwrap();
+        let mut range = mapped.borrow_mut(100..200).unwrap();
         assert!(mapped.borrow_mut(199..201).is_none() && mapped.is_borrowed(&(0..101)));
-        loan.bytes().fill(9);
+        range.bytes().fill(9);
         drop(mapped.borrow_mut(200..300).unwrap());
-        drop(loan);
+        drop(range);
         assert!(!mapped.is_borrowed(&(0..LEN)) && mapped.borrow_mut(150..250).is_some());
         drop(mapped);
         let mut expected = content();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_that_was_kept_is_lent_again_only_with_a_new_lease_and_while_the_file_is_as_long() {
+    fn a_mapping_that_was_kept_is_borrowed_again_only_with_a_new_lease_and_while_the_file_is_as_long() {
         let (_dir, path) = in_memory();
         let (file, mapping) = (open_to_update(&path), Mapping::default());
         let map = || Mapped::new(&file, LEN as u64, LeaseKind::Write, &mapping);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn who_truncates_a_file_waits_until_it_is_given_back_and_nothing_more_is_lent() {
+    fn who_truncates_a_file_waits_until_it_is_given_back_and_nothing_more_is_borrowed() {
         let (_dir, path) = in_memory();
         std::thread::scope(|scope| {
             let mapped = to_read(&path).unwrap();

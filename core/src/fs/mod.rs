@@ -5,7 +5,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | [`Files`], [`File`] | the seam itself: single operations of the system |
-//! | `mapped` | the memory of a file, lent instead of copied, where that is safe |
+//! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
 //! | `limit` | how many files may be open at once |
 //! | `lock` | the lock of the system on an open file, as the build has it |

@@ -152,9 +152,18 @@ pub(crate) enum FileError {
         /// Files and bytes that are there.
         found: (u64, u64),
     },
-    /// There is no place in cache.
-    #[error("{0}")]
-    Cache(String),
+    /// In cache it would have the path of another file of its rank.
+    #[error("`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place")]
+    BaseName {
+        /// The file as its dataset knows it.
+        name: String,
+    },
+    /// The application may have written to the file after its dataset was complete.
+    #[error("{} was changed since it was written", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file or folder could not be used.
     #[error("{}", crate::describe(.0))]
     Fs(FsError),
@@ -208,7 +217,7 @@ mod tests {
                 "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
                 true,
             ),
-            (FileError::Cache("no room".to_owned()), "no room", false),
+            (FileError::Changed { path: path() }, "/pfs/a was changed since it was written", false),
             (
                 FileError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
                 "cannot make the folder /pfs/a: No space left on device (os error 28)",

@@ -96,7 +96,7 @@ impl Log {
     pub(crate) fn add(&self, name: &str, sink: Result<Box<dyn LogSink>, PluginError>) {
         match sink {
             Ok(sink) => self.sinks.borrow_mut().push(Sink::Direct(name.to_owned(), sink)),
-            Err(error) => tell_failure(&self.report, name, &error),
+            Err(error) => warn_failure(&self.report, name, &error),
         }
     }
 
@@ -109,11 +109,11 @@ impl Log {
         }
         let queue = match database(host, params) {
             Ok(sink) => Queue::start(DATABASE, sink, &self.report).map_err(|error| error.to_string()),
-            Err(error) => Err(error.full_text()),
+            Err(error) => Err(crate::describe(&error)),
         };
         match queue {
             Ok(queue) => self.sinks.borrow_mut().push(Sink::Queued(queue)),
-            Err(why) => tell_failure(&self.report, DATABASE, &why),
+            Err(why) => warn_failure(&self.report, DATABASE, &why),
         }
     }
 
@@ -138,7 +138,7 @@ impl Log {
         match sink.write(entry) {
             Ok(lines) => lines.iter().for_each(|line| self.report.notice(line)),
             Err(error) => {
-                tell_failure(&self.report, name, &error);
+                warn_failure(&self.report, name, &error);
                 return false;
             }
         }
@@ -182,7 +182,7 @@ fn common(params: &Params, prefix: &Prefix) -> LogEntry {
 }
 
 /// Said once for each sink, since it is not used again. Also from its thread.
-fn tell_failure(report: &Reporter, name: &str, error: &dyn Display) {
+fn warn_failure(report: &Reporter, name: &str, error: &dyn Display) {
     report.warn(&format!("logging to {name} failed: {error}; the job goes on and logs no more there"));
 }
 

@@ -4,7 +4,7 @@
 //! The queue has room for [`ROOM`] entries; one that finds none is dropped. At the end of the run what waits has
 //! [`END_LIMIT`] to be written, and is dropped then. Each of the two is said, once.
 
-use super::tell_failure;
+use super::warn_failure;
 use crate::message::Reporter;
 use scr_plugin_api::{LogEntry, LogSink};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -97,7 +97,7 @@ fn write_all(
     for entry in incoming {
         match sink.write(&entry) {
             Ok(lines) => lines.iter().for_each(|line| report.notice(line)),
-            Err(error) => return tell_failure(report, name, &error),
+            Err(error) => return warn_failure(report, name, &error),
         }
         waiting.fetch_sub(1, Ordering::Relaxed);
     }

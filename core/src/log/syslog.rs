@@ -44,7 +44,7 @@ const LEVELS: &[&str] = &["EMERG", "ALERT", "CRIT", "ERR", "WARNING", "NOTICE", 
 /// # Errors
 /// There is no logger, or no such facility or level.
 pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
-    let refused = |why| PluginError::new(PluginErrorKind::Refused, why);
+    let refused = |error: NotKnown| PluginError::new(PluginErrorKind::Refused, error.to_string());
     let priority = facility(params).map_err(refused)? * 8 + level(params).map_err(refused)?;
     SyslogSink::connect(Path::new(SOCKET), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
 }
@@ -52,34 +52,44 @@ pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
 /// What is wrong with the parameters of syslog: for `scr config` to tell before there is a job.
 pub fn check_logger(params: &Params) -> Vec<Problem> {
     let checks = [(&param::LOG_SYSLOG_FACILITY, facility(params)), (&param::LOG_SYSLOG_LEVEL, level(params))];
-    let problem = |(param, checked): (&Param<String>, Result<u8, String>)| {
+    let problem = |(param, checked): (&Param<String>, Result<u8, NotKnown>)| {
         let name = param.info().name.to_owned();
-        Some(Problem::new(params.origin(param), Cause::Unusable { name, why: checked.err()? }))
+        Some(Problem::new(params.origin(param), Cause::Unusable { name, why: checked.err()?.to_string() }))
     };
     checks.into_iter().filter_map(problem).collect()
 }
 
-fn facility(params: &Params) -> Result<u8, String> {
+fn facility(params: &Params) -> Result<u8, NotKnown> {
     let given = params.get(&param::LOG_SYSLOG_FACILITY);
     number("facility", &given, FACILITIES.iter().copied())
 }
 
-fn level(params: &Params) -> Result<u8, String> {
+fn level(params: &Params) -> Result<u8, NotKnown> {
     let given = params.get(&param::LOG_SYSLOG_LEVEL);
     number("level", &given, LEVELS.iter().copied().zip(0..))
 }
 
 /// The number of the one that is named, or which there are.
 fn number(
-    what: &str,
+    what: &'static str,
     given: &str,
-    mut known: impl Iterator<Item = (&'static str, u8)> + Clone,
-) -> Result<u8, String> {
-    let names = known.clone().map(|(name, _)| format!("LOG_{name}"));
-    let found = known.find(|(name, _)| is_named(given, name)).map(|(_, number)| number);
-    found.ok_or_else(|| {
-        format!("there is no {what} `{given}'; there are {}", names.collect::<Vec<_>>().join(", "))
+    known: impl Iterator<Item = (&'static str, u8)> + Clone,
+) -> Result<u8, NotKnown> {
+    let found = known.clone().find(|(name, _)| is_named(given, name)).map(|(_, number)| number);
+    found.ok_or_else(|| NotKnown {
+        what,
+        given: given.to_owned(),
+        known: known.map(|(name, _)| format!("LOG_{name}")).collect(),
     })
+}
+
+/// No facility or level has this name.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no {what} `{given}'; there are {}", known.join(", "))]
+struct NotKnown {
+    what: &'static str,
+    given: String,
+    known: Vec<String>,
 }
 
 /// With `LOG_` before it or without, in any case.

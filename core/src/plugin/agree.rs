@@ -8,9 +8,10 @@
 use super::check::CheckedLibrary;
 use super::host::{check, OpenPlugin, PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
-use super::search::{chain, Found};
+use super::search::Found;
 use crate::comm::collective::{agree_at, broadcast_tree};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
+use crate::describe;
 use scr_plugin_api::KvTree;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Why one rank cannot use what rank 0 found.
 #[derive(Debug, thiserror::Error)]
 enum HereError {
-    #[error("{}", .0.full_text())]
+    #[error(transparent)]
     Load(#[from] PluginLoadError),
     #[error("the library {} is another one than on rank 0 (sha256 {} here, {} there); install the same on all nodes", path.display(), short(found), short(expected))]
     Different { path: PathBuf, found: String, expected: String },
@@ -45,7 +46,7 @@ pub fn open_together(
 fn open(comm: &dyn Comm, host: &PluginHost, kind: PluginKind, name: &str) -> Collective<OpenPlugin> {
     let own = (comm.rank() == Rank(0)).then(|| resolve(host, kind, name));
     let notice = match &own {
-        Some(Ok((found, library))) => announce(found, library),
+        Some(Ok((found, library))) => description(found, library),
         Some(Err(error)) => decline(host, error),
         None => KvTree::new(),
     };
@@ -72,9 +73,9 @@ fn resolve(
     Ok((found, library))
 }
 
-/// What rank 0 tells of the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
-/// on another node; the hash tells whether what lies there is the same.
-fn announce(found: &Found, library: &CheckedLibrary) -> KvTree {
+/// What rank 0 sends of the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
+/// on another node; the hash shows whether what lies there is the same.
+fn description(found: &Found, library: &CheckedLibrary) -> KvTree {
     let mut tree = KvTree::new();
     tree.set_bytes("PATH", found.manifest_path.as_os_str().as_bytes());
     tree.set("MANIFEST", &found.text);
@@ -86,7 +87,7 @@ fn announce(found: &Found, library: &CheckedLibrary) -> KvTree {
 fn decline(host: &PluginHost, error: &PluginLoadError) -> KvTree {
     let mut tree = KvTree::new();
     // A name with a NUL cannot travel in a tree.
-    tree.set("ERROR", error.full_text().replace('\0', "?"));
+    tree.set("ERROR", describe(error).replace('\0', "?"));
     tree.set("NODE", host.node().replace('\0', "?"));
     tree
 }
@@ -101,7 +102,7 @@ fn open_here(host: &PluginHost, notice: &KvTree) -> Result<OpenPlugin, HereError
     let text = notice.text("MANIFEST").ok_or_else(|| missing("MANIFEST"))?;
     let expected = notice.text("SHA256").ok_or_else(|| missing("SHA256"))?;
     let (manifest, _) =
-        Manifest::parse(&manifest_path, text).map_err(|error| HereError::Garbled(chain(&error)))?;
+        Manifest::parse(&manifest_path, text).map_err(|error| HereError::Garbled(describe(&error)))?;
     load_same(host, &manifest, &manifest_path, &library, expected)
 }
 

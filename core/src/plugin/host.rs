@@ -4,7 +4,7 @@ use super::check::{check_library, CheckError, CheckedLibrary};
 use super::checked_scheme::CheckedScheme;
 use super::load::{load, LoadError};
 use super::manifest::{Manifest, PluginKind};
-use super::search::{chain, Found, PassedOver, Survey, PATH_VARIABLE};
+use super::search::{Discovery, Found, PassedOver, PATH_VARIABLE};
 use super::{ManifestError, OptionError};
 use crate::env::{Env, Trusted};
 use crate::param::{self, nearest, Params};
@@ -18,7 +18,7 @@ pub struct PluginHost {
     env: Env,
     plugin_path: Option<String>,
     /// Made when it is first needed: in a job only rank 0 looks.
-    survey: Mutex<Option<Arc<Survey>>>,
+    discovery: Mutex<Option<Arc<Discovery>>>,
 }
 
 /// Why there is no plugin of a name.
@@ -126,7 +126,7 @@ impl PluginHost {
     /// A host that looks into these folders, and those of the installation, when a plugin is first needed. `plugin_path`
     /// is the value of `SCR_PLUGIN_PATH`.
     pub fn new(env: &Env, plugin_path: Option<&str>) -> Self {
-        Self { env: env.clone(), plugin_path: plugin_path.map(str::to_owned), survey: Mutex::default() }
+        Self { env: env.clone(), plugin_path: plugin_path.map(str::to_owned), discovery: Mutex::default() }
     }
 
     /// A host that looks where the parameters say.
@@ -149,10 +149,10 @@ impl PluginHost {
     }
 
     /// The plugins that there are.
-    pub fn survey(&self) -> Arc<Survey> {
-        let mut survey = self.survey.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = || Arc::new(Survey::new(&self.env, self.plugin_path.as_deref()));
-        survey.get_or_insert_with(look).clone()
+    pub fn discover(&self) -> Arc<Discovery> {
+        let mut discovery = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
+        let look = || Arc::new(Discovery::new(&self.env, self.plugin_path.as_deref()));
+        discovery.get_or_insert_with(look).clone()
     }
 
     /// The plugin of a kind and name, in any case, by its manifest. The next call looks again if there is none: a file
@@ -161,16 +161,16 @@ impl PluginHost {
     /// # Errors
     /// [`PluginLoadError::NotFound`] with the folders, and what was passed over and why.
     pub fn find(&self, kind: PluginKind, name: &str) -> Result<Found, PluginLoadError> {
-        let survey = self.survey();
-        survey.find(kind, name).cloned().ok_or_else(|| {
-            *self.survey.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            let names = survey.found.iter().filter(|found| found.manifest.kind == kind);
+        let discovery = self.discover();
+        discovery.find(kind, name).cloned().ok_or_else(|| {
+            *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            let names = discovery.found.iter().filter(|found| found.manifest.kind == kind);
             PluginLoadError::NotFound {
                 kind,
                 name: name.to_owned(),
                 nearest: nearest(name, names.map(|found| found.manifest.name.as_str())),
-                places: survey.places.iter().map(|place| place.folder.clone()).collect(),
-                passed_over: survey.passed_over.clone(),
+                places: discovery.places.iter().map(|place| place.folder.clone()).collect(),
+                passed_over: discovery.passed_over.clone(),
             }
         })
     }
@@ -286,7 +286,7 @@ impl OpenPlugin {
         &self,
         given: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<KvTree, PluginLoadError> {
-        self.manifest.options_from(given).map_err(|errors| PluginLoadError::Options { errors })
+        self.manifest.options(given)
     }
 
     /// Its scheme, with options as [`options`](Self::options) gives them.
@@ -316,12 +316,5 @@ impl OpenPlugin {
 
     fn refused(&self, error: PluginError) -> PluginLoadError {
         PluginLoadError::Refused { kind: self.manifest.kind, name: self.manifest.name.clone(), error }
-    }
-}
-
-impl PluginLoadError {
-    /// The error with its causes, on one line.
-    pub fn full_text(&self) -> String {
-        chain(self)
     }
 }

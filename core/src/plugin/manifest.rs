@@ -421,6 +421,14 @@ impl Scalar {
     }
 }
 
+/// A text that its key does not allow.
+#[derive(Debug, thiserror::Error)]
+#[error("`{}' should be {allowed}", text.escape_debug())]
+struct NotAllowed {
+    text: String,
+    allowed: &'static str,
+}
+
 /// Types whose values are texts of a certain form.
 macro_rules! texts {
     ($($(#[$doc:meta])* $id:ident($value:ty): $read:expr, $allowed:literal;)*) => {$(
@@ -430,11 +438,12 @@ macro_rules! texts {
         struct $id($value);
 
         impl TryFrom<String> for $id {
-            type Error = String;
+            type Error = NotAllowed;
 
-            fn try_from(text: String) -> Result<Self, String> {
+            fn try_from(text: String) -> Result<Self, NotAllowed> {
                 let read: fn(&str) -> Option<$value> = $read;
-                read(&text).map(Self).ok_or_else(|| format!("`{}' should be {}", text.escape_debug(), $allowed))
+                let value = read(&text);
+                value.map(Self).ok_or(NotAllowed { text, allowed: $allowed })
             }
         }
     )*};

@@ -1,8 +1,7 @@
 //! The plugins that descriptors name, by their manifests alone: are they there, and do they take what the lines give them?
 
-use super::host::PluginHost;
+use super::host::{PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
-use super::OptionError;
 use crate::descriptor::{Descriptors, Redundancy, Store};
 use crate::param::{self, Cause, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
@@ -12,14 +11,25 @@ impl Manifest {
     /// The options that a scheme gets for a descriptor.
     ///
     /// # Errors
-    /// All that is wrong with them.
-    pub(crate) fn options_of(&self, descriptor: &Redundancy) -> Result<KvTree, Vec<OptionError>> {
+    /// [`PluginLoadError::Options`] with all that is wrong with them.
+    pub(crate) fn options_of(&self, descriptor: &Redundancy) -> Result<KvTree, PluginLoadError> {
         let set_failures = descriptor.set_failures.to_string();
         let mut given = pairs(&descriptor.options);
         if self.option("SET_FAILURES").is_some() {
             given.push(("SET_FAILURES", &set_failures));
         }
-        self.options_from(given)
+        self.options(given)
+    }
+
+    /// The options that a plugin gets for what a configuration line gives.
+    ///
+    /// # Errors
+    /// As for [`options_of`](Self::options_of).
+    pub(crate) fn options<'a>(
+        &self,
+        given: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<KvTree, PluginLoadError> {
+        self.options_from(given).map_err(|errors| PluginLoadError::Options { errors })
     }
 }
 
@@ -39,10 +49,8 @@ pub fn check_schemes(host: &PluginHost, params: &Params, descriptors: &Descripto
             _ => (params.origin(&param::COPY_TYPE), param::COPY_TYPE.info().name.to_owned()),
         };
         let found = host.find(PluginKind::Scheme, &descriptor.scheme);
-        let why = found.map_err(|error| error.full_text()).and_then(|found| {
-            found.manifest.options_of(descriptor).map(drop).map_err(|errors| in_words(&errors))
-        });
-        why.err().map(|why| problem(origin, name, why))
+        let options = found.and_then(|found| found.manifest.options_of(descriptor));
+        options.err().map(|error| problem(origin, name, &error))
     };
     descriptors.redundancy.all().into_iter().filter_map(check).collect()
 }
@@ -54,10 +62,8 @@ pub fn check_transports(host: &PluginHost, params: &Params, descriptors: &Descri
     for store in descriptors.stores.iter().filter(|store| store.enabled) {
         let (origin, name) = flush_of(params, store);
         let found = host.find(PluginKind::Transport, &store.flush);
-        let why = found.map_err(|error| error.full_text()).and_then(|found| {
-            found.manifest.options_from(pairs(&store.options)).map(drop).map_err(|errors| in_words(&errors))
-        });
-        let found = why.err().map(|why| problem(origin, name, why));
+        let options = found.and_then(|found| found.manifest.options(pairs(&store.options)));
+        let found = options.err().map(|error| problem(origin, name, &error));
         problems.extend(found.filter(|problem| !problems.contains(problem)));
     }
     problems
@@ -73,10 +79,6 @@ fn flush_of<'a>(params: &'a Params, store: &'a Store) -> (&'a Origin, String) {
     }
 }
 
-fn in_words(errors: &[OptionError]) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-fn problem(origin: &Origin, name: String, why: String) -> Problem {
-    Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } }
+fn problem(origin: &Origin, name: String, error: &PluginLoadError) -> Problem {
+    Problem { origin: origin.clone(), cause: Cause::Unusable { name, why: crate::describe(error) } }
 }

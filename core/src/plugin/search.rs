@@ -6,17 +6,18 @@
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
 use super::trust::{check_folder_of, TrustError};
 use super::{check, ManifestError};
-use crate::env::{Env, Trusted};
+use crate::describe;
+use crate::env::{Distrust, Env, Trusted};
 use crate::fs::{File, How, Kind};
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 /// The variable with the folders to look in first.
 pub(super) const PATH_VARIABLE: &str = "SCR_PLUGIN_PATH";
 
 /// Everything that a search has seen.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub struct Discovery {
     /// The folders that were looked into, in order.
     pub places: Vec<Place>,
     /// The plugins that can be named, in the order they were found.
@@ -91,27 +92,27 @@ impl Found {
     pub fn at(env: &Env, manifest: &Path) -> Result<(Self, Vec<String>), PassedOver> {
         let folder = manifest.parent().unwrap_or(Path::new("/"));
         read(env, &Trusted::by(env), manifest, &place_at(folder))
-            .map_err(|reason| PassedOver { path: manifest.to_owned(), reason })
+            .map_err(|error| PassedOver { path: manifest.to_owned(), reason: describe(&error) })
     }
 }
 
-impl Survey {
+impl Discovery {
     /// Looks into all places. `plugin_path` is the value of `SCR_PLUGIN_PATH`, wherever it was set.
     pub fn new(env: &Env, plugin_path: Option<&str>) -> Self {
-        let mut survey = Self::default();
+        let mut discovery = Self::default();
         for entry in plugin_path.filter(|path| !path.is_empty()).into_iter().flat_map(|path| path.split(':'))
         {
             match place_of(entry) {
-                Ok(place) => survey.places.push(place),
-                Err(reason) => survey.pass_over(Path::new(entry), reason),
+                Ok(place) => discovery.places.push(place),
+                Err(error) => discovery.pass_over(Path::new(entry), &error),
             }
         }
-        survey.places.extend(env.install_dir.as_deref().map(installed));
+        discovery.places.extend(env.install_dir.as_deref().map(installed));
         let trusted = Trusted::by(env);
-        for place in survey.places.clone() {
-            survey.look_into(env, &trusted, &place);
+        for place in discovery.places.clone() {
+            discovery.look_into(env, &trusted, &place);
         }
-        survey
+        discovery
     }
 
     /// The plugin of a kind and name, in any case.
@@ -122,7 +123,7 @@ impl Survey {
     fn look_into(&mut self, env: &Env, trusted: &Trusted, place: &Place) {
         let manifests = match manifests_in(env, trusted, &place.folder) {
             Ok(manifests) => manifests,
-            Err(reason) => return self.pass_over(&place.folder, reason),
+            Err(error) => return self.pass_over(&place.folder, &error),
         };
         for path in manifests {
             match read(env, trusted, &path, place) {
@@ -130,7 +131,7 @@ impl Survey {
                     self.notes.extend(notes);
                     self.add(found);
                 }
-                Err(reason) => self.pass_over(&path, reason),
+                Err(error) => self.pass_over(&path, &error),
             }
         }
     }
@@ -147,19 +148,42 @@ impl Survey {
         }
     }
 
-    fn pass_over(&mut self, path: &Path, reason: impl Into<String>) {
-        self.passed_over.push(PassedOver { path: path.to_owned(), reason: reason.into() });
+    fn pass_over(&mut self, path: &Path, error: &NotTaken) {
+        self.passed_over.push(PassedOver { path: path.to_owned(), reason: describe(error) });
     }
 }
 
+/// Why a folder or a manifest is not taken.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    #[error("an empty entry of {PATH_VARIABLE} is not the current folder; remove it")]
+    EmptyEntry,
+    #[error("an entry of {PATH_VARIABLE} has to be an absolute path")]
+    RelativeEntry,
+    #[error("there is no such folder")]
+    NoFolder,
+    #[error("it is not a folder")]
+    NotAFolder,
+    #[error("it is {0}, not a file")]
+    NotAFile(&'static str),
+    #[error("cannot look into it: {0}")]
+    Folder(io::Error),
+    #[error("cannot read it: {0}")]
+    File(io::Error),
+    #[error(transparent)]
+    Distrust(#[from] Distrust),
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
 /// The folder of an entry of `SCR_PLUGIN_PATH`.
-fn place_of(entry: &str) -> Result<Place, String> {
+fn place_of(entry: &str) -> Result<Place, NotTaken> {
     let folder = Path::new(entry);
     if entry.is_empty() {
-        return Err(format!("an empty entry of {PATH_VARIABLE} is not the current folder; remove it"));
+        return Err(NotTaken::EmptyEntry);
     }
     if !folder.is_absolute() {
-        return Err(format!("an entry of {PATH_VARIABLE} has to be an absolute path"));
+        return Err(NotTaken::RelativeEntry);
     }
     Ok(place_at(folder))
 }
@@ -182,18 +206,18 @@ fn installed(root: &Path) -> Place {
 const MANIFESTS: &str = "etc/scr/plugins.d";
 const LIBRARIES: &str = "lib/scr/plugins";
 
-fn manifests_in(env: &Env, trusted: &Trusted, folder: &Path) -> Result<Vec<PathBuf>, String> {
+fn manifests_in(env: &Env, trusted: &Trusted, folder: &Path) -> Result<Vec<PathBuf>, NotTaken> {
     let files = &*env.files;
-    let no_folder = |error: std::io::Error| match error.kind() {
-        std::io::ErrorKind::NotFound => "there is no such folder".to_owned(),
-        _ => format!("cannot look into it: {error}"),
+    let no_folder = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => NotTaken::NoFolder,
+        _ => NotTaken::Folder(error),
     };
     let real = files.real_path(folder).map_err(no_folder)?;
     let status = files.status(&real).map_err(no_folder)?;
     if status.kind != Kind::Dir {
-        return Err("it is not a folder".to_owned());
+        return Err(NotTaken::NotAFolder);
     }
-    trusted.check(&real, &status).map_err(|error| error.to_string())?;
+    trusted.check(&real, &status)?;
     let names = files.list(&real).map_err(no_folder)?;
     Ok(names.into_iter().filter(|name| is_manifest(name)).map(|name| folder.join(name)).collect())
 }
@@ -203,28 +227,27 @@ fn is_manifest(name: &Path) -> bool {
     !hidden && name.extension().is_some_and(|extension| extension == "toml")
 }
 
-fn read(env: &Env, trusted: &Trusted, path: &Path, place: &Place) -> Result<(Found, Vec<String>), String> {
+fn read(env: &Env, trusted: &Trusted, path: &Path, place: &Place) -> Result<(Found, Vec<String>), NotTaken> {
     let text = trusted_text(env, trusted, path)?;
-    let (manifest, notes) = Manifest::parse(path, &text).map_err(|error| chain(&error))?;
+    let (manifest, notes) = Manifest::parse(path, &text)?;
     let library = library_of(env, &manifest, place);
     Ok((Found { manifest, manifest_path: path.to_owned(), text, library }, notes))
 }
 
 /// The text of a file that only trusted users may write.
-fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, String> {
-    let unreadable = |error: std::io::Error| format!("cannot read it: {error}");
-    let real = env.files.real_path(path).map_err(unreadable)?;
-    let file = env.files.open(&real, How::Read).map_err(unreadable)?;
-    let status = file.status().map_err(unreadable)?;
+fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, NotTaken> {
+    let real = env.files.real_path(path).map_err(NotTaken::File)?;
+    let file = env.files.open(&real, How::Read).map_err(NotTaken::File)?;
+    let status = file.status().map_err(NotTaken::File)?;
     if let Some(found) = check::not_a_file(status.kind) {
-        return Err(format!("it is {found}, not a file"));
+        return Err(NotTaken::NotAFile(found));
     }
-    trusted.check(&real, &status).map_err(|error| error.to_string())?;
+    trusted.check(&real, &status)?;
     check_folder_of(trusted, &*env.files, &real).map_err(|error| match error {
-        TrustError::Distrust(reason) => reason.to_string(),
-        TrustError::Unreadable(error) => unreadable(error),
+        TrustError::Distrust(reason) => reason.into(),
+        TrustError::Unreadable(error) => NotTaken::File(error),
     })?;
-    text_of(&*file, path, status.len).map_err(|error| chain(&error))
+    Ok(text_of(&*file, path, status.len)?)
 }
 
 fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, ManifestError> {
@@ -248,15 +271,4 @@ fn library_of(env: &Env, manifest: &Manifest, place: &Place) -> PathBuf {
     let candidates = || place.libraries.iter().map(|folder| folder.join(&manifest.library));
     let there = candidates().find(|path| env.files.status(path).is_ok());
     there.or_else(|| candidates().next()).unwrap_or_else(|| place.folder.join(&manifest.library))
-}
-
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -2,7 +2,6 @@
 
 use crate::comm::Rank;
 use crate::fs::FsError;
-use scr_plugin_api::kvtree::FieldError;
 use std::path::PathBuf;
 
 /// Why a file below the prefix directory could not be read or written.
@@ -19,14 +18,6 @@ pub enum PrefixError {
         fault: FsError,
         /// What to do.
         advice: &'static str,
-    },
-    /// It is a tree, but a field is missing or malformed.
-    #[error("{} cannot be used", path.display())]
-    Field {
-        /// Which file.
-        path: PathBuf,
-        /// Which field.
-        source: FieldError,
     },
     /// Written by another release.
     #[error("{} has format version {found}, and this release reads version {expected}", path.display())]
@@ -184,17 +175,6 @@ impl PrefixError {
     }
 }
 
-/// Adds to a field's error which file it stands in.
-pub(crate) trait InFile<T> {
-    fn in_file(self, path: &std::path::Path) -> Result<T, PrefixError>;
-}
-
-impl<T> InFile<T> for Result<T, FieldError> {
-    fn in_file(self, path: &std::path::Path) -> Result<T, PrefixError> {
-        self.map_err(|source| PrefixError::Field { path: path.to_owned(), source })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,9 +182,7 @@ mod tests {
     #[test]
     fn every_error_says_what_and_where() {
         let path = || PathBuf::from("/p/.scr/index.scr");
-        let source = FieldError::Missing { key: "VERSION".to_owned() };
         let errors = [
-            PrefixError::Field { path: path(), source },
             PrefixError::Version { path: path(), found: 3, expected: 2 },
             PrefixError::WrongDataset { path: path(), found: 3, expected: 2 },
             PrefixError::Missing { path: path() },
@@ -214,16 +192,15 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "/p/.scr/index.scr cannot be used",
                 "/p/.scr/index.scr has format version 3, and this release reads version 2",
                 "/p/.scr/index.scr describes dataset 3, and dataset 2 should be there",
                 "/p/.scr/index.scr is missing",
                 "/p/.scr/index.scr cannot be used: rank 7 is listed twice",
             ]
         );
-        // The second is what a later release has written.
+        // The first is what a later release has written.
         let damage: Vec<_> = errors.iter().map(PrefixError::is_damage).collect();
-        assert_eq!(damage, [true, false, true, true, true]);
+        assert_eq!(damage, [false, true, true, true]);
     }
 
     #[test]

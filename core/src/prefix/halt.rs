@@ -3,11 +3,10 @@
 //!
 //! The rules are those of the user guide's section "Halt a job". Times are seconds since the epoch.
 
-use super::error::InFile;
 use super::fields::set_or_remove;
 use super::shared::retried;
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Files, Updated};
+use crate::fs::{At, Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::time::Duration;
@@ -108,7 +107,7 @@ impl Halt {
         let path = prefix.halt_file();
         let read = retried(files, || files.read_locked(&path))
             .map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
-        read.map(|tree| Self::from_tree(&tree).in_file(&path)).transpose()
+        Ok(read.map(|tree| Self::from_tree(&tree).at("use", &path)).transpose()?)
     }
 
     /// The conditions that hold for a job: those of the file, or where no command and no job has written one, the time that
@@ -140,11 +139,11 @@ impl Halt {
                 let mut halt = Self::from_tree(tree)?;
                 let value = change(&mut halt);
                 halt.write_into(tree);
-                Ok(value)
+                Ok::<_, FieldError>(value)
             })
         });
         let updated = updated.map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
-        let value = updated.value.in_file(&path)?;
+        let value = updated.value.at("use", &path)?;
         Ok(Updated { value, locked: updated.locked, everywhere: updated.everywhere })
     }
 
@@ -369,7 +368,10 @@ mod tests {
         let (_dir, prefix) = scratch_copy("bypass");
         damage(prefix.halt_file(), |tree| tree.set("ExitAfter", "noon"));
         let before = fs::read(prefix.halt_file()).unwrap();
-        assert!(matches!(Halt::read(&RealFiles, &prefix), Err(PrefixError::Field { .. })));
+        assert!(matches!(
+            Halt::read(&RealFiles, &prefix),
+            Err(PrefixError::Fs(crate::fs::FsError::Field { .. }))
+        ));
         assert!(Halt::update(&RealFiles, &prefix, |halt| *halt = Halt::default()).is_err());
         assert_eq!(fs::read(prefix.halt_file()).unwrap(), before);
         Halt::remove(&RealFiles, &prefix).unwrap();

@@ -10,11 +10,10 @@
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: one name stands for one
 //! dataset, the one that used it last. Times are local, as `2026-11-21T03:28:25`.
 
-use super::error::InFile;
 use super::fields::{flag, ids, set_flag};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files, FsError, Updated};
+use crate::fs::{At, Durability, Files, FsError, Updated};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -152,7 +151,7 @@ impl Index {
     /// # Errors
     /// Where the version is missing or another one.
     pub fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
-        let found = tree.require("VERSION").in_file(path)?;
+        let found = tree.require("VERSION").at("use", path)?;
         if found != VERSION {
             return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
         }

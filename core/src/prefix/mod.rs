@@ -6,7 +6,7 @@
 //! | (where each of them lies) | [`Prefix`] |
 //! | `index.scr`: the datasets on the parallel file system | [`Index`] |
 //! | `scr.dataset.<id>/summary.scr`: one dataset | [`Summary`] |
-//! | `scr.dataset.<id>/rank2file*`: the files of each of its ranks | [`rank2file`] |
+//! | `scr.dataset.<id>/rank2file*`: the files of each of its ranks | [`Rank2File`] |
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
@@ -30,7 +30,7 @@ mod halt;
 mod index;
 mod nodes;
 mod paths;
-pub mod rank2file;
+pub(crate) mod rank2file;
 mod restarted;
 mod running;
 mod shared;

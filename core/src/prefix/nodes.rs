@@ -1,8 +1,7 @@
 //! `nodes.scr`: how many nodes the last run used, for the commands that start the next one.
 
-use super::error::InFile;
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files};
+use crate::fs::{At, Durability, Files};
 use scr_plugin_api::KvTree;
 use std::path::Path;
 
@@ -23,7 +22,7 @@ impl Nodes {
 
     /// From a tree; `path` is for the error.
     pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
-        tree.require("NODES").in_file(path).map(Self)
+        Ok(Self(tree.require("NODES").at("use", path)?))
     }
 
     /// Replaces the file in one step, keeping what else is in it.

@@ -7,9 +7,8 @@
 //! The setting stays in a job's script while the job is started again and again in its allocation. Whatever it has
 //! written since it went back to that checkpoint is newer work, and is not to be lost each time.
 
-use super::error::InFile;
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files};
+use crate::fs::{At, Durability, Files};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::path::Path;
@@ -37,9 +36,9 @@ impl Restarted {
     pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
         Ok(Self {
-            job_id: tree.require("JOBID").in_file(path)?,
-            name: name.in_file(path)?.to_vec(),
-            next_id: tree.require("NEXT").in_file(path)?,
+            job_id: tree.require("JOBID").at("use", path)?,
+            name: name.at("use", path)?.to_vec(),
+            next_id: tree.require("NEXT").at("use", path)?,
         })
     }
 

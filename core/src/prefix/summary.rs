@@ -6,10 +6,9 @@
 //! VERSION/6
 //! ```
 
-use super::error::InFile;
 use super::fields::{flag, set_flag};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files};
+use crate::fs::{At, Durability, Files};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::path::Path;
@@ -64,16 +63,16 @@ impl Summary {
     /// # Errors
     /// Where the version is another one, or a field is missing or malformed.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
-        let found = tree.require("VERSION").in_file(path)?;
+        let found = tree.require("VERSION").at("use", path)?;
         if found != VERSION {
             return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
         }
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
-        let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).in_file(path)?;
+        let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).at("use", path)?;
         let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
         Ok(Self {
-            dataset: DatasetDescriptor::from_tree(dataset).in_file(path)?,
-            complete: complete.in_file(path)?,
+            dataset: DatasetDescriptor::from_tree(dataset).at("use", path)?,
+            complete: complete.at("use", path)?,
         })
     }
 }

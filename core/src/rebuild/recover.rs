@@ -175,7 +175,7 @@ impl<'a> Recovery<'a> {
             self.loss.take()
         };
         let rebuilt = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part))?;
-        self.settle(record, &part, moved || rebuilt)?;
+        self.record_recovered(record, &part, moved || rebuilt)?;
         self.send_off();
         Ok(Restored { record: record.clone(), part, refused: self.refused })
     }
@@ -186,8 +186,8 @@ impl<'a> Recovery<'a> {
         let job = self.on.job;
         let from = self.whole.map(|report| report.holder).filter(|&holder| holder != job.rank());
         let from = from.filter(|_| !record.protection.bypass);
-        let wishes = from.map(|holder| (holder, Vec::new())).into_iter().collect();
-        let wanted = route(&*job.comm, wishes)?;
+        let requests = from.map(|holder| (holder, Vec::new())).into_iter().collect();
+        let wanted = route(&*job.comm, requests)?;
         let mut count = [wanted.len() as u64];
         all_reduce(&*job.comm, &mut count, Op::Sum)?;
         if count == [0] {
@@ -231,7 +231,7 @@ impl<'a> Recovery<'a> {
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
     /// complete.
-    fn settle(&mut self, record: &RankRecord, part: &PartDir, changed: bool) -> Collective<()> {
+    fn record_recovered(&mut self, record: &RankRecord, part: &PartDir, changed: bool) -> Collective<()> {
         let job = self.on.job;
         let mine = self.own_copy().map(|own| own.map.state);
         let damaged = self.own_copy().is_some_and(|own| own.map.damaged);

@@ -8,8 +8,7 @@ use crate::job::Job;
 use crate::param::{Origin, Params};
 use crate::plugin::named::pairs;
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
-use crate::Described;
-use scr_plugin_api::{KvTree, Scheme, Transport};
+use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -78,10 +77,9 @@ impl Plugins {
         let plugin = open_together(&*job.comm, &self.host, PluginKind::Scheme, &descriptor.scheme)?;
         let made = || {
             let options = plugin.manifest.options_of(descriptor);
-            let options = options.map_err(|errors| PluginLoadError::Options { errors });
-            let options = options.map_err(|error| with_origin(&descriptor.origin, &error))?;
-            let scheme = plugin.scheme(&options).described()?;
-            scheme.losses_survived(members).map_err(|error| error.to_string())?;
+            let options = options.map_err(|error| UseError::of_line(&descriptor.origin, error))?;
+            let scheme = plugin.scheme(&options)?;
+            scheme.losses_survived(members)?;
             let protection = Protection {
                 scheme: plugin.manifest.name.clone(),
                 format: plugin.formats().1,
@@ -92,7 +90,7 @@ impl Plugins {
             };
             Ok((protection, scheme))
         };
-        let (protection, scheme) = job.agree::<_, String>(made())?;
+        let (protection, scheme) = job.agree::<_, UseError>(made())?;
         self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
         self.protections.borrow_mut().insert(descriptor.index, protection.clone());
         Ok(protection)
@@ -136,7 +134,7 @@ impl Plugins {
                     survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                     plugin.transport(&options)
                 });
-            job.agree(made.map_err(|error| with_origin(&wanted.origin, &error)))
+            job.agree(made.map_err(|error| UseError::of_line(&wanted.origin, error)))
         });
         let name = wanted.transport.clone();
         let in_use = |transport: Box<dyn Transport>| TransportInUse {
@@ -152,13 +150,47 @@ impl Plugins {
     }
 }
 
-/// What is wrong with a plugin's options, with where they were written.
-fn with_origin(origin: &Origin, error: &PluginLoadError) -> String {
-    match origin {
-        Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {
-            format!("{origin}: {}", crate::describe(error))
+/// Why a plugin cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UseError {
+    /// It cannot be loaded, or does not take its options.
+    #[error(transparent)]
+    Load(#[from] PluginLoadError),
+    /// It does not take the options of a line.
+    #[error("{origin}")]
+    Line {
+        /// Where the line stands.
+        origin: Origin,
+        /// What is wrong.
+        source: Box<PluginLoadError>,
+    },
+    /// The scheme does not read what it once wrote.
+    #[error(
+        "it was written in format {} by version {} of the scheme {}, and version {installed} reads the formats {} to {}; \
+         install the newer one", written.format, written.version, written.scheme, formats.0, formats.1
+    )]
+    Format {
+        /// How the dataset was written.
+        written: Box<Protection>,
+        /// The version of the scheme that is installed.
+        installed: String,
+        /// The formats that this one reads, from the oldest to the newest.
+        formats: (u32, u32),
+    },
+    /// The scheme refuses.
+    #[error(transparent)]
+    Scheme(#[from] PluginError),
+}
+
+impl UseError {
+    /// What is wrong with a plugin's options, with where they were written.
+    fn of_line(origin: &Origin, source: PluginLoadError) -> Self {
+        match origin {
+            Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {
+                Self::Line { origin: origin.clone(), source: Box::new(source) }
+            }
+            _ => source.into(),
         }
-        _ => crate::describe(error),
     }
 }
 
@@ -166,16 +198,13 @@ fn with_origin(origin: &Origin, error: &PluginLoadError) -> String {
 pub(crate) fn readable_scheme(
     plugin: &OpenPlugin,
     protection: &Protection,
-) -> Result<Box<dyn Scheme>, String> {
-    let (oldest, newest) = plugin.formats();
-    if protection.format < oldest || protection.format > newest {
-        return Err(format!(
-            "it was written in format {} by version {} of the scheme {}, and version {} reads the formats {oldest} to \
-             {newest}; install the newer one",
-            protection.format, protection.version, protection.scheme, plugin.manifest.version
-        ));
+) -> Result<Box<dyn Scheme>, UseError> {
+    let formats = plugin.formats();
+    if !(formats.0..=formats.1).contains(&protection.format) {
+        let (written, installed) = (Box::new(protection.clone()), plugin.manifest.version.clone());
+        return Err(UseError::Format { written, installed, formats });
     }
-    plugin.scheme(&protection.options).described()
+    Ok(plugin.scheme(&protection.options)?)
 }
 
 /// What came of a plugin, to be kept for the next time; but for a broken communicator.

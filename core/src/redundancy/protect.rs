@@ -8,10 +8,10 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
-use crate::cache::verify::open_data;
+use crate::cache::verify::{open_data, Opened};
 use crate::cache::Cache;
 use crate::comm::set::{SetComm, SetError};
-use crate::fs::{At, FsError, How};
+use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::param;
 use scr_plugin_api::{PluginError, ReceiveFrom, Scheme, SendTo, SetShape};
@@ -31,6 +31,7 @@ impl Protect<'_> {
         part: &PartDir,
         record: &mut RankRecord,
         journal: &Journal,
+        opened: Opened,
     ) -> Result<(), RedundancyError> {
         let members = record.members.clone();
         let kept = in_set(&*self.job.comm, &members, |set| {
@@ -38,7 +39,7 @@ impl Protect<'_> {
             if record.protection.bypass {
                 self.sum_in_place(part, record)?;
             } else {
-                self.encode(set, part, record)?;
+                self.encode(set, part, record, opened)?;
             }
             neighbours::exchange(set, record, survives)
         })?;
@@ -50,6 +51,7 @@ impl Protect<'_> {
         set: &SetComm<'_>,
         part: &PartDir,
         record: &mut RankRecord,
+        opened: Opened,
     ) -> Result<(), RedundancyError> {
         let shape = Shape {
             dataset: record.dataset.id,
@@ -60,7 +62,7 @@ impl Protect<'_> {
         let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
         let length = self.scheme.redundancy_len(&wanted)?;
         let summed = length > 0 || self.always_sums();
-        let data = open_data(self.job.files(), part, record, How::Read, summed)?;
+        let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy };
         self.scheme.protect(&host)?;
@@ -75,8 +77,8 @@ impl Protect<'_> {
     /// In bypass mode no scheme reads the files, so checksums are taken only where the user asks for them.
     fn sum_in_place(&self, part: &PartDir, record: &mut RankRecord) -> Result<(), RedundancyError> {
         if self.always_sums() {
-            let sums =
-                open_data(self.job.files(), part, record, How::Read, true)?.checksums(self.job.processors)?;
+            let data = open_data(self.job.files(), part, record, Opened::new(), true)?;
+            let sums = data.checksums(self.job.processors)?;
             record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum);
         }
         Ok(())

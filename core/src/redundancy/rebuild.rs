@@ -10,7 +10,7 @@ use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::place::PartPlace;
 use crate::cache::record::RankRecord;
-use crate::cache::verify::{compare, open_data, open_redundancy};
+use crate::cache::verify::{compare, open_data, open_redundancy, Opened};
 use crate::comm::set::SetComm;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
@@ -33,7 +33,7 @@ pub(super) fn rebuild(
         decode(job, scheme, set, part, record, lost)
     });
     if lost.contains(&record.rank) {
-        settle(job.files(), part, record, rebuilt.is_ok())?;
+        put_in_place(job.files(), part, record, rebuilt.is_ok())?;
     }
     rebuilt
 }
@@ -56,7 +56,7 @@ fn decode(
     let (data, redundancy) = if lost.contains(&record.rank) {
         (create_data(files, part, record)?, create_redundancy(files, part, record)?)
     } else {
-        (open_data(files, part, record, How::Read, true)?, open_redundancy(files, part, record)?)
+        (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
     };
     let host = HostSet { job, set, shape: &shape, data, redundancy };
     scheme.rebuild(&host, record.protection.format)?;
@@ -90,7 +90,7 @@ fn create(files: &dyn Files, path: &Path, bytes: u64) -> Result<Box<dyn File>, F
 }
 
 /// Gives rebuilt files their names, or removes them.
-fn settle(
+fn put_in_place(
     files: &dyn Files,
     part: &dyn PartPlace,
     record: &RankRecord,

@@ -5,10 +5,11 @@ use super::sets::Sets;
 use crate::cache::filemap::Journal;
 use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
+use crate::cache::verify::Opened;
 use crate::cache::Cache;
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
-use crate::error::{Doing, Error};
+use crate::error::Error;
 use crate::job::Job;
 use crate::placement::Placement;
 use crate::plugin::{check_schemes, check_transports, PluginHost};
@@ -62,7 +63,9 @@ impl Schemes {
                 continue;
             }
             let (group, size) = &rule;
-            let value = job.agree(job.group_value(group)).doing(|| format!("finding the group {group}"))?;
+            let value = job
+                .agree(job.group_value(group))
+                .map_err(|error| error.doing(format!("finding the group {group}")))?;
             let placement = Placement::gather(&*job.comm, &value)?;
             let sets = Sets::choose(placement.numbers(), *size);
             warn_unprotected(job, cache, group, &placement, &sets);
@@ -83,7 +86,8 @@ impl Schemes {
         self.plugins.scheme(job, protection)
     }
 
-    /// Protects this rank's part of a dataset and records it as prepared. Collective.
+    /// Protects this rank's part of a dataset, of which some files may be open already, and records it as prepared.
+    /// Collective.
     ///
     /// # Errors
     /// The scheme cannot be loaded or has failed, or the filemap cannot be written.
@@ -94,10 +98,11 @@ impl Schemes {
         record: &mut RankRecord,
         part: &PartDir,
         journal: &Journal,
+        opened: Opened,
     ) -> Collective<()> {
         let scheme = self.scheme(job, &record.protection)?;
         let protect = Protect { job, cache, scheme: &*scheme };
-        job.agree(protect.encode_and_prepare(part, record, journal))
+        job.agree(protect.encode_and_prepare(part, record, journal, opened))
     }
 
     /// The plugins in use.

@@ -6,6 +6,7 @@
 use super::error::RedundancyError;
 use crate::comm::set::{SetComm, SetError};
 use crate::comm::{Comm, Rank};
+use std::error::Error;
 
 /// The sets of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,7 +122,7 @@ pub(crate) fn in_set<T>(
 ) -> Result<T, RedundancyError> {
     let set = SetComm::new(comm, members.to_vec(), CHANNEL)?;
     let outcome = work(&set);
-    let ended = set.finish(outcome.as_ref().map(drop).map_err(|error| crate::describe(error)));
+    let ended = set.finish(outcome.as_ref().map(drop).map_err(|error| error as &dyn Error));
     match (outcome, ended) {
         // The end of the set has only the text of this error.
         (Err(own), Err(SetError::Failed { .. })) => Err(own),

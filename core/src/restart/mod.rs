@@ -4,6 +4,9 @@
 //! use it, the next older one, from cache or from the prefix directory, until none is left.
 
 mod current;
+mod prefix_state;
+
+pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::comm::{CommError, Rank};
@@ -23,15 +26,6 @@ pub(crate) struct Restart {
     begun: bool,
 }
 
-/// What the index of the prefix directory offers when a run begins.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Offered {
-    /// The id of the checkpoint that would be fetched first.
-    pub(crate) first: Option<u64>,
-    /// Its name, if somebody has made it current though newer ones are complete there.
-    pub(crate) chosen: Option<Vec<u8>>,
-}
-
 impl Restart {
     /// The checkpoint to restart from, unless it has left the cache since.
     pub(crate) fn checkpoint<'a>(&self, cache: &'a Cache) -> Option<&'a CachedDataset> {
@@ -42,13 +36,17 @@ impl Restart {
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn find_first(&mut self, from: &mut Fetcher<'_>, offered: &Offered) -> Result<(), Error> {
+    pub(crate) fn find_first(
+        &mut self,
+        from: &mut Fetcher<'_>,
+        in_prefix: &PrefixState,
+    ) -> Result<(), Error> {
         let wanted = from.job.params.get(&param::CURRENT).map(String::into_bytes);
         if let Some(name) = &wanted {
             self.loaded = current::find(from, name)?;
         }
         if self.loaded.is_none() {
-            self.loaded = find_newer_than_cache(from, offered)?;
+            self.loaded = find_newer_than_cache(from, in_prefix)?;
         }
         if self.loaded.is_none() {
             self.loaded = find_newest(from)?;
@@ -119,12 +117,15 @@ impl Restart {
 /// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have gone on where
 /// this cache was not there, and these nodes know nothing of it. An older one that the user has made current does not count as
 /// newer, which is reported.
-fn find_newer_than_cache(from: &mut Fetcher<'_>, offered: &Offered) -> Result<Option<CheckpointId>, Error> {
+fn find_newer_than_cache(
+    from: &mut Fetcher<'_>,
+    in_prefix: &PrefixState,
+) -> Result<Option<CheckpointId>, Error> {
     let job = from.job;
     let newest = newest_cached(job, from.cache, |_| true);
-    let Some((cached, first)) = newest.zip(offered.first) else { return Ok(None) };
+    let Some((cached, first)) = newest.zip(in_prefix.first) else { return Ok(None) };
     let unsaid = job.params.get(&param::CURRENT).is_none();
-    if let Some(chosen) = offered.chosen.as_ref().filter(|_| unsaid && first < cached.id_in_prefix) {
+    if let Some(chosen) = in_prefix.chosen.as_ref().filter(|_| unsaid && first < cached.id_in_prefix) {
         let chosen = String::from_utf8_lossy(chosen);
         job.report.notice(&format!(
             "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \

@@ -118,7 +118,7 @@ impl<'a> Builder<'a> {
         &*self.env.files
     }
 
-    pub(super) fn ledger(&self) -> Catalog<'a> {
+    pub(super) fn catalog(&self) -> Catalog<'a> {
         Catalog { files: self.files(), prefix: self.prefix }
     }
 
@@ -200,7 +200,7 @@ impl<'a> Builder<'a> {
         let outcome = match repair.run() {
             Ok(rebuilt) => self.list(scan, &apart, &rebuilt)?,
             Err(error) => {
-                self.ledger().list_incomplete(&descriptor(scan))?;
+                self.catalog().list_incomplete(&descriptor(scan))?;
                 Outcome::Incomplete { why: crate::describe(&error) }
             }
         };
@@ -224,8 +224,8 @@ impl<'a> Builder<'a> {
         let files = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));
         (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
-        let ledger = self.ledger();
-        let replaces = ledger.sharing(&dataset, &lists)?;
+        let catalog = self.catalog();
+        let replaces = catalog.sharing(&dataset, &lists)?;
         if let Some(newer) = self.newer_owner(&dataset, &replaces)? {
             let why = format!("its name or files of it belong to dataset {newer}, which is newer");
             return Ok(Outcome::Incomplete { why });
@@ -240,7 +240,7 @@ impl<'a> Builder<'a> {
             replaces,
             dataset,
         };
-        ledger.write_lists(&record.dataset, &lists)?;
+        catalog.write_lists(&record.dataset, &lists)?;
         record.write(self.files(), self.prefix)?;
         let id = record.dataset.id;
         let now = self.env.local_time();

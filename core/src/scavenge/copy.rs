@@ -5,7 +5,7 @@
 //! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
 //! and recorded where none were.
 
-use super::filemap::ScavengedMap;
+use super::filemap::{ScavengedMap, UnusablePart};
 use super::place::{being_copied, Apart, ScavengedPart};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
@@ -16,7 +16,6 @@ use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, How, OwnedDir, MAX_TREE_BYTES};
 use crate::parallel::at_a_time;
 use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
-use crate::Described;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -141,7 +140,10 @@ impl Copier<'_> {
                 let part = PartDir::new(&cache, id, rank);
                 match self.read(&part) {
                     Ok(map) => parts.push((part, map)),
-                    Err(why) => passed_over.push(format!("{}: {why}", part.filemap().display())),
+                    Err(error) => {
+                        let why = crate::describe(&error);
+                        passed_over.push(format!("{}: {why}", part.filemap().display()));
+                    }
                 }
             }
         }
@@ -160,13 +162,12 @@ impl Copier<'_> {
         std::iter::once(cache.to_owned()).chain(nodes.into_iter().map(|dir| dir.path)).collect()
     }
 
-    fn read(&self, part: &PartDir) -> Result<ScavengedMap, String> {
-        let bytes = self.files.read_all(&part.filemap(), MAX_TREE_BYTES).described()?;
-        let map = ScavengedMap::of(&Filemap::parse(&bytes))
-            .ok_or("this part was never complete, or the application could not restart from it")?;
+    fn read(&self, part: &PartDir) -> Result<ScavengedMap, UnusablePart> {
+        let bytes = self.files.read_all(&part.filemap(), MAX_TREE_BYTES)?;
+        let map = ScavengedMap::of(&Filemap::parse(&bytes)).ok_or(UnusablePart::NeverComplete)?;
         if map.record.prefix != self.prefix.dir().as_os_str().as_bytes() {
             let other = String::from_utf8_lossy(&map.record.prefix).into_owned();
-            return Err(format!("this part belongs to the prefix directory {other}"));
+            return Err(UnusablePart::OfOtherPrefix { other });
         }
         Ok(map)
     }
@@ -219,10 +220,7 @@ impl Copier<'_> {
         if source == target {
             // Nobody took a checksum when it was written: one that was written to since counts as lost, as at a restart.
             if wanted.crc.is_none() && status.mtime != wanted.mtime {
-                return Err(FileError::Cache(format!(
-                    "{} was changed since it was written",
-                    source.display()
-                )));
+                return Err(FileError::Changed { path: source.to_owned() });
             }
             let crc = checksum(&*open, source, self.block_bytes)?;
             progress(wanted.bytes);

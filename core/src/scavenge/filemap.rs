@@ -19,7 +19,6 @@ use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::fs::{At, Durability, Files, FsError};
 use crate::prefix::{set_crc, Prefix, FILE_MODE};
-use crate::Described;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -122,7 +121,24 @@ pub(super) struct Saved((u64, u64), (i64, u32));
 pub(super) struct Found {
     pub(super) maps: Vec<ScavengedMap>,
     /// Those that cannot be used, and why.
-    pub(super) unusable: Vec<(PathBuf, String)>,
+    pub(super) unusable: Vec<(PathBuf, UnusablePart)>,
+}
+
+/// Why a part, or what is known of it, is of no use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnusablePart {
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    #[error(transparent)]
+    Field(#[from] FieldError),
+    #[error("it is gone")]
+    Gone,
+    #[error("it is that of rank {rank} of dataset {dataset}")]
+    OfOther { rank: Rank, dataset: u64 },
+    #[error("this part was never complete, or the application could not restart from it")]
+    NeverComplete,
+    #[error("this part belongs to the prefix directory {other}")]
+    OfOtherPrefix { other: String },
 }
 
 /// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have
@@ -141,14 +157,12 @@ pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Fo
     Ok(found)
 }
 
-fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, String> {
-    let tree = files.read_tree(path).described()?;
-    let tree = tree.ok_or_else(|| "it is gone".to_owned())?;
-    let mut map = ScavengedMap::from_tree(&tree).map_err(|error| error.to_string())?;
-    if map.record.id_in_prefix != id
-        || path.file_name() != Some(OsStr::new(&format!("{}{ENDING}", map.record.rank)))
-    {
-        return Err(format!("it is that of rank {} of dataset {}", map.record.rank, map.record.id_in_prefix));
+fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, UnusablePart> {
+    let tree = files.read_tree(path)?.ok_or(UnusablePart::Gone)?;
+    let mut map = ScavengedMap::from_tree(&tree)?;
+    let (rank, dataset) = (map.record.rank, map.record.id_in_prefix);
+    if dataset != id || path.file_name() != Some(OsStr::new(&format!("{rank}{ENDING}"))) {
+        return Err(UnusablePart::OfOther { rank, dataset });
     }
     for record in std::iter::once(&mut map.record).chain(&mut map.neighbours) {
         record.prefix = prefix.dir().as_os_str().as_bytes().to_vec();

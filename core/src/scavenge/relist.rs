@@ -49,14 +49,14 @@ impl Builder<'_> {
         let why = match self.evidence(id, entry) {
             Ok(evidence) => {
                 built.name.clone_from(&evidence.dataset.name);
-                match self.examine(&evidence)? {
+                match self.examine(&evidence, &self.newer_names(id)?) {
                     Ok(verified) => {
                         built.outcome = self.list_whole(&evidence, verified)?;
                         return Ok(built);
                     }
-                    Err(why) => {
-                        self.ledger().list_incomplete(&evidence.dataset)?;
-                        why
+                    Err(error) => {
+                        self.catalog().list_incomplete(&evidence.dataset)?;
+                        error.to_string()
                     }
                 }
             }
@@ -84,34 +84,23 @@ impl Builder<'_> {
     }
 
     /// Compares all files with what is recorded. Gives whether every one has the right checksum, or what is wrong.
-    fn examine(&self, evidence: &Evidence) -> Result<Result<bool, String>, BuildError> {
-        let id = evidence.dataset.id;
-        let newer = self.newer_names(id)?;
-        if let Some(owner) = newer.get(&Newer::Dataset(evidence.dataset.name.clone())) {
-            return Ok(Err(format!("its name belongs to dataset {owner}, which is newer")));
+    fn examine(&self, evidence: &Evidence, newer: &HashMap<Newer, u64>) -> Result<bool, NotWhole> {
+        if let Some(&newer) = newer.get(&Newer::Dataset(evidence.dataset.name.clone())) {
+            return Err(NotWhole::NameTaken { newer });
         }
         let mut seen = HashSet::new();
         let (mut verified, mut count, mut bytes) = (true, 0_u64, 0_u64);
         for file in evidence.lists.by_rank().iter().flatten() {
             let replaced = newer.get(&Newer::File(file.name.clone()));
-            let length = match self.compare(file, seen.insert(&file.name)) {
-                Ok(length) => length,
-                Err(error) => return Ok(Err(error.to_string())),
-            };
+            let length = self.compare(file, seen.insert(&file.name))?;
             (count, bytes) = (count + 1, bytes.saturating_add(length));
             verified &= file.crc.is_some();
             match (file.crc, replaced) {
-                (None, Some(newer)) => {
-                    return Ok(Err(format!(
-                        "dataset {newer}, which is newer, may have replaced {}",
-                        file.name
-                    )));
+                (None, Some(&newer)) => {
+                    return Err(NotWhole::MayBeReplaced { newer, name: file.name.clone() });
                 }
                 (None, None) if evidence.doubted => {
-                    return Ok(Err(format!(
-                        "nothing says that it was ever complete, and {} has no checksum to prove it",
-                        file.name
-                    )));
+                    return Err(NotWhole::Unproven { name: file.name.clone() });
                 }
                 _ => {}
             }
@@ -119,9 +108,9 @@ impl Builder<'_> {
         let dataset = &evidence.dataset;
         let expected = (dataset.files.unwrap_or(count), dataset.bytes.unwrap_or(bytes));
         if expected != (count, bytes) {
-            return Ok(Err(FileError::Totals { expected, found: (count, bytes) }.to_string()));
+            return Err(FileError::Totals { expected, found: (count, bytes) }.into());
         }
-        Ok(Ok(verified))
+        Ok(verified)
     }
 
     /// Compares a file with what is recorded of it, and gives its length. A file of several ranks is read once.
@@ -180,6 +169,19 @@ struct Evidence {
     described: bool,
     /// Whether anything says that it is not complete, or nothing that it is.
     doubted: bool,
+}
+
+/// Why a dataset is not whole, as far as anybody can tell.
+#[derive(Debug, thiserror::Error)]
+enum NotWhole {
+    #[error("its name belongs to dataset {newer}, which is newer")]
+    NameTaken { newer: u64 },
+    #[error("dataset {newer}, which is newer, may have replaced {name}")]
+    MayBeReplaced { newer: u64, name: FileName },
+    #[error("nothing says that it was ever complete, and {name} has no checksum to prove it")]
+    Unproven { name: FileName },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 /// A name that a newer dataset has.

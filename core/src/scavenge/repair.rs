@@ -16,9 +16,8 @@ use crate::job::Job;
 use crate::parallel::at_a_time;
 use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, DIR_MODE};
-use crate::redundancy::plugins::readable_scheme;
+use crate::redundancy::plugins::{readable_scheme, UseError};
 use crate::redundancy::repair::Repair;
-use crate::Described;
 use scr_plugin_api::Scheme;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -56,7 +55,7 @@ pub(super) enum RepairError {
 }
 
 /// The scheme that all parts of a dataset were written with, loaded when the first rank asks for it.
-type LoadedScheme = OnceLock<Result<Arc<dyn Scheme>, String>>;
+type LoadedScheme = OnceLock<Result<Arc<dyn Scheme>, RankErrors>>;
 
 impl ScavengedRepair<'_> {
     /// Makes every byte of every part what was recorded. Gives the ranks whose parts were rebuilt.
@@ -147,10 +146,11 @@ impl ScavengedRepair<'_> {
 
     fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {
         let load = || {
-            let plugin = self.plugins.open(PluginKind::Scheme, &protection.scheme).described()?;
-            readable_scheme(&plugin, protection).map(Arc::from)
+            let plugin = self.plugins.open(PluginKind::Scheme, &protection.scheme).map_err(UseError::from);
+            let scheme = plugin.and_then(|plugin| readable_scheme(&plugin, protection));
+            scheme.map(Arc::from).map_err(|error| RankErrors::known_to_all(describe(&error)))
         };
-        Ok(loaded.get_or_init(load).clone().map_err(RankErrors::known_to_all)?)
+        Ok(loaded.get_or_init(load).clone()?)
     }
 
     /// Why not all that belongs to a part is there, if so. A file of which no checksum is known could be any file.

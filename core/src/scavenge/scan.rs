@@ -37,7 +37,7 @@ impl Scan {
         let mut passed_over: Vec<String> = found
             .unusable
             .iter()
-            .map(|(path, why)| format!("{} cannot be used: {why}", path.display()))
+            .map(|(path, why)| format!("{} cannot be used: {}", path.display(), crate::describe(why)))
             .collect();
         // An id may have been given twice where a node was away for a while; the newer dataset counts.
         let Some(any) = found.maps.iter().map(|map| &map.record).max_by_key(|record| record.begun).cloned()

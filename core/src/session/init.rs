@@ -2,7 +2,6 @@
 //!
 //! What is in cache is brought back first; a checkpoint comes from the prefix directory if cache has none.
 
-use super::flushed::Known;
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
@@ -12,7 +11,6 @@ use crate::comm::collective::any;
 use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
-use crate::error::Doing;
 use crate::fetch::Fetcher;
 use crate::flush::{resolve_pending_flushes, Flushes};
 use crate::fs::Durability;
@@ -23,7 +21,7 @@ use crate::param::{self, AppConfig};
 use crate::prefix::{tidy, Index, Nodes, PrefixError, Running};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{newest_cached, Offered, Restart};
+use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
 
 impl Session {
     /// Begins a session. Collective over all ranks of `comm`.
@@ -61,21 +59,20 @@ impl Session {
         }
         prepare_prefix(&session.job, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
-        let known = session.find_datasets(is_shared)?;
+        let in_prefix = session.find_datasets(is_shared)?;
         session.cache.renew_flush_file(&session.job);
-        session.compare_flushed()?;
+        compare_flushed(&session.job, &mut session.cache)?;
         session.with_flushes(Flushes::flush_restored)?;
-        let offered = Offered { first: known.first, chosen: known.chosen };
         let Self { job, cache, schemes, restart, .. } = &mut session;
-        restart.find_first(&mut Fetcher { job, cache, schemes }, &offered)?;
+        restart.find_first(&mut Fetcher { job, cache, schemes }, &in_prefix)?;
         session.count_from_restart();
         session.times = CheckpointTimes::new(session.job.elapsed());
         session.start_computing();
         Ok(session)
     }
 
-    /// Brings back what is in cache, and finds out which ids are taken. Gives what is known of the prefix directory.
-    fn find_datasets(&mut self, is_shared: bool) -> Result<Known, Error> {
+    /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has.
+    fn find_datasets(&mut self, is_shared: bool) -> Result<PrefixState, Error> {
         let began = self.job.elapsed();
         let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
@@ -83,7 +80,7 @@ impl Session {
         }
         let Self { job, cache, schemes, .. } = &*self;
         let found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
-        let known = self.known_in_prefix()?;
+        let in_prefix = PrefixState::read(&self.job)?;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
@@ -93,11 +90,11 @@ impl Session {
         }
         if !purge {
             let newest = newest_cached(&self.job, &self.cache, |_| true).map_or(0, |newest| newest.id);
-            self.cache.report_missing(&self.job, &found.seen, newest.max(known.first.unwrap_or(0)));
+            self.cache.report_missing(&self.job, &found.seen, newest.max(in_prefix.first.unwrap_or(0)));
         }
-        self.settle_flushed(&known);
+        in_prefix.mark_flushed(&self.job, &mut self.cache);
         self.cache.keep_stale(found.stale);
-        let highest = found.highest.max(known.highest);
+        let highest = found.highest.max(in_prefix.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(
                 "the dataset id {highest} is in use, in cache or in the index of the prefix directory, and none above {MAX_ID} \
@@ -113,7 +110,7 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok(known)
+        Ok(in_prefix)
     }
 }
 
@@ -152,8 +149,8 @@ fn prepare_prefix(job: &Job, app: &AppConfig) -> Result<(), Error> {
     job.report.info(&format!("NPROCS={}", job.comm.size()));
     job.report.info(&format!("NNODES={}", job.nodes.count()));
     let written = if job.rank() == Rank(0) { write_for_commands(job, app) } else { Ok(()) };
-    let written = written.or_else(|error| accept_want_of_room(job, &error));
-    job.agree(written).doing(|| "writing to the folder .scr of the prefix directory".to_owned())
+    let written = written.or_else(|error| accept_want_of_room(job, error));
+    job.agree(written).map_err(|error| error.doing("writing to the folder .scr of the prefix directory"))
 }
 
 fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
@@ -170,17 +167,26 @@ fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
 }
 
 /// Without room a run begins all the same: there may be some at the next flush, and a run can restart from cache without.
-fn accept_want_of_room(job: &Job, error: &PrefixError) -> Result<(), String> {
-    let why = crate::describe(error);
+fn accept_want_of_room(job: &Job, error: PrefixError) -> Result<(), UnpreparedError> {
     if error.is_for_want_of_room() {
-        let what = "the run begins all the same: make room before the next flush";
+        let (why, what) =
+            (crate::describe(&error), "the run begins all the same: make room before the next flush");
         job.report.error(&format!("{why}; {what}"));
         return Ok(());
     }
-    if error.is_for_want_of_permission() {
-        return Err(format!(
-            "{why}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to"
-        ));
-    }
-    Err(why)
+    Err(match error.is_for_want_of_permission() {
+        true => UnpreparedError::NotWritable(error),
+        false => UnpreparedError::Prefix(error),
+    })
+}
+
+/// Why the prefix directory is not ready for a run.
+#[derive(Debug, thiserror::Error)]
+enum UnpreparedError {
+    #[error(
+        "{}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to", crate::describe(.0)
+    )]
+    NotWritable(PrefixError),
+    #[error(transparent)]
+    Prefix(PrefixError),
 }

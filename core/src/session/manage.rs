@@ -5,7 +5,6 @@ use crate::cache::CachedDataset;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Mismatch, Rank};
 use crate::delete;
-use crate::error::Doing;
 use crate::flush::Flushes;
 use crate::job::Job;
 use crate::prefix::Index;
@@ -112,7 +111,8 @@ fn change_index(
         Rank(0) => Index::update(job.files(), &job.prefix, change),
         _ => Ok(None),
     };
-    let own = job.agree(changed).doing(|| "changing the index of the prefix directory".to_owned())?;
+    let own =
+        job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))?;
     let mut tree = KvTree::new();
     if let Some((id, checkpoint)) = own {
         tree.set("ID", id);

@@ -12,10 +12,8 @@
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
-//! | `flushed` | which datasets in cache are in the prefix directory |
 
 mod finalize;
-mod flushed;
 mod init;
 mod manage;
 mod need_checkpoint;

@@ -29,8 +29,8 @@ impl Session {
             }),
             Phase::Output(output) => {
                 let routed = below_prefix(&self.job, name).and_then(|below| output.route(&self.job, below));
-                let why = routed.as_ref().map(drop).map_err(|error| crate::describe(error));
-                output.record_routed(absolute(&self.job, name), why);
+                let failure = routed.as_ref().err().map(|error| crate::describe(error));
+                output.record_routed(absolute(&self.job, name), failure);
                 routed
             }
             Phase::Restart => {
@@ -44,9 +44,9 @@ impl Session {
 
     /// Records that a file of the dataset being written has no path, so that the dataset does not become complete unless
     /// that file is routed after all. Local; without effect outside an output phase.
-    pub fn note_unrouted(&mut self, name: &[u8], why: String) {
+    pub fn record_unrouted(&mut self, name: &[u8], why: String) {
         if let Phase::Output(output) = &mut self.phase {
-            output.record_routed(absolute(&self.job, name), Err(why));
+            output.record_routed(absolute(&self.job, name), Some(why));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Redundancy sets: members that exchange, and members that give up at any step.
 
+use std::error::Error;
+
 use scr_core::comm::set::{SetComm, SetError};
 use scr_core::comm::{collective, Comm, Rank};
 use scr_plugin_api::{ReceiveFrom, SendTo};
@@ -51,9 +53,10 @@ fn one_after_another(comm: &dyn Comm) {
         assert_eq!(set.finish(Ok(())), Ok(()));
 
         let set = SetComm::new(comm, members, channel + 2).unwrap();
-        let mine = if comm.rank() == first { Err("no good".to_owned()) } else { Ok(()) };
+        let failed = SetError::Failed { text: "no good".to_owned() };
+        let mine = if comm.rank() == first { Err(&failed as &dyn Error) } else { Ok(()) };
         let expected = match mine {
-            Err(_) => SetError::Failed { text: "no good".to_owned() },
+            Err(_) => failed.clone(),
             Ok(()) => SetError::Aborted { member: 0, rank: first, text: "no good".to_owned() },
         };
         assert_eq!(set.finish(mine), Err(expected));
@@ -80,7 +83,7 @@ fn no_member(comm: &dyn Comm) {
     if me == size - 1 {
         let error = set.exchange(&[SendTo { to: size, bytes: &[] }], &mut []).unwrap_err();
         assert_eq!(error, SetError::NoSuchMember { member: size, size });
-        assert!(set.finish(Err(error.to_string())).is_err());
+        assert!(set.finish(Err(&error)).is_err());
     } else {
         let error = set.max(1).and_then(|_| set.finish(Ok(()))).unwrap_err();
         assert!(matches!(error, SetError::Aborted { member, .. } if member == size - 1), "{error}");
@@ -218,7 +221,7 @@ fn act(comm: &dyn Comm, play: &Play) {
     if aborted {
         assert_eq!(set.max(1).map(drop), outcome, "a later call says the same");
     }
-    let end = set.finish(outcome.clone().map_err(|error| error.to_string()));
+    let end = set.finish(outcome.as_ref().map(drop).map_err(|error| error as &dyn Error));
     let about = || format!("seed {}, rank {}: {:?}, {end:?}", play.seed, comm.rank(), play.faults);
     if aborted {
         assert_eq!(end, outcome, "{}", about());

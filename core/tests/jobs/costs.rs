@@ -64,8 +64,7 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
     for (rank, [opens, writes, syncs, removals]) in run.ranks.into_iter().enumerate() {
         let found = (opens, writes, syncs, removals);
         assert!(
-            // One of them finds out whether the application has closed its file.
-            opens <= if rank == 0 { 9 } else { 4 }
+            opens <= if rank == 0 { 8 } else { 3 }
                 && writes <= 7
                 && syncs <= 9
                 && removals <= if rank == 0 { 4 } else { 3 },

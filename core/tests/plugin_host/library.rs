@@ -1,6 +1,7 @@
 //! What a library may be, and how a wrong one is refused: with an error, and never with the end of the process.
 
 use crate::world::{built, env, manifest_text, set_mode, World};
+use scr_core::describe;
 use scr_core::fs::RealFiles;
 use scr_core::plugin::{check_library, CheckError, PluginKind, PluginLoadError, Trusted};
 use scr_plugin_api::{CopyJob, KvTree, LogEntry, PluginErrorKind, SetShape};
@@ -12,7 +13,7 @@ use std::os::unix::fs::symlink;
 fn refusal(world: &World) -> String {
     let host = world.host(&["p"]);
     let error = host.open(PluginKind::Scheme, "TRY").map(drop).expect_err("the library is wrong");
-    let text = error.full_text();
+    let text = describe(&error);
     assert!(text.len() < 2_000 && !text.contains('\n'), "{text}");
     text
 }
@@ -67,7 +68,7 @@ fn a_panic_anywhere_in_a_library_is_an_error() {
     world.library("p/try.so", "obedient");
     world.manifest("p", "TRY", "try.so");
     let open = world.host(&["p"]).open(PluginKind::Scheme, "TRY").unwrap();
-    let error = open.scheme(&options("new")).map(drop).unwrap_err().full_text();
+    let error = describe(&open.scheme(&options("new")).map(drop).unwrap_err());
     assert_eq!(error, "the scheme TRY refuses: making the scheme panicked: told to panic in new");
     let kind = |method: &str| {
         let scheme = open.scheme(&options(method)).unwrap();
@@ -94,7 +95,7 @@ fn a_constructor_that_refuses_is_heard() {
         manifest_text("TRY", "scheme", "try.so").replace("oldest = 2\nnewest = 3", "newest = 1"),
     );
     let open = world.host(&["p"]).open(PluginKind::Scheme, "TRY").unwrap();
-    let error = open.scheme(&KvTree::new()).map(drop).unwrap_err().full_text();
+    let error = describe(&open.scheme(&KvTree::new()).map(drop).unwrap_err());
     assert_eq!(error, "the scheme TRY refuses: the licence server does not answer");
 }
 
@@ -178,7 +179,7 @@ fn a_manifest_that_contradicts_its_library_is_refused() {
     }
     let world = world_with(&fs::read(built("refusing")).unwrap());
     world.write("p/copy.toml", manifest_text("COPY", "transport", "try.so"));
-    let error = world.host(&["p"]).open(PluginKind::Transport, "COPY").map(drop).unwrap_err().full_text();
+    let error = describe(&world.host(&["p"]).open(PluginKind::Transport, "COPY").map(drop).unwrap_err());
     assert!(
         error.contains("the manifest says it is a transport, and the library")
             && error.contains("has no transport"),
@@ -285,7 +286,7 @@ fn an_unknown_name_tells_where_was_looked_and_what_was_passed_over() {
     assert!(matches!(error, PluginLoadError::NotFound { .. }));
     let (p, gone) = (world.path("p").display().to_string(), world.path("gone").display().to_string());
     assert_eq!(
-        error.full_text(),
+        describe(&error),
         format!(
             "there is no scheme plugin named MIROR; did you mean MIRROR?; looked in {p}, {gone}; passed over \
              {p}/broken.toml:1: `name`: invalid type: integer `7`, expected a string; passed over `{gone}': \

@@ -1,13 +1,14 @@
 //! Which plugin a name means, and what is passed over.
 
 use crate::world::{env, manifest_text, set_mode, World};
+use scr_core::describe;
 use scr_core::param::{AppConfig, Params, Settings};
-use scr_core::plugin::{PluginHost, PluginKind, Survey};
+use scr_core::plugin::{Discovery, PluginHost, PluginKind};
 use std::fs;
 use std::os::unix::fs::symlink;
 
-fn passed_over(survey: &Survey) -> Vec<String> {
-    survey.passed_over.iter().map(ToString::to_string).collect()
+fn passed_over(discovery: &Discovery) -> Vec<String> {
+    discovery.passed_over.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -19,7 +20,7 @@ fn the_first_of_a_name_wins_and_the_others_are_told() {
     let host = world.host(&["a", "b"]);
     let found = host.find(PluginKind::Scheme, "mirror").unwrap();
     assert_eq!((&found.manifest_path, &found.library), (&first, &world.path("a/one.so")));
-    let shadowed = &host.survey().shadowed;
+    let shadowed = &host.discover().shadowed;
     assert_eq!(shadowed.len(), 1, "a transport of the same name is another plugin");
     assert_eq!((&shadowed[0].found.manifest_path, &shadowed[0].by), (&second, &first));
 }
@@ -36,7 +37,7 @@ fn the_installation_comes_last_and_keeps_libraries_in_a_folder_of_their_own() {
     let library = |name| host.find(PluginKind::Scheme, name).unwrap().library.clone();
     assert_eq!(library("xor"), world.path("lib/scr/plugins/libscr_xor.so"));
     assert_eq!(library("mirror"), world.path("mine/mine.so"));
-    assert_eq!(host.survey().shadowed.len(), 1);
+    assert_eq!(host.discover().shadowed.len(), 1);
 }
 
 #[test]
@@ -73,10 +74,10 @@ fn empty_and_relative_entries_are_passed_over_with_a_word() {
     world.manifest("p", "TRY", "try.so");
     let mut env = env(None);
     env.current_dir = world.path("p");
-    let survey = Survey::new(&env, Some(":.:p:../x:"));
-    assert!(survey.places.is_empty() && survey.found.is_empty());
+    let discovery = Discovery::new(&env, Some(":.:p:../x:"));
+    assert!(discovery.places.is_empty() && discovery.found.is_empty());
     assert_eq!(
-        passed_over(&survey),
+        passed_over(&discovery),
         [
             "`': an empty entry of SCR_PLUGIN_PATH is not the current folder; remove it",
             "`.': an entry of SCR_PLUGIN_PATH has to be an absolute path",
@@ -89,7 +90,7 @@ fn empty_and_relative_entries_are_passed_over_with_a_word() {
 
 #[test]
 fn without_any_folder_the_error_says_what_to_set() {
-    let text = PluginHost::new(&env(None), None).find(PluginKind::Scheme, "XOR").unwrap_err().full_text();
+    let text = describe(&PluginHost::new(&env(None), None).find(PluginKind::Scheme, "XOR").unwrap_err());
     assert!(
         text.ends_with("there is no folder to look in: set SCR_PLUGIN_PATH to one with manifests"),
         "{text}"
@@ -101,23 +102,23 @@ fn a_folder_or_manifest_that_others_may_write_is_passed_over_also_behind_a_link(
     let world = World::new();
     let manifest = world.manifest("p", "TRY", "try.so");
     set_mode(&manifest, 0o666);
-    let survey = |folder: &str| {
-        world.host(&[folder]).survey().passed_over.iter().map(ToString::to_string).collect::<Vec<_>>()
+    let discovery = |folder: &str| {
+        world.host(&[folder]).discover().passed_over.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     assert_eq!(
-        survey("p"),
+        discovery("p"),
         [format!("{} may be written by others (mode 0666); run chmod go-w on it", manifest.display())]
     );
     set_mode(&manifest, 0o644);
     set_mode(&world.path("p"), 0o1777);
-    assert!(survey("p")[0].contains("/p may be written by others (mode 1777)"));
+    assert!(discovery("p")[0].contains("/p may be written by others (mode 1777)"));
     symlink(world.path("p"), world.path("link")).unwrap();
-    assert!(survey("link")[0].contains("/p may be written by others (mode 1777)"));
+    assert!(discovery("link")[0].contains("/p may be written by others (mode 1777)"));
     fs::create_dir(world.path("q")).unwrap();
     symlink(&manifest, world.path("q/try.toml")).unwrap();
-    assert!(survey("q")[0].contains("/p may be written by others (mode 1777)"));
+    assert!(discovery("q")[0].contains("/p may be written by others (mode 1777)"));
     set_mode(&world.path("p"), 0o755);
-    assert_eq!((survey("p"), survey("link"), survey("q")), (Vec::new(), Vec::new(), Vec::new()));
+    assert_eq!((discovery("p"), discovery("link"), discovery("q")), (Vec::new(), Vec::new(), Vec::new()));
 }
 
 #[test]
@@ -133,7 +134,7 @@ fn what_is_no_manifest_does_not_hide_the_others() {
     symlink("nowhere", world.path("p/e.toml")).unwrap();
     let host = world.host(&["p"]);
     assert!(host.find(PluginKind::Scheme, "TRY").is_ok());
-    let texts = passed_over(&host.survey());
+    let texts = passed_over(&host.discover());
     for (name, reason) in [
         ("a.toml", "it is not UTF-8"),
         ("b.toml", "missing field `name`"),
@@ -150,7 +151,7 @@ fn what_is_no_manifest_does_not_hide_the_others() {
 fn a_file_in_place_of_a_folder_is_passed_over() {
     let world = World::new();
     world.write("p", "");
-    assert!(passed_over(&world.host(&["p"]).survey())[0].ends_with("/p': it is not a folder"));
+    assert!(passed_over(&world.host(&["p"]).discover())[0].ends_with("/p': it is not a folder"));
 }
 
 #[test]
@@ -158,5 +159,5 @@ fn a_folder_that_is_named_twice_shadows_nothing() {
     let world = World::new();
     world.manifest("p", "TRY", "try.so");
     let host = world.host(&["p", "p"]);
-    assert_eq!((host.survey().found.len(), host.survey().shadowed.len()), (1, 0));
+    assert_eq!((host.discover().found.len(), host.discover().shadowed.len()), (1, 0));
 }

@@ -1,11 +1,11 @@
 //! The agent's work: copying what the transfer files of a control directory say.
 //!
 //! What counts as written is synced and then recorded, with its checksum so far, so that an agent that was killed at any
-//! moment is followed by one that goes on from there. A wish to stop is seen within a fraction of a second.
+//! moment is followed by one that goes on from there. A request to stop is seen within a fraction of a second.
 
 mod copying;
 
-use crate::transfer::{is_to_stop, list, Outcome, Transfer, Turns};
+use crate::transfer::{is_to_stop, list, Outcome, Slots, Transfer};
 use copying::{Copying, Failure};
 use scr_copying::{Buffer, Control, Pace};
 use std::collections::{HashMap, HashSet};
@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How nodes take turns.
-pub trait TakeTurn: std::fmt::Debug + Send + Sync {
+/// How nodes share slots.
+pub trait TakeSlot: std::fmt::Debug + Send + Sync {
     /// Does `work` if one of the places is free, and gives whether it was done. Returns at once where it is not.
-    fn take(&self, turns: &Turns, work: &mut dyn FnMut()) -> bool;
+    fn take(&self, slots: &Slots, work: &mut dyn FnMut()) -> bool;
 }
 
 /// Executes the transfer files of a control directory. Any number of threads may [`work`](Self::work).
 #[derive(Debug)]
 pub struct Executor {
     control: PathBuf,
-    take_turn: Box<dyn TakeTurn>,
+    take_slot: Box<dyn TakeSlot>,
     pace: Arc<Pace>,
     stopped: AtomicBool,
     /// Held by the one thread that looks for something to do: the others rest.
@@ -46,10 +46,10 @@ type Identity = (u64, i64, i64);
 
 impl Executor {
     /// One that has done nothing yet. Whatever its process does from now on counts as work.
-    pub fn new(control: PathBuf, take_turn: Box<dyn TakeTurn>) -> Self {
+    pub fn new(control: PathBuf, take_slot: Box<dyn TakeSlot>) -> Self {
         Self {
             control,
-            take_turn,
+            take_slot,
             pace: Arc::new(Pace::of_process()),
             stopped: AtomicBool::default(),
             looks: Mutex::default(),
@@ -61,15 +61,21 @@ impl Executor {
     pub fn work(&self) {
         let mut buffer = Buffer::new();
         while let Some((transfer, control)) = self.wait_for_work() {
-            match transfer.turns.clone() {
+            match transfer.slots.clone() {
                 None => self.execute(transfer, &control, &mut buffer),
-                Some(turns) => self.execute_in_turn(&turns, transfer, &control, &mut buffer),
+                Some(slots) => self.execute_with_slot(&slots, transfer, &control, &mut buffer),
             }
         }
     }
 
-    /// Executes a transfer once there is a place for it. What should stop needs none: it ends before a byte is copied.
-    fn execute_in_turn(&self, turns: &Turns, mut transfer: Transfer, control: &Control, buffer: &mut Buffer) {
+    /// Executes a transfer once there is a slot for it. What should stop needs none: it ends before a byte is copied.
+    fn execute_with_slot(
+        &self,
+        slots: &Slots,
+        mut transfer: Transfer,
+        control: &Control,
+        buffer: &mut Buffer,
+    ) {
         if std::mem::take(&mut transfer.running) {
             // As an agent has left it that was killed, while nobody copies now. It is for people to see.
             let _ = transfer.write();
@@ -88,7 +94,7 @@ impl Executor {
             if control.is_cancelled() {
                 return execute();
             }
-            if self.take_turn.take(turns, &mut execute) {
+            if self.take_slot.take(slots, &mut execute) {
                 return;
             }
             let waits = Instant::now();

@@ -101,19 +101,19 @@ mod tests {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
         let limit = Duration::from_millis(50);
         let launcher = Launcher { limit, ..Launcher::new(dir.path().to_owned(), Some(program)) };
-        let told = launcher.see_that_one_runs().unwrap_err();
-        assert!(told.contains("has not ended within 50ms"), "{told}");
+        let failed = launcher.see_that_one_runs().unwrap_err();
+        assert!(failed.contains("has not ended within 50ms"), "{failed}");
     }
 
     #[test]
     fn where_no_agent_can_be_started_it_is_told_why() {
         let dir = tempfile::tempdir().unwrap();
-        let told = |program: Option<&Path>| {
+        let failed = |program: Option<&Path>| {
             let launcher = Launcher::new(dir.path().to_owned(), program.map(PathBuf::from));
             launcher.see_that_one_runs().unwrap_err()
         };
-        assert!(told(None).contains("start `scr agent`"));
-        assert!(told(Some(Path::new("/no/such/scr"))).contains("/no/such/scr"));
-        assert!(told(Some(Path::new("/bin/true"))).contains("has started none"));
+        assert!(failed(None).contains("start `scr agent`"));
+        assert!(failed(Some(Path::new("/no/such/scr"))).contains("/no/such/scr"));
+        assert!(failed(Some(Path::new("/bin/true"))).contains("has started none"));
     }
 }

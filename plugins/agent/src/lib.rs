@@ -16,9 +16,9 @@ mod launch;
 mod presence;
 mod transfer;
 
-pub use execute::{Executor, TakeTurn};
+pub use execute::{Executor, TakeSlot};
 pub use presence::{Agent as AgentPresence, Application};
-pub use transfer::{list, FileProgress, Outcome, Transfer, Turns};
+pub use transfer::{list, FileProgress, Outcome, Slots, Transfer};
 
 use launch::Launcher;
 use scr_copying::Limits;
@@ -37,8 +37,8 @@ pub struct Agent {
     limits: Limits,
     /// So many transfers of the node at a time; 0 for no limit.
     width: usize,
-    /// Where the nodes take turns.
-    turns: Option<Turns>,
+    /// The slots that all nodes share.
+    slots: Option<Slots>,
     pause: Duration,
     /// So long a copy that is to stop is waited for.
     patience: Duration,
@@ -55,7 +55,7 @@ impl Agent {
             control,
             limits: Limits::default(),
             width: 0,
-            turns: None,
+            slots: None,
             pause: Duration::from_millis(1),
             patience: PATIENCE,
             application: Mutex::default(),
@@ -88,7 +88,7 @@ impl Agent {
         }
         match self.launcher.see_that_one_runs() {
             Ok(()) => CopyState::Running(transfer.written()),
-            Err(why) => CopyState::Failed(PluginError::new(PluginErrorKind::Io, told(&why))),
+            Err(why) => CopyState::Failed(PluginError::new(PluginErrorKind::Io, labelled(&why))),
         }
     }
 
@@ -97,7 +97,10 @@ impl Agent {
         let mut application = self.application.lock().unwrap_or_else(PoisonError::into_inner);
         if application.is_none() {
             let present = Application::enter(&self.control).map_err(|error| {
-                PluginError::new(PluginErrorKind::Io, told(&format!("{}: {error}", self.control.display())))
+                PluginError::new(
+                    PluginErrorKind::Io,
+                    labelled(&format!("{}: {error}", self.control.display())),
+                )
             })?;
             *application = Some(present);
         }
@@ -120,7 +123,7 @@ pub fn from_options(options: &KvTree) -> Result<Agent, PluginError> {
     Ok(Agent {
         limits: Limits::from_options(options).map_err(wrong)?,
         width: options.parse("WIDTH").map_err(wrong)?.unwrap_or(0),
-        turns: Turns::from_options(options).map_err(wrong)?,
+        slots: Slots::from_options(options).map_err(wrong)?,
         pause: Duration::from_micros(micros.unwrap_or(1000)),
         ..Agent::new(control, path("PROGRAM"))
     })
@@ -134,7 +137,7 @@ impl Transport for Agent {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         self.be_present()?;
         let mut new = Transfer::new(&self.control, job, self.limits).map_err(|error| refused(&error))?;
-        (new.width, new.turns) = (self.width, self.turns.clone());
+        (new.width, new.slots) = (self.width, self.slots.clone());
         let known = Transfer::read(&new.path).map_err(|error| refused(&error))?;
         match known {
             Some(known) if !matches!(self.state(&known), CopyState::Failed(_)) => {
@@ -142,9 +145,11 @@ impl Transport for Agent {
                     return Err(refused(&format!("token {} was used for another job", job.token)));
                 }
             }
-            _ => new.begin().map_err(|error| PluginError::new(PluginErrorKind::Io, told(&error)))?,
+            _ => new.begin().map_err(|error| PluginError::new(PluginErrorKind::Io, labelled(&error)))?,
         }
-        self.launcher.see_that_one_runs().map_err(|why| PluginError::new(PluginErrorKind::Io, told(&why)))?;
+        self.launcher
+            .see_that_one_runs()
+            .map_err(|why| PluginError::new(PluginErrorKind::Io, labelled(&why)))?;
         Ok([TICKET, new.path.as_os_str().as_bytes()].concat())
     }
 
@@ -167,14 +172,14 @@ impl Transport for Agent {
             return Ok(());
         }
         let failed =
-            |error| PluginError::new(PluginErrorKind::Io, told(&format!("cancelling failed: {error}")));
+            |error| PluginError::new(PluginErrorKind::Io, labelled(&format!("cancelling failed: {error}")));
         transfer.stop().map_err(failed)?;
         // An agent that is there answers, unless it is stuck in a file system; where there is none, nobody copies.
         let began = Instant::now();
         while presence::agent_is_there(&self.control) && self.find(ticket)?.outcome.is_none() {
             if began.elapsed() >= self.patience {
                 let text = "the agent does not answer; it stops the copy as soon as it can go on";
-                return Err(PluginError::new(PluginErrorKind::Io, told(text)));
+                return Err(PluginError::new(PluginErrorKind::Io, labelled(text)));
             }
             std::thread::sleep(LEAST_PAUSE);
         }
@@ -189,10 +194,10 @@ impl Transport for Agent {
 }
 
 fn refused(text: &str) -> PluginError {
-    PluginError::new(PluginErrorKind::Refused, told(text))
+    PluginError::new(PluginErrorKind::Refused, labelled(text))
 }
 
-fn told(text: &str) -> String {
+fn labelled(text: &str) -> String {
     format!("transport agent: {text}")
 }
 

@@ -6,13 +6,13 @@
 //! TOKEN, BLOCK, CHECKSUMS
 //! BW, PERCENT                      the limits of the node
 //! WIDTH                            so many transfers the agent works on at a time, 0 for no limit
-//! TURNS, PLACES                    a folder that all nodes see, and how many places all of them share there; absent where they need none
+//! SLOTS_FOLDER, SLOTS              a folder that all nodes see, and how many slots all of them share there; absent where they need none
 //! COMMAND/RUN
 //! STATE/<STOPPED or RUNNING>
 //! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
 //! ```
 //! The transport writes it once, the agent from then on, so no two processes write it at the same time; each
-//! replaces it in one step. The wish to stop is a file of its own beside it. What counts as written is synced.
+//! replaces it in one step. The request to stop is a file of its own beside it. What counts as written is synced.
 
 mod form;
 
@@ -44,21 +44,21 @@ pub struct Transfer {
     pub limits: Limits,
     /// The agent begins it only while it is at work on fewer transfers than this; 0 for no limit.
     pub width: usize,
-    /// Where it needs a place first, as all nodes share so many.
-    pub turns: Option<Turns>,
+    /// Where it needs a slot first, as all nodes share so many.
+    pub slots: Option<Slots>,
     /// Whether the agent is at work on it.
     pub running: bool,
     /// How it has ended, if it has.
     pub outcome: Option<Outcome>,
 }
 
-/// Places that the agents of all nodes share: each that copies has one.
+/// Slots that the agents of all nodes share: each that copies has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turns {
+pub struct Slots {
     /// A folder that all nodes see.
     pub folder: PathBuf,
     /// How many.
-    pub places: u32,
+    pub count: u32,
 }
 
 /// One file of it, and how far it is.
@@ -103,7 +103,7 @@ impl Transfer {
             take_crc: job.take_crc,
             limits,
             width: 0,
-            turns: None,
+            slots: None,
             running: false,
             outcome: None,
         })
@@ -131,7 +131,7 @@ impl Transfer {
         transfer.map_err(|error| format!("{} is no transfer file: {error}", path.display()))
     }
 
-    /// Writes it for the agent to see; an earlier wish to stop is forgotten.
+    /// Writes it for the agent to see; an earlier request to stop is forgotten.
     pub(crate) fn begin(&self) -> Result<(), String> {
         let begun = match fs::remove_file(self.stop_path()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -157,12 +157,12 @@ impl Transfer {
         }
     }
 
-    /// Wishes it to stop.
+    /// Requests it to stop.
     pub(crate) fn stop(&self) -> io::Result<()> {
         fs::write(self.stop_path(), b"")
     }
 
-    /// Whether somebody wishes it to stop.
+    /// Whether somebody has requested it to stop.
     pub(crate) fn is_to_stop(&self) -> bool {
         is_to_stop(&self.path)
     }
@@ -196,17 +196,17 @@ impl Transfer {
     }
 }
 
-impl Turns {
-    /// What the options `TURNS` and `PLACES` say; none where one of them says nothing.
+impl Slots {
+    /// What the options `SLOTS_FOLDER` and `SLOTS` say; none where one of them says nothing.
     pub(crate) fn from_options(options: &KvTree) -> Result<Option<Self>, FieldError> {
-        let folder = options.value("TURNS").filter(|folder| !folder.is_empty());
-        let places = options.parse("PLACES")?.filter(|places| *places > 0);
-        let turns = folder.zip(places);
-        Ok(turns.map(|(folder, places)| Self { folder: PathBuf::from(OsStr::from_bytes(folder)), places }))
+        let folder = options.value("SLOTS_FOLDER").filter(|folder| !folder.is_empty());
+        let count = options.parse("SLOTS")?.filter(|count| *count > 0);
+        let slots = folder.zip(count);
+        Ok(slots.map(|(folder, count)| Self { folder: PathBuf::from(OsStr::from_bytes(folder)), count }))
     }
 }
 
-/// Whether somebody wishes the transfer of this path to stop.
+/// Whether somebody has requested the transfer of this path to stop.
 pub(crate) fn is_to_stop(path: &Path) -> bool {
     beside(path, ".exit").exists()
 }

@@ -1,6 +1,6 @@
 //! The transport `agent` put through the conformance suite for transports, with an agent in the same process.
 
-use scr_agent::{Agent, AgentPresence, Executor, TakeTurn, Turns};
+use scr_agent::{Agent, AgentPresence, Executor, Slots, TakeSlot};
 use scr_conformance::transport::run_in_a_folder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,8 +9,8 @@ use std::time::Duration;
 #[derive(Debug)]
 struct Alone;
 
-impl TakeTurn for Alone {
-    fn take(&self, _turns: &Turns, work: &mut dyn FnMut()) -> bool {
+impl TakeSlot for Alone {
+    fn take(&self, _slots: &Slots, work: &mut dyn FnMut()) -> bool {
         work();
         true
     }

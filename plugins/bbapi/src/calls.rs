@@ -141,7 +141,7 @@ impl Calls {
             (init, std::mem::ManuallyDrop::new(calls))
         };
         // SAFETY: a string that ends with a zero and outlives the call.
-        let begun = calls.told("BB_InitLibrary", unsafe { init(contributor, CLIENT_VERSION.as_ptr()) });
+        let begun = calls.checked("BB_InitLibrary", unsafe { init(contributor, CLIENT_VERSION.as_ptr()) });
         // One that was not initialised is not terminated; then its library stays loaded, which does no harm.
         Ok(begun.map(|()| std::mem::ManuallyDrop::into_inner(calls)))
     }
@@ -150,7 +150,7 @@ impl Calls {
     pub(crate) fn handle(&self, tag: Tag) -> Result<Handle, CallError> {
         let mut handle = 0;
         // SAFETY: with one contributor and no list the caller is meant, says `bbapi.h`; `handle` outlives the call.
-        self.told("BB_GetTransferHandle", unsafe { (self.handle)(tag, 1, ptr::null_mut(), &mut handle) })?;
+        self.checked("BB_GetTransferHandle", unsafe { (self.handle)(tag, 1, ptr::null_mut(), &mut handle) })?;
         Ok(handle)
     }
 
@@ -162,7 +162,7 @@ impl Calls {
     ) -> Result<(), CallError> {
         let mut definition = ptr::null_mut();
         // SAFETY: a place for a pointer that outlives the call.
-        self.told("BB_CreateTransferDef", unsafe { (self.create)(&mut definition) })?;
+        self.checked("BB_CreateTransferDef", unsafe { (self.create)(&mut definition) })?;
         let begun = self.fill_and_start(definition, handle, files);
         // SAFETY: it was created above, and is not used any more. The transfer does not need it, as AXL's use shows.
         let _ = unsafe { (self.free)(definition) };
@@ -177,10 +177,12 @@ impl Calls {
     ) -> Result<(), CallError> {
         files.try_for_each(|(from, to)| {
             // SAFETY: the definition is alive; strings that end with a zero outlive the call.
-            self.told("BB_AddFiles", unsafe { (self.add)(definition, from.as_ptr(), to.as_ptr(), NO_FLAGS) })
+            self.checked("BB_AddFiles", unsafe {
+                (self.add)(definition, from.as_ptr(), to.as_ptr(), NO_FLAGS)
+            })
         })?;
         // SAFETY: the definition is alive; the handle is only a number.
-        self.told("BB_StartTransfer", unsafe { (self.start)(definition, handle) })
+        self.checked("BB_StartTransfer", unsafe { (self.start)(definition, handle) })
     }
 
     /// The state of a transfer, one of [`status`].
@@ -188,7 +190,7 @@ impl Calls {
         // Some room behind it, should a later version of the library write more.
         let mut info = MaybeUninit::<[TransferInfo; 4]>::zeroed();
         // SAFETY: the place is larger than the structure, aligned for it, and outlives the call.
-        self.told("BB_GetTransferInfo", unsafe { (self.info)(handle, info.as_mut_ptr().cast()) })?;
+        self.checked("BB_GetTransferInfo", unsafe { (self.info)(handle, info.as_mut_ptr().cast()) })?;
         // SAFETY: all fields are numbers, which were zero before the library wrote to them.
         let [info, ..] = unsafe { info.assume_init() };
         Ok(info.status)
@@ -197,10 +199,10 @@ impl Calls {
     /// Stops a transfer. The library removes what was copied.
     pub(crate) fn cancel(&self, handle: Handle) -> Result<(), CallError> {
         // SAFETY: the handle is only a number.
-        self.told("BB_CancelTransfer", unsafe { (self.cancel)(handle, SCOPE_TAG) })
+        self.checked("BB_CancelTransfer", unsafe { (self.cancel)(handle, SCOPE_TAG) })
     }
 
-    fn told(&self, call: &'static str, code: c_int) -> Result<(), CallError> {
+    fn checked(&self, call: &'static str, code: c_int) -> Result<(), CallError> {
         match code {
             0 => Ok(()),
             code => Err(CallError { call, code, details: self.details() }),

@@ -1,4 +1,4 @@
-//! What the one who copies and the one who waits share: a wish to stop, and how far it is.
+//! What the one who copies and the one who waits share: a request to stop, and how far it is.
 
 use crate::Pace;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! How one file is copied.
 //!
 //! Every rule a copy keeps is here: the source must have exactly the recorded size, before and after; holes stay
-//! holes; where a checksum is asked, it is taken of the very bytes that are written; a wish to stop is seen
+//! holes; where a checksum is asked, it is taken of the very bytes that are written; a request to stop is seen
 //! before every block; nothing counts until [`Written::sync`] has returned.
 
 use crate::checksum::Checksum;
@@ -224,7 +224,7 @@ impl Copier<'_> {
     }
 
     fn skip_hole(&mut self, from: u64, to: u64) -> Result<u64, CopyError> {
-        self.heed(from)?;
+        self.check_cancel(from)?;
         // The length also marks the hole at the end; earlier ones cost nothing.
         self.destination.set_len(to).map_err(io_error("extending", &self.item.destination, to))?;
         self.checksum.add_zeros(to - from);
@@ -235,7 +235,7 @@ impl Copier<'_> {
     fn copy_data(&mut self, from: u64, to: u64, buffer: &mut Buffer) -> Result<u64, CopyError> {
         let mut offset = from;
         while offset < to {
-            self.heed(offset)?;
+            self.check_cancel(offset)?;
             let left = usize::try_from(to - offset).unwrap_or(usize::MAX).min(self.block_bytes);
             let count = match self.copy_in_kernel(offset, left) {
                 Some(count) => count,
@@ -295,7 +295,7 @@ impl Copier<'_> {
         }
     }
 
-    fn heed(&self, offset: u64) -> Result<(), CopyError> {
+    fn check_cancel(&self, offset: u64) -> Result<(), CopyError> {
         if self.control.is_cancelled() {
             return Err(CopyError::Cancelled { path: self.item.destination.clone(), offset });
         }

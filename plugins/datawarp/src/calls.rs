@@ -94,7 +94,7 @@ impl Calls {
     pub(crate) fn stage_out(&self, from: &CStr, to: &CStr) -> Result<(), Errno> {
         let functions = self.lock();
         // SAFETY: both are strings that end with a zero and outlive the call.
-        told(unsafe { (functions.stage_out)(from.as_ptr(), to.as_ptr(), DW_STAGE_IMMEDIATE) })
+        checked(unsafe { (functions.stage_out)(from.as_ptr(), to.as_ptr(), DW_STAGE_IMMEDIATE) })
     }
 
     /// How the staging of a file is.
@@ -102,7 +102,7 @@ impl Calls {
         let functions = self.lock();
         let mut c = Counts::default();
         // SAFETY: a string that ends with a zero, and four places to write to, which outlive the call.
-        told(unsafe {
+        checked(unsafe {
             (functions.query)(file.as_ptr(), &mut c.complete, &mut c.pending, &mut c.deferred, &mut c.failed)
         })?;
         Ok(c)
@@ -112,7 +112,7 @@ impl Calls {
     pub(crate) fn terminate(&self, file: &CStr) -> Result<(), Errno> {
         let functions = self.lock();
         // SAFETY: a string that ends with a zero and outlives the call.
-        let ended = told(unsafe { (functions.terminate)(file.as_ptr()) });
+        let ended = checked(unsafe { (functions.terminate)(file.as_ptr()) });
         // The guide does not say that nothing is under way when `terminate` returns. Whatever `wait` answers, it has come back.
         // SAFETY: as above.
         let _ = unsafe { (functions.wait)(file.as_ptr()) };
@@ -125,7 +125,7 @@ impl Calls {
         let functions = self.lock();
         let mut list = ptr::null_mut();
         // SAFETY: a string that ends with a zero, and a place for a pointer, which outlive the call.
-        told(unsafe { (functions.open_failed)(folder.as_ptr(), &mut list) }).ok()?;
+        checked(unsafe { (functions.open_failed)(folder.as_ptr(), &mut list) }).ok()?;
         let mut found = None;
         let mut path = [0_u8; PATH_BYTES];
         let size = c_int::try_from(path.len()).unwrap_or(c_int::MAX);
@@ -148,7 +148,7 @@ impl Calls {
     }
 }
 
-fn told(returned: c_int) -> Result<(), Errno> {
+fn checked(returned: c_int) -> Result<(), Errno> {
     if returned < 0 {
         return Err(Errno(returned.saturating_neg()));
     }

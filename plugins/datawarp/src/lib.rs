@@ -68,7 +68,7 @@ impl Service for Stager {
                 Ok(counts) if counts.pending > 0 || counts.deferred > 0 => progress = Progress::Running,
                 Ok(counts) if counts.complete > 0 => {}
                 Ok(_) | Err(NOTHING_ASKED) => return Ok(Progress::Cancelled),
-                Err(errno) => return Err(self.told("asking about", item, errno)),
+                Err(errno) => return Err(self.failed("asking about", item, errno)),
             }
         }
         Ok(progress)
@@ -77,7 +77,7 @@ impl Service for Stager {
     fn stop(&self, copies: &Copies) -> Result<(), PluginError> {
         copies.filled().try_for_each(|item| match self.calls.terminate(&self.c_path(&item.source)?) {
             Ok(()) | Err(NOTHING_ASKED) => Ok(()),
-            Err(errno) => Err(self.told("stopping", item, errno)),
+            Err(errno) => Err(self.failed("stopping", item, errno)),
         })
     }
 }
@@ -88,7 +88,7 @@ impl Stager {
         let source = self.c_path(&item.source)?;
         match self.calls.query(&source) {
             Ok(counts) if counts.pending > 0 || counts.deferred > 0 => {
-                self.calls.terminate(&source).map_err(|errno| self.told("ending an earlier", item, errno))
+                self.calls.terminate(&source).map_err(|errno| self.failed("ending an earlier", item, errno))
             }
             // What is wrong with the file is told when it is looked at, or staged.
             _ => Ok(()),
@@ -97,7 +97,7 @@ impl Stager {
 
     fn begin(&self, item: &CopyItem) -> Result<(), PluginError> {
         let (source, destination) = (self.c_path(&item.source)?, self.c_path(&item.destination)?);
-        self.calls.stage_out(&source, &destination).map_err(|errno| self.told("beginning", item, errno))
+        self.calls.stage_out(&source, &destination).map_err(|errno| self.failed("beginning", item, errno))
     }
 
     fn why(&self, item: &CopyItem) -> String {
@@ -107,7 +107,7 @@ impl Stager {
         }
     }
 
-    fn told(&self, doing: &str, item: &CopyItem, errno: Errno) -> PluginError {
+    fn failed(&self, doing: &str, item: &CopyItem, errno: Errno) -> PluginError {
         let (source, destination) = (item.source.display(), item.destination.display());
         let text = format!(
             "{doing} a staging of {source} to {destination} failed: {errno}; a file can be staged only from a DataWarp instance, \

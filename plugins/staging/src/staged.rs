@@ -166,7 +166,7 @@ impl<S: Service> Transport for Staged<S> {
         }
         let copies = self.copies(ticket)?;
         self.service.stop(&copies)?;
-        // It may have been quicker than the wish to stop it.
+        // It may have been quicker than the request to stop it.
         let state = match self.examine(&copies) {
             Ok(CopyState::Done) => CopyState::Done,
             _ => CopyState::Failed(self.cancelled(&copies)),

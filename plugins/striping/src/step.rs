@@ -187,11 +187,11 @@ impl StepPlan {
     /// send to the same one.
     pub fn stagger(&mut self, rank: u32, members: u32) {
         let ahead = |message: &Message| ((message.peer + members - rank) % members, message.order);
-        let behind = |message: &Message| ((rank + members - message.peer) % members, message.order);
+        let distance = |message: &Message| ((rank + members - message.peer) % members, message.order);
         self.sends.sort_by_key(ahead);
         self.result_sends.sort_by_key(ahead);
-        self.receives.sort_by_key(behind);
-        self.result_receives.sort_by_key(behind);
+        self.receives.sort_by_key(distance);
+        self.result_receives.sort_by_key(distance);
     }
 }
 

@@ -8,7 +8,7 @@ use super::{bytes_written, print_line, POLL_INTERVAL};
 use crate::environment;
 use crate::progress::Heartbeat;
 use anyhow::{Context, Result};
-use scr_agent::{AgentPresence, Application, Executor, TakeTurn, Turns};
+use scr_agent::{AgentPresence, Application, Executor, Slots, TakeSlot};
 use scr_core::env::Env;
 use scr_core::flush::{poll_transfers, PollResult, SharedSlots, Transports};
 use scr_core::fs::{Files, OwnedDir};
@@ -130,12 +130,12 @@ impl Watch<'_> {
     }
 }
 
-/// How the agents of all nodes take turns.
+/// How the agents of all nodes share slots.
 struct NodeThrottle(Arc<dyn Files>);
 
-impl TakeTurn for NodeThrottle {
-    fn take(&self, turns: &Turns, work: &mut dyn FnMut()) -> bool {
-        SharedSlots { files: &*self.0, folder: &turns.folder, count: turns.places }.take(work)
+impl TakeSlot for NodeThrottle {
+    fn take(&self, slots: &Slots, work: &mut dyn FnMut()) -> bool {
+        SharedSlots { files: &*self.0, folder: &slots.folder, count: slots.count }.take(work)
     }
 }
 

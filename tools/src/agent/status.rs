@@ -54,7 +54,7 @@ fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
         // An agent that was killed has left it as it was.
         None if !agent_runs => ("waiting", None),
         None if transfer.running => ("running", None),
-        None if transfer.turns.is_some() => ("waiting for its turn", None),
+        None if transfer.slots.is_some() => ("waiting for its turn", None),
         None => ("waiting", None),
     };
     TransferStatus {
@@ -72,13 +72,13 @@ fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_agent::Turns;
+    use scr_agent::Slots;
 
     #[test]
     fn a_transfer_runs_only_where_an_agent_does_and_waits_for_its_turn_where_nodes_take_turns() {
-        let state = |agent_runs, running, turns: bool| {
-            let turns = turns.then(|| Turns { folder: "/turns".into(), places: 1 });
-            of(&Transfer { running, turns, ..transfer() }, agent_runs).state
+        let state = |agent_runs, running, slots: bool| {
+            let slots = slots.then(|| Slots { folder: "/slots".into(), count: 1 });
+            of(&Transfer { running, slots, ..transfer() }, agent_runs).state
         };
         assert_eq!([state(true, true, true), state(true, false, true)], ["running", "waiting for its turn"]);
         assert_eq!([state(true, false, false), state(false, true, true)], ["waiting", "waiting"]);
@@ -93,7 +93,7 @@ mod tests {
             take_crc: true,
             limits: Default::default(),
             width: 0,
-            turns: None,
+            slots: None,
             running: false,
             outcome: None,
         }

@@ -44,14 +44,14 @@ fn library(env: &Env) -> Result<String> {
 
 fn plugins(env: &Env) -> Result<String> {
     let host = environment::plugin_host(env, None);
-    let survey = host.survey();
+    let discovery = host.discover();
     let mut names = Vec::new();
-    for found in &survey.found {
+    for found in &discovery.found {
         let checked = check_library(&*env.files, &found.library, &Trusted::by(env));
         checked.with_context(|| format!("the {} {}", found.manifest.kind, found.manifest.name))?;
         names.push(found.manifest.name.clone());
     }
-    if let Some(passed_over) = survey.passed_over.first() {
+    if let Some(passed_over) = discovery.passed_over.first() {
         bail!("passed over {passed_over}");
     }
     ensure!(!names.is_empty(), "there are none; set SCR_PLUGIN_PATH, or install them");

@@ -60,14 +60,14 @@ pub(crate) fn check_name(node: &str) -> Result<(), HostlistError> {
 /// Checks the parameters that hold lists of nodes, so that `scr config` reports a mistake before there is a job.
 pub(crate) fn check(params: &Params) -> Vec<Problem> {
     let lists = [&param::NODELIST, &param::EXCLUDE_NODES];
-    let told = lists.into_iter().filter_map(|list| {
+    let problems = lists.into_iter().filter_map(|list| {
         let why = expand(&params.get(list)?).err()?.to_string();
         Some(Problem {
             origin: params.origin(list).clone(),
             cause: Cause::Unusable { name: list.info().name.to_owned(), why },
         })
     });
-    told.collect()
+    problems.collect()
 }
 
 /// Each node once, where it stands first.

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
         }
         Kind::Plugins => {
             let host = environment::plugin_host(&env, None);
-            host.survey().found.iter().map(|found| found.manifest.name.clone()).collect()
+            host.discover().found.iter().map(|found| found.manifest.name.clone()).collect()
         }
         Kind::Datasets => {
             let index = environment::prefix(&env, args.prefix.as_deref())

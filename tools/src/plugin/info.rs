@@ -18,8 +18,8 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
         Some(kind) => vec![kind.into()],
         None => vec![PluginKind::Scheme, PluginKind::Transport, PluginKind::Log],
     };
-    let survey = host.survey();
-    let found: Vec<_> = kinds.iter().filter_map(|&kind| survey.find(kind, &args.name)).collect();
+    let discovery = host.discover();
+    let found: Vec<_> = kinds.iter().filter_map(|&kind| discovery.find(kind, &args.name)).collect();
     let mut json = json!({ "plugins": plugins_json(&found) });
     if found.is_empty() {
         let why = not_found(&host, &kinds, &args.name);

@@ -6,20 +6,23 @@ use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
-use scr_core::plugin::{Found, PluginKind, Survey};
+use scr_core::plugin::{Discovery, Found, PluginKind};
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let env = environment::env()?;
     let host = environment::plugin_host(&env, args.common.path.as_deref());
-    let survey = host.survey();
+    let discovery = host.discover();
     let wanted = args.kind.map(PluginKind::from);
-    let mut shown: Vec<_> =
-        survey.found.iter().filter(|found| wanted.is_none_or(|kind| found.manifest.kind == kind)).collect();
+    let mut shown: Vec<_> = discovery
+        .found
+        .iter()
+        .filter(|found| wanted.is_none_or(|kind| found.manifest.kind == kind))
+        .collect();
     shown.sort_by_key(|found| (found.manifest.kind, found.manifest.name.to_ascii_uppercase()));
     if !args.common.json {
-        warn_about(&survey);
+        warn_about(&discovery);
     }
-    show(args.common.json, list_json(&survey, &shown), table(&shown))?;
+    show(args.common.json, list_json(&discovery, &shown), table(&shown))?;
     Ok(Answer::from(!shown.is_empty()))
 }
 
@@ -32,20 +35,21 @@ fn table(shown: &[&Found]) -> String {
 }
 
 /// What the user did not ask for and should know.
-fn warn_about(survey: &Survey) {
-    survey.notes.iter().for_each(warn);
-    for passed in &survey.passed_over {
+fn warn_about(discovery: &Discovery) {
+    discovery.notes.iter().for_each(warn);
+    for passed in &discovery.passed_over {
         warn(format_args!("passed over {passed}"));
     }
-    for shadowed in &survey.shadowed {
+    for shadowed in &discovery.shadowed {
         let (manifest, path) = (&shadowed.found.manifest, shadowed.found.manifest_path.display());
         let (kind, name, by) = (manifest.kind, &manifest.name, shadowed.by.display());
         warn(format_args!("the {kind} {name} of {path} is hidden by {by}"));
     }
-    if survey.places.is_empty() {
+    if discovery.places.is_empty() {
         warn("there is no folder to look in: set SCR_PLUGIN_PATH to one with manifests");
-    } else if survey.found.is_empty() {
-        let places: Vec<_> = survey.places.iter().map(|place| place.folder.display().to_string()).collect();
+    } else if discovery.found.is_empty() {
+        let places: Vec<_> =
+            discovery.places.iter().map(|place| place.folder.display().to_string()).collect();
         warn(format_args!("no plugin was found in {}", places.join(", ")));
     }
 }

@@ -1,7 +1,7 @@
 //! What `scr plugin` knows, in the form of its JSON. Fields are only ever added, unless the version grows.
 
 use scr_conformance::{scheme, transport};
-use scr_core::plugin::{Found, Manifest, OptionSpec, OptionType, Survey};
+use scr_core::plugin::{Discovery, Found, Manifest, OptionSpec, OptionType};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use std::path::Path;
@@ -123,8 +123,8 @@ impl CheckReport {
 }
 
 /// The answer of `list`.
-pub(super) fn list_json(survey: &Survey, shown: &[&Found]) -> Value {
-    let shadowed = survey.shadowed.iter().map(|shadowed| {
+pub(super) fn list_json(discovery: &Discovery, shown: &[&Found]) -> Value {
+    let shadowed = discovery.shadowed.iter().map(|shadowed| {
         json!({
             "name": shadowed.found.manifest.name,
             "kind": shadowed.found.manifest.kind.to_string(),
@@ -132,15 +132,15 @@ pub(super) fn list_json(survey: &Survey, shown: &[&Found]) -> Value {
             "by": text(&shadowed.by),
         })
     });
-    let passed_over = survey.passed_over.iter();
+    let passed_over = discovery.passed_over.iter();
     let passed_over =
         passed_over.map(|passed| json!({ "path": text(&passed.path), "reason": passed.reason }));
     json!({
-        "places": survey.places.iter().map(|place| text(&place.folder)).collect::<Vec<_>>(),
+        "places": discovery.places.iter().map(|place| text(&place.folder)).collect::<Vec<_>>(),
         "plugins": plugins_json(shown),
         "shadowed": shadowed.collect::<Vec<_>>(),
         "passed_over": passed_over.collect::<Vec<_>>(),
-        "notes": survey.notes,
+        "notes": discovery.notes,
     })
 }
 

@@ -27,11 +27,11 @@ pub(super) fn run_command(
     let Some(launcher) = launcher else {
         return Ok(RunCommand { words: command.to_vec(), _hostfile: None });
     };
-    let mut told = launcher.always.clone();
+    let mut options = launcher.always.clone();
     if !bad.is_empty() {
         let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
         let (list, plain) = (hostlist::compress(&nodes), nodes.join(","));
-        told.extend(
+        options.extend(
             launcher.exclude.iter().map(|word| word.replace("{nodes}", &list).replace("{nodes,}", &plain)),
         );
     }
@@ -39,11 +39,11 @@ pub(super) fn run_command(
     let hostfile = names_nodes.then(|| hostfile(allocation, bad)).transpose()?;
     if let Some(file) = &hostfile {
         let path = file.path().to_string_lossy();
-        told.extend(launcher.hostfile.iter().map(|word| word.replace("{file}", &path)));
+        options.extend(launcher.hostfile.iter().map(|word| word.replace("{file}", &path)));
     }
     let own = 1 + usize::from(launcher.subcommand.is_some());
     let mut words = command[..own].to_vec();
-    words.extend(told.into_iter().map(OsString::from));
+    words.extend(options.into_iter().map(OsString::from));
     words.extend_from_slice(&command[own..]);
     Ok(RunCommand { words, _hostfile: hostfile })
 }

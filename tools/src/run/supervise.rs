@@ -95,7 +95,7 @@ pub(super) fn supervise(
     let (program, arguments) = words.split_first().context("there is nothing to start")?;
     let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
     let mut child = child.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
-    let (mut by, mut told): (_, Option<Instant>) = (None, None);
+    let (mut by, mut asked_to_end): (_, Option<Instant>) = (None, None);
     let mut looked = Instant::now();
     loop {
         if let Some(status) = child.wait_timeout(TICK)? {
@@ -103,7 +103,7 @@ pub(super) fn supervise(
             // A run that had to be ended has failed, whatever its launcher says.
             return Ok(RunOutcome { code: if by.is_some() { code.max(1) } else { code }, by });
         }
-        match told {
+        match asked_to_end {
             Some(since) if since.elapsed() > GRACE => child.kill()?,
             Some(_) => (),
             None => {
@@ -113,7 +113,7 @@ pub(super) fn supervise(
                 }
                 if by.is_some() || signals.received() {
                     terminate(&child)?;
-                    told = Some(Instant::now());
+                    asked_to_end = Some(Instant::now());
                 }
             }
         }

@@ -282,9 +282,10 @@ fn failure(call: &'static str, code: c_int) -> CommError {
     let mut buffer = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
     let mut length = 0;
     // SAFETY: the buffer is as long as the longest text.
-    let told = unsafe { ffi::MPI_Error_string(code, buffer.as_mut_ptr().cast::<c_char>(), &raw mut length) };
+    let returned =
+        unsafe { ffi::MPI_Error_string(code, buffer.as_mut_ptr().cast::<c_char>(), &raw mut length) };
     let length = usize::try_from(length).unwrap_or(0).min(buffer.len());
-    let text = match (told, length) {
+    let text = match (returned, length) {
         (SUCCESS, 1..) => String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned(),
         _ => format!("error {code}"),
     };

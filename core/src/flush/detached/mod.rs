@@ -67,7 +67,7 @@ impl Flush<'_> {
             Ok(()) => FlushError::TakenBack { dataset: label(&run.record.dataset) },
             Err(error) => error,
         };
-        self.settle(run, taken_back)?;
+        self.resolve_failed(run, taken_back)?;
         self.report(&run.copies)
     }
 

@@ -197,7 +197,7 @@ fn an_index_of_another_version_or_without_one_is_refused() {
     let error = Index::read(&RealFiles, &prefix).unwrap_err().to_string();
     assert!(error.ends_with("index.scr has format version 3, and this release reads version 2"), "{error}");
     damage(prefix.index_file(), |tree| drop(tree.remove("VERSION")));
-    assert!(matches!(Index::read(&RealFiles, &prefix), Err(PrefixError::Field { .. })));
+    assert!(matches!(Index::read(&RealFiles, &prefix), Err(PrefixError::Fs(FsError::Field { .. }))));
 }
 
 #[test]

@@ -12,10 +12,8 @@
 mod read;
 mod write;
 
-pub use read::{leaves, read_leaf, Leaf};
 #[cfg(any(test, feature = "parsers"))]
 pub(crate) use read::{lists_in, parts_in};
-pub use write::{leaf_of, write_leaf, write_maps};
 
 use super::error::Rank2FileFault;
 use super::{FileName, FileNameFault, Prefix, PrefixError, MAX_NAME_BYTES};

@@ -4,8 +4,8 @@
 use super::write::is_part_name;
 use super::{fault, listed_name, Names, PrefixFile, Rank2File};
 use crate::comm::Rank;
-use crate::fs::{Files, FsError, MAX_TREE_BYTES};
-use crate::prefix::error::{InFile, Rank2FileFault};
+use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use crate::prefix::error::Rank2FileFault;
 use crate::prefix::fields::crc;
 use crate::prefix::{FileName, Prefix, PrefixError};
 use scr_plugin_api::kvtree::FieldError;
@@ -17,23 +17,19 @@ use std::path::{Path, PathBuf};
 const MAX_LEVELS: u32 = 32;
 
 /// A part that lists files, as the maps lead to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaf {
+pub(crate) struct Leaf {
     /// Where it lies.
-    pub path: PathBuf,
+    path: PathBuf,
     /// The byte at which it begins.
-    pub offset: u64,
+    offset: u64,
     /// The rank that it is named after, which is the one to read it.
-    pub reader: Rank,
+    pub(super) reader: Rank,
     /// Number of ranks of the run that wrote the dataset.
-    pub ranks: u32,
+    ranks: u32,
 }
 
 /// Reads the maps, and gives the leaves in the order of their readers.
-///
-/// # Errors
-/// Where a map is missing or damaged, or the maps are not a tree of uniform depth.
-pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, PrefixError> {
+pub(super) fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, PrefixError> {
     let top = prefix.rank2file(id);
     let mut seen = HashSet::new();
     let (level, ranks, mut parts) = parts_of_top(&read_part(files, &top, 0)?, &top, &mut seen)?;
@@ -55,8 +51,8 @@ fn parts_of_top(
     top: &Path,
     seen: &mut HashSet<String>,
 ) -> Result<(u32, u32, Vec<Leaf>), PrefixError> {
-    let level = tree.require("LEVEL").in_file(top)?;
-    let ranks = tree.require("RANKS").in_file(top)?;
+    let level = tree.require("LEVEL").at("use", top)?;
+    let ranks = tree.require("RANKS").at("use", top)?;
     if !(1..=MAX_LEVELS).contains(&level) {
         let expected = format!("1 to {MAX_LEVELS}");
         return Err(fault(top, Rank2FileFault::Level { found: level, expected }));
@@ -74,10 +70,7 @@ pub(crate) fn parts_in(tree: &KvTree, top: &Path) -> Result<Vec<Leaf>, PrefixErr
 }
 
 /// Reads one leaf: the files of some of the ranks, in no order.
-///
-/// # Errors
-/// Where it is missing or damaged, or a name leads out of the prefix directory.
-pub fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
+fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
     lists_in(&read_level(files, leaf, 0)?, &leaf.path, leaf.ranks)
 }
 
@@ -94,7 +87,7 @@ pub(crate) fn lists_in(
         let mut list = Vec::new();
         for (name, below) in below.get("FILE").into_iter().flat_map(KvTree::iter) {
             let name = listed_name(rank, name).map_err(|reason| fault(path, reason))?;
-            list.push(file(name, below).in_file(path)?);
+            list.push(file(name, below).at("use", path)?);
         }
         for file in &list {
             names.add(rank, file).map_err(|reason| fault(path, reason))?;
@@ -133,11 +126,11 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
 /// A part that a map leads to, which must be on this level and of the same run.
 fn read_level(files: &dyn Files, part: &Leaf, level: u32) -> Result<KvTree, PrefixError> {
     let tree = read_part(files, &part.path, part.offset)?;
-    let found = tree.require("LEVEL").in_file(&part.path)?;
+    let found = tree.require("LEVEL").at("use", &part.path)?;
     if found != level {
         return Err(fault(&part.path, Rank2FileFault::Level { found, expected: level.to_string() }));
     }
-    let found = tree.require("RANKS").in_file(&part.path)?;
+    let found = tree.require("RANKS").at("use", &part.path)?;
     if found != part.ranks {
         return Err(fault(&part.path, Rank2FileFault::Ranks { found, expected: part.ranks }));
     }
@@ -164,8 +157,8 @@ fn children(
     let mut parts = Vec::new();
     for (key, below) in map.get("RANK").into_iter().flat_map(KvTree::iter) {
         let reader = rank(key, ranks).map_err(|reason| fault(path, reason))?;
-        let name: String = below.require("FILE").in_file(path)?;
-        let offset = below.require("OFFSET").in_file(path)?;
+        let name: String = below.require("FILE").at("use", path)?;
+        let offset = below.require("OFFSET").at("use", path)?;
         if !is_part_name(&name) {
             return Err(fault(path, Rank2FileFault::PartName { name }));
         }

@@ -93,24 +93,19 @@ fn the_parts_are_a_tree_that_rank_0_can_read_on_every_level() {
     let top = tree(prefix.rank2file(ID));
     assert_eq!((top.text("LEVEL"), top.text("RANKS")), (Some("3"), Some("9")));
     assert_eq!(top.find("RANK", 8).unwrap().text("FILE"), Some(".2.8"));
-    let readers: Vec<_> = leaves(&RealFiles, &prefix, ID).unwrap().iter().map(|leaf| leaf.reader.0).collect();
+    let readers: Vec<_> =
+        read::leaves(&RealFiles, &prefix, ID).unwrap().iter().map(|leaf| leaf.reader.0).collect();
     assert_eq!(readers, [0, 2, 4, 6, 8]);
 }
 
 #[test]
-fn parts_may_be_written_by_different_ranks() {
+fn a_large_run_has_a_part_for_each_1024_ranks() {
     let (_dir, prefix) = dataset();
-    let (ranks, list) = (2500, lists(2500));
-    for rank in (0..ranks).rev().map(Rank) {
-        let leaf = leaf_of(rank, ranks);
-        assert!(leaf.contains(&rank.0));
-        if leaf.start == rank.0 {
-            let lists = &list[leaf.start as usize..leaf.end as usize];
-            write_leaf(&RealFiles, &prefix, ID, ranks, rank, lists).unwrap();
-        }
-    }
-    write_maps(&RealFiles, &prefix, ID, ranks).unwrap();
-    assert_eq!(read(&prefix, ID), Ok(Rank2File::new(list)));
+    let list = Rank2File::new(lists(2500));
+    list.write(&RealFiles, &prefix, ID).unwrap();
+    let leaves = read::leaves(&RealFiles, &prefix, ID).unwrap();
+    assert_eq!(leaves.iter().map(|leaf| leaf.reader.0).collect::<Vec<_>>(), [0, 1024, 2048]);
+    assert_eq!(read(&prefix, ID), Ok(list));
 }
 
 #[test]
@@ -255,12 +250,12 @@ fn a_missing_damaged_or_malformed_part_is_named() {
         let cut = told(|path| fs::write(path, &fs::read(path).unwrap()[..50]).unwrap());
         assert!(matches!(&cut, PrefixError::Fs(FsError::Tree { .. })) && cut.is_damage(), "{cut}");
         let no_level = told(|path| damage(path, |tree| drop(tree.remove("LEVEL"))));
-        assert!(matches!(no_level, PrefixError::Field { .. }), "{no_level}");
+        assert!(matches!(no_level, PrefixError::Fs(FsError::Field { .. })), "{no_level}");
         assert!(no_level.to_string().contains(part));
     }
     let (_dir, prefix) = scratch_copy("xor-flush2");
     damage(prefix.rank2file(4), |tree| drop(tree.entry("RANK", 0).remove("OFFSET")));
-    assert!(matches!(Rank2File::read(&RealFiles, &prefix, 4), Err(PrefixError::Field { .. })));
+    assert!(matches!(Rank2File::read(&RealFiles, &prefix, 4), Err(PrefixError::Fs(FsError::Field { .. }))));
     damage(prefix.rank2file(4), |tree| tree.entry("RANK", 0).set("OFFSET", u64::MAX));
     assert!(Rank2File::read(&RealFiles, &prefix, 4).unwrap_err().is_damage());
 }

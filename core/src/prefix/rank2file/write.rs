@@ -1,4 +1,4 @@
-//! Writing the parts: every part by any rank, in any order, then the maps by one.
+//! Writing the parts: the leaves, then the maps that lead to them, the top one last.
 
 use super::{fault, Names, PrefixFile};
 use crate::comm::Rank;
@@ -9,50 +9,12 @@ use crate::prefix::{Prefix, PrefixError, FILE_MODE};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// How many ranks stand in one leaf, and how many parts in one map. A leaf is then about 100 KB.
 pub(super) const FAN_OUT: u32 = 1024;
 
-/// The ranks that stand in the same leaf as `rank`, in a run of `ranks`. The first of them is the one to write it.
-pub fn leaf_of(rank: Rank, ranks: u32) -> Range<u32> {
-    let first = rank.0 - rank.0 % FAN_OUT;
-    first..first.saturating_add(FAN_OUT).min(ranks)
-}
-
-/// Writes the leaf that begins with the rank `first`, as [`leaf_of`] has it, and syncs it. `lists` are the files of
-/// its ranks, in order.
-///
-/// # Errors
-/// Where a name is not allowed, or the leaf cannot be written.
-pub fn write_leaf(
-    files: &dyn Files,
-    prefix: &Prefix,
-    id: u64,
-    ranks: u32,
-    first: Rank,
-    lists: &[Vec<PrefixFile>],
-) -> Result<(), PrefixError> {
-    let mut names = Names::default();
-    for (rank, file) in with_ranks(first.0, lists) {
-        names
-            .add(rank, file)
-            .map_err(|reason| fault(&part(prefix, id, &part_name(0, first.0.into())), reason))?;
-    }
-    store_leaf(files, prefix, id, ranks, first, lists)
-}
-
-/// Writes the maps that lead to the leaves, the top one last, and removes parts of an older list. To be called by
-/// one rank, once all leaves are written.
-///
-/// # Errors
-/// Where a map cannot be written.
-pub fn write_maps(files: &dyn Files, prefix: &Prefix, id: u64, ranks: u32) -> Result<(), PrefixError> {
-    maps(files, prefix, id, ranks, FAN_OUT)
-}
-
-/// All parts at once.
+/// Writes all parts, and removes those of an older list.
 pub(super) fn write(
     files: &dyn Files,
     prefix: &Prefix,
@@ -63,33 +25,29 @@ pub(super) fn write(
     let top = prefix.rank2file(id);
     let ranks = u32::try_from(by_rank.len()).unwrap_or(u32::MAX);
     let mut names = Names::default();
-    for (rank, file) in with_ranks(0, by_rank) {
-        names.add(rank, file).map_err(|reason| fault(&top, reason))?;
+    for (rank, list) in (0..).map(Rank).zip(by_rank) {
+        for file in list {
+            names.add(rank, file).map_err(|reason| fault(&top, reason))?;
+        }
     }
     for (first, lists) in (0..ranks).step_by(fan_out as usize).zip(by_rank.chunks(fan_out as usize)) {
-        store_leaf(files, prefix, id, ranks, Rank(first), lists)?;
+        write_leaf(files, prefix, id, ranks, first, lists)?;
     }
     maps(files, prefix, id, ranks, fan_out)
 }
 
-/// Every file with its rank, for lists that begin with the rank `first`.
-fn with_ranks(first: u32, lists: &[Vec<PrefixFile>]) -> impl Iterator<Item = (Rank, &PrefixFile)> {
-    let lists = (first..).map(Rank).zip(lists);
-    lists.flat_map(|(rank, list)| list.iter().map(move |file| (rank, file)))
-}
-
-/// Writes a leaf whose names are checked.
-fn store_leaf(
+/// Writes the leaf that begins with the rank `first`. `lists` are the files of its ranks, in order.
+fn write_leaf(
     files: &dyn Files,
     prefix: &Prefix,
     id: u64,
     ranks: u32,
-    first: Rank,
+    first: u32,
     lists: &[Vec<PrefixFile>],
 ) -> Result<(), PrefixError> {
     let mut tree = header(ranks, 0);
     let by_rank = tree.child("RANK");
-    for (rank, list) in (first.0..ranks).zip(lists) {
+    for (rank, list) in (first..ranks).zip(lists) {
         // Also a rank without files is listed, or it would count as missing.
         let entry = by_rank.child(rank.to_string());
         for file in list {
@@ -102,7 +60,7 @@ fn store_leaf(
             }
         }
     }
-    let path = part(prefix, id, &part_name(0, first.0.into()));
+    let path = part(prefix, id, &part_name(0, first.into()));
     Ok(files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?)
 }
 

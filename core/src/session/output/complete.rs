@@ -3,6 +3,7 @@
 use super::events::{self, Spent};
 use super::Output;
 use crate::cache::filemap::Entry;
+use crate::cache::verify::Opened;
 use crate::cache::{CachedDataset, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
@@ -40,21 +41,24 @@ impl Session {
             [u64::from(measured.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
         all_reduce(&*self.job.comm, &mut totals, Op::Sum)?;
         let [failed, files, bytes] = totals;
-        if failed > 0 {
-            let why = match self.job.agree(measured) {
-                Ok(()) => RankErrors::default(),
-                Err(error) => error.agreed()?,
-            };
-            self.abandon(&output, &why)?;
-            return Err(Error::Phase { doing: format!("{label} is not valid: completing it"), why });
-        }
+        let opened = match measured {
+            Ok(opened) if failed == 0 => opened,
+            measured => {
+                let why = match self.job.agree(measured) {
+                    Ok(_) => RankErrors::default(),
+                    Err(error) => error.agreed()?,
+                };
+                self.abandon(&output, &why)?;
+                return Err(Error::Phase { doing: format!("{label} is not valid: completing it"), why });
+            }
+        };
         output.record.dataset.files = Some(files);
         output.record.dataset.bytes = Some(bytes);
         output.record.dataset.complete = Some(true);
         self.report_speed("app write stats", output.ready, completing, files, bytes);
         let written = self.job.elapsed();
         self.report_speed("scr write stats", output.started, written, files, bytes);
-        if let Err(error) = self.protect(&mut output) {
+        if let Err(error) = self.protect(&mut output, opened) {
             let why = error.agreed()?;
             self.reopen(&output)?;
             self.abandon(&output, &why)?;
@@ -79,10 +83,10 @@ impl Session {
     }
 
     /// Protects this rank's part, and records that the dataset is complete once all have done so.
-    fn protect(&self, output: &mut Output) -> Collective<()> {
+    fn protect(&self, output: &mut Output, opened: Opened) -> Collective<()> {
         let sent = self.job.comm.traffic();
         let Output { record, part, journal, .. } = output;
-        self.schemes.protect(&self.job, &self.cache, record, part, journal)?;
+        self.schemes.protect(&self.job, &self.cache, record, part, journal, opened)?;
         if let Err(error) = journal.append(&Entry::Complete) {
             // The other parts say so as well; and if no part does, it is enough that all are prepared.
             let (path, label) = (part.filemap(), record.label());

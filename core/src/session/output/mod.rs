@@ -13,6 +13,7 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::verify::Opened;
 use crate::cache::Cache;
 use crate::comm::Traffic;
 use crate::fs::{Durability, How, Kind};
@@ -82,11 +83,11 @@ impl Output {
         Ok(path_bytes)
     }
 
-    /// Records whether a file has got a path. `file` is its path as the application knows it.
-    pub(super) fn record_routed(&mut self, file: PathBuf, routed: Result<(), String>) {
-        match routed {
-            Ok(()) => self.unrouted.remove(&file),
-            Err(why) => self.unrouted.insert(file, why),
+    /// Records whether a file has got a path, or why not. `file` is its path as the application knows it.
+    pub(super) fn record_routed(&mut self, file: PathBuf, failure: Option<String>) {
+        match failure {
+            None => self.unrouted.remove(&file),
+            Some(why) => self.unrouted.insert(file, why),
         };
     }
 
@@ -95,47 +96,67 @@ impl Output {
         cache.remove_part(job, &self.part);
     }
 
-    /// Takes the lengths and modes of the files that the application has written.
-    fn measure(&mut self, job: &Job, valid: bool) -> Result<(), String> {
+    /// Takes the lengths and modes of the files that the application has written. Gives those in cache open, for the scheme
+    /// that reads them next.
+    fn measure(&mut self, job: &Job, valid: bool) -> Result<Opened, InvalidError> {
         if !valid {
-            return Err("the application said that its files are not valid".to_owned());
+            return Err(InvalidError::BySelf);
         }
         self.expect_all_routed()?;
+        let mut opened = Opened::new();
         for at in 0..self.record.files.len() {
             let path = PartPlace::file(&self.part, &self.record, &self.record.files[at]);
-            let status = job
-                .files()
-                .status(&path)
-                .map_err(|error| format!("{} was routed, but it cannot be found: {error}", path.display()))?;
-            if status.kind != Kind::File {
-                return Err(format!("{} was routed as a file and is something else", path.display()));
-            }
+            let status = match job.files().status(&path) {
+                Ok(status) if status.kind == Kind::File => status,
+                Ok(_) => return Err(InvalidError::NotAFile { path }),
+                Err(source) => return Err(InvalidError::NotFound { path, source }),
+            };
             // Bytes that a program has not written yet would be missing, and one without the right to read cannot be asked.
-            if job.files().open(&path, How::Read).is_ok_and(|file| file.is_open_to_write()) {
-                return Err(format!(
-                    "{} is still open for writing; close it before SCR_Complete_output, or bytes that are still in memory \
-                     would be missing from it",
-                    path.display()
-                ));
+            let open = job.files().open(&path, How::Read).ok();
+            if open.as_ref().is_some_and(|file| file.is_open_to_write()) {
+                return Err(InvalidError::StillOpen { path });
             }
             let file = &mut self.record.files[at];
             (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
+            // In bypass mode no scheme reads them.
+            opened.push(open.filter(|_| !self.record.protection.bypass));
         }
-        Ok(())
+        Ok(opened)
     }
 
     /// A dataset is not valid without a file that the application wanted in it, even if the application says so: it may
     /// not look at what `SCR_Route_file` returns.
-    fn expect_all_routed(&self) -> Result<(), String> {
+    fn expect_all_routed(&self) -> Result<(), InvalidError> {
         let Some((path, why)) = self.unrouted.first_key_value() else { return Ok(()) };
-        let others = match self.unrouted.len() - 1 {
-            0 => String::new(),
-            others => format!(", and for {others} more"),
-        };
-        Err(format!(
-            "SCR_Route_file has failed for {}{others}, and the dataset would be without it: {why}",
-            path.display()
-        ))
+        let others = self.unrouted.len() - 1;
+        Err(InvalidError::Unrouted { path: path.clone(), others, why: why.clone() })
+    }
+}
+
+/// Why this rank's files make no valid dataset.
+#[derive(Debug, thiserror::Error)]
+enum InvalidError {
+    #[error("the application said that its files are not valid")]
+    BySelf,
+    #[error("{} was routed, but it cannot be found", path.display())]
+    NotFound { path: PathBuf, source: std::io::Error },
+    #[error("{} was routed as a file and is something else", path.display())]
+    NotAFile { path: PathBuf },
+    #[error(
+        "{} is still open for writing; close it before SCR_Complete_output, or bytes that are still in memory would be \
+         missing from it", path.display()
+    )]
+    StillOpen { path: PathBuf },
+    #[error(
+        "SCR_Route_file has failed for {}{}, and the dataset would be without it: {why}", path.display(), more(*others)
+    )]
+    Unrouted { path: PathBuf, others: usize, why: String },
+}
+
+fn more(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        others => format!(", and for {others} more"),
     }
 }
 

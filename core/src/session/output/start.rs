@@ -6,7 +6,6 @@ use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
-use crate::error::Doing;
 use crate::flush::catalog::Catalog;
 use crate::flush::Flushes;
 use crate::job::Job;
@@ -53,7 +52,7 @@ impl Session {
                 record.dataset.name = default_name(id);
             }
         });
-        let (part, journal) = begun.doing(|| format!("starting {}", record.label()))?;
+        let (part, journal) = begun.map_err(|error| error.doing(format!("starting {}", record.label())))?;
         self.job.report.info(&format!("Starting {}", record.label()));
         events::started(&self.job, &record, started.saturating_sub(self.computing_since));
         self.use_name(&record)?;
@@ -79,7 +78,7 @@ impl Session {
         if taken.is_err() {
             self.cache.remove_part(&self.job, &self.cache.part_of(&self.job, record));
         }
-        taken.doing(|| format!("using the name of {} again", record.label()))
+        taken.map_err(|error| error.doing(format!("using the name of {} again", record.label())))
     }
 
     /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them. A flush under way

@@ -8,15 +8,15 @@ use std::sync::atomic::AtomicUsize;
 
 struct Stage(tempfile::TempDir);
 
-/// Places that are free once they have been asked for so often.
+/// Slots that are free once they have been asked for so often.
 #[derive(Debug, Default)]
 struct Free {
     after: usize,
     asked: AtomicUsize,
 }
 
-impl TakeTurn for Free {
-    fn take(&self, _turns: &Turns, work: &mut dyn FnMut()) -> bool {
+impl TakeSlot for Free {
+    fn take(&self, _slots: &Slots, work: &mut dyn FnMut()) -> bool {
         let free = self.asked.fetch_add(1, Ordering::SeqCst) >= self.after;
         if free {
             work();
@@ -93,7 +93,7 @@ fn no_more_transfers_are_begun_at_a_time_than_allowed() {
 fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
     let stage = Stage(tempfile::tempdir().unwrap());
     let mut transfer = stage.transfer(&[1000]);
-    transfer.turns = Some(Turns { folder: stage.0.path().join("turns"), places: 1 });
+    transfer.slots = Some(Slots { folder: stage.0.path().join("slots"), count: 1 });
     transfer.write().unwrap();
     let run = |after| {
         let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free { after, ..Free::default() }));

@@ -1,6 +1,6 @@
 //! A transfer file as a tree.
 
-use super::{FileProgress, Outcome, Transfer, Turns};
+use super::{FileProgress, Outcome, Slots, Transfer};
 use scr_copying::Limits;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::{CopyItem, KvTree, PluginError, PluginErrorKind};
@@ -27,9 +27,9 @@ impl Transfer {
         tree.set("BW", self.limits.bytes_per_second);
         tree.set("PERCENT", self.limits.percent);
         tree.set("WIDTH", self.width);
-        if let Some(turns) = &self.turns {
-            tree.set_bytes("TURNS", turns.folder.as_os_str().as_bytes());
-            tree.set("PLACES", turns.places);
+        if let Some(slots) = &self.slots {
+            tree.set_bytes("SLOTS_FOLDER", slots.folder.as_os_str().as_bytes());
+            tree.set("SLOTS", slots.count);
         }
         tree.set("COMMAND", "RUN");
         tree.set("STATE", if self.running { "RUNNING" } else { "STOPPED" });
@@ -51,7 +51,7 @@ impl Transfer {
             Some("DONE") => Some(Outcome::Done),
             Some("FAILED") => {
                 let kind = kind_of(tree.text("KIND").unwrap_or_default());
-                let text = tree.text("ERROR").unwrap_or("it is not told why");
+                let text = tree.text("ERROR").unwrap_or("no reason is recorded");
                 Some(Outcome::Failed(PluginError::new(kind, text)))
             }
             _ => None,
@@ -64,7 +64,7 @@ impl Transfer {
             take_crc: tree.require::<u8>("CHECKSUMS")? != 0,
             limits: Limits::from_options(tree)?,
             width: tree.parse("WIDTH")?.unwrap_or(0),
-            turns: Turns::from_options(tree)?,
+            slots: Slots::from_options(tree)?,
             running: tree.text("STATE") == Some("RUNNING"),
             outcome,
         })

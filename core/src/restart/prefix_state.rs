@@ -1,0 +1,166 @@
+//! Which of the datasets in cache are in the prefix directory as well: as the index says, and, where the application reads them
+//! there, as their bytes say.
+
+use crate::cache::record::RankRecord;
+use crate::cache::{Cache, PrefixCopy};
+use crate::comm::collective::broadcast_tree;
+use crate::comm::Rank;
+use crate::error::Error;
+use crate::fetch;
+use crate::fs::verify::{expect_bytes, FileError};
+use crate::job::Job;
+use crate::param;
+use crate::prefix::{DatasetDescriptor, FlushFile, Index, PrefixError};
+use scr_plugin_api::KvTree;
+
+/// What the files under the prefix directory say, the same on all ranks.
+pub(crate) struct PrefixState {
+    /// The highest id that is in use there.
+    pub(crate) highest: u64,
+    /// The id of the checkpoint that would be fetched first.
+    pub(crate) first: Option<u64>,
+    /// Its name, if somebody has made it current though newer ones are complete there.
+    pub(crate) chosen: Option<Vec<u8>>,
+    /// The datasets that are complete.
+    complete: Vec<Complete>,
+}
+
+/// A dataset that is complete in the prefix directory.
+struct Complete {
+    id: u64,
+    name: Vec<u8>,
+    /// When it was started, where that is known: two datasets may have been given one id, where a node was away.
+    created: u64,
+    /// Whether a run could not read it.
+    failed: bool,
+}
+
+impl Complete {
+    fn is(&self, dataset: &DatasetDescriptor) -> bool {
+        let known = self.created != 0 && dataset.created != 0;
+        self.name == dataset.name && (!known || self.created == dataset.created)
+    }
+}
+
+impl PrefixState {
+    /// Looks into the prefix directory on rank 0. What is damaged there is reported. Collective.
+    ///
+    /// # Errors
+    /// What is there cannot be read: a run that took it for missing would begin anew beside the datasets that it cannot see.
+    pub(crate) fn read(job: &Job) -> Result<Self, Error> {
+        let own = if job.rank() == Rank(0) { look_into_prefix(job) } else { Ok(KvTree::new()) };
+        let tree = job.agree(own).map_err(|error| error.doing("reading what the prefix directory has"))?;
+        Ok(Self::from_tree(&broadcast_tree(&*job.comm, Rank(0), &tree)?))
+    }
+
+    fn from_tree(tree: &KvTree) -> Self {
+        let complete = |(id, entry): (&[u8], &KvTree)| {
+            Some(Complete {
+                id: std::str::from_utf8(id).ok()?.parse().ok()?,
+                name: entry.value("NAME")?.to_vec(),
+                created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
+                failed: entry.text("FAILED") == Some("1"),
+            })
+        };
+        Self {
+            highest: tree.parse("HIGHEST").ok().flatten().unwrap_or(0),
+            first: tree.parse("FIRST").ok().flatten(),
+            chosen: tree.value("CHOSEN").map(<[u8]>::to_vec),
+            complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
+        }
+    }
+
+    /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
+    /// or their number stands for another one.
+    pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
+        for cached in cache.datasets_mut() {
+            let Some(same) = self.complete.iter().find(|other| other.id == cached.record.id_in_prefix) else {
+                continue;
+            };
+            let is_same = same.is(&cached.record.dataset);
+            // A copy that could not be read is none: this dataset is flushed again, unless the application has refused it.
+            cached.copy = if is_same && (!same.failed || cached.refused) {
+                PrefixCopy::Complete
+            } else {
+                PrefixCopy::Missing
+            };
+            cached.superseded = !is_same;
+            if cached.superseded {
+                job.report.warn(&format!(
+                    "{} in cache is not the dataset `{}' that the index of the prefix directory has under this number: it \
+                     will not be flushed. It was written while nodes were away on which this one lies",
+                    cached.record.label(),
+                    String::from_utf8_lossy(&same.name)
+                ));
+            }
+        }
+        let names: Vec<_> = self.complete.iter().map(|other| (other.id, other.name.clone())).collect();
+        cache.mark_superseded(&names);
+    }
+}
+
+fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
+    let (files, prefix) = (job.files(), &job.prefix);
+    let mut tree = KvTree::new();
+    let index = unless_damaged(job, Index::read(files, prefix))?.unwrap_or_default();
+    let flush = unless_damaged(job, FlushFile::read(files, prefix))?.unwrap_or_default();
+    let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
+    let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
+    tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
+    let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
+    if let Some(first) = order.first() {
+        tree.set("FIRST", first.id);
+        if order.iter().any(|other| other.id > first.id) {
+            tree.set_bytes("CHOSEN", &first.name);
+        }
+    }
+    for entry in index.entries().into_iter().filter(|entry| entry.complete) {
+        let known = tree.entry("PFS", entry.id);
+        known.set_bytes("NAME", &entry.name);
+        known.set("CREATED", entry.dataset.map_or(0, |dataset| dataset.created));
+        known.set("FAILED", u8::from(entry.failed.is_some()));
+    }
+    Ok(tree)
+}
+
+/// What was read, unless it is damaged, which is reported.
+fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
+    match read {
+        Err(error) if error.is_damage() => {
+            job.report.error(&crate::describe(&error));
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
+/// Where the application reads in the prefix directory, what was flushed there by an earlier run has to be what is in
+/// cache; where it is not, it counts as not flushed. Collective.
+pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache) -> Result<(), Error> {
+    if !job.params.get(&param::GLOBAL_RESTART) {
+        return Ok(());
+    }
+    for at in 0..cache.datasets().len() {
+        let cached = &cache.datasets()[at];
+        if !cached.is_flushed() || cached.superseded || cached.record.protection.bypass {
+            continue;
+        }
+        let same = is_same_in_prefix(job, &cached.record);
+        if let Err(error) = job.agree(same) {
+            let why = error.agreed()?;
+            let label = cached.record.label();
+            job.report.error(&format!("{label} is to be flushed again from cache: {why}"));
+            cache.datasets_mut()[at].copy = PrefixCopy::Missing;
+        }
+    }
+    Ok(())
+}
+
+fn is_same_in_prefix(job: &Job, record: &RankRecord) -> Result<(), FileError> {
+    let block_bytes = job.params.get(&param::FILE_BUF_SIZE);
+    let checksums = job.params.get(&param::CRC_ON_FLUSH);
+    record.files.iter().try_for_each(|file| {
+        let crc = file.crc.filter(|_| checksums);
+        expect_bytes(job.files(), &record.prefix_path(file), file.bytes, crc, block_bytes)
+    })
+}
