@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test torture fuzz check test-slurm bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install demo test torture planted fuzz check test-slurm bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -48,6 +48,10 @@ torture: deps         ## runs random histories of jobs for an hour (TORTURE=seco
 
 fuzz:                 ## fuzzes the parsers (TARGET=name, SECONDS=for each; needs a nightly compiler)
 	@scripts/fuzz.sh $(or $(TARGET),all) $(or $(SECONDS),60)
+
+planted: deps         ## counts the histories that it takes to find each of the planted bugs (PLANTED=seed:most)
+	SCR_TEST_PLANTED=$(or $(PLANTED),1:3000) $(CARGO) test --locked --quiet -p scr-core --features planted \
+		--test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
 
 test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm

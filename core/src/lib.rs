@@ -28,6 +28,10 @@ pub mod param;
 #[cfg(any(test, feature = "parsers"))]
 pub mod parsers;
 mod placement;
+#[cfg(not(feature = "planted"))]
+mod planted;
+#[cfg(feature = "planted")]
+pub mod planted;
 pub mod plugin;
 pub mod prefix;
 mod rebuild;

@@ -7,6 +7,7 @@
 use super::part::PartDir;
 use super::record::RankRecord;
 use crate::fs::{At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
+use crate::planted::{planted, Bug};
 use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
 use std::cell::Cell;
@@ -141,7 +142,7 @@ impl Journal {
     }
 
     fn trim(&self) -> io::Result<()> {
-        if self.torn.get() {
+        if self.torn.get() && !planted(Bug::WritesBehindTorn) {
             self.file.set_len(self.sound.get())?;
             self.torn.set(false);
         }
@@ -188,7 +189,12 @@ impl Filemap {
                     rest = after;
                     map.sound = (bytes.len() - rest.len()) as u64;
                 }
-                Frame::CutShort => break,
+                Frame::CutShort => {
+                    if planted(Bug::TornEntryCounts) {
+                        map.state = State::Complete;
+                    }
+                    break;
+                }
                 Frame::Damaged => {
                     map.damaged = true;
                     break;

@@ -14,6 +14,7 @@ use crate::describe;
 use crate::flush::catalog::Catalog;
 use crate::flush::lists;
 use crate::fs::{Files, FsError};
+use crate::planted::{planted, Bug};
 use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
 use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
@@ -71,7 +72,7 @@ impl Deleting<'_> {
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
             let mut list = list.clone();
-            list.retain(|file| !kept.contains(&file.name));
+            list.retain(|file| !kept.contains(&file.name) || planted(Bug::WindowDeletesShared));
             (Rank(rank % size), lists::to_tree(&list))
         };
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))

@@ -6,6 +6,7 @@ use crate::comm::collective::broadcast_tree;
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::fs::Files;
+use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Prefix};
 use scr_plugin_api::KvTree;
 
@@ -84,7 +85,7 @@ pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.id != entry.id) {
-            let suspect = begun.is_some_and(|begun| begun > entry.id);
+            let suspect = begun.is_some_and(|begun| begun > entry.id) && !planted(Bug::SuspectUnchecked);
             list.push(Candidate { id: entry.id, name: entry.name.clone(), suspect });
         }
     };

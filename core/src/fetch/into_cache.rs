@@ -18,6 +18,7 @@ use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
+use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, Location};
 use crate::redundancy::schemes::Schemes;
 use std::collections::BTreeSet;
@@ -58,7 +59,7 @@ impl Fetcher<'_> {
         let mut tried = Vec::new();
         let mut may_pass = false;
         for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
-            match self.one(candidate, !may_pass)? {
+            match self.one(candidate, !may_pass || planted(Bug::CurrentAfterUnread))? {
                 Ok(checkpoint) => {
                     outcome.checkpoint = Some(checkpoint);
                     break;

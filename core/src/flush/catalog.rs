@@ -2,6 +2,7 @@
 
 use super::pending::PendingFlush;
 use crate::fs::Files;
+use crate::planted::{planted, Bug};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
@@ -44,7 +45,7 @@ impl Catalog<'_> {
         in_place: bool,
         replaces: &[u64],
     ) -> Result<(), PrefixError> {
-        if in_place {
+        if in_place || planted(Bug::NameTakenBeforeCopied) {
             self.prefix.make_scr_dir(self.files)?;
             self.invalidate_previous(dataset, replaces)?;
         } else {

@@ -17,6 +17,7 @@ use super::step::StepError;
 use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError};
+use crate::planted::{planted, Bug};
 use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
@@ -204,6 +205,12 @@ pub(super) fn name_file(files: &dyn Files, file: &Staged) -> Result<(), StepErro
     }
 }
 
+/// The folders that files lie in, up to the prefix directory.
+pub(super) fn folders_of<'a>(prefix: &Prefix, paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
+    let above = paths.flat_map(|path| path.ancestors().skip(1));
+    above.filter(|folder| folder.starts_with(prefix.dir())).collect()
+}
+
 /// Syncs folders, so that the names in them outlive a crash. The prefix directory has its own name in the folder above,
 /// which need not be the user's.
 pub(super) fn sync_folders<'a>(
@@ -211,7 +218,7 @@ pub(super) fn sync_folders<'a>(
     prefix: &Prefix,
     folders: impl Iterator<Item = &'a Path>,
 ) -> Result<(), FsError> {
-    for folder in folders {
+    for folder in folders.filter(|_| !planted(Bug::RenamesNotSynced)) {
         files.sync_dir(folder).at("sync", folder)?;
         if let Some(above) = folder.parent().filter(|_| folder == prefix.dir()) {
             match files.sync_dir(above) {
@@ -289,7 +296,8 @@ impl std::fmt::Display for TakenBack {
 
 impl Closing<'_> {
     fn resolve(&self, now: &str) -> CloseOutcome {
-        match self.record.all_done(self.files, self.prefix) {
+        let done = self.record.all_done(self.files, self.prefix);
+        match done.map(|done| done && !planted(Bug::TakenBackAfterMark)) {
             // Marks that stay are removed with the record.
             Ok(false) => {
                 let _ = self.record.revoke(self.files, self.prefix);
@@ -374,16 +382,14 @@ impl Closing<'_> {
         let catalog = Catalog { files: self.files, prefix: self.prefix };
         let record = &self.record;
         catalog.invalidate_previous(&record.dataset, &record.replaces)?;
-        let mut folders = BTreeSet::new();
         for file in staged {
             match self.files.rename(&file.staging, &file.target) {
                 // It has its name: that was checked.
                 Err(error) if error.kind() == ErrorKind::NotFound => (),
                 other => other.at("rename a new file to", &file.target)?,
             }
-            let above = file.target.ancestors().skip(1);
-            folders.extend(above.take_while(|folder| folder.starts_with(self.prefix.dir())));
         }
+        let folders = folders_of(self.prefix, staged.iter().map(|file| &*file.target));
         sync_folders(self.files, self.prefix, folders.into_iter())?;
         catalog.commit(record, now)?;
         // For the commands: what cannot be noted is looked at once more.
@@ -399,7 +405,11 @@ impl Closing<'_> {
     /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
     fn newer_owner(&self, index: &Index) -> Result<Option<u64>, PrefixError> {
         let dataset = &self.record.dataset;
-        let newer = |id: &u64| *id > dataset.id && index.entry(*id).is_some_and(|entry| entry.is_valid());
+        let newer = |id: &u64| {
+            *id > dataset.id
+                && !planted(Bug::LateFlushReplacesNewer)
+                && index.entry(*id).is_some_and(|entry| entry.is_valid())
+        };
         if let Some(id) = index.id_of(&dataset.name).filter(newer) {
             return Ok(Some(id));
         }

@@ -18,6 +18,7 @@ use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
+use crate::planted::{planted, Bug};
 use crate::prefix::Location;
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
@@ -255,7 +256,8 @@ impl Flushes {
         match flush.begin(&token, &cached.record.dataset, &policy::files_of(cached)) {
             Ok(run) => {
                 update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::Flushing));
-                set_copy(site.cache, id, PrefixCopy::UnderWay);
+                let early = planted(Bug::FlushedBeforeArrived);
+                set_copy(site.cache, id, if early { PrefixCopy::Complete } else { PrefixCopy::UnderWay });
                 self.running.push(Copying { id, run, transport, began });
                 Ok(())
             }

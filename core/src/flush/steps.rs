@@ -13,6 +13,7 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
+use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
@@ -105,9 +106,13 @@ impl Flush<'_> {
         self.report(&run.copies)
     }
 
-    /// Step 3: file lists with checksums that were not known before, and the mark that all is there. From here on the flush
-    /// is only rolled forward. Then the name leaves the older dataset that it may have stood for.
+    /// Step 3: the names of the staging files are synced, and there are file lists with checksums that were not known before,
+    /// and the mark that all is there. From here on the flush is only rolled forward. Then the name leaves the older dataset
+    /// that it may have stood for.
     fn mark_done(&self, run: &RunningFlush) -> Result<(), FlushError> {
+        if !self.options.in_place {
+            self.sync_folders(run)?;
+        }
         let news = run.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());
         let [news] = any(&*self.job.comm, [news])?;
         let lists = if news { lists::gather(&*self.job.comm, &run.copies)? } else { None };
@@ -119,6 +124,9 @@ impl Flush<'_> {
             }
             if !self.options.in_place {
                 record.mark_done(self.files(), &self.job.prefix, 0, &KvTree::new())?;
+            }
+            if planted(Bug::CommittedBeforeNamed) {
+                return Ok(catalog.commit(record, &self.job.local_time())?);
             }
             Ok::<_, StepError>(catalog.invalidate_previous(&record.dataset, &record.replaces)?)
         });
@@ -132,8 +140,7 @@ impl Flush<'_> {
             let named = run.copies.iter().try_for_each(|copy| closing::name_file(files, &copy.staged()));
             self.agreed(dataset, Step::Renaming, named)?;
         }
-        let synced = closing::sync_folders(files, &self.job.prefix, run.folders.iter().map(PathBuf::as_path));
-        self.agreed(dataset, Step::SyncingFolders, synced)?;
+        self.sync_folders(run)?;
         let committed = self.on_rank_0(|| {
             let record = &run.record;
             self.catalog().commit(record, &self.job.local_time())?;
@@ -144,6 +151,12 @@ impl Flush<'_> {
             Ok::<_, StepError>(())
         });
         self.agreed(dataset, Step::Committing, committed)
+    }
+
+    fn sync_folders(&self, run: &RunningFlush) -> Result<(), FlushError> {
+        let folders = run.folders.iter().map(PathBuf::as_path);
+        let synced = closing::sync_folders(self.files(), &self.job.prefix, folders);
+        self.agreed(&run.record.dataset, Step::SyncingFolders, synced)
     }
 
     /// After an error: a flush of which all is marked as done is rolled forward, and any other one is taken back. What

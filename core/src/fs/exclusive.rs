@@ -8,6 +8,7 @@
 use super::error::At;
 use super::trees::PAUSE;
 use super::{File, Files, FsError, How, Status, Updated};
+use crate::planted::{planted, Bug};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
@@ -43,6 +44,9 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
+        if planted(Bug::LockNotTaken) {
+            return Ok(Updated { value: work(&|| true), locked: true, everywhere: true });
+        }
         let mine = Mine::create(self, lock)?;
         for _ in 0..MOST_LOOKS {
             match mine.try_take()? {

@@ -1,6 +1,7 @@
 //! A file must be what was recorded of it: its length, and its checksum where that is known.
 
 use super::{At, File, Files, FsError, How, Kind, Status};
+use crate::planted::{planted, Bug};
 use std::path::{Path, PathBuf};
 
 /// A regular file of this size must be there.
@@ -81,7 +82,7 @@ pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result
 /// What was recorded and what was found must be the same, where both are known.
 pub(crate) fn compare(path: &Path, expected: Option<u32>, found: Option<u32>) -> Result<(), FileError> {
     match (expected, found) {
-        (Some(expected), Some(found)) if expected != found => {
+        (Some(expected), Some(found)) if expected != found && !planted(Bug::FetchUnchecked) => {
             Err(FileError::Checksum { path: path.to_owned(), expected, found })
         }
         _ => Ok(()),

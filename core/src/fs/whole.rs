@@ -2,6 +2,7 @@
 
 use super::error::At;
 use super::{File, Files, FsError, How};
+use crate::planted::{planted, Bug};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher};
@@ -71,7 +72,7 @@ impl dyn Files + '_ {
     ) -> Result<(), FsError> {
         let (temporary, file) = self.create_temporary(path, mode)?;
         let written = fill(&*file, &temporary, bytes, wait)
-            .and_then(|()| match may_replace() {
+            .and_then(|()| match may_replace() || planted(Bug::FenceNotChecked) {
                 true => Ok(()),
                 false => Err(FsError::LockLost { path: path.to_owned() }),
             })
@@ -81,7 +82,7 @@ impl dyn Files + '_ {
             let _ = self.remove_file(&temporary);
             return Err(error);
         }
-        if wait == Durability::Synced {
+        if wait == Durability::Synced && !planted(Bug::FolderNotSynced) {
             let folder = folder_of(path);
             self.sync_dir(folder).at("sync", folder)?;
         }
@@ -93,6 +94,9 @@ impl dyn Files + '_ {
     /// # Errors
     /// [`FsError::Io`].
     pub(crate) fn remove_unfinished(&self, path: &Path) -> Result<(), FsError> {
+        if planted(Bug::FenceLeavesFiles) {
+            return Ok(());
+        }
         let (folder, beginning) = (folder_of(path), temporary_of(path));
         for name in self.list_if_there(folder)? {
             if name.as_os_str().as_bytes().starts_with(beginning.as_bytes()) {
@@ -139,8 +143,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 fn fill(file: &dyn File, path: &Path, bytes: &[u8], wait: Durability) -> Result<(), FsError> {
     file.write_at(0, bytes).at("write", path)?;
     match wait {
-        Durability::Synced => file.sync().at("sync", path),
-        Durability::Unsynced => Ok(()),
+        Durability::Synced if !planted(Bug::FileNotSynced) => file.sync().at("sync", path),
+        _ => Ok(()),
     }
 }
 

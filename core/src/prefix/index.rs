@@ -14,6 +14,7 @@ use super::fields::{flag, ids, set_flag};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use crate::fs::{At, Durability, Files, FsError, Updated};
+use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -259,7 +260,9 @@ impl Index {
     pub fn mark_flushed(&mut self, id: u64, time: &str) -> bool {
         self.alter(id, |entry| {
             entry.set("FLUSHED", time);
-            entry.remove("FAILED");
+            if !planted(Bug::FailureOutlivesFlush) {
+                entry.remove("FAILED");
+            }
         })
     }
 

@@ -17,6 +17,7 @@ use crate::comm::{Collective, CommError, Rank};
 use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::log::{Event, Record};
+use crate::planted::{planted, Bug};
 use crate::redundancy::neighbours;
 use crate::redundancy::repair::Repair;
 use crate::redundancy::sets::in_set;
@@ -169,6 +170,9 @@ impl<'a> Recovery<'a> {
         let record = repair.agree_on_record(self.record, self.whole.is_none())?;
         let part = self.place(record);
         let moved = self.bring_home(record, &part)?;
+        if planted(Bug::SentOffEarly) {
+            self.send_off();
+        }
         let loss = if record.protection.bypass {
             first_flaw_in_place(job.files(), record).err().map(|flaw| crate::describe(&flaw))
         } else {
@@ -240,7 +244,7 @@ impl<'a> Recovery<'a> {
         let mut outcome =
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
         let [anew] = any(&*job.comm, [changed || unwritten])?;
-        if anew {
+        if anew && !planted(Bug::RebuiltNotRecorded) {
             let scheme = self.on.schemes.scheme(job, &record.protection)?;
             let kept = self.keep_neighbours(record, &scheme);
             let prepared = kept.and_then(|kept| Ok(self.write_prepared(record, part, &kept)?));
@@ -297,7 +301,11 @@ impl<'a> Recovery<'a> {
 
     /// What lies here of a rank's part. A node may have two copies, and one of them may not be whole.
     fn best_copy(&self, owner: Rank) -> Option<&'a LocalPart> {
-        self.local.iter().copied().filter(|local| local.owner == owner).max_by_key(|local| local.quality())
+        self.local
+            .iter()
+            .copied()
+            .filter(|local| local.owner == owner)
+            .max_by_key(|local| (!planted(Bug::WorseCopyMoves)).then(|| local.quality()))
     }
 
     /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path

@@ -14,6 +14,7 @@ use crate::comm::set::{SetComm, SetError};
 use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::param;
+use crate::planted::{planted, Bug};
 use scr_plugin_api::{PluginError, ReceiveFrom, Scheme, SendTo, SetShape};
 
 /// Protects a new part, and what is needed for it.
@@ -41,7 +42,7 @@ impl Protect<'_> {
             } else {
                 self.encode(set, part, record, opened)?;
             }
-            neighbours::exchange(set, record, survives)
+            neighbours::exchange(set, record, if planted(Bug::NeighboursNotKept) { 0 } else { survives })
         })?;
         Ok(journal.append(&Entry::Prepared(record, &kept)).at("write", &part.filemap())?)
     }
@@ -65,7 +66,9 @@ impl Protect<'_> {
         let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy };
-        self.scheme.protect(&host)?;
+        if !planted(Bug::OldRedundancyKept) {
+            self.scheme.protect(&host)?;
+        }
         for (file, sum) in record.files.iter_mut().zip(host.data.checksums(self.job.processors)?) {
             file.crc = sum;
         }

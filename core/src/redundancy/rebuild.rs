@@ -15,6 +15,7 @@ use crate::comm::set::SetComm;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
 use crate::job::Job;
+use crate::planted::{planted, Bug};
 use scr_plugin_api::Scheme;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,9 @@ fn decode(
     };
     let host = HostSet { job, set, shape: &shape, data, redundancy };
     scheme.rebuild(&host, record.protection.format)?;
+    if planted(Bug::RebuiltUnchecked) {
+        return Ok(());
+    }
     Ok(compare(record, &host.data, &host.redundancy, job.processors)?)
 }
 

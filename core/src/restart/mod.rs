@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
 use crate::job::Job;
 use crate::param;
+use crate::planted::{planted, Bug};
 use crate::prefix::Index;
 
 /// The checkpoint that the application can restart from.
@@ -133,7 +134,7 @@ fn find_newer_than_cache(
             cached.shown()
         ));
     }
-    if first <= cached.id_in_prefix || !job.params.get(&param::FETCH) {
+    if first <= cached.id_in_prefix || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
         return Ok(None);
     }
     job.report.notice(&format!(
@@ -182,6 +183,9 @@ fn fetch_first(
 /// Keeps the checkpoints from being flushed that are newer than the one to which the user, or the application, has gone back: they
 /// would become the current ones again.
 fn pass_over_after(cache: &mut Cache, id_in_prefix: u64) {
+    if planted(Bug::PassedOverIsFlushed) {
+        return;
+    }
     for cached in cache.datasets_mut() {
         cached.passed_over |= cached.record.dataset.checkpoint && cached.record.id_in_prefix > id_in_prefix;
     }
@@ -212,7 +216,9 @@ pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) -> Result<(), Co
         is_checkpoint && cached.record.id_in_prefix > id
     };
     let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
-    cache.withdraw(job, &newer)?;
+    if !planted(Bug::NewerStayAfterCurrent) {
+        cache.withdraw(job, &newer)?;
+    }
     if job.rank() != Rank(0) {
         return Ok(());
     }
@@ -241,5 +247,7 @@ fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
             job.report.error(&crate::describe(&error));
         }
     }
-    cached.record_refused(job);
+    if !planted(Bug::RefusalForgotten) {
+        cached.record_refused(job);
+    }
 }

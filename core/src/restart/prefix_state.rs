@@ -10,6 +10,7 @@ use crate::fetch;
 use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
 use crate::param;
+use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, FlushFile, Index, PrefixError};
 use scr_plugin_api::KvTree;
 
@@ -79,11 +80,12 @@ impl PrefixState {
             };
             let is_same = same.is(&cached.record.dataset);
             // A copy that could not be read is none: this dataset is flushed again, unless the application has refused it.
-            cached.copy = if is_same && (!same.failed || cached.refused) {
-                PrefixCopy::Complete
-            } else {
-                PrefixCopy::Missing
-            };
+            cached.copy =
+                if is_same && (!same.failed || cached.refused || planted(Bug::FailedCountsAsFlushed)) {
+                    PrefixCopy::Complete
+                } else {
+                    PrefixCopy::Missing
+                };
             cached.superseded = !is_same;
             if cached.superseded {
                 job.report.warn(&format!(

@@ -7,6 +7,7 @@ use crate::comm::{Mismatch, Rank};
 use crate::delete;
 use crate::flush::Flushes;
 use crate::job::Job;
+use crate::planted::{planted, Bug};
 use crate::prefix::Index;
 use crate::restart::drop_newer;
 use scr_plugin_api::KvTree;
@@ -47,7 +48,9 @@ impl Session {
             return dropped.map(drop);
         }
         // In cache it would be restarted from, and flushed and listed again by the next run.
-        self.cache.withdraw(&self.job, &in_cache)?;
+        if !planted(Bug::DroppedStaysInCache) {
+            self.cache.withdraw(&self.job, &in_cache)?;
+        }
         match dropped {
             Ok(_) | Err(Error::Argument { .. }) => Ok(()),
             Err(error) => Err(error),
@@ -62,7 +65,9 @@ impl Session {
         self.check_name("SCR_Delete", name)?;
         let in_cache = self.end_flushes_of(name)?;
         let was_listed = delete::named(&self.job, name)?;
-        self.cache.withdraw(&self.job, &in_cache)?;
+        if !planted(Bug::DeletedStaysInCache) {
+            self.cache.withdraw(&self.job, &in_cache)?;
+        }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
             return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });
@@ -75,6 +80,9 @@ impl Session {
     fn end_flushes_of(&mut self, name: &[u8]) -> Result<Vec<u64>, Error> {
         let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
         let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
+        if planted(Bug::DropLeavesFlush) {
+            return Ok(in_cache);
+        }
         for id in &in_cache {
             self.with_flushes(|flushes, site| flushes.finish(site, *id))?;
         }

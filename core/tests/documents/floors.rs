@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// The modules by floor, from the ground up. `docs/developer/architecture.md` shows them.
 const FLOORS: [&[&str]; 7] = [
-    &["comm", "fs", "env", "message", "build", "param", "descriptor", "placement", "parallel"],
+    &["comm", "fs", "env", "message", "build", "param", "descriptor", "placement", "parallel", "planted"],
     &["prefix", "plugin"],
     &["log", "error", "job"],
     &["cache"],

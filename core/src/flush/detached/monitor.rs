@@ -7,7 +7,7 @@
 
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
 use crate::descriptor::{Descriptors, Store};
-use crate::flush::closing::{finalize_now, if_soon_free, try_alone};
+use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone};
 use crate::flush::file_copy;
 use crate::flush::pending::{self, PendingFlush};
 use crate::flush::step::StepError;
@@ -269,6 +269,8 @@ impl TransferMonitor<'_> {
     ) -> Result<Marked, StepError> {
         let (files, node) = (self.files, records[0].node);
         if !pending.is_done(files, prefix, node)? {
+            let copies = records.iter().flat_map(|record| &record.copies);
+            sync_folders(files, prefix, folders_of(prefix, copies.map(|copy| &*copy.staging)).into_iter())?;
             let marked = try_alone(files, prefix, || match pending::find(files, prefix, &pending.token)? {
                 None => Ok(()),
                 Some(found) => {

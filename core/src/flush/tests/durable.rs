@@ -16,6 +16,10 @@ fn at_risk(done: &[Operation]) -> BTreeSet<PathBuf> {
     for Operation { what, path, to, .. } in done.iter().filter(|one| !one.failed) {
         match (what, to) {
             (What::Write | What::Append | What::SetLen, _) => _ = risk.insert(path.clone()),
+            // Only of staging files it is known that they are new.
+            (What::OpenToWrite, _) if path.extension().is_some_and(|end| end == "part") => {
+                risk.insert(folder(path));
+            }
             (What::Sync | What::SyncDir, _) => _ = risk.remove(path),
             (What::MakeDir, _) => _ = risk.insert(folder(path)),
             (What::Rename, Some(to)) => {
@@ -30,14 +34,19 @@ fn at_risk(done: &[Operation]) -> BTreeSet<PathBuf> {
     risk
 }
 
-/// Looks at the moment when the dataset begins to count. In `.scr` itself lie the index and locks, which are not of a dataset, and what a dead
-/// process was just writing has no name yet.
+/// Looks at the moment when the dataset begins to count.
 fn assert_all_was_safe(stage: &Stage, done: &[Operation], context: &str) {
     let index = stage.prefix.index_file();
     let counts = done.iter().rposition(|one| one.what == What::Rename && one.to.as_ref() == Some(&index));
     let counts = counts.unwrap_or_else(|| panic!("{context}: the index is not written"));
+    assert_safe_after(stage, &done[..counts], context);
+}
+
+/// Looks at what is not safe after these operations. In `.scr` itself lie the index and locks, which are not of a dataset, and what a dead
+/// process was just writing has no name yet.
+fn assert_safe_after(stage: &Stage, done: &[Operation], context: &str) {
     let hidden = stage.prefix.scr_dir();
-    let mut risk = at_risk(&done[..counts]);
+    let mut risk = at_risk(done);
     risk.retain(|path| {
         *path != hidden && path.parent() != Some(&hidden) && path.starts_with(stage.prefix.dir())
     });
@@ -58,6 +67,27 @@ fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
         };
         flushed.unwrap();
         assert_all_was_safe(&stage, &files.operations(), way);
+    }
+}
+
+/// The names of staging files were not: after a power failure a flush was marked as done of which files were missing.
+#[test]
+fn every_staging_file_is_safe_before_a_flush_is_marked_as_done() {
+    for (way, in_worker) in [("at once", false), ("in the worker", true)] {
+        let stage = Stage::new(3);
+        let cached = stage.cache(1, "a");
+        let files = FaultyFiles::new(RealFiles);
+        if in_worker {
+            stage.flush_in_background(&files, "1.x", &cached).unwrap();
+        } else {
+            stage.flush(&files, &through(&files), "1.x", &cached).unwrap();
+        }
+        let done = files.operations();
+        let mark = stage.prefix.scr_file("done.");
+        let is_mark = |path: &PathBuf| path.to_string_lossy().starts_with(&*mark.to_string_lossy());
+        let marked =
+            done.iter().position(|one| one.what == What::Rename && one.to.as_ref().is_some_and(is_mark));
+        assert_safe_after(&stage, &done[..marked.expect("there is a mark")], way);
     }
 }
 

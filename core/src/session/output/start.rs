@@ -9,6 +9,7 @@ use crate::descriptor::Redundancy;
 use crate::flush::catalog::Catalog;
 use crate::flush::Flushes;
 use crate::job::Job;
+use crate::planted::{planted, Bug};
 use crate::prefix::DatasetDescriptor;
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
@@ -43,7 +44,7 @@ impl Session {
         let agreed = wanted.agree(&self.job, crowded)?;
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
-        if agreed.crowded {
+        if agreed.crowded || planted(Bug::EvictsBeforeComplete) {
             self.make_room(&record.protection.store)?;
         }
         let begun = self.cache.begin(&self.job, &mut record, |record, id| {

@@ -18,6 +18,9 @@ pub(super) struct Settings {
     pub(super) fetch_bypass: bool,
     pub(super) sums: bool,
     pub(super) global: bool,
+    /// How many checkpoints stay in the prefix directory; 0 for all.
+    pub(super) window: u8,
+    pub(super) drop_after_current: bool,
 }
 
 /// One run of the job, and what happens to its nodes afterwards.
@@ -33,6 +36,9 @@ pub(super) struct Run {
     pub(super) dies: Option<u64>,
     pub(super) torn: bool,
     pub(super) stumbles: Option<Stumble>,
+    pub(super) meets: Option<Meeting>,
+    /// The power fails when the run is over, or dead.
+    pub(super) outage: Option<Outage>,
     /// The checkpoint that the user names with `SCR_CURRENT`.
     pub(super) wants: Option<u8>,
     pub(super) after: Vec<Event>,
@@ -50,6 +56,8 @@ impl Run {
             finalizes: false,
             dies: None,
             stumbles: None,
+            meets: None,
+            outage: None,
             wants: None,
             after,
             ..before.clone()
@@ -57,14 +65,36 @@ impl Run {
     }
 }
 
-/// One file operation of one rank that fails once.
+/// File operations of one rank that fail.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stumble {
     pub(super) rank: usize,
-    /// Which of the rank's own operations.
+    /// Which of the rank's own operations is the first.
     pub(super) at: u64,
+    /// So many in a row.
+    pub(super) many: u64,
     /// Whether operations that change nothing are counted, and may fail.
     pub(super) reads: bool,
+    /// Whether only those below the prefix directory are counted, and may fail.
+    pub(super) in_prefix: bool,
+    /// Whether the error is one that may pass.
+    pub(super) passes: bool,
+}
+
+/// A command changes the index, and the list of what is left to flush, while rank 0 has been stopped for so long that its lock is
+/// taken away.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Meeting {
+    /// Before which of the operations with which rank 0 changes these files.
+    pub(super) at: u64,
+}
+
+/// What is not on stable storage may be lost in the prefix directory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outage {
+    pub(super) seed: u64,
+    /// Whether the nodes keep what they have of their files; otherwise they store in memory.
+    pub(super) disks: bool,
 }
 
 /// What the application makes of a checkpoint that it can restart from.
@@ -106,10 +136,14 @@ pub(super) enum Step {
 pub(super) enum Event {
     /// A node goes with all it stores.
     Lose(usize),
+    /// All nodes go.
+    LoseAll,
     /// A byte of a file in cache changes.
     Flip(prop::sample::Index),
     /// A file in cache loses its end.
     Cut(prop::sample::Index),
+    /// A byte of a flushed file changes.
+    FlipInPrefix(prop::sample::Index),
     /// A command takes the datasets of this name out of the index.
     DropFromIndex(u8),
     /// A command makes the dataset of this name current.
@@ -174,8 +208,8 @@ pub(super) fn sizes(version: u64, rank: Rank, ranks: u32) -> Vec<usize> {
     own
 }
 
-/// What a rank is told that stumbles.
-const TROUBLE: &str = "other error";
+/// What a rank is told that stumbles, or that is in a world that has stopped.
+const TROUBLE: [&str; 3] = ["other error", "timed out", "the world has stopped"];
 pub(super) const BASE_BYTES: usize = 16_384;
 
 /// Takes part in a run as one rank; versions count up from `first`, one for each step.
@@ -236,8 +270,9 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)], rank
                 Ok(bytes) => files.push((number, bytes)),
                 Err(error) => return Read::Wrong(format!("rank {rank}: {name}: file {number}: {error}")),
             },
-            Err(error) if error.to_string().contains(TROUBLE) => return Read::Nothing,
-            Err(error) if error.to_string().contains("the world has stopped") => return Read::Nothing,
+            Err(error) if TROUBLE.iter().any(|text| error.to_string().contains(text)) => {
+                return Read::Nothing
+            }
             Err(_) => (),
         }
     }

@@ -3,27 +3,37 @@
 //! index between runs. Whatever happens, a restart hands out, byte for byte, one completed checkpoint of that name, and
 //! nothing older than what was promised to be there.
 //!
-//! A test runs the same few histories every time. `SCR_TEST_HISTORIES=<seed>:<how many>` runs others, and
-//! `make torture` runs them for as long as it is asked to. proptest shortens a history that fails, and prints it.
+//! The file system of the prefix directory loses what was not synced when the power fails; nodes lose all, or some pages of
+//! each file. A process is stopped in the middle of a change, while another one takes its lock.
+//!
+//! Each history is drawn from a seed. A test runs the same few every time. `SCR_TEST_HISTORIES=<first seed>:<how many>` runs others,
+//! and `make torture` runs new ones for as long as it is asked to. proptest shortens a history that fails, and prints it.
 
 mod history;
 mod model;
+#[cfg(feature = "planted")]
+mod planted;
+mod saved;
 
-use history::{Event, Reaction, Run, Settings, Step, Stumble};
+use history::{Event, Meeting, Outage, Reaction, Run, Settings, Step, Stumble};
 use model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Nodes that there are; a run takes some of them.
-const POOL: usize = 6;
+const POOL: usize = 8;
 
 fn settings() -> impl Strategy<Value = Settings> {
     let place = (0..8_usize, 0..10_usize);
     let keeping =
         (prop_oneof![4 => Just("XOR"), 1 => Just("SINGLE"), 2 => Just("PARTNER"), 1 => Just("RS")], 1..3_u8);
     let flushing = (0..4_u8, any::<bool>(), 0..5_u8);
-    let rest = (0..6_u8, any::<bool>(), 0..6_u8);
+    let rest = (0..6_u8, any::<bool>(), 0..6_u8, 0..6_u8, 0..6_u8);
     (place, keeping, flushing, rest).prop_map(|(place, (scheme, keep), (flush, behind, bypass), rest)| {
         Settings {
             other_base: place.0 == 0,
@@ -37,6 +47,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             // Nothing else would find out that a byte has changed.
             sums: rest.1 || scheme == "SINGLE",
             global: rest.2 == 0,
+            window: rest.3.saturating_sub(3),
+            drop_after_current: rest.4 == 0,
         }
     })
 }
@@ -55,8 +67,10 @@ fn step() -> impl Strategy<Value = Step> {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..POOL).prop_map(Event::Lose),
+        2 => Just(Event::LoseAll),
         1 => any::<prop::sample::Index>().prop_map(Event::Flip),
         1 => any::<prop::sample::Index>().prop_map(Event::Cut),
+        1 => any::<prop::sample::Index>().prop_map(Event::FlipInPrefix),
         1 => (0..3_u8).prop_map(Event::DropFromIndex),
         1 => (0..3_u8).prop_map(Event::MakeCurrent),
     ]
@@ -66,6 +80,8 @@ fn run() -> impl Strategy<Value = Run> {
     let ranks = prop_oneof![8 => Just(4_usize), 1 => Just(3_usize)];
     let spread = prop_oneof![4 => Just(1_usize), 1 => Just(2_usize)];
     let swaps = prop_oneof![4 => vec((0..4_usize, 0..POOL), 0..1), 3 => vec((0..4_usize, 0..POOL), 1..4)];
+    let elsewhere = prop_oneof![4 => Just(false), 1 => Just(true)];
+    let swaps = (swaps, elsewhere);
     let reaction = prop_oneof![
         8 => Just(Reaction::Take),
         1 => (0..4_usize).prop_map(Reaction::Refuse),
@@ -73,58 +89,111 @@ fn run() -> impl Strategy<Value = Run> {
     ];
     let dies =
         prop_oneof![3 => Just(None), 2 => (1..60_u64).prop_map(Some), 3 => (1..500_u64).prop_map(Some)];
-    let stumble = |most| (0..4_usize, 1..most);
-    let stumbles = prop_oneof![
-        6 => Just(None),
-        2 => stumble(150_u64).prop_map(|(rank, at)| Some(Stumble { rank, at, reads: false })),
-        1 => stumble(500_u64).prop_map(|(rank, at)| Some(Stumble { rank, at, reads: true })),
-    ];
+    let stumble = |most, reads| {
+        let many = prop_oneof![4 => Just(1_u64), 2 => 2..8_u64, 1 => Just(u64::MAX)];
+        (0..4_usize, 1..most, many, any::<bool>(), any::<bool>()).prop_map(
+            move |(rank, at, many, in_prefix, passes)| {
+                Some(Stumble { rank, at, many, reads, in_prefix, passes })
+            },
+        )
+    };
+    let stumbles = prop_oneof![6 => Just(None), 2 => stumble(150_u64, false), 2 => stumble(400_u64, true)];
+    let meets = prop_oneof![5 => Just(None), 1 => (1..80_u64).prop_map(|at| Some(Meeting { at }))];
+    let outage = (any::<u64>(), any::<bool>()).prop_map(|(seed, disks)| Some(Outage { seed, disks }));
+    let outage = prop_oneof![4 => Just(None), 1 => outage];
     let wants = prop_oneof![9 => Just(None), 1 => (0..3_u8).prop_map(Some)];
-    let ends = (any::<bool>(), dies, any::<bool>(), stumbles, wants);
-    (settings(), ranks, spread, swaps, reaction, vec(step(), 0..4), ends, vec(event(), 0..2)).prop_map(
-        |(
-            settings,
-            ranks,
-            spread,
-            swaps,
-            reaction,
-            steps,
-            (finalizes, dies, torn, stumbles, wants),
-            after,
-        )| {
-            let mut order: Vec<usize> = (0..POOL).collect();
-            swaps.into_iter().for_each(|(one, other)| order.swap(one, other));
-            let nodes = (0..ranks).map(|rank| order[rank / spread]).collect();
-            Run { settings, nodes, reaction, steps, finalizes, dies, torn, stumbles, wants, after }
-        },
-    )
+    let ends = (any::<bool>(), dies, any::<bool>(), stumbles, meets, outage, wants);
+    let all = (settings(), ranks, spread, swaps, reaction, vec(step(), 0..4), ends, vec(event(), 0..2));
+    all.prop_map(|(settings, ranks, spread, (swaps, elsewhere), reaction, steps, ends, after)| {
+        let mut order: Vec<usize> = (0..POOL).collect();
+        swaps.into_iter().for_each(|(one, other)| order.swap(one, other));
+        if elsewhere {
+            order.rotate_left(POOL / 2);
+        }
+        let nodes = (0..ranks).map(|rank| order[rank / spread]).collect();
+        let (finalizes, dies, torn, stumbles, meets, outage, wants) = ends;
+        Run { settings, nodes, reaction, steps, finalizes, dies, torn, stumbles, meets, outage, wants, after }
+    })
 }
 
-fn runner(seed: u64, cases: u32) -> TestRunner {
+/// The history of a seed, and what draws and shortens it.
+fn drawn(seed: u64) -> (TestRunner, impl ValueTree<Value = Vec<Run>>) {
     let mut bytes = [7; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 3000, ..Config::default() };
-    TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    let config = Config {
+        failure_persistence: None,
+        max_shrink_iters: 3000,
+        max_shrink_time: MOST_SHRINKING,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let history = vec(run(), 2..7).new_tree(&mut runner).expect("a history can be drawn");
+    (runner, history)
 }
+
+/// Lives a history, with a last run that only restarts.
+fn live(runs: &[Run]) -> Result<(), String> {
+    let mut model = Model::new();
+    runs.iter().chain([&Run::last(runs)]).try_for_each(|run| model.live(run))
+}
+
+/// The first of so many seeds whose history fails, and why. Several histories live at a time, as their ranks wait most of it.
+fn first_failing(first: u64, many: u64) -> Option<(u64, String)> {
+    let (next, failing) = (AtomicU64::new(first), Mutex::new(None::<(u64, String)>));
+    let found = || failing.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_wanted =
+        |seed: u64| seed < first + many && found().as_ref().is_none_or(|(least, _)| seed < *least);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(|| loop {
+                let seed = next.fetch_add(1, Ordering::SeqCst);
+                if !is_wanted(seed) {
+                    return;
+                }
+                let runs = drawn(seed).1.current();
+                let lived = catch_unwind(AssertUnwindSafe(|| live(&runs)));
+                let failed = lived.unwrap_or_else(|_| Err("it panics".to_owned())).err();
+                let mut found = found();
+                if let Some(why) = failed.filter(|_| found.as_ref().is_none_or(|(least, _)| seed < *least)) {
+                    *found = Some((seed, why));
+                }
+            });
+        }
+    });
+    failing.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A history that fails is shortened and printed.
+fn expect_none_fails(first: u64, many: u64) {
+    let Some((seed, why)) = first_failing(first, many) else { return };
+    println!("the history of seed {seed} fails, and is made shorter: {why}");
+    let (mut runner, history) = drawn(seed);
+    match runner.run_one(history, |runs| live(&runs).map_err(TestCaseError::fail)) {
+        Err(TestError::Fail(why, runs)) => {
+            let runs: Vec<_> = runs.iter().map(|run| format!("{run:?}")).collect();
+            panic!("the history of seed {seed} fails: {why}\n\nthe history:\n{}", runs.join("\n"));
+        }
+        _ => panic!("the history of seed {seed} fails, though not always: {why}"),
+    }
+}
+
+/// A history that fails is made shorter for at most so many milliseconds.
+const MOST_SHRINKING: u32 = 120_000;
+
+/// So many histories live at the same time.
+const AT_A_TIME: usize = 4;
 
 #[test]
 fn no_history_ends_in_a_wrong_restart_or_without_what_was_promised() {
     let asked = std::env::var("SCR_TEST_HISTORIES").ok();
     let (first, many) = asked.as_deref().and_then(|asked| asked.split_once(':')).unwrap_or(("1", "12"));
-    let mut runner = runner(first.parse().unwrap(), many.parse().unwrap());
-    let lived = runner.run(&vec(run(), 2..7), |runs| {
-        let mut model = Model::new();
-        for run in &runs {
-            model.live(run).map_err(TestCaseError::fail)?;
-        }
-        model.live(&Run::last(&runs)).map_err(TestCaseError::fail)
-    });
-    match lived {
-        Ok(()) => (),
-        Err(TestError::Fail(why, runs)) => {
-            let runs: Vec<_> = runs.iter().map(|run| format!("{run:?}")).collect();
-            panic!("{why}\n\nthe history:\n{}", runs.join("\n"));
-        }
-        Err(TestError::Abort(why)) => panic!("{why}"),
-    }
+    let (first, many): (u64, u64) = (first.parse().unwrap(), many.parse().unwrap());
+    expect_none_fails(first, many);
+}
+
+/// `scripts/torture.sh` adds the seeds that have failed to the file.
+#[test]
+fn histories_that_have_failed_before_do_not_fail_again() {
+    let seeds = include_str!("regressions").lines().filter(|line| !line.starts_with('#'));
+    seeds.for_each(|seed| expect_none_fails(seed.parse().expect("a line is a seed or a comment"), 1));
 }

@@ -1,15 +1,22 @@
 //! What was promised in a history so far, and whether a run keeps it.
 
-use super::super::world::{Outcome, World};
-use super::history::{live, name_of, sizes, Came, Event, Reaction, Read, Run, Seen, Step, BASE_BYTES};
+use super::super::world::{files_below, Outcome, World};
+use super::history::{live, name_of, sizes, Came, Event, Reaction, Read, Run, Seen, Step};
+use super::saved::{offered, Saved};
+use super::POOL;
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, IndexEntry, Prefix};
+use scr_core::fs::{Files, How, RealFiles};
+use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
+/// How far a command has come.
+const CAME: u8 = 1;
+const WROTE: u8 = 2;
 /// A node that is there no more.
 const LOST: usize = 1000;
 
@@ -22,12 +29,27 @@ struct Version {
     /// Whether all ranks called it valid, so that it may be whole, whatever came after.
     possible: bool,
     checkpoint: bool,
+    output: bool,
+    /// Whether it was dropped, deleted or refused, and no node that has anything of it was away.
+    gone: bool,
     other_base: bool,
     other_prefix: bool,
     /// How many nodes may be away.
     survives: usize,
     /// Where the part of each rank is; of more than one all of it is in one of them. None where nothing is promised.
     homes: Vec<Vec<usize>>,
+    /// Where anything of it may be in cache: whether below the other base, and the node.
+    places: BTreeSet<(bool, usize)>,
+}
+
+/// What a run finds, and what it has to find.
+struct Found {
+    /// The version that the index offers.
+    listed: Option<u64>,
+    /// The newest version that was promised to be in the prefix directory.
+    saved: Option<u64>,
+    /// All that the index offers.
+    offered: Vec<(bool, u64, String)>,
 }
 
 /// A world, and what its past runs have promised.
@@ -35,6 +57,7 @@ pub(super) struct Model {
     world: World,
     base: String,
     versions: Vec<Version>,
+    saved: Saved,
     next: u64,
     runs: usize,
 }
@@ -43,7 +66,7 @@ impl Model {
     pub(super) fn new() -> Self {
         let world = World::new(4, 4);
         let base = world.dir().join("nodes/$SCR_NODE_NAME").display().to_string();
-        Self { world, base, versions: Vec::new(), next: 1, runs: 0 }
+        Self { world, base, versions: Vec::new(), saved: Saved::default(), next: 1, runs: 0 }
     }
 
     /// Lives one run and looks whether it kept what was promised.
@@ -58,37 +81,111 @@ impl Model {
                 faulty.stop_at(at);
             }
         }
+        self.expect_outage(run, &faulty);
         self.world.files = Arc::new(faulty.clone());
+        let trouble = self.trouble(run, &faulty);
+        let met = run.meets.map(|meeting| self.meet(meeting.at, &faulty));
+        let known: Vec<_> =
+            self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
+        let found = self.found(run);
+        let first = self.next;
+        self.next += run.steps.len() as u64;
+        let lived = self.world.try_run(|application| live(application, run, &known, first));
+        let (last, stumbled) = (faulty.first_failed(), trouble.first_failed());
+        let came = met.map_or(0, |met| met.load(Ordering::SeqCst));
+        let met = came == WROTE;
+        let stopped = last.is_some() || stumbled.is_some() || came > 0;
+        self.world.files = Arc::new(RealFiles);
+        self.world.own_files.clear();
+        let checked = self
+            .check(run, &lived, &found, stopped)
+            .and_then(|()| self.check_prefix(run, &lived, &found, met));
+        if met {
+            let id = self.saved.next_command();
+            self.saved.add_command(run.settings.other_prefix, id);
+        }
+        self.remember(run, &lived.ranks, first, stopped);
+        self.go_out(run, &faulty);
+        run.after.iter().for_each(|event| self.happen(*event, run));
+        checked.map_err(|why| {
+            let versions: Vec<_> = self.versions.iter().map(|version| format!("{version:?}")).collect();
+            let (lines, versions) = (lived.lines.join("\n"), versions.join("\n"));
+            format!(
+                "run {}: {why}\nstopped at {last:?}, stumbled at {stumbled:?}, met: {met}\n{:?}\n{lines}\n{versions}",
+                self.runs, self.saved
+            )
+        })
+    }
+
+    /// A layer in which one rank has its troubles, for the rank that has them.
+    fn trouble(&mut self, run: &Run, faulty: &FaultyFiles) -> FaultyFiles {
         let trouble = FaultyFiles::new(faulty.clone());
         if let Some(stumble) = run.stumbles.filter(|stumble| stumble.rank < run.nodes.len()) {
             if stumble.reads {
                 trouble.count_all();
             }
-            trouble.fail_once(stumble.at, ErrorKind::Other);
+            if stumble.in_prefix {
+                trouble.only_below(self.world.prefix());
+            }
+            trouble.never_pause();
+            let kind = if stumble.passes { ErrorKind::TimedOut } else { ErrorKind::Other };
+            trouble.fail_for(stumble.at, stumble.many, kind);
             self.world.own_files.insert(Rank(stumble.rank as u32), Arc::new(trouble.clone()));
         }
-        let known: Vec<_> =
-            self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
-        let listed = self.listed(run);
-        let first = self.next;
-        self.next += run.steps.len() as u64;
-        let lived = self.world.try_run(|application| live(application, run, &known, first));
-        let failed = |files: &FaultyFiles| files.operations().into_iter().find(|operation| operation.failed);
-        let (last, stumbled) = (failed(&faulty), failed(&trouble));
-        let stopped = last.is_some() || stumbled.is_some();
-        self.world.files = Arc::new(RealFiles);
-        self.world.own_files.clear();
-        let checked = self.check(run, &lived, listed, stopped);
-        self.remember(run, &lived.ranks, first, stopped);
-        run.after.iter().for_each(|event| self.happen(*event));
-        checked.map_err(|why| {
-            let versions: Vec<_> = self.versions.iter().map(|version| format!("{version:?}")).collect();
-            let (lines, versions) = (lived.lines.join("\n"), versions.join("\n"));
-            format!(
-                "run {}: {why}\nstopped at {last:?}, stumbled at {stumbled:?}\n{lines}\n{versions}",
-                self.runs
-            )
-        })
+        trouble
+    }
+
+    /// Before so many changes of the index a command comes: the lock looks as if its holder had died on another machine. Gives
+    /// whether it has come, and whether it has written.
+    fn meet(&mut self, at: u64, faulty: &FaultyFiles) -> Arc<AtomicU8> {
+        let own = self.world.own_files.get(&Rank(0)).unwrap_or(&self.world.files);
+        let stopped = FaultyFiles::around(Arc::clone(own));
+        let is_shared = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            ["index.", "flush.scr", ".index.scr", ".flush.scr"].iter().any(|first| name.starts_with(first))
+        };
+        stopped.only(move |_, path| is_shared(path));
+        let prefix = Prefix::new(self.world.prefix());
+        let id = self.saved.next_command();
+        let came = Arc::new(AtomicU8::new(0));
+        let (comes, files) = (Arc::clone(&came), faulty.clone());
+        stopped.interrupt_at(at, move || {
+            comes.store(CAME, Ordering::SeqCst);
+            if let Ok(lock) = RealFiles.open(&prefix.scr_file("index.lock"), How::Update) {
+                lock.write_at(0, b"another machine, with a name of some length").expect("it is ours");
+                lock.set_times((1000, 0), (1000, 0)).expect("it is ours");
+            }
+            let name = format!("command.{id}").into_bytes();
+            let entry = DatasetDescriptor { id, name, output: true, ..DatasetDescriptor::default() };
+            let listed = Index::update(&files, &prefix, |index| index.record(&entry, true));
+            let recorded = FlushFile::update(&files, &prefix, |file| file.record(&entry, Location::Prefix));
+            if listed.is_ok() && recorded.is_ok() {
+                comes.store(WROTE, Ordering::SeqCst);
+            }
+        });
+        self.world.own_files.insert(Rank(0), Arc::new(stopped));
+        came
+    }
+
+    fn expect_outage(&self, run: &Run, faulty: &FaultyFiles) {
+        let Some(outage) = run.outage else { return };
+        // Transports sync what they have copied.
+        faulty.remember_synced(self.world.prefix(), |path| path.extension().is_some_and(|end| end == "part"));
+        for node in run.nodes.iter().collect::<BTreeSet<_>>().into_iter().filter(|_| outage.disks) {
+            faulty.remember_synced(self.world.node(&format!("n{node}")), |_| false);
+        }
+    }
+
+    /// The power fails, if it does.
+    fn go_out(&mut self, run: &Run, faulty: &FaultyFiles) {
+        let Some(outage) = run.outage else { return };
+        faulty.lose_unsynced(outage.seed).expect("the world is made of real files");
+        for &node in &run.nodes {
+            match outage.disks {
+                true => self.lose(node),
+                false => self.happen(Event::Lose(node), run),
+            }
+        }
     }
 
     fn prepare(&mut self, run: &Run) {
@@ -109,22 +206,22 @@ impl Model {
             ("SCR_FETCH_BYPASS", flag(settings.fetch_bypass)),
             ("SCR_CRC_ON_COPY", flag(settings.sums)),
             ("SCR_GLOBAL_RESTART", flag(settings.global)),
+            ("SCR_PREFIX_SIZE", &settings.window.to_string()),
+            ("SCR_DROP_AFTER_CURRENT", flag(settings.drop_after_current)),
             ("SCR_CURRENT", &run.wants.map(name_of).unwrap_or_default()),
         ] {
             self.world.put(name, value);
         }
     }
 
-    /// The version that the index offers to this run: the current one, or else the newest.
-    fn listed(&self, run: &Run) -> Option<u64> {
-        let prefix = Prefix::new(self.world.prefix());
-        let index = Index::read(&RealFiles, &prefix).ok()?;
-        let offered = index.entries().into_iter().filter(IndexEntry::is_candidate).filter_map(|entry| {
-            let number = entry.dataset?.bytes?.checked_sub(BASE_BYTES as u64)?;
-            let version = self.version(number).filter(|version| version.ranks == run.nodes.len())?;
-            Some((entry.current, version.number))
-        });
-        offered.max().map(|(_, number)| number)
+    /// What the index offers to this run: the current one, or else the newest.
+    fn found(&self, run: &Run) -> Found {
+        let (place, offered) = (run.settings.other_prefix, offered(&self.world));
+        let fits = |number: u64| self.version(number).is_some_and(|version| version.ranks == run.nodes.len());
+        let usable =
+            offered.iter().filter(|(_, number, _)| fits(*number) && !self.saved.is_damaged(place, *number));
+        let listed = usable.map(|(current, number, _)| (*current, *number)).max().map(|(_, number)| number);
+        Found { listed, saved: self.saved.newest(place, run.nodes.len()), offered }
     }
 
     fn version(&self, number: u64) -> Option<&Version> {
@@ -138,13 +235,7 @@ impl Model {
         there.map(|version| version.number).max()
     }
 
-    fn check(
-        &self,
-        run: &Run,
-        lived: &Outcome<Seen>,
-        listed: Option<u64>,
-        stopped: bool,
-    ) -> Result<(), String> {
+    fn check(&self, run: &Run, lived: &Outcome<Seen>, found: &Found, stopped: bool) -> Result<(), String> {
         let healthy = !stopped;
         let handed = self.handed(run, &lived.ranks, healthy)?;
         if healthy && lived.ranks.iter().any(|seen| !seen.began) {
@@ -153,11 +244,11 @@ impl Model {
         if lived.ranks.iter().any(|seen| !seen.began) || matches!(run.reaction, Reaction::Ignore) {
             return Ok(());
         }
-        let promised = self.cached(run).max(listed);
+        let promised = self.cached(run).max(found.listed).max(found.saved);
         if healthy && run.wants.is_none() && handed.first().copied() < promised {
-            let (cached, first) = (self.cached(run), handed.first());
+            let (cached, first, Found { listed, saved, .. }) = (self.cached(run), handed.first(), found);
             return Err(format!(
-                "restarted from {first:?}, but {cached:?} is in cache, and {listed:?} in the index"
+                "restarted from {first:?}, but {cached:?} is in cache, {listed:?} in the index, and {saved:?} was flushed"
             ));
         }
         if run.wants.is_none() && handed.windows(2).any(|pair| pair[0] <= pair[1]) {
@@ -165,6 +256,48 @@ impl Model {
         }
         if healthy {
             self.check_steps(run, &lived.ranks)?;
+        }
+        Ok(())
+    }
+
+    /// What a run has done to the index, and what it must not do.
+    fn check_prefix(&self, run: &Run, lived: &Outcome<Seen>, found: &Found, met: bool) -> Result<(), String> {
+        let place = run.settings.other_prefix;
+        let prefix = Prefix::new(self.world.prefix());
+        let index = Index::read(&RealFiles, &prefix).map_err(|error| format!("the index: {error}"))?;
+        self.saved.check_commands(place, &index)?;
+        if met {
+            let id = self.saved.next_command();
+            let flush =
+                FlushFile::read(&RealFiles, &prefix).map_err(|error| format!("the flush file: {error}"))?;
+            if index.entry(id).is_none() || flush.entry(id).is_none() {
+                return Err(format!("a command has written the entry {id}, and it is lost"));
+            }
+        }
+        let began = lived.ranks.iter().all(|seen| seen.began);
+        let asked = began && !matches!(run.reaction, Reaction::Ignore);
+        let handed = first_handed(&lived.ranks);
+        let quiet = run.steps.is_empty() && lived.ranks.iter().all(|seen| seen.finalized);
+        let chosen =
+            run.wants.map(name_of).filter(|_| asked && quiet && matches!(run.reaction, Reaction::Take));
+        if let Some((name, version)) = chosen.zip(handed.and_then(|number| self.version(number))) {
+            if version.name == name && index.current() != Some(name.as_bytes()) {
+                let current = index.current().map(String::from_utf8_lossy);
+                return Err(format!("the user went back to {name}, and {current:?} is the current one"));
+            }
+        }
+        let unread = found.saved.filter(|saved| asked && run.wants.is_none() && handed < Some(*saved));
+        let Some((_, number, name)) = found.offered.iter().find(|(_, number, _)| Some(*number) == unread)
+        else {
+            return Ok(());
+        };
+        let touched = run.steps.iter().any(|step| match *step {
+            Step::Checkpoint { name: other, .. } | Step::Output { name: other } => name_of(other) == *name,
+            Step::Delete { name: other } | Step::Drop { name: other } => name_of(other) == *name,
+            Step::Current { .. } => run.settings.drop_after_current,
+        });
+        if !touched && !offered(&self.world).iter().any(|(_, other, _)| other == number) {
+            return Err(format!("{number} could not be read for a moment, and the index offers it no more"));
         }
         Ok(())
     }
@@ -181,11 +314,8 @@ impl Model {
             if reads.is_empty() {
                 return Ok(all);
             }
-            if let Some(wrong) = reads.iter().find_map(|(_, (_, read))| match read {
-                Read::Wrong(why) => Some(why),
-                _ => None,
-            }) {
-                return Err(wrong.clone());
+            if let Some((_, (_, Read::Wrong(why)))) = reads.iter().find(|(rank, _)| *rank == 0) {
+                return Err(why.clone());
             }
             let Some((_, (name, Read::Version(number)))) = reads.iter().find(|(rank, _)| *rank == 0) else {
                 return if healthy && reads.iter().any(|(rank, _)| *rank == 0) {
@@ -195,11 +325,15 @@ impl Model {
                 };
             };
             let version = self.version(*number).expect("it was told to the ranks");
-            if !version.possible || !version.checkpoint || version.ranks != run.nodes.len() {
+            if !version.possible || version.gone || !version.checkpoint || version.ranks != run.nodes.len() {
                 return Err(format!("{version:?} must never be restarted from"));
             }
             for (rank, (named, read)) in &reads {
+                // Where files are read in the prefix directory, a rank without any finds those of an older version.
                 let has_files = !sizes(*number, Rank(*rank as u32), version.ranks as u32).is_empty();
+                if let (Read::Wrong(why), true) = (read, has_files) {
+                    return Err(why.clone());
+                }
                 if named != name
                     || has_files && *read != Read::Version(*number) && (healthy || *read != Read::Nothing)
                 {
@@ -237,25 +371,139 @@ impl Model {
 
     fn remember(&mut self, run: &Run, ranks: &[Seen], first: u64, stopped: bool) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
-        self.note_moves(run, !stopped, &here);
+        let (healthy, place) = (!stopped, run.settings.other_prefix);
+        self.note_moves(run, healthy, &here);
+        self.note_places(run, ranks, &here);
+        if healthy {
+            self.lose_refused_and_passed_over(run, ranks, &here);
+        }
         if let (Reaction::Refuse(_), Some(number)) = (run.reaction, first_handed(ranks)) {
             self.forget(|version| version.number == number);
+            let name = self.version(number).map(|version| version.name.clone());
+            self.saved.forget(place, &name.unwrap_or_default());
         }
+        if run.wants.is_some() {
+            self.saved.go_back(place);
+        }
+        self.drop_newer(run);
+        // Flushes that are under way.
+        let mut arriving: Vec<(u64, String)> = Vec::new();
+        let mut newest = None;
         for (at, step) in run.steps.iter().enumerate() {
             let came: Vec<_> = ranks.iter().map(|seen| seen.came.get(at)).collect();
             if came.iter().all(Option::is_none) {
-                return;
+                break;
             }
+            let number = first + at as u64;
+            let good = came.iter().all(|came| *came == Some(&Came::Good));
             match *step {
-                Step::Checkpoint { name, bad, .. } => {
-                    let valid = bad.is_none_or(|bad| bad >= ranks.len());
-                    self.add(run, first + at as u64, name_of(name), (true, valid), &came);
+                Step::Checkpoint { name, bad, output } => {
+                    let (name, valid) = (name_of(name), bad.is_none_or(|bad| bad >= ranks.len()));
+                    let bypass = run.settings.bypass;
+                    self.saved.begin(place, &name, ranks.len(), bypass);
+                    arriving.retain(|(_, other)| *other != name || !bypass && healthy);
+                    newest = newest.filter(|(_, other)| *other != name || !bypass);
+                    self.add(run, number, name.clone(), (true, output, valid), &came);
+                    if !(good && valid) {
+                        continue;
+                    }
+                    newest = Some((number, name.clone()));
+                    if bypass || (output || healthy && run.settings.flush == 1) && !run.settings.behind {
+                        self.saved.promise(place, name, number, ranks.len());
+                    } else if output || healthy && run.settings.flush == 1 {
+                        arriving.push((number, name));
+                    }
                 }
                 Step::Output { name } => {
-                    self.add(run, first + at as u64, name_of(name), (false, true), &came);
+                    arriving.retain(|(_, other)| *other != name_of(name));
+                    newest = newest.filter(|(_, other)| *other != name_of(name));
+                    self.saved.forget(place, &name_of(name));
+                    self.add(run, number, name_of(name), (false, true, true), &came);
                 }
-                Step::Delete { name } => self.forget(|version| version.name == name_of(name)),
-                Step::Drop { .. } | Step::Current { .. } => (),
+                Step::Delete { name } | Step::Drop { name } => {
+                    let name = name_of(name);
+                    arriving.retain(|(_, other)| *other != name);
+                    newest = newest.filter(|(_, other)| *other != name);
+                    self.saved.forget(place, &name);
+                    if matches!(step, Step::Delete { .. }) {
+                        self.forget(|version| version.name == name);
+                    }
+                    if healthy && good {
+                        self.lose_for_good(run, &here, |version| {
+                            version.name == name && version.number < number
+                        });
+                    }
+                }
+                Step::Current { .. } => {
+                    for (number, name) in std::mem::take(&mut arriving).into_iter().filter(|_| healthy) {
+                        self.saved.promise(place, name, number, ranks.len());
+                    }
+                    newest = None;
+                    self.saved.go_back(place);
+                    self.drop_newer(run);
+                }
+            }
+        }
+        if ranks.iter().all(|seen| seen.finalized) {
+            arriving.extend(newest.filter(|_| run.settings.flush > 0));
+            for (number, name) in arriving {
+                self.saved.promise(place, name, number, ranks.len());
+            }
+        }
+        if run.settings.window > 0 {
+            self.saved.slide_window(place);
+        }
+    }
+
+    /// With `SCR_DROP_AFTER_CURRENT` going back takes away what is newer.
+    fn drop_newer(&mut self, run: &Run) {
+        let place = run.settings.other_prefix;
+        if run.settings.drop_after_current && self.saved.has_gone_back(place) {
+            self.saved.forget_all(place);
+            self.forget(|version| version.other_prefix == place);
+        }
+    }
+
+    /// What the application has refused, and what `SCR_DROP_AFTER_CURRENT` has dropped.
+    fn lose_refused_and_passed_over(&mut self, run: &Run, ranks: &[Seen], here: &BTreeSet<usize>) {
+        let Some(handed) = first_handed(ranks) else { return };
+        if matches!(run.reaction, Reaction::Refuse(who) if who < ranks.len()) {
+            self.lose_for_good(run, here, |version| version.number == handed);
+        }
+        let name = self.version(handed).map(|version| version.name.clone());
+        if run.settings.drop_after_current && name == run.wants.map(name_of) {
+            self.lose_for_good(run, here, |version| {
+                version.number > handed && version.checkpoint && !version.output
+            });
+        }
+    }
+
+    /// These must not come back, where all that was in cache of them is on these nodes.
+    fn lose_for_good(&mut self, run: &Run, here: &BTreeSet<usize>, which: impl Fn(&Version) -> bool) {
+        for version in self.versions.iter_mut().filter(|version| which(version)) {
+            let reached =
+                |&(base, node): &(bool, usize)| base == run.settings.other_base && here.contains(&node);
+            version.gone |= version.ranks == run.nodes.len()
+                && version.other_prefix == run.settings.other_prefix
+                && version.places.iter().all(reached);
+        }
+    }
+
+    /// A run may bring to its nodes whatever it reaches or is handed.
+    fn note_places(&mut self, run: &Run, ranks: &[Seen], here: &BTreeSet<usize>) {
+        let base = run.settings.other_base;
+        let handed: Vec<u64> = ranks
+            .iter()
+            .flat_map(|seen| &seen.handed)
+            .filter_map(|(_, read)| match read {
+                Read::Version(number) => Some(*number),
+                _ => None,
+            })
+            .collect();
+        for version in &mut self.versions {
+            let reached = here.iter().any(|&node| version.places.contains(&(base, node)));
+            if reached || handed.contains(&version.number) {
+                version.places.extend(here.iter().map(|&node| (base, node)));
             }
         }
     }
@@ -266,7 +514,7 @@ impl Model {
         run: &Run,
         number: u64,
         name: String,
-        (checkpoint, valid): (bool, bool),
+        (checkpoint, output, valid): (bool, bool, bool),
         came: &[Option<&Came>],
     ) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
@@ -290,6 +538,9 @@ impl Model {
             ranks: run.nodes.len(),
             possible,
             checkpoint,
+            output,
+            gone: false,
+            places: here.iter().map(|&node| (run.settings.other_base, node)).collect(),
             other_base: run.settings.other_base,
             other_prefix: run.settings.other_prefix,
             survives: usize::from(run.settings.scheme != "SINGLE" && here.len() > 1),
@@ -313,8 +564,10 @@ impl Model {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: Event, run: &Run) {
+        let place = run.settings.other_prefix;
         match event {
+            Event::LoseAll => (0..POOL).for_each(|node| self.happen(Event::Lose(node), run)),
             Event::Lose(node) => {
                 let _ = std::fs::remove_dir_all(self.world.node(&format!("n{node}")));
                 self.lose(node);
@@ -324,8 +577,15 @@ impl Model {
                 bytes.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x10);
             }),
             Event::Cut(which) => self.damage(which, |bytes| bytes.truncate(bytes.len() * 2 / 3)),
-            Event::DropFromIndex(name) => self.change_index(|index| _ = index.drop_name(name_of(name))),
-            Event::MakeCurrent(name) => self.change_index(|index| _ = index.set_current(name_of(name))),
+            Event::FlipInPrefix(which) => self.damage_flushed(which, place),
+            Event::DropFromIndex(name) => {
+                self.saved.forget(place, &name_of(name));
+                self.change_index(|index| _ = index.drop_name(name_of(name)));
+            }
+            Event::MakeCurrent(name) => {
+                self.saved.go_back(place);
+                self.change_index(|index| _ = index.set_current(name_of(name)));
+            }
         }
     }
 
@@ -348,6 +608,24 @@ impl Model {
         if let Some(node) = node {
             self.lose(node);
         }
+    }
+
+    fn damage_flushed(&mut self, which: proptest::sample::Index, place: bool) {
+        let prefix = self.world.prefix();
+        let files: Vec<_> =
+            files_below(&prefix).into_iter().filter(|path| !path.starts_with(prefix.join(".scr"))).collect();
+        if files.is_empty() {
+            return;
+        }
+        let path = which.get(&files);
+        let mut bytes = std::fs::read(path).expect("it is ours");
+        let middle = bytes.len() / 2;
+        bytes.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x10);
+        std::fs::write(path, bytes).expect("it is ours");
+        let below = path.strip_prefix(&prefix).expect("it lies there");
+        let name = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
+        let hit = self.versions.iter().filter(|version| version.name == name).map(|version| version.number);
+        self.saved.damage(place, &name, hit);
     }
 
     fn lose(&mut self, node: usize) {

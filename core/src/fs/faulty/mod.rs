@@ -3,12 +3,17 @@
 //! A test counts the mutating operations of a good run, then repeats the run with a fault at each of them in turn.
 //! Clones share one record and one fault, so several ranks may be given the same one.
 
+mod unsynced;
+
+pub use unsynced::Random;
+
 use super::{File, Files, How, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use unsynced::Unsynced;
 
 /// A file layer around another one.
 #[derive(Clone)]
@@ -82,6 +87,7 @@ struct State {
     room: Option<u64>,
     lacks: Vec<What>,
     interruption: Option<Interruption>,
+    unsynced: Vec<Unsynced>,
 }
 
 type Interruption = (u64, Box<dyn FnOnce() + Send>);
@@ -90,9 +96,12 @@ type Meant = Arc<dyn Fn(What, &Path) -> bool + Send + Sync>;
 
 #[derive(Clone, Copy)]
 enum Fault {
-    From(u64, io::ErrorKind),
-    Once(u64, io::ErrorKind),
-    Stop { at: u64, torn: bool },
+    /// Of these operations each fails.
+    Span(u64, u64, io::ErrorKind),
+    Stop {
+        at: u64,
+        torn: bool,
+    },
 }
 
 /// What becomes of one operation.
@@ -106,17 +115,27 @@ enum Verdict {
 impl FaultyFiles {
     /// A layer that does what `inner` does, until it is told otherwise.
     pub fn new(inner: impl Files + 'static) -> Self {
-        Self { inner: Arc::new(inner), state: Arc::default() }
+        Self::around(Arc::new(inner))
+    }
+
+    /// The same around a layer that others have as well.
+    pub fn around(inner: Arc<dyn Files>) -> Self {
+        Self { inner, state: Arc::default() }
     }
 
     /// From the `at`-th mutating operation on, counted from 1, mutating operations fail.
     pub fn fail_from(&self, at: u64, kind: io::ErrorKind) {
-        self.state().fault = Some(Fault::From(at, kind));
+        self.fail_for(at, u64::MAX, kind);
     }
 
     /// The `at`-th mutating operation fails, and no other.
     pub fn fail_once(&self, at: u64, kind: io::ErrorKind) {
-        self.state().fault = Some(Fault::Once(at, kind));
+        self.fail_for(at, 1, kind);
+    }
+
+    /// So `many` mutating operations fail, from the `at`-th on.
+    pub fn fail_for(&self, at: u64, many: u64, kind: io::ErrorKind) {
+        self.state().fault = Some(Fault::Span(at, at.saturating_add(many), kind));
     }
 
     /// From the `at`-th mutating operation on, every operation fails, as if the process had died before it.
@@ -170,6 +189,29 @@ impl FaultyFiles {
         self.state().interruption.is_none()
     }
 
+    /// From here on it is known what of a folder is on stable storage; all that is there is. Files of which `is_synced_elsewhere`
+    /// says so are synced by somebody whose operations do not pass here.
+    pub fn remember_synced(&self, folder: impl Into<PathBuf>, is_synced_elsewhere: fn(&Path) -> bool) {
+        let unsynced = Unsynced::begin(Arc::clone(&self.inner), folder.into(), is_synced_elsewhere);
+        self.state().unsynced.push(unsynced);
+    }
+
+    /// The file systems of the folders that were to be remembered crash: what was not synced may be lost, each time otherwise.
+    ///
+    /// # Errors
+    /// The folders could not be changed.
+    pub fn lose_unsynced(&self, seed: u64) -> io::Result<()> {
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % below
+        };
+        let unsynced = std::mem::take(&mut self.state().unsynced);
+        unsynced.into_iter().try_for_each(|folder| folder.crash(&mut random))
+    }
+
     /// All is well again, and counting and recording start anew.
     pub fn heal(&self) {
         let mut state = self.state();
@@ -190,6 +232,11 @@ impl FaultyFiles {
     /// What was done so far.
     pub fn operations(&self) -> Vec<Operation> {
         self.state().operations.clone()
+    }
+
+    /// The first operation that was made to fail.
+    pub fn first_failed(&self) -> Option<Operation> {
+        self.state().operations.iter().find(|operation| operation.failed).cloned()
     }
 
     /// The operations of one kind so far.
@@ -222,6 +269,18 @@ impl FaultyFiles {
         verdict
     }
 
+    /// What stable storage lacks from here on, or has.
+    fn note<T>(&self, done: io::Result<T>, note: impl Fn(&mut Unsynced, &T)) -> io::Result<T> {
+        if let Ok(value) = &done {
+            self.state().unsynced.iter_mut().for_each(|folder| note(folder, value));
+        }
+        done
+    }
+
+    fn changed<T>(&self, done: io::Result<T>, paths: &[&Path]) -> io::Result<T> {
+        self.note(done, |folder, _| folder.changed(paths))
+    }
+
     fn pass(&self, what: What, path: &Path, to: Option<&Path>) -> io::Result<()> {
         match self.judge(what, path, to, 0) {
             Verdict::Go => Ok(()),
@@ -243,8 +302,9 @@ impl State {
         }
         self.mutations += 1;
         match self.fault {
-            Some(Fault::From(at, kind)) if self.mutations >= at => Verdict::Fail(kind.into()),
-            Some(Fault::Once(at, kind)) if self.mutations == at => Verdict::Fail(kind.into()),
+            Some(Fault::Span(at, end, kind)) if (at..end).contains(&self.mutations) => {
+                Verdict::Fail(kind.into())
+            }
             Some(Fault::Stop { at, torn }) if self.mutations >= at => {
                 self.stopped = true;
                 if torn {
@@ -266,7 +326,8 @@ impl Files for FaultyFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let writes = !matches!(how, How::Read | How::Update | How::Folder);
         self.pass(if writes { What::OpenToWrite } else { What::OpenToRead }, path, None)?;
-        let inner = self.inner.open(path, how)?;
+        let inner = self.inner.open(path, how);
+        let inner = if writes { self.changed(inner, &[path])? } else { inner? };
         Ok(Box::new(FaultyFile { inner, path: path.to_owned(), files: self.clone() }))
     }
 
@@ -277,7 +338,7 @@ impl Files for FaultyFiles {
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.pass(What::MakeDir, path, None)?;
-        self.inner.make_dir(path, mode)
+        self.changed(self.inner.make_dir(path, mode), &[path])
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -287,27 +348,27 @@ impl Files for FaultyFiles {
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.pass(What::RemoveFile, path, None)?;
-        self.inner.remove_file(path)
+        self.changed(self.inner.remove_file(path), &[path])
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.pass(What::RemoveDir, path, None)?;
-        self.inner.remove_dir(path)
+        self.changed(self.inner.remove_dir(path), &[path])
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.pass(What::Rename, from, Some(to))?;
-        self.inner.rename(from, to)
+        self.changed(self.inner.rename(from, to), &[to, from])
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.pass(What::Link, from, Some(to))?;
-        self.inner.link(from, to)
+        self.changed(self.inner.link(from, to), &[to])
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.pass(What::SyncDir, path, None)?;
-        self.inner.sync_dir(path)
+        self.note(self.inner.sync_dir(path), |folder, ()| folder.folder_synced(path))
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
@@ -387,7 +448,7 @@ impl File for FaultyFile {
 
     fn sync(&self) -> io::Result<()> {
         self.files.pass(What::Sync, &self.path, None)?;
-        self.inner.sync()
+        self.files.note(self.inner.sync(), |folder, ()| folder.synced(&self.path, &*self.inner))
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {

@@ -1,0 +1,93 @@
+//! Bugs on purpose, to see whether random histories of jobs find them.
+//!
+//! Only a build with the feature `planted` has them, and there the one that `plant` was given last is at work. In every other
+//! build [`planted`] is `false` when the code is compiled, and nothing of them is left.
+
+#![cfg_attr(not(feature = "planted"), allow(unreachable_pub))]
+
+#[cfg(feature = "planted")]
+use std::sync::atomic::{AtomicU8, Ordering};
+
+macro_rules! bugs {
+    ($($bug:ident: $what:literal,)*) => {
+        /// A bug, named after what it breaks.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Bug {
+            $(#[doc = $what] $bug,)*
+        }
+
+        #[cfg(feature = "planted")]
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$bug),*];
+
+            /// What goes wrong.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $what,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    FileNotSynced: "a file is renamed before its bytes are on stable storage",
+    FolderNotSynced: "the new name of a file is not synced",
+    RenamesNotSynced: "the names of flushed files are not synced",
+    BypassNotSynced: "the files of a bypass dataset are not synced",
+    FenceNotChecked: "a writer does not look whether the lock is still its own",
+    FenceLeavesFiles: "who takes the lock over leaves the files that others have begun to write",
+    LockNotTaken: "a shared file is changed without the lock",
+    UnreadableAsAbsent: "a shared file that cannot be read counts as absent",
+    FailureOutlivesFlush: "a dataset stays marked as failed after a flush has written every byte",
+    FailedCountsAsFlushed: "a copy in the prefix directory that failed counts as flushed",
+    CurrentAfterUnread: "an older checkpoint becomes current since the newest could not be read for a moment",
+    WindowDeletesUnread: "the window deletes a checkpoint that this run could not read",
+    WindowDeletesShared: "the window deletes files that a newer dataset has by now",
+    SuspectUnchecked: "a dataset of which files may have been replaced is fetched like any other",
+    FetchUnchecked: "checksums of files in the prefix directory are not compared",
+    TakenBackAfterMark: "an error after the mark takes the flush back",
+    CommittedBeforeNamed: "a flush is committed before its files have their names",
+    NameTakenBeforeCopied: "the older dataset of the name is invalid before the first byte is copied",
+    LateFlushReplacesNewer: "a flush that is finished late replaces a newer dataset",
+    FlushedBeforeArrived: "a dataset counts as flushed once its flush has begun",
+    DroppedStaysInCache: "a dropped dataset stays in cache",
+    DropLeavesFlush: "a dropped dataset arrives with the flush that is under way",
+    DeletedStaysInCache: "a deleted dataset stays in cache",
+    PassedOverIsFlushed: "the end of a run flushes the newest checkpoint, though the user has gone back",
+    NewerStayAfterCurrent: "checkpoints newer than the chosen one leave the index, and stay in cache",
+    RefusalForgotten: "a refused checkpoint is offered again by the next run",
+    EvictsBeforeComplete: "the old dataset leaves before the new one is complete",
+    CacheUnchecked: "checksums of files in cache are not compared",
+    TornEntryCounts: "an entry of a filemap that was cut short makes the part complete",
+    WritesBehindTorn: "an entry of a filemap is written behind one that was cut short",
+    NeighboursNotKept: "no rank keeps the records of its neighbours",
+    OldRedundancyKept: "the redundancy file keeps the bytes of the dataset before",
+    RebuiltUnchecked: "rebuilt files are taken without a look at their checksums",
+    WorseCopyMoves: "of two copies of a part the worse one moves to its rank",
+    SentOffEarly: "a part is removed where it lay before its rank has recorded it",
+    RebuiltNotRecorded: "a rebuilt part is not recorded as prepared",
+    OlderInCacheWins: "a checkpoint in cache wins over a newer one in the prefix directory",
+}
+
+#[cfg(feature = "planted")]
+static PLANTED: AtomicU8 = AtomicU8::new(u8::MAX);
+
+/// From now on this bug is at work in all of the process, or none.
+#[cfg(feature = "planted")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.store(bug.map_or(u8::MAX, |bug| bug as u8), Ordering::SeqCst);
+}
+
+/// Whether a bug is at work.
+#[cfg(feature = "planted")]
+pub(crate) fn planted(bug: Bug) -> bool {
+    PLANTED.load(Ordering::SeqCst) == bug as u8
+}
+
+/// Whether a bug is at work, which never is so here.
+#[cfg(not(feature = "planted"))]
+pub(crate) const fn planted(_: Bug) -> bool {
+    false
+}

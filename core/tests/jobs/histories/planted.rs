@@ -1,0 +1,37 @@
+//! Whether random histories find bugs that were made on purpose, and after how many.
+
+use super::first_failing;
+use scr_core::planted::{plant, Bug};
+
+/// How many histories it takes to find a bug, of at most so many from a seed on; `None` if none does.
+fn histories_to_find(bug: Bug, first: u64, most: u64) -> Option<u64> {
+    plant(Some(bug));
+    let found = first_failing(first, most);
+    plant(None);
+    found.map(|(seed, _)| seed - first + 1)
+}
+
+/// `SCR_TEST_PLANTED=<seed>:<most>` draws other histories, and at most so many for each bug; a third part, `:<name>`, tries this
+/// bug alone.
+#[test]
+#[ignore = "it takes a long time: make planted"]
+fn each_planted_bug_is_found() {
+    let asked = std::env::var("SCR_TEST_PLANTED").unwrap_or_else(|_| "1:3000".to_owned());
+    let mut parts = asked.split(':');
+    let mut number = || parts.next().and_then(|part| part.parse().ok()).expect("<seed>:<most>[:<name>]");
+    let (seed, most): (u64, u64) = (number(), number());
+    let only = parts.next();
+    let mut missed = Vec::new();
+    println!("| bug | what goes wrong | histories |\n|---|---|---:|");
+    for &bug in Bug::ALL {
+        let name = format!("{bug:?}");
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
+        let found = histories_to_find(bug, seed, most);
+        let shown = found.map_or_else(|| format!("not in {most}"), |many| many.to_string());
+        println!("| `{name}` | {} | {shown} |", bug.what());
+        missed.extend(found.is_none().then_some(name));
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
