@@ -37,7 +37,8 @@ impl Node {
         }
         let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", JOB)]);
         let (path, program) = (job.path(), job.path().join("scr"));
-        fs::copy(env!("CARGO_BIN_EXE_scr"), &program).unwrap();
+        // By another process: a program that is open to be written here, by whatever thread starts one meanwhile, cannot run.
+        assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_scr")).arg(&program).status().unwrap().success());
         set_mode(&path, 0o755);
         let node = Self { job, program };
         for (name, owner, mode) in [

@@ -20,6 +20,7 @@ pub fn database(host: &PluginHost, params: &Params) -> Result<Box<dyn LogSink>, 
         ("NAME", params.get(&param::LOG_DB_NAME)),
         ("USER", params.get(&param::LOG_DB_USER)),
         ("PASS", params.get(&param::LOG_DB_PASS)),
+        ("CA", params.get(&param::LOG_DB_CA).map(|path| path.to_string_lossy().into_owned())),
     ];
     let given = texts.iter().filter_map(|(name, text)| Some((*name, text.as_deref()?)));
     let options = plugin.options(given.chain([("DEBUG", debug)]))?;

@@ -332,6 +332,8 @@ parameters! {
         "User of the database.";
     LOG_DB_PASS: Option<String> = "SCR_LOG_DB_PASS", Kind::Secret, DefaultValue::Unset, Anywhere,
         "Password of that user.";
+    LOG_DB_CA: Option<PathBuf> = "SCR_LOG_DB_CA", Kind::Path, DefaultValue::Unset, Anywhere,
+        "File with certificates of authorities (PEM). With it the connection to the database is encrypted, and the server's certificate is checked.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
         "Whether scr_run ends a run that writes no checkpoint within the expected time.";
     WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, DefaultValue::Unset, Anywhere,

@@ -25,6 +25,7 @@ use Seen::{By, Here};
 
 const SCR_RUN: &str = "tools/tests/run.rs";
 const DATABASE: &str = "tests/tests/database.rs";
+const TLS: &str = "plugins/mysql/tests/tls.rs";
 const ROWS_OF_DATABASE: &str = "events_and_transfers_of_a_job_are_rows_of_the_database";
 
 const ROWS: &[Row] = &[
@@ -107,6 +108,7 @@ const ROWS: &[Row] = &[
     Row("SCR_LOG_DB_HOST", "db", By(DATABASE, ROWS_OF_DATABASE)),
     Row("SCR_LOG_DB_NAME", "scr", By(DATABASE, ROWS_OF_DATABASE)),
     Row("SCR_LOG_DB_USER", "scr", By(DATABASE, ROWS_OF_DATABASE)),
+    Row("SCR_LOG_DB_CA", "/ca.pem", By(TLS, "a_server_is_spoken_to_only_if_its_certificate_is_good")),
     Row("SCR_LOG_DB_PASS", "secret", By(DATABASE, "a_database_that_cannot_be_used_is_told_with_what_to_do")),
     Row("SCR_WATCHDOG", "1", By(SCR_RUN, "a_run_that_writes_no_checkpoint_is_ended_and_started_again")),
     Row(

@@ -2,8 +2,11 @@
 //!
 //! No text made here ever holds the password.
 
-use mysql::{Conn, OptsBuilder};
+use mysql::{Conn, OptsBuilder, SslOpts};
 use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a server may take to answer a new connection.
@@ -20,6 +23,8 @@ pub(crate) struct Server {
     pub(crate) database: String,
     user: Option<String>,
     password: Option<String>,
+    /// Certificates of authorities: the connection is encrypted, and the server's certificate is checked with them.
+    authorities: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -79,7 +84,9 @@ impl Server {
             refused(format!("SCR_LOG_DB_HOST={host} is neither HOST, HOST:PORT nor the path of a socket"))
         })?;
         let database = text("NAME").unwrap_or_else(|| "scr".to_owned());
-        Ok(Self { place, host, database, user: text("USER"), password: text("PASS") })
+        let authorities = options.value("CA").filter(|path| !path.is_empty());
+        let authorities = authorities.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+        Ok(Self { place, host, database, user: text("USER"), password: text("PASS"), authorities })
     }
 
     /// A connection to the database.
@@ -105,7 +112,11 @@ impl Server {
             .init(vec!["SET SESSION sql_mode = ''"]);
         match &self.place {
             Place::Socket(path) => options.socket(Some(path)),
-            Place::Host(host, port) => options.ip_or_hostname(Some(host)).tcp_port(*port),
+            Place::Host(host, port) => {
+                let tls =
+                    self.authorities.clone().map(|path| SslOpts::default().with_root_cert_path(Some(path)));
+                options.ip_or_hostname(Some(host)).tcp_port(*port).ssl_opts(tls)
+            }
         }
     }
 

@@ -52,8 +52,8 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     let wanted = args.dataset.clone().map_or(Wanted::All, Wanted::One);
-    let targets = targets::find(env, args)?;
-    let files = &*env.files;
+    let (targets, files) = targets::find(env, args)?;
+    let files = &*files;
     let progress = Progress::new("reading what is recorded");
     let mut plans = Vec::new();
     for target in targets {

@@ -2,13 +2,16 @@
 
 use super::ScrubArgs;
 use crate::environment;
+use crate::output::warn;
 use anyhow::{bail, Context, Result};
 use scr_core::env::Env;
+use scr_core::fs::{Files, OwnedDir};
 use scr_core::param;
 use scr_core::scrub::find_caches;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A directory to look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +43,8 @@ impl fmt::Display for Target {
     }
 }
 
-pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Target>> {
+/// The directories, and the file layer to look at them with.
+pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     if args.cache.is_empty() && args.prefix.is_empty() {
         return of_a_job(env);
     }
@@ -57,24 +61,35 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<Vec<Target>> {
     for dir in &args.prefix {
         targets.push(Target::Prefix(std::path::absolute(dir)?));
     }
-    Ok(targets)
+    Ok((targets, Arc::clone(&env.files)))
 }
 
-/// The user's caches on this node, and the prefix directory where there is one.
-fn of_a_job(env: &Env) -> Result<Vec<Target>> {
+/// The user's caches on this node, and the prefix directory where there is one. What another user has planted is not looked at.
+fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     let params = environment::params(env);
     let descriptors = environment::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
     let bases: BTreeSet<PathBuf> =
-        descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.join(&user)).collect();
-    let caches = bases.iter().filter_map(|base| find_caches(&*env.files, base).ok()).flatten();
-    let mut targets: Vec<Target> = caches.map(Target::Cache).collect();
+        descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect();
+    let (mut targets, mut files) = (Vec::new(), Arc::clone(&env.files));
+    for base in &bases {
+        match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
+            Ok(None) => (),
+            Ok(Some(owned)) => {
+                files = owned.held_in(&*files);
+                let caches = find_caches(&*files, owned.path());
+                targets.extend(caches.unwrap_or_default().into_iter().map(Target::Cache));
+            }
+            Err(error) if error.is_not_found() => (),
+            Err(error) => warn(format_args!("not looked at: {}", scr_core::describe(&error))),
+        }
+    }
     let prefix = params.get(&param::PREFIX);
     if prefix.join(".scr").is_dir() {
         targets.push(Target::Prefix(prefix.clone()));
     }
     if targets.is_empty() {
-        let bases: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
+        let bases: Vec<_> = bases.iter().map(|base| base.join(&user).display().to_string()).collect();
         bail!(
             "there is nothing to look at: no dataset below {}, and no folder .scr in {}; \
              say where with --cache or --prefix",
@@ -82,5 +97,5 @@ fn of_a_job(env: &Env) -> Result<Vec<Target>> {
             prefix.display()
         );
     }
-    Ok(targets)
+    Ok((targets, files))
 }
