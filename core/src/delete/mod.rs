@@ -58,8 +58,13 @@ impl Deleting<'_> {
 
     /// Makes the dataset count no more, and shares out its files.
     fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, KvTree)>), PrefixError> {
+        let listed = Rank2File::read(self.files, self.prefix, id);
+        if let Ok(own) = &listed {
+            let names = own.by_rank().iter().flatten().map(|file| &file.name);
+            self.prefix.refuse_links(self.files, names)?;
+        }
         Index::update(self.files, self.prefix, |index| index.set_complete(id, false))?;
-        let own = match Rank2File::read(self.files, self.prefix, id) {
+        let own = match listed {
             Ok(own) => own,
             Err(error) if error.is_damage() => {
                 let why = describe(&error);

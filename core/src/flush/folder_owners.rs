@@ -93,7 +93,7 @@ fn questions<'a>(size: u32, mine: impl Iterator<Item = &'a FileName>) -> Vec<(Ra
 
 /// The folders that a file lies in, from the nearest one up to the prefix directory.
 fn folders_above(name: &FileName) -> impl Iterator<Item = Option<FileName>> {
-    std::iter::successors(Some(name.folder()), |folder| folder.as_ref().map(FileName::folder))
+    name.folders().map(Some).chain([None])
 }
 
 /// The first rank gets the folder; of two that want a name each learns of the other.

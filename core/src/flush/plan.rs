@@ -104,7 +104,9 @@ impl Flush<'_> {
             }
             _ => Ok(()),
         };
-        self.agreed(dataset, Step::Folders, shared)?;
+        let mut own = owners.folders.iter().flatten();
+        let real = own.try_for_each(|folder| self.job.prefix.refuse_link(self.files(), folder));
+        self.agreed(dataset, Step::Folders, shared.and(real.map_err(StepError::from)))?;
         let prefix = self.job.prefix.dir();
         let path = |folder: &Option<FileName>| match folder {
             None => prefix.to_owned(),

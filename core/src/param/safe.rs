@@ -1,4 +1,5 @@
-//! Settings that name programs, libraries or directories count only where nobody else could have made them.
+//! Settings that name programs, libraries or directories count only where nobody else could have made them. So do settings
+//! with variables, whose values may be secrets and get into files that others can read.
 //!
 //! They do not count from a `.scrconf` or `app.conf` in a prefix directory of another user, and not from the
 //! environment of a program that has more rights than its user. `SCR_SAFE_PREFIX` allows a prefix directory.
@@ -34,7 +35,7 @@ pub(super) fn refused_variable(info: &Info, env: &Env) -> Option<Problem> {
 pub(super) struct SafePrefixes(pub(super) Vec<PathBuf>);
 
 impl SafePrefixes {
-    /// Removes the settings of a file that name a place, if the file is not trusted. It was found in `prefix`.
+    /// Removes the settings of a file that name a place or hold a variable, if the file is not trusted. It was found in `prefix`.
     pub(super) fn apply(
         &self,
         source: &mut Source,
@@ -59,14 +60,14 @@ impl SafePrefixes {
                 Some(info) => names_place(info),
                 None => setting.name == STORE,
             };
-            !named || refuse(&setting.origin, title(setting))
+            !(named || setting.value.contains('$')) || refuse(&setting.origin, title(setting))
         });
         for setting in source.iter_mut().filter(|setting| setting.name == CKPT) {
             let (origin, start) = (setting.origin.clone(), title(setting));
             // An option of a scheme may be a path; the key STORE chooses among the stores that are described.
             setting.items.retain(|item| {
                 let is_path = item.key != STORE && item.value.contains('/');
-                !is_path || refuse(&origin, format!("{start} {}", item.key))
+                !(is_path || item.value.contains('$')) || refuse(&origin, format!("{start} {}", item.key))
             });
         }
     }
@@ -131,6 +132,25 @@ SCR_FLUSH=3
             assert_eq!(told.len(), 8, "{told:#?}");
             let allowed = "to trust it, set SCR_SAFE_PREFIX=/pfs/run1 in the environment";
             assert!(told.iter().all(|line| line.ends_with(allowed)), "{told:#?}");
+        }
+    }
+
+    /// The value went into the index, where the owner of the prefix directory could read it.
+    #[test]
+    fn the_files_of_another_user_read_no_variable() {
+        let text = "SCR_CLUSTER_NAME=$SCR_LOG_DB_PASS\nCKPT=0 TYPE=RS NOTE=$SCR_LOG_DB_PASS\nSCR_FLUSH=3\n";
+        let world = |uid| {
+            let world = world_of_user(uid, 0, &[("/pfs/run1/.scrconf", text)]);
+            world.with_variable("SCR_LOG_DB_PASS", "secret")
+        };
+        for (uid, read) in [(4711, 0), (1000, 2)] {
+            let env = world(uid).with_variable("SCR_DEBUG", "0");
+            let (params, told) = resolved(&env);
+            let shown = params.get(&table::CLUSTER_NAME).is_some_and(|name| name.contains("secret"));
+            let lines = params.lines(CKPT).filter(|line| format!("{line:?}").contains("secret")).count();
+            assert_eq!(usize::from(shown) + lines, read, "{told:#?}");
+            assert_eq!(params.get(&table::FLUSH), 3);
+            assert_eq!(told.iter().filter(|line| line.contains("SCR_SAFE_PREFIX")).count(), 2 - read);
         }
     }
 

@@ -45,6 +45,16 @@ pub enum PrefixError {
         /// Which file.
         path: PathBuf,
     },
+    /// A folder below the prefix directory is a symbolic link.
+    #[error(
+        "{} is a symbolic link, and scr writes and removes nothing through one; use the names that the files have under \
+         the prefix directory without it",
+        path.display()
+    )]
+    Linked {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The lists of files do not fit together.
     #[error("{} cannot be used: {reason}", path.display())]
     Rank2File {

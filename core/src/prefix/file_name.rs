@@ -102,6 +102,11 @@ impl FileName {
         self.0.get(..slash).map(|folder| Self(folder.into()))
     }
 
+    /// The folders it lies in below the prefix directory, from the nearest one up.
+    pub fn folders(&self) -> impl Iterator<Item = FileName> {
+        std::iter::successors(self.folder(), FileName::folder)
+    }
+
     /// Its path below this prefix directory.
     pub fn below(&self, prefix: &Path) -> PathBuf {
         prefix.join(OsStr::from_bytes(&self.0))

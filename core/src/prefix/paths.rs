@@ -1,7 +1,9 @@
 //! Where everything lies below the prefix directory.
 
 use super::{FileName, PrefixError};
-use crate::fs::{Durability, Files};
+use crate::fs::{At, Durability, Files, Kind};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Permission bits of folders below the prefix directory; the user's umask takes some away.
@@ -92,6 +94,35 @@ impl Prefix {
     /// A file of the application.
     pub fn file(&self, name: &FileName) -> PathBuf {
         name.below(&self.dir)
+    }
+
+    /// Refuses a folder below the prefix directory that is a symbolic link. It may lead outside, or to a folder that has
+    /// another name here, so that one file would belong to two datasets.
+    ///
+    /// # Errors
+    /// [`PrefixError::Linked`], or what the system reports. A folder that is not there is none.
+    pub(crate) fn refuse_link(&self, files: &dyn Files, folder: &FileName) -> Result<(), PrefixError> {
+        let path = self.file(folder);
+        match files.status(&path) {
+            Ok(status) if status.kind == Kind::Link => Err(PrefixError::Linked { path }),
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(Err(error).at("look at", &path)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses files of which a folder is a symbolic link.
+    ///
+    /// # Errors
+    /// As [`refuse_link`](Self::refuse_link).
+    pub(crate) fn refuse_links<'n>(
+        &self,
+        files: &dyn Files,
+        names: impl Iterator<Item = &'n FileName>,
+    ) -> Result<(), PrefixError> {
+        let folders: BTreeSet<FileName> = names.flat_map(FileName::folders).collect();
+        folders.iter().try_for_each(|folder| self.refuse_link(files, folder))
     }
 
     /// Whether something is there under its name, or it cannot be told.

@@ -62,7 +62,8 @@ impl Protect<'_> {
         };
         let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
         let length = self.scheme.redundancy_len(&wanted)?;
-        let summed = length > 0 || self.always_sums();
+        // A scheme that has nobody to keep redundancy with still promises that a restart notices damage.
+        let summed = length > 0 || record.protection.scheme != SINGLE || self.always_sums();
         let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy };
@@ -103,6 +104,9 @@ impl Protect<'_> {
         Ok(LogicalFile::new(open, true))
     }
 }
+
+/// The scheme that promises nothing.
+const SINGLE: &str = "SINGLE";
 
 /// What to remember of a redundancy file that has just been written.
 fn redundancy_record(file: &LogicalFile, bytes: u64) -> Result<Option<RedundancyRecord>, PluginError> {

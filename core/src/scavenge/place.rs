@@ -25,6 +25,8 @@ impl Apart {
         id: u64,
         names: impl Iterator<Item = &'n FileName>,
     ) -> Result<Self, PrefixError> {
+        let names: Vec<_> = names.collect();
+        prefix.refuse_links(files, names.iter().copied())?;
         let is_file = |path: PathBuf| files.status(&path).is_ok_and(|status| status.kind != Kind::Dir);
         let mut apart = HashSet::new();
         let mut taken = HashSet::new();

@@ -28,7 +28,10 @@ impl Session {
                 hint: "the file would belong to no dataset; look at what that call has returned",
             }),
             Phase::Output(output) => {
-                let routed = below_prefix(&self.job, name).and_then(|below| output.route(&self.job, below));
+                // The application writes there itself: links count now, or one file would have two names.
+                let links = output.writes_in_prefix();
+                let below = below_prefix(&self.job, name, links);
+                let routed = below.and_then(|below| output.route(&self.job, below));
                 let failure = routed.as_ref().err().map(|error| crate::describe(error));
                 output.record_routed(absolute(&self.job, name), failure);
                 routed
@@ -54,8 +57,9 @@ impl Session {
 /// Where this rank reads a file of a checkpoint.
 fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u8>, Error> {
     let record = &cached.record;
-    let below = below_prefix(job, name);
-    let exact = below.as_ref().ok().and_then(|below| record.files.iter().find(|file| file.name == *below));
+    let below = |links| below_prefix(job, name, links);
+    let exact =
+        |links| below(links).ok().and_then(|below| record.files.iter().find(|file| file.name == below));
     // Deprecated, and still used: a bare name stands for the one file of that name, wherever it lies.
     let bare = || {
         let mut named = record.files.iter().filter(|file| !name.contains(&b'/') && file.name.base() == name);
@@ -63,7 +67,7 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
     };
     // Whether the application reads the checkpoint where it lies in the prefix directory.
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && cached.is_flushed();
-    if let Some(file) = exact.or_else(bare) {
+    if let Some(file) = exact(false).or_else(|| exact(true)).or_else(bare) {
         let path = if in_prefix { record.prefix_path(file) } else { cached.part.file(&file.name) };
         job.files().open(&path, How::Read).map_err(|error| Error::Argument {
             what: format!("{} cannot be read: {error}", path.display()),
@@ -72,7 +76,7 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
     }
     if in_prefix {
         // If all ranks share the files of a dataset, a rank may read what another one has routed.
-        let path = job.prefix.file(&below?);
+        let path = job.prefix.file(&below(true)?);
         if job.files().status(&path).is_ok() {
             return path_bytes(&path);
         }
@@ -87,15 +91,16 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
     })
 }
 
-/// The name below the prefix directory of a file that the application calls `name`.
-fn below_prefix(job: &Job, name: &[u8]) -> Result<FileName, Error> {
+/// The name below the prefix directory of a file that the application calls `name`; with links there followed, or as it is.
+fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> {
     let given = String::from_utf8_lossy(name);
     if name.is_empty() || name.ends_with(b"/") {
         return Err(Error::Argument { what: format!("`{given}' names no file") });
     }
     let prefix = job.prefix.dir();
     let inside = |path: &Path| {
-        strip(path, prefix).or_else(|| strip(&real(job.files(), path), &real(job.files(), prefix)))
+        let plain = if links { None } else { strip(path, prefix) };
+        plain.or_else(|| strip(&real(job.files(), path), &real(job.files(), prefix)))
     };
     let path = absolute(job, name);
     // Behind an absolute name the prefix directory does not count.

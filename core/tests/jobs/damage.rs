@@ -367,3 +367,16 @@ fn a_checkpoint_with_the_largest_number_there_is_can_be_gone_on_from() {
         application.checkpoint(2, some).unwrap();
     });
 }
+
+/// A scheme had nobody to keep redundancy with, took no checksum either, and the wrong byte was handed out.
+#[test]
+fn on_a_single_node_damage_is_found_under_every_scheme_that_protects() {
+    for scheme in ["XOR", "PARTNER", "RS"] {
+        let job = Job::new(World::new(2, 1).set("SCR_COPY_TYPE", scheme).set("SCR_SET_FAILURES", "2"));
+        flip(
+            &job.world.cached_file(&["scr.dataset.1", &file_name(1, Rank(1), 0).replace("ckpt.1/", "")]),
+            77,
+        );
+        job.is_refused(scheme);
+    }
+}

@@ -22,6 +22,7 @@
 //! | `shared_path` | stores on a path that several nodes see |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
+//! | `links` | no symbolic link below the prefix directory makes two files of one, or leads outside |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
@@ -43,6 +44,7 @@ mod effects;
 mod halting;
 mod histories;
 mod keeping;
+mod links;
 mod log;
 mod managed;
 mod node_loss;

@@ -58,6 +58,11 @@ impl Output {
         }
     }
 
+    /// Whether the application writes its files where they stay.
+    pub(super) fn writes_in_prefix(&self) -> bool {
+        self.record.protection.bypass
+    }
+
     /// Adds a file of this rank, and gives the path to write it at.
     pub(super) fn route(&mut self, job: &Job, name: FileName) -> Result<Vec<u8>, Error> {
         let known = self.record.files.iter().any(|file| file.name == name);

@@ -1,0 +1,143 @@
+//! Symbolic links below the prefix directory: a file has one name there, and nothing outside is touched.
+
+use super::world::{contents, path_of, Application, World};
+use scr_core::comm::Rank;
+use scr_core::session::OutputFlags;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
+const BYTES: usize = 3000;
+
+fn world(bypass: &str) -> World {
+    let world = World::new(2, 2).set("SCR_CACHE_BYPASS", bypass).set("SCR_FLUSH", "1");
+    std::fs::create_dir(world.prefix().join("b")).unwrap();
+    world
+}
+
+fn file(folder: &str, rank: Rank) -> String {
+    format!("{folder}/f{rank}")
+}
+
+/// Writes a checkpoint of one file per rank into a folder. Whether it is complete.
+fn write(application: &mut Application, name: &str, folder: &str, step: u64) -> Result<(), String> {
+    let rank = application.rank;
+    let session = application.session();
+    session.start_output(Some(name.as_bytes()), CHECKPOINT).unwrap();
+    let routed = session.route_file(file(folder, rank).as_bytes());
+    let written = routed.map(|path| std::fs::write(path_of(&path), contents(step, rank, 0, BYTES)).unwrap());
+    let completed = session.complete_output(written.is_ok());
+    written.and(completed).map_err(|error| error.to_string())
+}
+
+/// The checkpoint that is offered, after a comparison of every byte.
+fn restart(application: &mut Application, folder: &str, step: u64) -> Option<Vec<u8>> {
+    let rank = application.rank;
+    let name = application.session().have_restart().unwrap()?;
+    application.session().start_restart().unwrap();
+    let path = application.session().route_file(file(folder, rank).as_bytes()).unwrap();
+    assert!(std::fs::read(path_of(&path)).unwrap() == contents(step, rank, 0, BYTES), "other bytes");
+    application.session().complete_restart(true).unwrap();
+    Some(name)
+}
+
+fn lose_all(world: &World) {
+    for node in ["n0", "n1"] {
+        if world.node(node).is_dir() {
+            world.lose(node);
+        }
+    }
+}
+
+/// The older one was deleted by its name, and with it the bytes of the newer one.
+#[test]
+fn two_names_of_one_folder_are_no_two_files() {
+    for (bypass, window) in [("0", "0"), ("0", "1"), ("1", "0"), ("1", "1")] {
+        let world = world(bypass).set("SCR_PREFIX_SIZE", window);
+        symlink("b", world.prefix().join("a")).unwrap();
+        world.run(|application| {
+            let _ = write(application, "one", "a", 1);
+            write(application, "two", "b", 2).unwrap();
+            if window == "0" {
+                let _ = application.session().delete(b"one");
+            }
+            application.finalize().unwrap();
+        });
+        lose_all(&world);
+        let run = world.run(|application| restart(application, "b", 2));
+        run.all_gave(&Some(b"two".to_vec()));
+    }
+}
+
+#[test]
+fn in_bypass_mode_a_file_may_be_named_by_a_link_to_a_folder_beside_it() {
+    let world = world("1");
+    symlink("b", world.prefix().join("a")).unwrap();
+    world.run(|application| write(application, "one", "a", 1).unwrap());
+    for folder in ["a", "b"] {
+        world.run(|application| restart(application, folder, 1)).all_gave(&Some(b"one".to_vec()));
+    }
+}
+
+#[test]
+fn nothing_is_written_through_a_link_that_leads_outside_or_into_the_librarys_folder() {
+    for bypass in ["0", "1"] {
+        for target in ["../outside", ".scr"] {
+            let world = world(bypass);
+            let outside = world.dir().join("outside");
+            std::fs::create_dir(&outside).unwrap();
+            std::fs::create_dir_all(world.prefix().join(".scr")).unwrap();
+            symlink(target, world.prefix().join("a")).unwrap();
+            let run = world.run(|application| {
+                let written = write(application, "one", "a", 1);
+                written.and(application.finalize().map_err(|error| error.to_string()))
+            });
+            assert!(run.ranks.iter().all(Result::is_err), "{target}: {:?}", run.ranks);
+            let why = ["is a symbolic link", "lies outside the prefix directory", "belongs to the library"];
+            let said = run.lines.iter().chain(run.ranks.iter().filter_map(|rank| rank.as_ref().err()));
+            let said: Vec<_> = said.collect();
+            assert!(said.iter().any(|line| why.iter().any(|why| line.contains(why))), "{target}: {said:?}");
+            for folder in [outside, world.prefix().join(".scr")] {
+                assert!(!folder.join("f0").exists(), "{target}: {} was written to", folder.display());
+            }
+        }
+    }
+}
+
+/// A folder that has become a link since.
+#[test]
+fn nothing_is_removed_through_a_link_that_leads_outside() {
+    for bypass in ["0", "1"] {
+        for window in ["0", "1"] {
+            let world = world(bypass).set("SCR_PREFIX_SIZE", window);
+            world.run(|application| {
+                write(application, "one", "b", 1).unwrap();
+                application.finalize().unwrap();
+            });
+            let (folder, moved) = (world.prefix().join("b"), world.dir().join("moved"));
+            std::fs::rename(&folder, &moved).unwrap();
+            symlink(&moved, &folder).unwrap();
+            let run = world.run(|application| {
+                write(application, "two", "c", 2).unwrap();
+                let deleted = application.session().delete(b"one").map_err(|error| error.to_string());
+                application.finalize().unwrap();
+                deleted
+            });
+            expect_there(&moved);
+            let told = |line: &String| line.contains("is a symbolic link");
+            let refused = run.ranks.iter().filter_map(|rank| rank.as_ref().err());
+            assert!(run.lines.iter().chain(refused).any(told), "{:?}", run.lines);
+        }
+    }
+}
+
+fn expect_there(folder: &Path) {
+    for rank in [0, 1].map(Rank) {
+        let path = folder.join(format!("f{rank}"));
+        assert!(
+            std::fs::read(&path).unwrap() == contents(1, rank, 0, BYTES),
+            "{} was changed",
+            path.display()
+        );
+    }
+}
