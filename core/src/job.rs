@@ -229,8 +229,7 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
     }
 }
 
-/// What rank 0 has set with `SCR_Config` counts for all. Another rank that has set something else, or nothing, is told that it
-/// does not get it.
+/// What rank 0 has set with `SCR_Config` counts for all. Another rank that has set something else, or nothing, is warned.
 fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
     match same_everywhere(comm, app.to_text().as_bytes()) {
         Ok(()) => (),

@@ -91,7 +91,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether every rank has the very same failure, so that one of them tells it for all.
+    /// Whether every rank has the very same failure, so that one of them reports it for all.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Failure::Session(error) => is_shared(error),

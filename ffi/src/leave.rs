@@ -1,4 +1,4 @@
-//! The two ways out of a session that are not SCR_Finalize: the user's wish to stop, and MPI_Finalize.
+//! The two ways out of a session that are not SCR_Finalize: the user's request to stop, and MPI_Finalize.
 
 use crate::message;
 use crate::mpi_library::{self, SUCCESS};

@@ -7,7 +7,7 @@ use std::ffi::{c_char, CStr, CString};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Who speaks, once a session has told it.
+/// Who speaks, once a session has set it.
 static SPEAKER: OnceLock<(u32, String)> = OnceLock::new();
 
 /// From now on lines carry this rank and node.

@@ -47,13 +47,13 @@ pub(super) fn other_dataset(kit: &mut Kit<'_>) {
         later.dataset += 1;
         let outcome = kit.rebuild(&later);
         let result = found(&outcome, &later);
-        kit.note(|| format!("set of {size}, redundancy of the dataset before"), REFUSAL, result);
+        kit.record(|| format!("set of {size}, redundancy of the dataset before"), REFUSAL, result);
 
         let mut other = losing_first(&set);
         other.world_ranks.iter_mut().for_each(|rank| *rank += 1);
         let outcome = kit.rebuild(&other);
         let result = found(&outcome, &other);
-        kit.note(|| format!("set of {size}, redundancy of other ranks"), REFUSAL, result);
+        kit.record(|| format!("set of {size}, redundancy of other ranks"), REFUSAL, result);
         if size > 2 {
             let mut swapped = losing_first(&set);
             let kept = swapped.members[1].redundancy.clone();
@@ -64,7 +64,11 @@ pub(super) fn other_dataset(kit: &mut Kit<'_>) {
                 swapped.members[2].redundancy = kept;
                 let outcome = kit.rebuild(&swapped);
                 let result = found(&outcome, &swapped);
-                kit.note(|| format!("set of {size}, redundancy of members 1 and 2 swapped"), REFUSAL, result);
+                kit.record(
+                    || format!("set of {size}, redundancy of members 1 and 2 swapped"),
+                    REFUSAL,
+                    result,
+                );
             }
         }
         if kit.hung() {
@@ -87,7 +91,7 @@ pub(super) fn flipped_identity(kit: &mut Kit<'_>) {
         later.dataset += 1;
         let protected = kit.call(&later, Call::Protect);
         if let Err(came) = clean(&protected) {
-            kit.note(|| format!("set of {size}"), "protect to succeed a second time", Err(came));
+            kit.record(|| format!("set of {size}"), "protect to succeed a second time", Err(came));
             return;
         }
         let (mine, other) = (&set.members[1].redundancy, &protected.members[1].redundancy);
@@ -96,7 +100,7 @@ pub(super) fn flipped_identity(kit: &mut Kit<'_>) {
             flipped.members[1].redundancy[byte] ^= 0x20;
             let outcome = kit.rebuild(&flipped);
             let result = found(&outcome, &flipped);
-            kit.note(
+            kit.record(
                 || format!("set of {size}, bit 5 of byte {byte} of the redundancy of member 1"),
                 REFUSAL,
                 result,
@@ -136,7 +140,7 @@ pub(super) fn flipped_bits(kit: &mut Kit<'_>) {
             });
             let file = if redundancy { "redundancy" } else { "data" };
             let place = || format!("set of {size}, a bit at {part}/3 of the {file} of member {}", size - 1);
-            kit.note(place, "no panic, no hang, and the survivors' files left alone", result);
+            kit.record(place, "no panic, no hang, and the survivors' files left alone", result);
             if kit.hung() {
                 return;
             }

@@ -85,7 +85,7 @@ fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) {
     let member = member as u32;
     let outcome = kit.call(&SetUp { injected: Some(Injected::Cancel { member }), ..set.clone() }, call);
     let result = ended_orderly(set, &outcome, call, member);
-    kit.note(
+    kit.record(
         || format!("set of {}, member {member} is cancelled in {call:?}", set.members.len()),
         END,
         result,
@@ -127,7 +127,7 @@ fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) {
         {
             let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
             let result = ended_orderly(set, &outcome, call, member);
-            kit.note(|| format!("set of {}, {injected:?} in {call:?}", last + 1), END, result);
+            kit.record(|| format!("set of {}, {injected:?} in {call:?}", last + 1), END, result);
             if kit.hung() {
                 return;
             }

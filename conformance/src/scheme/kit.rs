@@ -1,4 +1,4 @@
-//! The order of the checks, and what they have in common: sets of all sizes, data, and the book of what failed.
+//! The order of the checks, and what they have in common: sets of all sizes, data, and the record of what failed.
 
 use super::report::{Check, Failure, Report};
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
@@ -60,7 +60,7 @@ pub(super) struct Kit<'a> {
 }
 
 impl Kit<'_> {
-    /// Begins a check; what is noted next belongs to it. `cure` is what usually helps where it fails. `false` if nothing
+    /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. `false` if nothing
     /// can be tried any more.
     pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> bool {
         let mut check = Check::new(name, cure);
@@ -71,8 +71,8 @@ impl Kit<'_> {
         !self.hung
     }
 
-    /// Notes how one try went; an error is what came instead.
-    pub(super) fn note(
+    /// Records how one try went; an error is what came instead.
+    pub(super) fn record(
         &mut self,
         place: impl FnOnce() -> String,
         expected: &str,
@@ -148,7 +148,7 @@ impl Kit<'_> {
             .map_err(|error| error.to_string())
     }
 
-    /// A set that has been protected. Where that fails, it is noted.
+    /// A set that has been protected. Where that fails, it is recorded.
     pub(super) fn protected(&mut self, data: Vec<Vec<u8>>) -> Option<SetUp> {
         let place =
             format!("set of {} ({} bytes in the first)", data.len(), data.first().map_or(0, Vec::len));
@@ -161,7 +161,7 @@ impl Kit<'_> {
         match result {
             Ok(set) => Some(set),
             Err(came) => {
-                self.note(|| place, "protect to succeed and to leave the data alone", Err(came));
+                self.record(|| place, "protect to succeed and to leave the data alone", Err(came));
                 None
             }
         }

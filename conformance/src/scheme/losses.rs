@@ -39,7 +39,7 @@ pub(super) fn promised(kit: &mut Kit<'_>) {
             let asked = lost.clone();
             let yes = kit.ask(move |scheme| scheme.recoverable(&asked));
             if yes != Ok(true) {
-                kit.note(|| who(&lost), "`recoverable' to say yes", Err(format!("{yes:?} came")));
+                kit.record(|| who(&lost), "`recoverable' to say yes", Err(format!("{yes:?} came")));
             }
             comes_back(kit, &set, &lost);
             if kit.hung() {
@@ -68,7 +68,7 @@ pub(super) fn beyond(kit: &mut Kit<'_>) {
             match can {
                 Ok(true) => comes_back(kit, &set, &lost),
                 Ok(false) => is_refused(kit, &set, &lost),
-                Err(came) => kit.note(|| who(&lost), "an answer from `recoverable'", Err(came)),
+                Err(came) => kit.record(|| who(&lost), "an answer from `recoverable'", Err(came)),
             }
             if kit.hung() {
                 return;
@@ -144,14 +144,14 @@ pub(super) fn much(kit: &mut Kit<'_>) {
 pub(super) fn comes_back(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) {
     let outcome = kit.rebuild(&set.losing(lost));
     let result = clean(&outcome).and_then(|()| same_files(&outcome.members, &set.members, |_| true));
-    kit.note(|| who(lost), RETURN, result);
+    kit.record(|| who(lost), RETURN, result);
 }
 
 /// Tries that a pattern of losses is refused.
 fn is_refused(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) {
     let before = set.losing(lost);
     let outcome = kit.rebuild(&before);
-    kit.note(|| who(lost), REFUSAL, refused(&outcome, &before));
+    kit.record(|| who(lost), REFUSAL, refused(&outcome, &before));
 }
 
 /// Whether a rebuild was refused for the right reason, by all, with all files left alone.

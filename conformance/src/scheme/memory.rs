@@ -81,7 +81,7 @@ impl MemoryFile {
         buffer[count..].fill(0);
     }
 
-    /// Writes what lies within the file. Anything but zeros past its end is an error and is noted.
+    /// Writes what lies within the file. Anything but zeros past its end is an error and is recorded.
     pub(super) fn write_at(&self, offset: u64, buffer: &[u8]) -> Result<(), PluginError> {
         if self.snapshot.get().is_some() || self.is_mapped(offset, buffer.len()) {
             return Err(self.broke(format!("wrote to its {} what it had borrowed, at {offset}", self.name)));

@@ -27,14 +27,14 @@ pub(super) fn set_sizes(kit: &mut Kit<'_>) {
         };
         let expected =
             "less losses than members, the same lengths from every instance, or `Refused' with a reason";
-        kit.note(|| format!("set of {size}"), expected, result);
+        kit.record(|| format!("set of {size}"), expected, result);
         if kit.hung() {
             return;
         }
     }
     if kit.promises.is_empty() {
         let came = Err("every size was refused".to_owned());
-        kit.note(
+        kit.record(
             || format!("sets of {:?}", kit_sizes(kit.limits.set_sizes.clone())),
             "at least one size to be taken",
             came,
@@ -81,20 +81,20 @@ pub(super) fn set_of_one(kit: &mut Kit<'_>) {
         }
         Ok(Ok(0)) => {}
         Ok(answer) => {
-            return kit.note(
+            return kit.record(
                 || "set of one".to_owned(),
                 "no loss to be survived",
                 Err(format!("{answer:?} came")),
             );
         }
-        Err(came) => return kit.note(|| "set of one".to_owned(), "an answer", Err(came)),
+        Err(came) => return kit.record(|| "set of one".to_owned(), "an answer", Err(came)),
     }
     let Some(set) = kit.protected(vec![content(0, 1000)]) else { return };
     let outcome = kit.call(&set, Call::Rebuild(kit.limits.format));
     let result = super::kit::clean(&outcome);
-    kit.note(|| "set of one, lost nobody".to_owned(), "success", result);
+    kit.record(|| "set of one, lost nobody".to_owned(), "success", result);
     let before = set.losing(&[true]);
     let outcome = kit.rebuild(&before);
     let result = super::losses::refused(&outcome, &before);
-    kit.note(|| "set of one, lost 0".to_owned(), super::losses::REFUSAL, result);
+    kit.record(|| "set of one, lost 0".to_owned(), super::losses::REFUSAL, result);
 }

@@ -65,7 +65,7 @@ pub struct SetUp {
     pub members: Vec<Stored>,
     /// Who has lost its files.
     pub lost: Vec<bool>,
-    /// Bytes of a message at most, as the members are told.
+    /// Maximum bytes of a message, as the members know it.
     pub message_bytes: u64,
     /// Whether the scheme can borrow ranges of the files, and not only read and write them.
     pub maps_files: bool,

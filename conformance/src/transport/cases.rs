@@ -30,7 +30,7 @@ pub(super) const ALL: &[Case] = &[
     },
     Case {
         name: "every block size works",
-        cure: "Take `block_bytes` as a wish: use at least one byte and at most what fits into memory.",
+        cure: "Take `block_bytes` as a hint: use at least one byte and at most what fits into memory.",
         run: blocks,
     },
     Case {

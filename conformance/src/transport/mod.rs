@@ -1,7 +1,7 @@
 //! The conformance suite for transports: what every transport must do, whoever wrote it.
 //!
 //! Each [`Case`] is one rule. A plugin's own tests, and `scr plugin check`, put a transport through
-//! [`run`]; a vendor does the same. A case gets a folder of its own, and tells in one line what was found and what
+//! [`run`]; a vendor does the same. A case gets a folder of its own, and says in one line what was found and what
 //! was expected.
 //!
 //! ```
@@ -16,9 +16,9 @@
 //! cancelled is started again with the same token.
 
 mod cases;
-mod ends;
+mod failures;
 mod file_system;
-mod lives;
+mod lifecycle;
 mod stage;
 
 pub use file_system::TinyFileSystem;
@@ -65,7 +65,7 @@ pub struct Failure {
 
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Case> {
-    cases::ALL.iter().chain(ends::ALL).chain(lives::ALL)
+    cases::ALL.iter().chain(failures::ALL).chain(lifecycle::ALL)
 }
 
 /// Puts a transport through all rules, and gives those it does not keep.

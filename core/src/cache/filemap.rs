@@ -93,7 +93,7 @@ impl Journal {
         match part.make_data(files) {
             Ok(()) => Ok(journal),
             Err(error) => {
-                // The first error is the one to tell.
+                // The first error is the one to report.
                 let _ = files.remove_file(&path);
                 Err(error)
             }

@@ -1,4 +1,4 @@
-//! The flush file, which tells commands which datasets are in cache. Rank 0 writes it.
+//! The flush file, which lists the datasets in cache for commands. Rank 0 writes it.
 
 use super::dataset::CachedDataset;
 use super::Cache;

@@ -176,7 +176,7 @@ pub(crate) struct Found {
     pub(crate) parts: Vec<(u64, Rank)>,
     /// Parts on their way out.
     going: Vec<(u64, Rank)>,
-    /// Datasets of which nobody can tell whether they have parts.
+    /// Datasets of which nobody knows whether they have parts.
     unknown: Vec<u64>,
     /// Every dataset id that is in use here.
     pub(crate) ids: Vec<u64>,

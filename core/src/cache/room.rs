@@ -6,7 +6,7 @@
 use crate::fs::Files;
 use std::path::Path;
 
-/// Bytes that may still be written to the store at `cache`. `None` where it cannot be told.
+/// Bytes that may still be written to the store at `cache`. `None` where it is not known.
 pub(crate) fn room(files: &dyn Files, cache: &Path) -> Option<u64> {
     let mut room = files.free_bytes(cache).ok()?;
     if in_memory(files, cache) {

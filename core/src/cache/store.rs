@@ -39,7 +39,7 @@ pub(crate) struct StoreInUse {
     pub(crate) last_bytes: u64,
     /// Whether a dataset has failed there for want of room.
     pub(crate) was_full: bool,
-    /// Whether the user has been told that old datasets leave early.
+    /// Whether the user knows that old datasets leave early.
     pub(crate) warned_crowded: bool,
 }
 

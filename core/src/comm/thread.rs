@@ -79,7 +79,7 @@ impl Job {
         self
     }
 
-    /// The stack of each rank's thread, 1 MiB unless told.
+    /// The stack of each rank's thread, 1 MiB by default.
     #[must_use]
     pub fn with_stack(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;

@@ -1,4 +1,4 @@
-//! The keys of a descriptor line as typed values: a value that cannot be used is told and the default counts.
+//! The keys of a descriptor line as typed values: a value that cannot be used is reported and the default counts.
 
 use crate::param::{nearest, Cause, ConfigError, FromValue, Kind, Line, Origin, Problem};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl Keys<'_> {
         default
     }
 
-    /// All keys that are not `known`: they are for the plugin. One that looks like a mistyped key is told.
+    /// All keys that are not `known`: they are for the plugin. One that looks like a mistyped key is reported.
     pub(super) fn options(&mut self, known: &[&str]) -> BTreeMap<String, String> {
         let line = self.line;
         let mut options = BTreeMap::new();
@@ -70,7 +70,7 @@ pub(super) fn fatal(origin: &Origin, cause: Cause) -> ConfigError {
     at(origin, cause).into()
 }
 
-/// A problem that a line or a parameter has, told with where it was set.
+/// A problem that a line or a parameter has, with where it was set.
 pub(super) fn at(origin: &Origin, cause: Cause) -> Problem {
     Problem { origin: origin.clone(), cause }
 }

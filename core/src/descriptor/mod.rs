@@ -1,7 +1,7 @@
 //! Group, store and redundancy descriptors. The user guide's section "Group, store, and checkpoint descriptors".
 //!
 //! Plain data made from the parameters, the same on every rank but for the paths in which variables differ. What
-//! is wrong is told with file and line; only what would leave data unprotected, or nowhere, stops the run.
+//! is wrong is reported with file and line; only what would leave data unprotected, or nowhere, stops the run.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -83,7 +83,7 @@ impl Descriptors {
 
 impl Descriptors {
     /// What has to be the same on all ranks, or they would not take the same steps. Where a store lies, what a group is called
-    /// and what a transport is told may differ from node to node.
+    /// and the options of a transport may differ from node to node.
     pub(crate) fn common(&self) -> KvTree {
         let mut tree = KvTree::new();
         for store in &self.stores {

@@ -85,13 +85,13 @@ impl TestEnv {
         &self.clock
     }
 
-    /// What was told to the user so far.
+    /// The messages to the user so far.
     pub fn output(&self) -> &RecordedOutput {
         &self.output
     }
 }
 
-/// A clock that stands still until it is told otherwise. It starts at the epoch.
+/// A clock that stands still until a test moves it. It starts at the epoch.
 #[derive(Debug, Default)]
 pub struct FakeClock {
     since_epoch: Mutex<Duration>,
@@ -121,7 +121,7 @@ impl Clock for FakeClock {
     }
 }
 
-/// Keeps the lines that were told to the user.
+/// Keeps the messages to the user.
 #[derive(Debug, Default)]
 pub struct RecordedOutput {
     info: Mutex<Vec<String>>,
@@ -129,7 +129,7 @@ pub struct RecordedOutput {
 }
 
 impl RecordedOutput {
-    /// Takes the lines told in passing.
+    /// Takes the lines of information.
     pub fn take_info(&self) -> Vec<String> {
         std::mem::take(&mut *held(&self.info))
     }

@@ -58,7 +58,7 @@ pub trait Clock: Send + Sync {
 
 /// Where lines for the user go. A line comes without its line end.
 pub trait Output: Send + Sync {
-    /// What is told in passing: standard output.
+    /// Information: standard output.
     fn info(&self, line: &str);
     /// What went wrong: standard error.
     fn error(&self, line: &str);

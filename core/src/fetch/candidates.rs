@@ -48,7 +48,7 @@ impl IntoIterator for Candidates {
     }
 }
 
-/// Reads the index on rank 0 and tells all ranks what to try. `wanted` is the name in `SCR_CURRENT`.
+/// Reads the index on rank 0, and gives all ranks the datasets to try. `wanted` is the name in `SCR_CURRENT`.
 ///
 /// # Errors
 /// The index is damaged or cannot be read, or the ranks could not talk.

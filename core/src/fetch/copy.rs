@@ -28,7 +28,7 @@ pub(crate) struct Copy<'a> {
     pub(crate) block_bytes: u64,
     /// Whether the copy gets times and permissions of the file.
     pub(crate) metadata: bool,
-    /// Is told how many bytes more are copied.
+    /// Called with the number of further bytes that are copied.
     pub(crate) progress: &'a dyn Fn(u64),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing is believed: the summary, the file lists, every size, and every checksum that was kept are checked. What is
 //! itself damaged is marked in the index, so that no run tries it again; a wrong number of ranks, a full cache or
-//! an error that may pass is told and marks nothing.
+//! an error that may pass is reported and marks nothing.
 //!
 //! | part | what it is |
 //! |---|---|

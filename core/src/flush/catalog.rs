@@ -16,7 +16,7 @@ pub(crate) struct Catalog<'a> {
 }
 
 impl Catalog<'_> {
-    /// Puts a flush on record, before a byte of it moves; it is told which datasets it replaces. What is in place already has no record.
+    /// Puts a flush on record, before a byte of it moves; it records which datasets it replaces. What is in place already has no record.
     pub(crate) fn record_pending(
         &self,
         record: &mut PendingFlush,

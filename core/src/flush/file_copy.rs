@@ -63,7 +63,7 @@ pub(crate) fn start(
     options: &Options,
 ) -> Result<Vec<u8>, StepError> {
     for copy in copies.iter_mut() {
-        // What is missing or unreadable is for the transport to tell.
+        // The transport reports what is missing or unreadable.
         copy.origin = files.status(&copy.file.source).ok();
         create(files, copy, options)?;
     }
@@ -128,7 +128,7 @@ pub(crate) fn remove_staging(files: &dyn Files, copies: &[FileCopy]) -> bool {
     copies.iter().filter(|copy| files.remove_if_there(&copy.staging).is_err()).count() == 0
 }
 
-/// Makes a staging file. Its permissions are settled when it has arrived; until then only this user can read it, unless
+/// Makes a staging file. Its permissions are set when it has arrived; until then only this user can read it, unless
 /// everybody may.
 fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), StepError> {
     let mode = if options.metadata { copy.file.permissions() | OWNER_WRITES } else { FILE_MODE };

@@ -1,4 +1,4 @@
-//! What the host tells a transport: the options of these names, where its manifest has them.
+//! The options that the host gives to a transport whose manifest has them.
 
 use super::throttle::{slots_of_node, SharedSlots};
 use crate::cache::Cache;

@@ -177,7 +177,7 @@ impl OwnedDir {
                 _ => (),
             }
         }
-        // Who may not open it is told whose it is.
+        // The error says whose it is.
         expect_owned(&path, &self.files.status(&path).at("look at", &path)?, uid)?;
         let dir = self.files.open(&path, How::Folder).at("open the directory", &path)?;
         let status = dir.status().at("look at", &path)?;

@@ -78,7 +78,7 @@ impl dyn Files + '_ {
             })
             .and_then(|()| self.rename(&temporary, path).at("rename a new file to", path));
         if let Err(error) = written {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = self.remove_file(&temporary);
             return Err(error);
         }

@@ -8,7 +8,7 @@
 //! | `database` | a database, through a plugin |
 //! | `queue` | a sink that may be slow, behind a thread |
 //!
-//! Rank 0 logs for all. A sink that fails is told once and left alone for the rest of the run: logging never fails a job,
+//! Rank 0 logs for all. A sink that fails is reported once and not used for the rest of the run: logging never fails a job,
 //! and never makes it wait.
 
 mod database;
@@ -103,7 +103,7 @@ impl Log {
     /// Adds the database, where one is wanted, or says why it is not there.
     pub(crate) fn add_database(&self, rank: Rank, params: &Params, host: &PluginHost) {
         let wanted = params.get(&param::LOG_ENABLE) && params.get(&param::LOG_DB_ENABLE);
-        // That a host is missing is told with the other contradictions between parameters.
+        // A missing host is reported with the other contradictions between parameters.
         if rank != Rank(0) || !wanted || params.get(&param::LOG_DB_HOST).is_none() {
             return;
         }

@@ -55,7 +55,7 @@ impl Queue {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         match entries.try_send(entry) {
             Ok(()) => {}
-            // The thread has told why it ended.
+            // The thread has reported why it ended.
             Err(TrySendError::Disconnected(_)) => self.entries = None,
             Err(TrySendError::Full(_)) => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What is wrong with a setting, where it was made, and what to do about it.
 //!
-//! A [`Problem`] is told and the run goes on with the next source or the default. The same thing as a
+//! A [`Problem`] is reported and the run goes on with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
 
 use super::origin::{Origin, Place};

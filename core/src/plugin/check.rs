@@ -1,9 +1,9 @@
 //! A library is looked at before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
 use super::elf::{self, ElfProblem};
-use super::trust::{check_folder_of, TrustError};
+use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
-use crate::fs::{File, Files, How, Kind};
+use crate::fs::{File, Files, Status};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -94,31 +94,13 @@ fn open(
     files: &dyn Files,
     path: &Path,
     trusted: &Trusted,
-) -> Result<(Box<dyn File>, PathBuf, crate::fs::Status), CheckError> {
-    let unreadable = |source| CheckError::Unreadable { path: path.to_owned(), source };
-    let real = files.real_path(path).map_err(unreadable)?;
-    let file = files.open(&real, How::Read).map_err(unreadable)?;
-    let status = file.status().map_err(unreadable)?;
-    if let Some(found) = not_a_file(status.kind) {
-        return Err(CheckError::NotAFile { path: real, found });
-    }
-    let distrusted = |reason| CheckError::Distrusted { path: real.clone(), reason };
-    trusted.check(&real, &status).map_err(distrusted)?;
-    check_folder_of(trusted, files, &real).map_err(|error| match error {
-        TrustError::Distrust(reason) => distrusted(reason),
-        TrustError::Unreadable(source) => unreadable(source),
-    })?;
-    Ok((file, real, status))
-}
-
-/// What it is instead of a file.
-pub(super) fn not_a_file(kind: Kind) -> Option<&'static str> {
-    match kind {
-        Kind::File => None,
-        Kind::Dir => Some("a folder"),
-        Kind::Link => Some("a symbolic link"),
-        Kind::Other => Some("a device or a pipe"),
-    }
+) -> Result<(Box<dyn File>, PathBuf, Status), CheckError> {
+    let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
+    trust::open(files, path, trusted).map_err(|error| match error {
+        TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
+        TrustError::NotAFile(found) => CheckError::NotAFile { path: real(), found },
+        TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
+    })
 }
 
 /// All bytes of a file that had `len` of them when it was looked at.

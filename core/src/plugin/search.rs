@@ -4,11 +4,11 @@
 //! that are empty or relative are passed over. So is all that others may write, each with a word on why.
 
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
-use super::trust::{check_folder_of, TrustError};
-use super::{check, ManifestError};
+use super::trust::{self, TrustError};
+use super::ManifestError;
 use crate::describe;
 use crate::env::{Distrust, Env, Trusted};
-use crate::fs::{File, How, Kind};
+use crate::fs::{File, Kind};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -164,14 +164,12 @@ enum NotTaken {
     NoFolder,
     #[error("it is not a folder")]
     NotAFolder,
-    #[error("it is {0}, not a file")]
-    NotAFile(&'static str),
     #[error("cannot look into it: {0}")]
     Folder(io::Error),
-    #[error("cannot read it: {0}")]
-    File(io::Error),
     #[error(transparent)]
     Distrust(#[from] Distrust),
+    #[error(transparent)]
+    File(#[from] TrustError),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
@@ -236,17 +234,7 @@ fn read(env: &Env, trusted: &Trusted, path: &Path, place: &Place) -> Result<(Fou
 
 /// The text of a file that only trusted users may write.
 fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, NotTaken> {
-    let real = env.files.real_path(path).map_err(NotTaken::File)?;
-    let file = env.files.open(&real, How::Read).map_err(NotTaken::File)?;
-    let status = file.status().map_err(NotTaken::File)?;
-    if let Some(found) = check::not_a_file(status.kind) {
-        return Err(NotTaken::NotAFile(found));
-    }
-    trusted.check(&real, &status)?;
-    check_folder_of(trusted, &*env.files, &real).map_err(|error| match error {
-        TrustError::Distrust(reason) => reason.into(),
-        TrustError::Unreadable(error) => NotTaken::File(error),
-    })?;
+    let (file, _, status) = trust::open(&*env.files, path, trusted)?;
     Ok(text_of(&*file, path, status.len)?)
 }
 

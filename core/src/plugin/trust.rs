@@ -5,21 +5,38 @@
 //! the three, and be writable by nobody else.
 
 use crate::env::{Distrust, Trusted};
-use crate::fs::Files;
-use std::path::Path;
+use crate::fs::{File, Files, How, Kind, Status};
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Checks the folder that the file at `real`, a path without links, lies in.
-pub(super) fn check_folder_of(trusted: &Trusted, files: &dyn Files, real: &Path) -> Result<(), TrustError> {
+/// Opens what is really at `path`, if it is a file that only trusted users may write. Gives its path without links as well.
+pub(super) fn open(
+    files: &dyn Files,
+    path: &Path,
+    trusted: &Trusted,
+) -> Result<(Box<dyn File>, PathBuf, Status), TrustError> {
+    let real = files.real_path(path)?;
+    let file = files.open(&real, How::Read)?;
+    let status = file.status()?;
+    match status.kind {
+        Kind::File => (),
+        Kind::Dir => return Err(TrustError::NotAFile("a folder")),
+        Kind::Link => return Err(TrustError::NotAFile("a symbolic link")),
+        Kind::Other => return Err(TrustError::NotAFile("a device or a pipe")),
+    }
+    trusted.check(&real, &status)?;
     let folder = real.parent().unwrap_or(Path::new("/"));
-    let status = files.status(folder).map_err(TrustError::Unreadable)?;
-    Ok(trusted.check(folder, &status)?)
+    trusted.check(folder, &files.status(folder)?)?;
+    Ok((file, real, status))
 }
 
-/// Either it is not trusted, or that cannot be found out.
+/// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TrustError {
+    #[error("cannot read it: {0}")]
+    Unreadable(#[from] io::Error),
+    #[error("it is {0}, not a file")]
+    NotAFile(&'static str),
     #[error(transparent)]
     Distrust(#[from] Distrust),
-    #[error("cannot look at the folder: {0}")]
-    Unreadable(std::io::Error),
 }

@@ -31,7 +31,7 @@ impl Nodes {
     /// Where it cannot be written.
     pub fn write(self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         let path = prefix.nodes_file();
-        // What is damaged tells nobody anything, so it is replaced.
+        // A damaged file is of no use to anybody, so it is replaced.
         let mut tree = files.read_tree(&path).ok().flatten().unwrap_or_else(KvTree::new);
         tree.set("NODES", self.0);
         Ok(files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?)

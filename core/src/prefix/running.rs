@@ -2,7 +2,7 @@
 //!
 //! The file is locked by the system for as long as the run lasts, so its end is seen however it came, and nothing stale is
 //! believed. A job that finds it locked adds its line, and the first one sees that the file has grown. It is for people: where
-//! the file cannot be made, or the file system has no locks, nobody is told anything.
+//! the file cannot be made, or the file system has no locks, nobody is warned.
 
 use super::{Prefix, FILE_MODE};
 use crate::fs::{File, Files, How};
@@ -39,7 +39,7 @@ impl Running {
             let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
             return Ok((Self(None), Some(first)));
         }
-        // Without it another run is told as well, with fewer words.
+        // Without it another run is warned as well, with fewer words.
         let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
         let file = if holds_reader { to_read } else { to_write };
         let read = file.status().map_or(u64::MAX, |status| status.len);

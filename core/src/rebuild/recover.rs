@@ -90,7 +90,7 @@ pub(crate) fn recover(
     rebuild(on, key, &label, Recovery::new(on, local, reports, state.refused))
 }
 
-/// Brings it back with all ranks that wrote it, and tells how that went.
+/// Brings it back with all ranks that wrote it, and reports how that went.
 fn rebuild(
     on: Rebuild<'_>,
     key: DatasetKey,

@@ -32,7 +32,7 @@ pub struct Builder<'a> {
 pub struct Built {
     /// Its number.
     pub id: u64,
-    /// Its name, empty where nothing tells it.
+    /// Its name, empty if it is not known.
     pub name: Vec<u8>,
     /// How it went.
     pub outcome: Outcome,

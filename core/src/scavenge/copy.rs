@@ -1,7 +1,7 @@
 //! What the cache of one node has of a dataset is copied to the prefix directory: the files of the application to their own
 //! paths, redundancy files and filemaps to the folder of the dataset. See the guide's section "Scavenge".
 //!
-//! Each part is copied for itself, whatever became of others: what cannot be copied is told and counts as lost. A file has its
+//! Each part is copied for itself, whatever became of others: what cannot be copied is reported and counts as lost. A file has its
 //! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
 //! and recorded where none were.
 
@@ -34,7 +34,7 @@ pub struct Copier<'a> {
     pub block_bytes: u64,
     /// So many parts are copied at a time.
     pub width: u32,
-    /// Is told, again and again, how many bytes more are copied, and how many there are in all.
+    /// Called again and again with the number of further bytes that are copied, and the number of all bytes.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct Unsaved {
     /// Its number.
     pub id: u64,
-    /// Its name, empty where nothing tells it.
+    /// Its name, empty if it is not known.
     pub name: String,
     /// The prefix directory it belongs to, where that is known.
     pub prefix: Option<PathBuf>,

@@ -42,7 +42,7 @@ pub struct Report {
 pub struct Dataset {
     /// Its number.
     pub id: u64,
-    /// Its name, empty where nothing tells it.
+    /// Its name, empty if it is not known.
     pub name: String,
     /// How it stands there, in a word or two.
     pub state: String,

@@ -1,7 +1,7 @@
 //! The jobs of one transport, found again by their tickets.
 //!
 //! A ticket is the transport's name and the job's token. It means nothing in another process, nor to another
-//! transport, and both are told so.
+//! transport, and both get the error.
 
 use crate::{Job, Pace};
 use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};

@@ -157,7 +157,7 @@ impl Bucket {
 
 /// A block of at least a page, however little is allowed.
 const SMALLEST_STEP: u64 = 4 << 10;
-/// For a limit so small that the wait cannot be told.
+/// For a limit so small that the wait cannot be computed.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 fn set(bucket: &Mutex<Option<Bucket>>, rate: f64) {

@@ -90,7 +90,7 @@ impl Stager {
             Ok(counts) if counts.pending > 0 || counts.deferred > 0 => {
                 self.calls.terminate(&source).map_err(|errno| self.failed("ending an earlier", item, errno))
             }
-            // What is wrong with the file is told when it is looked at, or staged.
+            // What is wrong with the file is reported when it is looked at, or staged.
             _ => Ok(()),
         }
     }

@@ -188,7 +188,7 @@ fn mode_now(item: &CopyItem) -> u32 {
     std::fs::metadata(&item.destination).map_or(OWNERS, |found| found.permissions().mode() & 0o777)
 }
 
-/// As far as the lengths of the destinations tell; no service says how many bytes it has copied.
+/// As far as the lengths of the destinations show; no service says how many bytes it has copied.
 fn bytes_done(copies: &Copies) -> u64 {
     let done = |file: &StagedFile| {
         std::fs::metadata(&file.item.destination).map_or(0, |found| found.len().min(file.item.bytes))

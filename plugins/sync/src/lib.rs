@@ -1,6 +1,6 @@
 //! The transport `sync`: copies at once, in the thread that starts the job.
 //!
-//! When `start` returns, the job has ended. How it ended is told by `poll` and `wait`, so that a caller treats
+//! When `start` returns, the job has ended. `poll` and `wait` say how it ended, so that a caller treats
 //! all transports alike.
 
 #![deny(unsafe_code)]

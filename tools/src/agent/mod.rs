@@ -145,7 +145,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 mod tests {
     use super::*;
 
-    /// An agent that begins takes away the wishes that it finds: they were meant for another one.
+    /// An agent that begins removes the requests that it finds: they were meant for another one.
     #[test]
     fn a_wish_is_renewed_until_the_agent_has_ended() {
         let control = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ mod tests {
                 while std::fs::remove_file(&path).is_err() {
                     assert!(
                         began.elapsed() < Duration::from_secs(60) && !drains.is_finished(),
-                        "nobody wishes"
+                        "nobody requests"
                     );
                     std::thread::yield_now();
                 }

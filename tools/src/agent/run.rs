@@ -2,7 +2,7 @@
 //!
 //! It ends when nothing is left to be copied on its node and no application is there any more. An application is there
 //! from its first flush with the transport `AGENT` until its process ends; one that began to wait for an application
-//! waits until the first has come, or until it is told to end.
+//! waits until the first has come, or until it is asked to end.
 
 use super::{bytes_written, print_line, POLL_INTERVAL};
 use crate::environment;
@@ -43,7 +43,7 @@ pub(super) fn until(
     let became = became.with_context(|| format!("cannot use {}", control.display()))?;
     let Some(presence) = became else { return Ok(false) };
     for name in [EXIT, DRAIN] {
-        // A wish that was meant for another one.
+        // A request that was meant for another one.
         drop(std::fs::remove_file(control.join(name)));
     }
     if until == Until::TheJobIsOver {

@@ -119,7 +119,7 @@ impl Query {
         Ok(self.ask(env, Placeholders::default())?.map(|text| text.trim().to_owned()))
     }
 
-    /// Nodes, each as often as it has slots, or once where slots are not told.
+    /// Nodes, each as often as it has slots, or once where slots are not given.
     ///
     /// # Errors
     /// As for `ask`, or the answer is of another form.

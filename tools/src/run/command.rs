@@ -1,4 +1,4 @@
-//! The command that starts a run: the user's, told which nodes to use.
+//! The command that starts a run: the user's, with the nodes to use.
 
 use crate::machine::{hostlist, Allocation, BadNode, Launcher};
 use anyhow::Result;
@@ -13,7 +13,7 @@ pub(super) struct RunCommand {
     _hostfile: Option<NamedTempFile>,
 }
 
-/// The user's command with what its launcher has to be told. Nodes are named only where they have to be: where some are not
+/// The user's command with the options that its launcher needs. Nodes are named only where they have to be: where some are not
 /// to be used, or where the launcher cannot know of them.
 ///
 /// # Errors
@@ -48,7 +48,7 @@ pub(super) fn run_command(
     Ok(RunCommand { words, _hostfile: hostfile })
 }
 
-/// Whether a launcher can be told which nodes to leave out.
+/// Whether a launcher has an option to leave nodes out.
 pub(super) fn can_leave_out(launcher: Option<&Launcher>) -> bool {
     launcher.is_some_and(|launcher| !launcher.exclude.is_empty() || !launcher.hostfile.is_empty())
 }

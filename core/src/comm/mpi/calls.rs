@@ -209,7 +209,7 @@ impl<'b> Requests<'b> {
                 self.statuses.as_mut_ptr().cast(),
             )
         };
-        // With an error inside one request's status the others are told as usual. "Undefined" is negative.
+        // With an error inside one request's status the others are reported as usual. "Undefined" is negative.
         let done = usize::try_from(done).unwrap_or(0).min(self.requests.len());
         for &index in &self.indices[..done] {
             self.active = self.active.saturating_sub(1);

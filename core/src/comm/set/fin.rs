@@ -7,7 +7,7 @@ use super::super::agree::cut;
 /// A member's end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::comm) struct Fin {
-    /// How many messages it has sent to the one it tells.
+    /// How many messages it has sent to the receiver of this FIN.
     pub(super) sent: u64,
     /// Where it gave up: the member that began it, and why.
     pub(super) failed: Option<(u32, String)>,

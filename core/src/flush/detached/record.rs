@@ -125,7 +125,7 @@ impl TransferRecord {
             state: match tree.require::<String>("STATE")?.as_str() {
                 "MOVING" => TransferState::Moving,
                 "ARRIVED" => TransferState::Arrived,
-                _ => TransferState::Failed(tree.text("ERROR").unwrap_or("it is not told why").to_owned()),
+                _ => TransferState::Failed(tree.text("ERROR").unwrap_or("no reason is recorded").to_owned()),
             },
         })
     }

@@ -113,7 +113,7 @@ enum Verdict {
 }
 
 impl FaultyFiles {
-    /// A layer that does what `inner` does, until it is told otherwise.
+    /// A layer that does what `inner` does, until a fault is set.
     pub fn new(inner: impl Files + 'static) -> Self {
         Self::around(Arc::new(inner))
     }

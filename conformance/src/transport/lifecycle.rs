@@ -80,7 +80,7 @@ fn reused(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     let mut other = job.clone();
     other.items[0].destination = folder.join("to/other");
     match copy(&*transport, &other) {
-        // Told, or really copied; never "done" without the bytes.
+        // Refused, or really copied; never "done" without the bytes.
         Ok((_, CopyState::Done)) => same_bytes(&other.items[0]),
         _ => Ok(()),
     }
@@ -220,7 +220,7 @@ fn handed_over(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
     ends_well(&*second, &ticket)?;
     job.items.iter().try_for_each(same_bytes)?;
-    expect(&(subject.make)().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance tells")?;
+    expect(&(subject.make)().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
     let first = (subject.make)();
     let ticket = start(&*first, &stopped)?;
     drop(first);
