@@ -1,5 +1,6 @@
 //! One redundancy set as a scheme sees it: messages, bytes, and who has lost what.
 
+use super::overdue::SchemePhase;
 use crate::cache::logical_file::LogicalFile;
 use crate::comm::set::{SetComm, SetError};
 use crate::comm::Rank;
@@ -27,6 +28,7 @@ pub(crate) struct HostSet<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) data: LogicalFile,
     pub(crate) redundancy: LogicalFile,
+    pub(super) phase: &'a SchemePhase<'a>,
 }
 
 impl Set for HostSet<'_> {
@@ -55,11 +57,11 @@ impl Set for HostSet<'_> {
     }
 
     fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
-        self.set.exchange(sends, receives).map_err(|error| plugin_error(&error))
+        self.phase.wait(|| self.set.exchange(sends, receives)).map_err(|error| plugin_error(&error))
     }
 
     fn max(&self, value: u64) -> Result<u64, PluginError> {
-        self.set.max(value).map_err(|error| plugin_error(&error))
+        self.phase.wait(|| self.set.max(value)).map_err(|error| plugin_error(&error))
     }
 
     fn data(&self) -> &dyn Bytes {

@@ -12,11 +12,13 @@
 //! | `rebuild` | a set rebuilds what its members have lost |
 //! | `repair` | makes a dataset with lost parts whole, with the ranks of a job or with threads that stand for them |
 //! | `host_set` | a set as its scheme sees it |
+//! | `overdue` | calls of a scheme that do not return |
 //! | `neighbours` | which records a rank keeps for others |
 
 mod error;
 mod host_set;
 pub(crate) mod neighbours;
+mod overdue;
 pub(crate) mod plugins;
 pub(crate) mod protect;
 mod rebuild;

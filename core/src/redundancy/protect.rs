@@ -3,6 +3,7 @@
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
 use super::neighbours;
+use super::overdue::SchemePhase;
 use super::sets::in_set;
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::logical_file::LogicalFile;
@@ -22,6 +23,7 @@ pub(crate) struct Protect<'a> {
     pub(crate) job: &'a Job,
     pub(crate) cache: &'a Cache,
     pub(crate) scheme: &'a dyn Scheme,
+    pub(super) phase: &'a SchemePhase<'a>,
 }
 
 impl Protect<'_> {
@@ -36,7 +38,7 @@ impl Protect<'_> {
     ) -> Result<(), RedundancyError> {
         let members = record.members.clone();
         let kept = in_set(&*self.job.comm, &members, |set| {
-            let survives = self.scheme.losses_survived(set.size())?;
+            let survives = self.phase.call("losses_survived", || self.scheme.losses_survived(set.size()))?;
             if record.protection.bypass {
                 self.sum_in_place(part, record)?;
             } else {
@@ -61,14 +63,14 @@ impl Protect<'_> {
             lost: vec![false; record.members.len()],
         };
         let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
-        let length = self.scheme.redundancy_len(&wanted)?;
+        let length = self.phase.call("redundancy_len", || self.scheme.redundancy_len(&wanted))?;
         // A scheme that has nobody to keep redundancy with still promises that a restart notices damage.
         let summed = length > 0 || record.protection.scheme != SINGLE || self.always_sums();
         let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
-        let host = HostSet { job: self.job, set, shape: &shape, data, redundancy };
+        let host = HostSet { job: self.job, set, shape: &shape, data, redundancy, phase: self.phase };
         if !planted(Bug::OldRedundancyKept) {
-            self.scheme.protect(&host)?;
+            self.phase.call("protect", || self.scheme.protect(&host))?;
         }
         for (file, sum) in record.files.iter_mut().zip(host.data.checksums(self.job.processors)?) {
             file.crc = sum;

@@ -5,6 +5,7 @@
 
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
+use super::overdue::SchemePhase;
 use super::protect::exchange_lens;
 use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
@@ -28,10 +29,11 @@ pub(super) fn rebuild(
     record: &RankRecord,
     lost: &[Rank],
     ready: Result<(), FsError>,
+    phase: &SchemePhase<'_>,
 ) -> Result<(), RedundancyError> {
     let rebuilt = in_set(&*job.comm, &record.members, |set| {
         ready?;
-        decode(job, scheme, set, part, record, lost)
+        decode(job, scheme, set, part, record, lost, phase)
     });
     if lost.contains(&record.rank) {
         put_in_place(job.files(), part, record, rebuilt.is_ok())?;
@@ -46,6 +48,7 @@ fn decode(
     part: &dyn PartPlace,
     record: &RankRecord,
     lost: &[Rank],
+    phase: &SchemePhase<'_>,
 ) -> Result<(), RedundancyError> {
     let shape = Shape {
         dataset: record.dataset.id,
@@ -59,8 +62,8 @@ fn decode(
     } else {
         (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
     };
-    let host = HostSet { job, set, shape: &shape, data, redundancy };
-    scheme.rebuild(&host, record.protection.format)?;
+    let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
+    phase.call("rebuild", || scheme.rebuild(&host, record.protection.format))?;
     if planted(Bug::RebuiltUnchecked) {
         return Ok(());
     }

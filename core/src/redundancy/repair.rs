@@ -4,6 +4,7 @@
 //! that turns out to be damaged counts as lost from then on. All ranks come to one outcome.
 
 use super::error::RedundancyError;
+use super::overdue::{LongestCall, SchemePhase};
 use super::rebuild::rebuild;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
@@ -58,7 +59,10 @@ impl Repair<'_> {
             let outcome = match scheme.filter(|_| record.members.iter().any(|member| lost.contains(member))) {
                 Some(scheme) => {
                     let ready = if is_lost { make_room() } else { Ok(()) };
-                    rebuild(job, &*scheme, place, record, &lost, ready)
+                    let longest = LongestCall::default();
+                    let (name, created) = (&record.protection.scheme, record.dataset.created);
+                    let phase = SchemePhase::begin(job, name, created, &longest);
+                    rebuild(job, &*scheme, place, record, &lost, ready, &phase)
                 }
                 None => verify(job.files(), place, record, job.processors).map_err(RedundancyError::from),
             };

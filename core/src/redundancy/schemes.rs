@@ -1,5 +1,6 @@
 //! The schemes of a run, and the sets of ranks that they protect.
 
+use super::overdue::{LongestCall, SchemePhase};
 use super::protect::Protect;
 use super::sets::Sets;
 use crate::cache::filemap::Journal;
@@ -23,6 +24,8 @@ pub(crate) struct Schemes {
     plugins: Plugins,
     /// The sets for each way to choose them.
     sets: Vec<(SetRule, Sets)>,
+    /// How long protecting a dataset took.
+    longest: LongestCall,
 }
 
 /// How ranks are grouped into sets: failure group and minimum size.
@@ -49,7 +52,7 @@ impl Schemes {
             let why = error.agreed()?;
             Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
         })?;
-        Ok(Self { plugins, sets: Vec::new() })
+        Ok(Self { plugins, sets: Vec::new(), longest: LongestCall::default() })
     }
 
     /// Chooses the sets for every redundancy descriptor. Collective.
@@ -101,7 +104,9 @@ impl Schemes {
         opened: Opened,
     ) -> Collective<()> {
         let scheme = self.scheme(job, &record.protection)?;
-        let protect = Protect { job, cache, scheme: &*scheme };
+        let (name, created) = (&record.protection.scheme, record.dataset.created);
+        let phase = SchemePhase::begin(job, name, created, &self.longest);
+        let protect = Protect { job, cache, scheme: &*scheme, phase: &phase };
         job.agree(protect.encode_and_prepare(part, record, journal, opened))
     }
 

@@ -1,0 +1,282 @@
+//! Calls of a scheme that do not return: which call of which scheme, and on which ranks.
+//!
+//! A rank in such a call sends no messages any more, and the others wait for it. So a thread of its own says so, in a file
+//! below the prefix directory, and a thread of rank 0 reads these files and tells the user. Both do so only after a time that
+//! follows from earlier calls: a call that returns costs no message and no file.
+
+use crate::comm::Rank;
+use crate::env::Clock;
+use crate::fs::{Durability, Files};
+use crate::job::Job;
+use crate::message::Reporter;
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the longest call of a run took, for each kind of call.
+#[derive(Debug, Default)]
+pub(crate) struct LongestCall(Cell<Option<Duration>>);
+
+impl LongestCall {
+    /// After this time a call is overdue.
+    fn limit(&self) -> Duration {
+        self.0.get().map_or(FIRST, |longest| LEAST + TIMES * longest)
+    }
+}
+
+/// A phase in which all ranks call a scheme. It ends when it is dropped.
+pub(crate) struct SchemePhase<'a> {
+    shared: Arc<Shared>,
+    longest: &'a LongestCall,
+    began: Duration,
+    _end: mpsc::Sender<()>,
+}
+
+/// What the thread knows of this rank.
+struct Shared {
+    clock: Arc<dyn Clock>,
+    files: Arc<dyn Files>,
+    report: Reporter,
+    rank: Rank,
+    /// The name of this rank and its node.
+    place: String,
+    scheme: String,
+    folder: PathBuf,
+    /// The files of this phase begin so.
+    mark: String,
+    limit: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The call that the scheme is in, and since when; none while it waits for other members.
+    call: Option<(&'static str, Duration)>,
+    noted: bool,
+    told: bool,
+    ended: bool,
+}
+
+impl<'a> SchemePhase<'a> {
+    /// Begins a phase for a dataset, which was created at this time on all ranks.
+    pub(crate) fn begin(job: &Job, scheme: &str, created: u64, longest: &'a LongestCall) -> Self {
+        let rank = job.comm.own_rank();
+        let shared = Shared {
+            clock: Arc::clone(&job.env.clock),
+            files: Arc::clone(&job.env.files),
+            report: job.report.clone(),
+            rank,
+            place: format!("{rank} on {}", job.nodes.name(job.rank())),
+            scheme: scheme.to_owned(),
+            folder: job.prefix.scr_dir(),
+            mark: format!("overdue.{created}."),
+            limit: longest.limit(),
+            state: Mutex::default(),
+        };
+        Self::watch(shared, longest)
+    }
+
+    fn watch(shared: Shared, longest: &'a LongestCall) -> Self {
+        let began = shared.clock.elapsed();
+        let shared = Arc::new(shared);
+        let (end, ended) = mpsc::channel();
+        let watched = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("scr-overdue".to_owned()).stack_size(STACK);
+        // Without a thread nobody is told.
+        let _ = thread.spawn(move || {
+            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                watched.look(began);
+            }
+        });
+        Self { shared, longest, began, _end: end }
+    }
+
+    /// Calls the scheme.
+    pub(crate) fn call<R>(&self, name: &'static str, call: impl FnOnce() -> R) -> R {
+        let before = self.enter(Some(name));
+        let result = call();
+        self.shared.state().call = before;
+        result
+    }
+
+    /// Does for the scheme what may wait for other members.
+    pub(crate) fn wait<R>(&self, wait: impl FnOnce() -> R) -> R {
+        let name = self.shared.state().call.take().map(|(name, _)| name);
+        let result = wait();
+        self.enter(name);
+        result
+    }
+
+    fn enter(&self, name: Option<&'static str>) -> Option<(&'static str, Duration)> {
+        let now = self.shared.clock.elapsed();
+        std::mem::replace(&mut self.shared.state().call, name.map(|name| (name, now)))
+    }
+}
+
+impl Drop for SchemePhase<'_> {
+    fn drop(&mut self) {
+        let took = self.shared.clock.elapsed().saturating_sub(self.began);
+        self.longest.0.set(self.longest.0.get().max(Some(took)));
+        let mut state = self.shared.state();
+        state.ended = true;
+        if state.noted {
+            let _ = self.shared.files.remove_file(&self.shared.file());
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.join(format!("{}{}", self.mark, self.rank))
+    }
+
+    /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are passed over.
+    fn look(&self, began: Duration) {
+        let now = self.clock.elapsed();
+        if now.saturating_sub(began) < self.limit {
+            return;
+        }
+        let mut state = self.state();
+        let overdue = state.call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
+        if let (Some((call, _)), false, false) = (overdue, state.noted, state.ended) {
+            let text = format!("{call} on rank {}\n", self.place);
+            state.noted =
+                self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced).is_ok();
+        }
+        if self.rank == Rank(0) && !state.told {
+            let ranks = self.noted();
+            state.told = !ranks.is_empty();
+            if state.told {
+                self.report.error(&format!(
+                    "the scheme {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
+                     another scheme or without these nodes",
+                    self.scheme,
+                    now.saturating_sub(began).as_secs(),
+                    first_three(&ranks)
+                ));
+            }
+        }
+    }
+
+    /// What ranks have noted in this phase.
+    fn noted(&self) -> Vec<String> {
+        let names = self.files.list(&self.folder).unwrap_or_default();
+        let ours = names.iter().filter(|name| {
+            name.to_str()
+                .and_then(|name| name.strip_prefix(&self.mark))
+                .is_some_and(|rank| rank.parse::<u32>().is_ok())
+        });
+        let texts = ours.filter_map(|name| self.files.read_all(&self.folder.join(name), LONGEST_LINE).ok());
+        texts.map(|text| String::from_utf8_lossy(&text).trim().to_owned()).collect()
+    }
+}
+
+fn first_three(ranks: &[String]) -> String {
+    let shown = ranks.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+    match ranks.len() {
+        0..=3 => shown,
+        many => format!("{shown} and {} more", many - 3),
+    }
+}
+
+/// The first call has nothing to be compared with.
+const FIRST: Duration = Duration::from_secs(600);
+/// A call may take so much longer than the longest before, and this time in any case.
+const TIMES: u32 = 10;
+const LEAST: Duration = Duration::from_secs(60);
+/// How often the thread looks.
+const TICK: Duration = Duration::from_millis(500);
+/// It reads a folder and prints a line.
+const STACK: usize = 256 << 10;
+const LONGEST_LINE: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::{Env, TestEnv};
+    use crate::fs::RealFiles;
+    use std::path::Path;
+    use std::time::Instant;
+
+    const MIRROR: &str = "MIRROR";
+
+    /// What a rank of a phase knows, with its clock and its output. No thread looks at it.
+    fn shared(rank: u32, folder: &Path, limit: Duration) -> (Shared, TestEnv) {
+        let test = Env::for_test(Arc::new(RealFiles), folder);
+        let env = test.env();
+        let shared = Shared {
+            report: Reporter::new(Arc::clone(&env.output), Rank(rank), &format!("n{rank}"), 0),
+            clock: env.clock,
+            files: env.files,
+            rank: Rank(rank),
+            place: format!("{rank} on n{rank}"),
+            scheme: MIRROR.to_owned(),
+            folder: folder.to_owned(),
+            mark: "overdue.7.".to_owned(),
+            limit,
+            state: Mutex::default(),
+        };
+        (shared, test)
+    }
+
+    #[test]
+    fn rank_0_names_the_call_and_the_ranks_that_it_has_not_returned_on_and_nobody_before_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = LongestCall(Cell::new(Some(Duration::from_secs(2)))).limit();
+        assert_eq!(limit, Duration::from_secs(80));
+        let ranks: Vec<_> = (0..3).map(|rank| shared(rank, dir.path(), limit)).collect();
+        // Rank 0 waits for other members, rank 1 for all ranks.
+        ranks[2].0.state().call = Some(("protect", Duration::ZERO));
+        let look = |seconds| {
+            for (shared, test) in ranks.iter().rev() {
+                test.clock().advance(Duration::from_secs(seconds));
+                shared.look(Duration::ZERO);
+            }
+            ranks[0].1.output().take_errors()
+        };
+        assert_eq!(look(79), Vec::<String>::new());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let told = look(1);
+        let words =
+            "the scheme MIRROR has not returned for 80 s from: protect on rank 2 on n2. The job waits";
+        assert!(told.len() == 1 && told[0].contains(words), "{told:?}");
+        assert_eq!(look(100), Vec::<String>::new(), "it is said once");
+    }
+
+    #[test]
+    fn what_an_earlier_phase_has_left_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("overdue.6.3"), "protect on rank 3 on n3\n").unwrap();
+        let (shared, test) = shared(0, dir.path(), LEAST);
+        test.clock().advance(2 * LEAST);
+        shared.look(Duration::ZERO);
+        assert_eq!(test.output().take_errors(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_thread_looks_while_a_call_is_under_way_and_what_it_noted_goes_when_the_call_returns() {
+        let dir = tempfile::tempdir().unwrap();
+        let (shared, test) = shared(0, dir.path(), LEAST);
+        let longest = LongestCall::default();
+        let phase = SchemePhase::watch(shared, &longest);
+        let note = dir.path().join("overdue.7.0");
+        phase.call("rebuild", || {
+            phase.wait(|| test.clock().advance(2 * LEAST));
+            let began = Instant::now();
+            let patience = Duration::from_secs(60);
+            test.clock().advance(2 * LEAST);
+            while test.output().take_errors().is_empty() && began.elapsed() < patience {
+                std::thread::yield_now();
+            }
+            assert!(note.exists());
+        });
+        drop(phase);
+        assert!(!note.exists());
+    }
+}
