@@ -327,6 +327,25 @@ fn a_plugin_that_ends_the_process_with_success_while_it_is_tried_is_a_no() {
 }
 
 #[test]
+fn a_call_that_never_returns_is_named_and_a_no() {
+    let folder = Folder::new();
+    folder.library("obedient.so", "obedient");
+    for (kind, method, words) in [
+        ("scheme", "new", "making one with its options has not returned within 1 s"),
+        ("scheme", "losses_survived", "it did not return"),
+        ("scheme", "protect", "did not return"),
+        ("transport", "start", "start has not returned within 1 s"),
+        ("transport", "wait", "wait has not returned within 1 s"),
+    ] {
+        folder.write("o.toml", manifest("TRY", kind, "obedient.so"));
+        let option = format!("PANIC=hang-{method}");
+        let output = folder.plugin(&["conformance", "--timeout", "1", "o.toml", &option]);
+        let said = format!("{}{}", out(&output), err(&output));
+        assert!(code(&output) == 1 && said.contains(words), "{kind} {method}: {said}");
+    }
+}
+
+#[test]
 fn what_a_job_refuses_is_refused_by_check_and_conformance_in_the_same_words() {
     let folder = Folder::new();
     folder.library("obedient.so", "obedient");

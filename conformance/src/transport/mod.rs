@@ -19,13 +19,18 @@ mod cases;
 mod failures;
 mod file_system;
 mod lifecycle;
+mod limited;
 mod stage;
 
 pub use file_system::TinyFileSystem;
 
+use limited::{Hung, Limited};
 use scr_plugin_api::Transport;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What is put through the suite.
 pub struct Subject<'a> {
@@ -40,6 +45,8 @@ pub struct Subject<'a> {
     pub read_only: Option<&'a Path>,
     /// Whether its manifest says that a copy survives the job, so that a ticket means something to another instance.
     pub survives: bool,
+    /// How long a call may take.
+    pub call: Duration,
 }
 
 /// One rule.
@@ -68,17 +75,41 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     cases::ALL.iter().chain(failures::ALL).chain(lifecycle::ALL)
 }
 
-/// Puts a transport through all rules, and gives those it does not keep.
+/// Puts a transport through all rules, and gives those it does not keep. After a call that does not return no more is tried.
 pub fn run(subject: &Subject<'_>) -> Vec<Failure> {
-    all().filter_map(|case| case.run(subject).err()).collect()
+    let (hung, limit) = (Hung::default(), subject.call);
+    let make = || -> Box<dyn Transport> {
+        Box::new(Limited { transport: (subject.make)().into(), limit, hung: Arc::clone(&hung) })
+    };
+    let subject = Subject { make: &make, ..*subject };
+    let try_case = |case: &Case| match hung.load(Ordering::Relaxed) {
+        true => {
+            let found = "it was not tried, as a call before has not returned".to_owned();
+            Err(Failure { case: case.name, found, cure: "let the call before return" })
+        }
+        false => case.run(&subject),
+    };
+    all().filter_map(|case| try_case(case).err()).collect()
 }
 
 /// The same in a folder for temporary files, with a full and a read-only file system where they can be mounted. To mount
-/// them takes root.
+/// them takes root. A call may take [`CALL`].
 ///
 /// # Errors
 /// The folder could not be made.
 pub fn run_in_a_folder(make: &dyn Fn() -> Box<dyn Transport>, survives: bool) -> io::Result<Vec<Failure>> {
+    run_within(make, survives, CALL)
+}
+
+/// The same, with the time that a call may take.
+///
+/// # Errors
+/// As there.
+pub fn run_within(
+    make: &dyn Fn() -> Box<dyn Transport>,
+    survives: bool,
+    call: Duration,
+) -> io::Result<Vec<Failure>> {
     let folder = tempfile::tempdir()?;
     let mounted = |name: &str| {
         let point = folder.path().join(name);
@@ -91,8 +122,12 @@ pub fn run_in_a_folder(make: &dyn Fn() -> Box<dyn Transport>, survives: bool) ->
         full: full.as_ref().map(TinyFileSystem::folder),
         read_only: read_only.as_ref().map(TinyFileSystem::folder),
         survives,
+        call,
     }))
 }
+
+/// How long a call may take before it counts as hung. Suites of several plugins may share a machine.
+pub const CALL: Duration = Duration::from_secs(60);
 
 impl Case {
     /// Puts a transport through this rule.

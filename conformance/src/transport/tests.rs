@@ -247,11 +247,45 @@ fn each_fault_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let case = all().find(|case| case.name == rule).unwrap();
         let outcome = with(wrong, |make| {
-            case.run(&Subject { make, folder: folder.path(), full: None, read_only: None, survives: true })
+            let (folder, call) = (folder.path(), CALL);
+            case.run(&Subject { make, folder, full: None, read_only: None, survives: true, call })
         });
         let Err(failure) = outcome else { panic!("{wrong:?} passes: {rule}") };
         assert!(!failure.cure.is_empty(), "{failure:?}");
     }
+}
+
+/// A transport whose copies never end.
+struct Endless;
+
+impl Transport for Endless {
+    fn start(&self, _: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        Ok(Vec::new())
+    }
+    fn poll(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(CopyState::Running(0))
+    }
+    fn wait(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        loop {
+            std::thread::park();
+        }
+    }
+    fn cancel(&self, _: &[u8]) -> Result<(), PluginError> {
+        Ok(())
+    }
+    fn crc(&self, _: &[u8], _: usize) -> Option<u32> {
+        None
+    }
+}
+
+#[test]
+fn a_call_that_does_not_return_is_named_and_nothing_else_is_tried() {
+    let failures = run_within(&|| Box::new(Endless), false, Duration::from_millis(50)).unwrap();
+    assert_eq!(failures.len(), all().count());
+    let hung: Vec<_> =
+        failures.iter().filter(|failure| failure.found.contains("wait has not returned within")).collect();
+    assert!(hung.len() == 1 && failures[0] == *hung[0], "{failures:#?}");
+    assert!(failures[1..].iter().all(|failure| failure.found.contains("not tried")), "{failures:#?}");
 }
 
 #[test]

@@ -11,6 +11,8 @@ use scr_conformance::scheme::Limits;
 use scr_core::plugin::{Found, OpenPlugin, PluginKind};
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     if args.here {
@@ -18,8 +20,10 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
         answer(&outcome)?;
         return Ok(Answer::from(outcome.is_ok_and(|report| report.passed)));
     }
-    let arguments = [OsStr::new("conformance"), OsStr::new("--here"), args.file.as_os_str()];
-    let arguments = arguments.into_iter().chain(args.options.iter().map(OsStr::new));
+    let timeout = args.timeout.to_string();
+    let arguments = ["conformance", "--here", "--timeout", &timeout].map(OsStr::new);
+    let arguments =
+        arguments.into_iter().chain([args.file.as_os_str()]).chain(args.options.iter().map(OsStr::new));
     match ask::<Result<ConformanceReport, String>>(arguments, None)? {
         Given::Answer(Ok(report)) => {
             show(args.json, serde_json::to_value(&report)?, report.text())?;
@@ -37,11 +41,13 @@ fn examine(args: &ConformanceArgs) -> Result<ConformanceReport> {
     let manifest = manifest_of(&args.file)?;
     let manifest = manifest.with_context(|| format!("{} has no manifest beside it", args.file.display()))?;
     let env = environment::env()?;
-    let open = Found::at(&env, &manifest)?.0.open(&env)?;
+    let limit = Duration::from_secs(args.timeout);
+    let open =
+        within(limit, "loading it", || -> Result<_> { Ok(Found::at(&env, &manifest)?.0.open(&env)?) })?;
     let options = open.options(pairs(&args.options)?)?;
     match open.manifest.kind {
-        PluginKind::Scheme => scheme(&open, &options),
-        PluginKind::Transport => transport(&open, &options),
+        PluginKind::Scheme => scheme(&open, &options, limit),
+        PluginKind::Transport => transport(&open, &options, limit),
         PluginKind::Log => bail!("there are no rules to try a log sink against; `scr plugin check` loads it"),
     }
 }
@@ -55,24 +61,41 @@ fn pairs(options: &[String]) -> Result<Vec<(&str, &str)>> {
         .collect()
 }
 
-fn scheme(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
+/// Does what the plugin may never return from. After the limit this process says so and ends.
+fn within<T>(limit: Duration, what: &'static str, work: impl FnOnce() -> T) -> T {
+    let (done, wait) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+            warn(format_args!("{what} has not returned within {} s", limit.as_secs()));
+            // The other process gets no answer.
+            std::process::exit(1);
+        }
+    });
+    let result = work();
+    drop(done);
+    result
+}
+
+fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<ConformanceReport> {
+    let new = || within(limit, "making one with its options", || open.scheme(options));
     // The kit makes one for every member of every set; whether it can be made at all is asked before.
-    open.scheme(options)?;
-    let make = || match open.scheme(options) {
+    new()?;
+    let make = || match new() {
         Ok(scheme) => scheme,
         Err(error) => panic!("the scheme was made before, and now: {}", scr_core::describe(&error)),
     };
-    let limits = Limits { format: open.formats().1, ..Limits::default() };
+    let limits = Limits { format: open.formats().1, call: limit, ..Limits::default() };
     Ok(ConformanceReport::of_scheme(&scr_conformance::scheme::run(&make, &limits)))
 }
 
-fn transport(open: &OpenPlugin, options: &KvTree) -> Result<ConformanceReport> {
-    open.transport(options)?;
-    let make = || match open.transport(options) {
+fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<ConformanceReport> {
+    let new = || within(limit, "making one with its options", || open.transport(options));
+    new()?;
+    let make = || match new() {
         Ok(transport) => transport,
         Err(error) => panic!("the transport was made before, and now: {}", scr_core::describe(&error)),
     };
     let survives = open.manifest.capabilities.survives_job;
-    let failures = scr_conformance::transport::run_in_a_folder(&make, survives);
+    let failures = scr_conformance::transport::run_within(&make, survives, limit);
     Ok(ConformanceReport::of_transport(&failures.context("cannot make a folder to copy in")?))
 }

@@ -98,6 +98,9 @@ pub(crate) struct ConformanceArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Seconds that a call of the plugin may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    timeout: u64,
     /// The part of `conformance` that runs in a separate process
     #[arg(long, hide = true)]
     here: bool,

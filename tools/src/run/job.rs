@@ -15,7 +15,7 @@ use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 /// The job, between its first run and its last.
@@ -125,8 +125,8 @@ impl<'a> Job<'a> {
         self.runs == 0
     }
 
-    pub(super) fn halt_file(&self) -> PathBuf {
-        self.prefix.halt_file()
+    pub(super) fn prefix_dir(&self) -> &Path {
+        self.prefix.dir()
     }
 
     pub(super) fn log(&self) -> &Log {

@@ -143,7 +143,11 @@ impl Scavenge<'_> {
     /// Saves a dataset and reports how that went. Gives whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
-        warn(&format!("{label} is in cache only: saving it from {} nodes", self.nodes.len()));
+        let nodes = match self.nodes.len() {
+            1 => "1 node".to_owned(),
+            many => format!("{many} nodes"),
+        };
+        warn(&format!("{label} is in cache only: saving it from {nodes}"));
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();
