@@ -298,6 +298,7 @@ int main(int argc, char **argv)
 
 #ifdef USE_SCR
     if (!o.no_scr) {
+        SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", o.every); /* unless the environment or a file says otherwise */
         if (SCR_Init() != SCR_SUCCESS)
             fail("SCR_Init failed");
         step = restart(&p);
@@ -314,12 +315,13 @@ int main(int argc, char **argv)
         if (rank == 0 && step % o.every == 0)
             printf("heat2d: step %d of %d\n", step, o.steps);
 #ifdef USE_SCR
-        if (!o.no_scr && step % o.every == 0) {
+        if (!o.no_scr) {
             int needed = 0;
             SCR_Need_checkpoint(&needed);
-            if (needed)
+            if (needed) {
                 checkpoint(&p, step);
-            SCR_Should_exit(&stop);
+                SCR_Should_exit(&stop);
+            }
         }
 #endif
         if (rank == o.kill_rank && step == o.kill_step) {

@@ -184,15 +184,15 @@ int main(int argc, char **argv)
     const int kill_rank = number(5, -1), kill_step = number(6, 0);
     {
         Plate plate(size);
+        scr::config("SCR_CHECKPOINT_INTERVAL=" + std::to_string(every));
         scr::Library library;
         int step = restart(library, plate);
         bool stop = false;
         while (step < steps && !stop) {
             plate.step();
             step++;
-            if (step % every == 0) {
-                if (library.need_checkpoint())
-                    save(plate, step);
+            if (library.need_checkpoint()) {
+                save(plate, step);
                 stop = library.should_exit();
             }
             if (rank == kill_rank && step == kill_step)

@@ -14,6 +14,7 @@ program heat2d
     integer :: points, steps, every, kill_rank, kill_step  ! SIZE, STEPS, EVERY, ...
     integer :: first, rows, step, stop_now, needed
     character(len=SCR_MAX_FILENAME) :: answer_file
+    character(len=64) :: setting, value
     double precision, allocatable :: now(:, :), next(:, :)  ! (column, row); rows 0 and rows+1 are borders
 
     call MPI_Init(ierror)
@@ -27,6 +28,8 @@ program heat2d
     kill_step = number(6, 0)
     call new_plate()
 
+    write (setting, '("SCR_CHECKPOINT_INTERVAL=", i0)') every
+    call scr_config(setting, value, ierror)
     call scr_init(ierror)
     if (ierror /= SCR_SUCCESS) call MPI_Abort(MPI_COMM_WORLD, 2, ierror)
     step = restart()
@@ -34,9 +37,9 @@ program heat2d
     do while (step < steps .and. stop_now == 0)
         call compute()
         step = step + 1
-        if (mod(step, every) == 0) then
-            call scr_need_checkpoint(needed, ierror)
-            if (needed == 1) call checkpoint(step)
+        call scr_need_checkpoint(needed, ierror)
+        if (needed == 1) then
+            call checkpoint(step)
             call scr_should_exit(stop_now, ierror)
         end if
         if (rank == kill_rank .and. step == kill_step) call abort()

@@ -98,14 +98,13 @@ def main():
     size, steps, every = given
     kill_rank, kill_step = (int(text) for text in sys.argv[5:7]) if len(sys.argv) > 6 else (-1, 0)
     plate = new_plate(size)
-    scr.init()
+    scr.init({"SCR_CHECKPOINT_INTERVAL": every})
     step, stop = restart(plate), False
     while step < steps and not stop:
         plate = step_plate(plate)
         step += 1
-        if step % every == 0:
-            if scr.need_checkpoint():
-                save(plate, step)
+        if scr.need_checkpoint():
+            save(plate, step)
             stop = scr.should_exit()
         if rank == kill_rank and step == kill_step:
             os.kill(os.getpid(), signal.SIGKILL)

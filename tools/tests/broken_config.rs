@@ -82,7 +82,7 @@ const LINES: &[Case] = &[
     ("a key twice on a line", b"STORE=/ssd COUNT=1 COUNT=2", 1, "set a second time"),
     ("a key without a value", b"STORE=/ssd COUNT=", 1, "has no value"),
     ("locking is the site's", b"SCR_LOCKED=SCR_FLUSH", 1, "only in the system configuration file"),
-    ("a file cannot name itself", b"SCR_CONF_FILE=/x", 1, "only in the environment"),
+    ("a file cannot name itself", b"SCR_CONF_FILE=/x", 1, "only in the environment or with SCR_Config"),
 ];
 
 /// Bytes that are no text.

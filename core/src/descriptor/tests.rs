@@ -272,7 +272,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("SCR_CURRENT=a\u{0}b", 1, "control characters", true),
     ("SCR_FLUSH=1\nSCR_FLUSH=2", 2, "SCR_FLUSH is set a second time, after /pfs/run1/.scrconf:1", true),
     ("SCR_CACHE_BASE=/tmp/$NO_SUCH_VARIABLE", 1, "uses $NO_SUCH_VARIABLE, which is not set", true),
-    ("SCR_CONF_FILE=/x", 1, "only in the environment", true),
+    ("SCR_CONF_FILE=/x", 1, "only in the environment or with SCR_Config", true),
     ("SCR_LOCKED=SCR_FLUSH", 1, "only in the system configuration file", true),
     ("SCR_PREFIX=/elsewhere", 1, "SCR_PREFIX cannot be changed to /elsewhere", true),
     ("SCR_HOP_DISTANCE=2", 1, "of a former version", true),

@@ -237,7 +237,7 @@ fn check(setting: &Setting) -> Result<(), Cause> {
         return Err(Cause::Malformed { name: setting.name.clone(), found: pair.key.clone(), expected });
     }
     let Some(info) = find(&setting.name) else { return Ok(()) };
-    if matches!(info.scope, Scope::Environment | Scope::SystemFile) {
+    if info.scope == Scope::SystemFile {
         return Err(Cause::WrongPlace { name: setting.name.clone(), allowed: info.scope.allowed() });
     }
     if setting.value.contains('$') {
@@ -321,7 +321,6 @@ mod tests {
             ("SCR_FLUSH=-1", "not 0 or more"),
             ("SCR_FLUSH=1 SCR_DEBUG=1", "SCR_DEBUG=1"),
             ("SCR_FLUSH 1", "has no `='"),
-            ("SCR_CONF_FILE=/x", "only in the environment"),
             ("SCR_LOCKED=SCR_FLUSH", "only in the system configuration file"),
             ("SCR_PREFIX=\"/open", "opened and not closed"),
             ("=1", "without a name"),
@@ -352,6 +351,12 @@ mod tests {
             assert_eq!(query("SCR_CACHE_SIZE"), None, "nobody has set it");
             assert!(config.query(params, &env, "SCR_FLUSH=1").is_err());
         }
+        // As with C SCR: which of them would it be?
+        let ask = |config: &AppConfig| config.query(None, &env, "CKPT").map_err(|error| error.to_string());
+        assert_eq!(ask(&config), Ok(Some("0".to_owned())));
+        let error = ask(&applied(&["CKPT=1 TYPE=XOR", "CKPT=0 TYPE=RS"])).unwrap_err();
+        assert!(error.contains("several CKPT lines") && error.contains("`CKPT="), "{error}");
+        assert_eq!(ask(&applied(&[])), Ok(Some("0".to_owned())), "of the file");
     }
 
     #[test]

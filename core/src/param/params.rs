@@ -213,7 +213,7 @@ mod tests {
             assert_eq!(environment, (Some(text.to_string()), Origin::Environment), "{}", info.name);
             for file in [USER, SYSTEM] {
                 let (value, origin) = value_of(world_of(&[(file, &line)]));
-                let allowed = info.scope != Scope::Environment;
+                let allowed = info.scope != Scope::OutsideFiles;
                 assert_eq!(value.as_deref() == Some(text), allowed, "{} in {file}", info.name);
                 assert_eq!(origin.place().is_some(), allowed, "{} in {file}", info.name);
             }

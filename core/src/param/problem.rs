@@ -168,6 +168,14 @@ pub enum Cause {
         /// The limit.
         most: usize,
     },
+    /// A kind of descriptor line was asked for of which there are several.
+    #[error("there are several {name} lines, {values}, so there is no one value; ask for a key of one, such as `{name}={first} {key}'", values = values.join(" "), first = values.first().map_or("", String::as_str), key = if name == "CKPT" { "TYPE" } else { "COUNT" })]
+    SeveralValues {
+        /// `STORE`, `CKPT` or `GROUPS`.
+        name: String,
+        /// Their first values.
+        values: Vec<String>,
+    },
     /// A quote is not closed.
     #[error("a {quote} is opened and not closed; the line is passed over")]
     Unterminated {

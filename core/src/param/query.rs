@@ -1,6 +1,6 @@
 //! What `SCR_Config` answers: the effective value of a parameter, with a session or before there is one.
 
-use super::app::{join, refused, Action, AppConfig, Query, Request};
+use super::app::{refused, Action, AppConfig, Query, Request};
 use super::file::DESCRIPTORS;
 use super::params::Params;
 use super::problem::{Cause, ConfigError};
@@ -12,7 +12,7 @@ impl AppConfig {
     /// files and what was set so far. `None` where nobody has set it, whether it has a default or not.
     ///
     /// # Errors
-    /// As for [`Request::parse`], and [`Cause::NotAQuery`] for a text that sets something.
+    /// As for [`Request::parse`], [`Cause::NotAQuery`] for a text that sets something, and [`Cause::SeveralValues`].
     pub fn query(
         &self,
         params: Option<&Params>,
@@ -23,21 +23,26 @@ impl AppConfig {
             return Err(refused(Cause::NotAQuery { text: text.trim().to_string() }));
         };
         if let Some(params) = params {
-            return Ok(effective(params, &query));
+            return effective(params, &query);
         }
         let (params, _) = Params::resolve(&Settings::load(env, self), env);
-        Ok(effective(&params, &query))
+        effective(&params, &query)
     }
 }
 
-fn effective(params: &Params, query: &Query) -> Option<String> {
+fn effective(params: &Params, query: &Query) -> Result<Option<String>, ConfigError> {
+    let name = &query.name;
     if let Some((id, key)) = &query.item {
-        let line = params.lines(&query.name).find(|line| line.value == *id || line.shared == *id)?;
-        return line.item(key).map(|item| item.value.clone());
+        let mut lines = params.lines(name);
+        let line = lines.find(|line| line.value == *id || line.shared == *id);
+        return Ok(line.and_then(|line| line.item(key)).map(|item| item.value.clone()));
     }
-    if DESCRIPTORS.contains(&query.name.as_str()) {
-        return join(params.lines(&query.name).map(|line| line.value.as_str()));
+    if DESCRIPTORS.contains(&name.as_str()) {
+        let mut values: Vec<String> = params.lines(name).map(|line| line.value.clone()).collect();
+        return match values.len() {
+            0 | 1 => Ok(values.pop()),
+            _ => Err(refused(Cause::SeveralValues { name: name.clone(), values })),
+        };
     }
-    let parameter = params.named(&query.name)?;
-    parameter.text.clone().filter(|_| parameter.is_set())
+    Ok(params.named(name).filter(|parameter| parameter.is_set()).and_then(|parameter| parameter.text.clone()))
 }

@@ -132,7 +132,7 @@ pub(super) fn resolve_one(
         Scope::Node | Scope::Rank => {
             env.variable(info.name).filter(|value| is_text(value) && counts(info, env))
         }
-        Scope::Anywhere | Scope::Environment | Scope::SystemFile => None,
+        Scope::Anywhere | Scope::OutsideFiles | Scope::SystemFile => None,
     };
     let own = own.map(|value| Setting::new(info.name, value, Origin::Environment));
     let (mut found, mut shared) = (None, None);

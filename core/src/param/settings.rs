@@ -42,8 +42,7 @@ impl Settings {
         let mut problems = Vec::new();
         let system = system_file(env);
         let system = system.and_then(|file| load(&*env.files, &file, Origin::SystemFile, &mut problems));
-        let named = named_user_file(env, &mut problems);
-        Self::of_sources(env, app, named, system.unwrap_or_default(), problems)
+        Self::of_sources(env, app, None, system.unwrap_or_default(), problems)
     }
 
     /// The settings of a job that starts here, with those that its application made in the last run. For commands.
@@ -77,18 +76,19 @@ impl Settings {
         Self::of_sources(&env, &AppConfig::default(), Some(Source::default()), Source::default(), Vec::new())
     }
 
-    /// `named` is the user's file where one is named; otherwise the one in the prefix directory is read.
+    /// `user` is the user's file if it has been read; otherwise `SCR_CONF_FILE` names it, or it is in the prefix directory.
     fn of_sources(
         env: &Env,
         app: &AppConfig,
-        named: Option<Source>,
+        user: Option<Source>,
         system: Source,
         mut problems: Vec<Problem>,
     ) -> Self {
         let environment = environment(env, &mut problems);
-        let is_named = named.is_some();
-        let mut sources = [environment, named.unwrap_or_default(), app.source().clone(), system];
+        let mut is_named = user.is_some();
+        let mut sources = [environment, user.unwrap_or_default(), app.source().clone(), system];
         sources.iter_mut().for_each(|source| expand_shared(source, env, &mut problems));
+        is_named = is_named || take_named_file(&mut sources, 0, env, &mut problems);
         let safe = safe_prefixes(env, &sources, app.distrust().is_some());
         if let Some(distrust) = app.distrust() {
             // The directory in which a job without those settings would look for them.
@@ -96,6 +96,7 @@ impl Settings {
             let found_in = resolve_one_of(table::PREFIX.info(), env, &others, &mut Vec::new());
             safe.apply(&mut sources[2], Some(distrust), dir_of(&found_in), &mut problems);
         }
+        is_named = is_named || take_named_file(&mut sources, 2, env, &mut problems);
         let prefix = resolve_one_of(table::PREFIX.info(), env, &sources, &mut problems);
         if !is_named {
             sources[1] = user_file_in(dir_of(&prefix), env, &safe, &mut problems);
@@ -211,18 +212,18 @@ fn system_file(env: &Env) -> Option<PathBuf> {
     }
 }
 
-/// The file that `SCR_CONF_FILE` names, if it is set. It must exist.
-fn named_user_file(env: &Env, problems: &mut Vec<Problem>) -> Option<Source> {
-    // A missing variable is reported with those of the other parameters.
-    let text = env.variable(table::CONF_FILE.info().name).filter(|_| counts(table::CONF_FILE.info(), env))?;
-    let (path, _) = Variables::of(env).expand_path(text);
-    let file = normalise(&env.current_dir.join(path));
-    let settings = load(&*env.files, &file, Origin::UserFile, problems);
-    if settings.is_none() {
+/// Reads the user file that `SCR_CONF_FILE` names in source `from`, if it does. It must exist.
+fn take_named_file(sources: &mut [Source; 4], from: usize, env: &Env, problems: &mut Vec<Problem>) -> bool {
+    let Some(setting) = sources[from].get(table::CONF_FILE.info().name, "") else { return false };
+    let file = normalise(&env.current_dir.join(&setting.value));
+    let mut user = load(&*env.files, &file, Origin::UserFile, problems).unwrap_or_else(|| {
         let cause = Cause::Unreadable { file, reason: NOT_THERE.to_string() };
-        problems.push(Problem::new(&Origin::Environment, cause));
-    }
-    Some(settings.unwrap_or_default())
+        problems.push(Problem::new(&setting.origin, cause));
+        Source::default()
+    });
+    expand_shared(&mut user, env, problems);
+    sources[1] = user;
+    true
 }
 
 /// The parameters among the variables. Reports variables that look like a parameter and are not.
@@ -330,7 +331,7 @@ fn drop_misplaced(source: &mut Source, problems: &mut Vec<Problem>) {
     source.retain(|setting| {
         let Some(info) = find(&setting.name) else { return true };
         let allowed = match info.scope {
-            Scope::Environment => setting.origin == Origin::Environment,
+            Scope::OutsideFiles => matches!(setting.origin, Origin::Environment | Origin::Application),
             Scope::SystemFile => matches!(setting.origin, Origin::SystemFile(_)),
             Scope::Anywhere | Scope::Node | Scope::Rank => true,
         };
@@ -388,8 +389,10 @@ fn origin_from_tree(tree: &KvTree) -> Result<Origin, FieldError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{world, world_of};
+    use super::super::testing::{world, world_of, world_of_user};
+    use super::super::Params;
     use super::*;
+    use crate::env::TestEnv;
 
     #[test]
     fn settings_travel_as_a_tree() {
@@ -444,6 +447,37 @@ mod tests {
     }
 
     #[test]
+    fn the_application_may_name_the_user_file_and_the_environment_goes_before_it() {
+        let files = [("/mine.conf", "SCR_FLUSH=3\nSCR_DEBUG=1\n"), ("/theirs.conf", "SCR_FLUSH=4\n")];
+        let mut app = AppConfig::default();
+        app.apply("SCR_CONF_FILE=/mine.conf").unwrap();
+        app.apply("SCR_DEBUG=2").unwrap();
+        let flush_and_debug = |world: TestEnv| {
+            let env = world.env();
+            let (params, problems) = Params::resolve(&Settings::load(&env, &app), &env);
+            (params.get(&table::FLUSH), params.get(&table::DEBUG), problems.len())
+        };
+        assert_eq!(flush_and_debug(world_of(&files)), (3, 1, 0), "a user file goes before the application");
+        assert_eq!(
+            flush_and_debug(world_of(&files).with_variable("SCR_CONF_FILE", "/theirs.conf")),
+            (4, 2, 0)
+        );
+        assert_eq!(flush_and_debug(world_of(&[])), (10, 2, 1), "a file that is not there is reported");
+    }
+
+    /// What `SCR_Config` has named in the last run is kept in the prefix directory, where anybody may have put it.
+    #[test]
+    fn the_application_of_another_user_names_no_file() {
+        let files = [("/pfs/run1/.scr/app.conf", "SCR_CONF_FILE=/x.conf\n"), ("/x.conf", "SCR_FLUSH=3\n")];
+        let flush = |world: TestEnv| {
+            let env = world.env();
+            Params::resolve(&Settings::with_last_run(&env), &env).0.get(&table::FLUSH)
+        };
+        assert_eq!(flush(world_of_user(0, 0, &files)), 3);
+        assert_eq!(flush(world_of_user(4711, 0, &files)), 10);
+    }
+
+    #[test]
     fn a_named_user_file_that_is_missing_or_no_file_is_told() {
         for (files, reason) in
             [(&[][..], "no such file"), (&[("/x.conf", "(folder)")][..], "not a regular file")]
@@ -463,8 +497,8 @@ mod tests {
         let settings = Settings::load(&env, &AppConfig::default());
         let told: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
         let expected = [
-            "environment: the file /my.conf cannot be read: there is no such file; its settings do not count",
             "environment: SCR_CONF_FILE uses $HOME, which is not set and counts as empty; set it or write \\$ for a plain $",
+            "environment: the file /my.conf cannot be read: there is no such file; its settings do not count",
         ];
         assert_eq!(told, expected);
     }

@@ -90,8 +90,8 @@ pub enum Scope {
     Node,
     /// Everywhere; of the environments only a rank's own counts.
     Rank,
-    /// In the environment only.
-    Environment,
+    /// In the environment and with `SCR_Config`, and in no file.
+    OutsideFiles,
     /// In the system file only.
     SystemFile,
 }
@@ -108,7 +108,7 @@ impl Scope {
             Scope::Anywhere => "anywhere",
             Scope::Node => "anywhere; per rank",
             Scope::Rank => "anywhere; per rank only",
-            Scope::Environment => "environment only",
+            Scope::OutsideFiles => "environment or SCR_Config only",
             Scope::SystemFile => "system file only",
         }
     }
@@ -117,7 +117,7 @@ impl Scope {
     pub fn allowed(self) -> &'static str {
         match self {
             Scope::Anywhere | Scope::Node | Scope::Rank => "in the environment, in a file or with SCR_Config",
-            Scope::Environment => "in the environment",
+            Scope::OutsideFiles => "in the environment or with SCR_Config",
             Scope::SystemFile => "in the system configuration file",
         }
     }
@@ -192,7 +192,7 @@ parameters! {
         "Set to 0 to turn SCR off. SCR_Init then returns an error and the application runs without it.";
     DEBUG: u64 = "SCR_DEBUG", COUNT, text("0"), Anywhere,
         "Set to 1 or 2 for more detailed messages.";
-    CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, DefaultValue::Unset, Environment,
+    CONF_FILE: Option<PathBuf> = "SCR_CONF_FILE", Kind::Path, DefaultValue::Unset, OutsideFiles,
         "The user configuration file, instead of .scrconf in the prefix directory.";
     LOCKED: Option<String> = "SCR_LOCKED", Kind::Text, DefaultValue::Unset, SystemFile,
         "Comma-separated parameters that only the system configuration file may set.";
@@ -248,6 +248,8 @@ parameters! {
         "Whether SCR_Init flushes cached datasets, for applications that do not use the Restart API.";
     GLOBAL_RESTART: bool = "SCR_GLOBAL_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether to flush cached datasets in SCR_Init and restart from the prefix directory.";
+    RESTART_ATTEMPTS: u64 = "SCR_RESTART_ATTEMPTS", COUNT, text("0"), Anywhere,
+        "Give up a checkpoint after so many restarts from it without a new checkpoint; 0 for never.";
     DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Anywhere,
         "Whether to drop datasets newer than the current one from the index on restart.";
     PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,

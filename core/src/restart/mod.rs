@@ -3,6 +3,7 @@
 //! The one that the user names with `SCR_CURRENT`, or else the newest, from cache if it is there; where the application cannot
 //! use it, the next older one, from cache or from the prefix directory, until none is left.
 
+mod attempts;
 mod current;
 mod prefix_state;
 
@@ -57,6 +58,12 @@ impl Restart {
             current::record_chosen(from, loaded);
             drop_newer(from.job, from.cache, loaded.id_in_prefix)?;
         }
+        while let Some(loaded) = &self.loaded {
+            if !attempts::are_spent(from.job, loaded)? {
+                break;
+            }
+            self.refuse(from)?;
+        }
         Ok(())
     }
 
@@ -90,15 +97,19 @@ impl Restart {
         Ok(())
     }
 
-    /// The application begins to restart, or has written a checkpoint.
-    pub(crate) fn begin(&mut self) {
+    /// The application begins to restart.
+    pub(crate) fn begin(&mut self, job: &Job) {
         self.begun = true;
         self.chosen = None;
+        if let Some(loaded) = &self.loaded {
+            attempts::record(job, loaded);
+        }
     }
 
     /// The application can read back the newest checkpoint, since it has written one.
     pub(crate) fn offer_newest(&mut self, job: &Job, cache: &Cache) {
-        self.begin();
+        (self.begun, self.chosen) = (true, None);
+        attempts::forget(job);
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }
 

@@ -22,12 +22,15 @@ impl Session {
         self.check_name("SCR_Current", name)?;
         // A newer checkpoint under way would become the current one once it has arrived.
         self.with_flushes(Flushes::finish_all)?;
-        let (id, checkpoint) = change_index(&self.job, name, |index| {
+        let changed = change_index(&self.job, |index| {
             let id = index.id_of(name)?;
             let known =
                 index.entry(id).and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
             index.set_current(name);
             Some((id, known.unwrap_or(0)))
+        })?;
+        let (id, checkpoint) = changed.ok_or_else(|| Error::Argument {
+            what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),
         })?;
         self.last_checkpoint = checkpoint;
         self.restart.choose(&mut self.cache, name, id);
@@ -38,29 +41,22 @@ impl Session {
     /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.
     ///
     /// # Errors
-    /// [`Error`] within a phase, and if no dataset has that name.
+    /// [`Error`] within a phase, and if the index cannot be changed. A name that no dataset has is none: it is gone already.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
-        let dropped = |index: &mut Index| (!index.drop_name(name).is_empty()).then_some((0, 0));
-        let dropped = change_index(&self.job, name, dropped);
-        if matches!(dropped, Err(Error::Argument { .. })) && in_cache.is_empty() {
-            return dropped.map(drop);
-        }
+        let dropped = change_index(&self.job, |index| (!index.drop_name(name).is_empty()).then_some((0, 0)));
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
         }
-        match dropped {
-            Ok(_) | Err(Error::Argument { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        dropped.map(drop)
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
     ///
     /// # Errors
-    /// [`Error`] within a phase, if no dataset has that name, and if a file cannot be removed.
+    /// [`Error`] within a phase, and if a file cannot be removed. A name that no dataset has is none: it is gone already.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Delete", name)?;
         let in_cache = self.end_flushes_of(name)?;
@@ -70,7 +66,7 @@ impl Session {
         }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
-            return Err(Error::Argument { what: format!("there is no dataset named `{label}'") });
+            self.job.report.info(&format!("SCR_Delete: there is no dataset named `{label}'"));
         }
         Ok(())
     }
@@ -108,13 +104,11 @@ impl Session {
     }
 }
 
-/// Changes the index on rank 0, and gives every rank the result: an id and the number of a checkpoint. `None` is for a name that
-/// is not there.
+/// Changes the index on rank 0, and gives every rank the result: an id and the number of a checkpoint, or `None`.
 fn change_index(
     job: &Job,
-    name: &[u8],
     change: impl FnOnce(&mut Index) -> Option<(u64, u64)>,
-) -> Result<(u64, u64), Error> {
+) -> Result<Option<(u64, u64)>, Error> {
     let changed = match job.rank() {
         Rank(0) => Index::update(job.files(), &job.prefix, change),
         _ => Ok(None),
@@ -128,7 +122,5 @@ fn change_index(
     }
     let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
     let value = |key| tree.parse(key).ok().flatten();
-    value("ID").zip(value("CKPT")).ok_or_else(|| Error::Argument {
-        what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),
-    })
+    Ok(value("ID").zip(value("CKPT")))
 }

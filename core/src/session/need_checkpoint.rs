@@ -38,9 +38,7 @@ impl CheckpointTimes {
         let by_count = wanted.interval > 0 && self.asked.is_multiple_of(wanted.interval);
         let since = now.saturating_sub(self.last.unwrap_or(self.began));
         let by_time = !wanted.seconds.is_zero() && since >= wanted.seconds;
-        // Where nobody has said how often, the application decides alone.
-        let unset = wanted.interval == 0 && wanted.seconds.is_zero() && wanted.overhead <= 0.0;
-        unset || by_count || by_time || self.is_cheap(since, wanted.overhead)
+        by_count || by_time || self.is_cheap(since, wanted.overhead)
     }
 
     /// Whether a checkpoint now keeps the share of time spent in checkpoints below `percent`: its cost, taken to be the average,
@@ -63,6 +61,13 @@ struct Wanted {
     overhead: f64,
 }
 
+impl Wanted {
+    /// Whether nobody has said when a checkpoint is due.
+    fn is_unset(&self) -> bool {
+        self.interval == 0 && self.seconds.is_zero() && self.overhead <= 0.0
+    }
+}
+
 impl Session {
     /// Whether the application should take a checkpoint now; the same on all ranks. Collective.
     ///
@@ -78,6 +83,12 @@ impl Session {
             seconds: params.get(&param::CHECKPOINT_SECONDS),
             overhead: params.get(&param::CHECKPOINT_OVERHEAD),
         };
+        if self.times.asked == 1 && wanted.is_unset() {
+            self.job.report.notice(
+                "SCR_Need_checkpoint asks for no checkpoint until the job is to halt: none of SCR_CHECKPOINT_INTERVAL, \
+                 SCR_CHECKPOINT_SECONDS and SCR_CHECKPOINT_OVERHEAD is set",
+            );
+        }
         let due = if self.job.rank() == Rank(0) {
             let halting = halt::own_reason(&self.job, 0).is_some();
             Some(vec![u8::from(halting || self.times.is_due(self.job.env.clock.elapsed(), &wanted))])
@@ -99,9 +110,9 @@ mod tests {
     }
 
     #[test]
-    fn without_settings_every_call_advises_a_checkpoint() {
+    fn without_settings_no_call_advises_a_checkpoint() {
         let times = CheckpointTimes { asked: 5, ..CheckpointTimes::new(secs(0)) };
-        assert!(times.is_due(secs(0), &NOTHING));
+        assert!(!times.is_due(secs(1_000_000), &NOTHING));
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
-        self.restart.begin();
+        self.restart.begin(&self.job);
         self.phase = Phase::Restart;
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)

@@ -49,6 +49,22 @@ fn a_checkpoint_that_took_long_is_followed_by_one_once_that_is_within_the_overhe
     outcome.all_gave(&[true, false, true, false, true]);
 }
 
+/// C SCR from version 3.0 on: a program that asks at each step would else write a checkpoint at each step.
+#[test]
+fn without_settings_none_is_due_and_that_is_said_once() {
+    let world = World::new(2, 2);
+    let outcome = world.run(|application| [0, 1_000_000].map(|seconds| is_due_after(application, seconds)));
+    let said = |lines: &[String]| {
+        lines.iter().filter(|line| line.contains("none of SCR_CHECKPOINT_INTERVAL")).count()
+    };
+    assert_eq!(said(&outcome.lines), 1);
+    outcome.all_gave(&[false; 2]);
+    let world = world.set("SCR_CHECKPOINT_INTERVAL", "2");
+    let outcome = world.run(|application| [0, 1].map(|seconds| is_due_after(application, seconds)));
+    assert_eq!(said(&outcome.lines), 0);
+    outcome.all_gave(&[false, true]);
+}
+
 #[test]
 fn whichever_of_the_three_comes_first_makes_a_checkpoint_due() {
     let world = World::new(2, 2).set("SCR_CHECKPOINT_SECONDS", "60").set("SCR_CHECKPOINT_INTERVAL", "3");

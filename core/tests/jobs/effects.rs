@@ -63,6 +63,7 @@ const ROWS: &[Row] = &[
     Row("SCR_FLUSH_POSTSTAGE", "1", Here(seen::flush_poststage)),
     Row("SCR_FLUSH_ON_RESTART", "1", Here(seen::flush_on_restart)),
     Row("SCR_GLOBAL_RESTART", "1", Here(seen::global_restart)),
+    Row("SCR_RESTART_ATTEMPTS", "1", Here(seen::restart_attempts)),
     Row("SCR_DROP_AFTER_CURRENT", "1", Here(seen::drop_after_current)),
     Row("SCR_PREFIX_SIZE", "1", Here(seen::prefix_size)),
     Row("SCR_PREFIX_PURGE", "1", Here(seen::prefix_purge)),
@@ -206,7 +207,7 @@ fn all_have_their_effect(source: Source) {
         let scope = param::find(name).unwrap().scope;
         let counts = match scope {
             Scope::Anywhere | Scope::Node | Scope::Rank => true,
-            Scope::Environment => source == Source::Environment,
+            Scope::OutsideFiles => matches!(source, Source::Environment | Source::Application),
             Scope::SystemFile => source == Source::SystemFile,
         };
         let setting = Setting { name, value, source: Some(source) };

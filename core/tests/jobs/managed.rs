@@ -58,8 +58,8 @@ fn delete_takes_the_files_the_folders_that_this_empties_and_the_entry_and_nothin
         std::fs::write(prefix.join("runs/b/notes"), "kept").unwrap();
         world.run(|application| {
             application.session().delete(b"first").unwrap();
-            let error = application.session().delete(b"first").unwrap_err().to_string();
-            assert!(error.contains("no dataset named `first'"), "{error}");
+            // As with C SCR: it is gone already.
+            application.session().delete(b"first").unwrap();
             assert_eq!(application.session().have_restart().unwrap(), Some(b"second".to_vec()));
             application.session().delete(b"second").unwrap();
             assert_eq!(application.session().have_restart().unwrap(), None);
@@ -91,7 +91,9 @@ fn drop_takes_the_entry_alone() {
     checkpoints(&world, 1..=3);
     world.run(|application| {
         application.session().drop_dataset(b"ckpt.3").unwrap();
-        assert!(application.session().drop_dataset(b"ckpt.3").is_err());
+        // As with C SCR: the entry of a dataset that somebody has deleted may have gone, too.
+        application.session().drop_dataset(b"ckpt.3").unwrap();
+        application.session().drop_dataset(b"no such").unwrap();
     });
     assert_eq!(listed(&world).0, [1, 2]);
     for rank in (0..4).map(Rank) {

@@ -579,3 +579,33 @@ fn files_of_one_base_name_are_fetched_to_cache_for_two_ranks_and_for_one_rank_on
         });
     }
 }
+
+/// An application that dies at each restart: of bytes that only it can tell to be wrong.
+#[test]
+fn a_checkpoint_from_which_the_application_dies_is_given_up_after_so_many_attempts() {
+    let mut world = World::new(4, 4).set("SCR_CACHE_SIZE", "2").set("SCR_RESTART_ATTEMPTS", "2");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    let dies = |application: &mut Application| {
+        let name = application.session().start_restart().unwrap();
+        application.session().complete_restart(true).unwrap();
+        name
+    };
+    world.run(dies).all_gave(&b"ckpt.2".to_vec());
+    world.run(dies).all_gave(&b"ckpt.2".to_vec());
+    let run = world.run(|application| {
+        let name = dies(application);
+        application.checkpoint(3, some).unwrap();
+        name
+    });
+    run.all_gave(&b"ckpt.1".to_vec());
+    run.line_with(&["2 restarts from `ckpt.2' have begun", "SCR_RESTART_ATTEMPTS=2"]);
+    // A new checkpoint begins the count anew, and by default nobody counts.
+    for _ in 0..2 {
+        world.run(dies).all_gave(&b"ckpt.3".to_vec());
+        world.run(|application| application.checkpoint(3, some).unwrap());
+    }
+    world.put("SCR_RESTART_ATTEMPTS", "0");
+    for _ in 0..4 {
+        world.run(|application| application.restart(some)).all_gave(&Some(3));
+    }
+}

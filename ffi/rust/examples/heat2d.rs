@@ -23,15 +23,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (kill_rank, kill_step) = (number(5, -1)?, number(6, 0)?);
 
     let mut plate = Plate::new(universe.world(), size);
+    scr::config(&format!("SCR_CHECKPOINT_INTERVAL={every}"))?;
     let mut library = Library::init(&universe)?;
     let (mut step, mut stop) = (restart(&mut library, &mut plate)?, false);
     while step < steps && !stop {
         plate.step();
         step += 1;
-        if step % every == 0 {
-            if library.need_checkpoint()? {
-                checkpoint(&mut library, &plate, step);
-            }
+        if library.need_checkpoint()? {
+            checkpoint(&mut library, &plate, step);
             stop = library.should_exit()?;
         }
         if i64::from(plate.world.rank()) == kill_rank && step == kill_step {

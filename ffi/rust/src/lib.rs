@@ -12,6 +12,7 @@
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let universe = mpi::initialize().ok_or("MPI cannot be initialized")?;
 //!     let rank = universe.world().rank();
+//!     scr::config("SCR_CHECKPOINT_INTERVAL=100")?; // unless the environment or a file says otherwise
 //!     let mut library = Library::init(&universe)?;
 //!
 //!     let (mut state, mut step) = (vec![0_u8; 1000], 0_u64);

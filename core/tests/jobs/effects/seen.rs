@@ -218,16 +218,24 @@ pub(super) fn prefix_purge(setting: &Setting) -> bool {
 }
 
 pub(super) fn checkpoint_interval(setting: &Setting) -> bool {
-    !needs_checkpoint(&setting.on(one()))
+    needs_checkpoint(&setting.on(one()))
 }
 
 pub(super) fn checkpoint_seconds(setting: &Setting) -> bool {
-    !needs_checkpoint(&setting.on(one()))
+    needs_checkpoint(&setting.on(one()))
 }
 
 pub(super) fn checkpoint_overhead(setting: &Setting) -> bool {
     // Nobody knows what the first one costs, so it is taken.
     needs_checkpoint(&setting.on(one().set("SCR_CHECKPOINT_INTERVAL", "1000")))
+}
+
+pub(super) fn restart_attempts(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    checkpoints(&world, 1);
+    let begins = |application: &mut Application| application.session().start_restart().is_ok();
+    world.run(begins).all_gave(&true);
+    !world.run(begins).ranks[0]
 }
 
 pub(super) fn halt_exit(setting: &Setting) -> bool {
@@ -467,7 +475,12 @@ pub(super) fn enable(setting: &Setting) -> bool {
 }
 
 fn needs_checkpoint(world: &World) -> bool {
-    world.run(|application| application.session().need_checkpoint().unwrap()).ranks[0]
+    let outcome = world.run(|application| {
+        let first = application.session().need_checkpoint().unwrap();
+        application.wait(1000);
+        first || application.session().need_checkpoint().unwrap()
+    });
+    outcome.ranks[0]
 }
 
 fn should_exit(world: &World) -> bool {
