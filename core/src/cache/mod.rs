@@ -20,6 +20,7 @@
 //! | `room` | whether the old dataset and the new one fit at the same time |
 //! | `sharing` | which nodes see the same folder |
 //! | `node_dir` | their folders in it |
+//! | `shared_files` | files that several ranks write |
 
 mod begin;
 mod checksum;
@@ -36,6 +37,7 @@ pub(crate) mod place;
 pub(crate) mod record;
 mod removed;
 pub(crate) mod room;
+pub(crate) mod shared_files;
 pub(crate) mod sharing;
 pub(crate) mod stale;
 mod store;

@@ -6,15 +6,18 @@
 //!     .scr/filemap_<rank>       the journal
 //!     .scr/redundancy_<rank>    what the scheme keeps
 //! <base>/<user>/scr.<allocation>/.spare_<rank>
+//! <base>/<user>/scr.<allocation>/.claim_<id>.<begun>.<digest of a file's name>
 //! ```
 //!
 //! Where several nodes see the same base, each has a folder of its own for all that: see [`node_dir`](super::node_dir).
 //!
-//! The last one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
-//! already has costs less to write than fresh memory. Nothing ever reads it.
+//! The spare one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
+//! already has costs less to write than fresh memory. Nothing ever reads it. A claim is there while a dataset is written: see
+//! [`shared_files`](super::shared_files).
 
 use super::kept_open::KeptOpen;
 use super::record::RankRecord;
+use super::shared_files::remove_claims;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How, Kind};
 use crate::prefix::FileName;
@@ -233,6 +236,7 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
     for spare in found.noting(spares(files, cache)).unwrap_or_default() {
         found.noting(files.remove_if_there(&spare).map(drop));
     }
+    found.noting(remove_claims(files, cache));
     for (id, rank) in std::mem::take(&mut found.going) {
         found.noting(PartDir::new(cache, id, rank).remove(files));
     }

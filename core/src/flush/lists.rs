@@ -1,17 +1,18 @@
 //! A rank's list of files, on its way between ranks.
 
 use super::file_copy::FileCopy;
+use super::step::StepError;
 use crate::comm::{collective, Comm, CommError, Rank};
 use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 
 /// Every rank's file list, on rank 0.
-pub(super) fn gather(
+pub(super) fn gather<'a>(
     comm: &dyn Comm,
-    copies: &[FileCopy],
+    copies: impl Iterator<Item = &'a FileCopy>,
 ) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
-    let entries = copies.iter().map(|copy| PrefixFile {
+    let entries = copies.map(|copy| PrefixFile {
         name: copy.file.name.clone(),
         bytes: Some(copy.file.bytes),
         crc: copy.crc.or(copy.file.crc),
@@ -55,6 +56,20 @@ pub(crate) fn from_tree(tree: &KvTree) -> Option<Vec<PrefixFile>> {
         })
     };
     tree.iter().map(|(_, entry)| file(entry)).collect()
+}
+
+/// Expects that ranks that have a file of one name have the same file.
+pub(super) fn expect_alike(lists: &[Vec<PrefixFile>]) -> Result<(), StepError> {
+    let mut known: HashMap<&FileName, (Rank, &PrefixFile)> = HashMap::new();
+    for (rank, list) in (0..).map(Rank).zip(lists) {
+        for file in list {
+            let &mut (first, other) = known.entry(&file.name).or_insert((rank, file));
+            if file.bytes != other.bytes || file.crc != other.crc {
+                return Err(StepError::SharedName { name: file.name.clone(), ranks: [first, rank] });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Of a file that many ranks have, one took the checksum.

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Plan {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
+    /// Files of this rank that another one copies.
+    pub(super) listed: Vec<FileCopy>,
     /// The folders that this rank makes for all, and syncs.
     pub(super) folders: Vec<PathBuf>,
     /// Those, and the folders of its own files where each rank makes them.
@@ -42,11 +44,18 @@ impl Flush<'_> {
         let (folders, asked) = self.assign_folders(dataset, &mut copies)?;
         let may_replace = self.may_replace(dataset, &copies)?;
         let record = self.pending(token, dataset, marks);
-        let lists = lists::gather(&*self.job.comm, &copies)?;
+        let lists = lists::gather(&*self.job.comm, copies.iter())?;
+        // Of the ranks that have written one file, the first copies it. In place each has bytes of its own to sync.
+        let (copies, listed): (Vec<_>, Vec<_>) =
+            copies.into_iter().partition(|copy| copy.leads || self.options.in_place);
+        if any(&*self.job.comm, [!listed.is_empty()])? == [true] {
+            let alike = lists.as_ref().map_or(Ok(()), |lists| lists::expect_alike(lists));
+            self.agreed(dataset, Step::Folders, alike)?;
+        }
         let own = copies.iter().filter(|_| self.options.own_folders);
         let own = own.filter_map(|copy| copy.target.parent()).map(Path::to_owned);
         let folders_to_make = own.chain(folders.iter().cloned()).collect();
-        Ok(Plan { record, copies, folders, folders_to_make, lists, may_replace, asked })
+        Ok(Plan { record, copies, listed, folders, folders_to_make, lists, may_replace, asked })
     }
 
     /// The record of a flush.
@@ -85,7 +94,7 @@ impl Flush<'_> {
         }
     }
 
-    /// The folders that this rank makes and syncs: each has one rank that does. Finds two ranks with a file of one name.
+    /// The folders that this rank makes and syncs: each has one rank that does. Finds out who is first to have a file.
     fn assign_folders(
         &self,
         dataset: &DatasetDescriptor,
@@ -97,16 +106,9 @@ impl Flush<'_> {
         for copy in copies.iter_mut() {
             copy.leads = owners.leads(me, &copy.file.name);
         }
-        let shared = match owners.shared.first_key_value() {
-            // In bypass mode all ranks may well have written one file.
-            Some((name, other)) if !self.options.in_place => {
-                Err(StepError::SharedName { name: name.clone(), other: *other })
-            }
-            _ => Ok(()),
-        };
         let mut own = owners.folders.iter().flatten();
         let real = own.try_for_each(|folder| self.job.prefix.refuse_link(self.files(), folder));
-        self.agreed(dataset, Step::Folders, shared.and(real.map_err(StepError::from)))?;
+        self.agreed(dataset, Step::Folders, real.map_err(StepError::from))?;
         let prefix = self.job.prefix.dir();
         let path = |folder: &Option<FileName>| match folder {
             None => prefix.to_owned(),

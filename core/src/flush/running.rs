@@ -18,6 +18,8 @@ use std::path::PathBuf;
 pub(crate) struct RunningFlush {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
+    /// Files of this rank that another one copies.
+    pub(super) listed: Vec<FileCopy>,
     /// The folders that this rank makes and syncs.
     pub(super) folders: Vec<PathBuf>,
     /// The names, of any rank, that this rank is asked about.

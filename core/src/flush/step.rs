@@ -52,13 +52,13 @@ pub(crate) enum StepError {
     /// The transport.
     #[error(transparent)]
     Transport(#[from] PluginError),
-    /// Two ranks wrote one file.
-    #[error("rank {other}, too, wrote a file named {name}; give each rank its own")]
+    /// Two ranks have different files of one name.
+    #[error("ranks {} and {} have different files named {name}; give each rank its own", ranks[0], ranks[1])]
     SharedName {
-        /// The other rank.
-        other: Rank,
         /// The file.
         name: FileName,
+        /// The two.
+        ranks: [Rank; 2],
     },
     /// A folder lies where a file of the dataset belongs.
     #[error("{} is a folder, and a file of that name is to be written", path.display())]

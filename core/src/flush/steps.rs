@@ -50,12 +50,13 @@ impl Flush<'_> {
         let plan = self.plan(token, dataset, mine, marks)?;
         let made = make_folders(self.files(), &plan.folders_to_make);
         self.agreed(dataset, Step::Folders, made)?;
-        let Plan { mut record, copies, folders, lists, may_replace, asked, .. } = plan;
+        let Plan { mut record, copies, listed, folders, lists, may_replace, asked, .. } = plan;
         let in_place = self.options.in_place;
         let catalog = self.catalog();
         let recorded =
             lists.map_or(Ok(()), |lists| catalog.record_pending(&mut record, &lists, in_place, may_replace));
-        let run = RunningFlush { record, copies, folders, asked, ticket: None, running: Running::InCall };
+        let run =
+            RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
         match self.agreed(dataset, Step::Recording, recorded) {
             Ok(()) => Ok(run),
             Err(error) => self.resolve_failed(&run, error).map(|()| run),
@@ -115,7 +116,8 @@ impl Flush<'_> {
         }
         let news = run.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());
         let [news] = any(&*self.job.comm, [news])?;
-        let lists = if news { lists::gather(&*self.job.comm, &run.copies)? } else { None };
+        let lists =
+            if news { lists::gather(&*self.job.comm, run.copies.iter().chain(&run.listed))? } else { None };
         let record = &run.record;
         let marked = self.on_rank_0(|| {
             let catalog = self.catalog();

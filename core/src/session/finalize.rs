@@ -30,7 +30,7 @@ impl Session {
             self.job
                 .report
                 .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
-            if let Phase::Output(output) = std::mem::take(&mut self.phase) {
+            if let Phase::Output(mut output) = std::mem::take(&mut self.phase) {
                 output.remove(&self.job, &self.cache);
             }
         }

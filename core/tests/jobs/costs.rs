@@ -67,13 +67,15 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
             opens <= if rank == 0 { 8 } else { 3 }
                 && writes <= 7
                 && syncs <= 9
-                && removals <= if rank == 0 { 4 } else { 3 },
+                // One of them withdraws the claim of the file.
+                && removals <= if rank == 0 { 5 } else { 4 },
             "rank {rank}: {found:?}"
         );
         assert!(rank == 0 || syncs == 0, "nothing in cache waits for storage: {syncs} on rank {rank}");
     }
     let (messages, bytes) = sent(&run.lines, "start to complete")[2];
-    assert!(messages <= 20 && bytes <= 12 << 10, "rank 0 sent {messages} messages, {bytes} bytes");
+    // Four of them find out whether two ranks have one name of a file.
+    assert!(messages <= 22 && bytes <= 12 << 10, "rank 0 sent {messages} messages, {bytes} bytes");
 }
 
 #[test]

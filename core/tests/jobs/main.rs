@@ -20,6 +20,7 @@
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
 //! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
 //! | `shared_path` | stores on a path that several nodes see |
+//! | `shared_files` | files that several ranks write |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `links` | no symbolic link below the prefix directory makes two files of one, or leads outside |
@@ -54,6 +55,7 @@ mod restarts;
 mod retries;
 mod scavenged;
 mod scrubbed;
+mod shared_files;
 mod shared_path;
 mod syslog;
 mod transports;

@@ -19,7 +19,7 @@ fn uneven(rank: Rank) -> Vec<usize> {
 }
 
 /// Jobs that cache in a folder which all nodes see. What the nodes store themselves is their control directories.
-fn shared(ranks: usize, nodes: usize, store: &str, checkpoint: &str) -> World {
+pub(super) fn shared(ranks: usize, nodes: usize, store: &str, checkpoint: &str) -> World {
     let world = World::new(ranks, nodes).set("SCR_COPY_TYPE", "FILE");
     std::fs::create_dir_all(bb(&world)).unwrap();
     configure(&world, store, checkpoint);
@@ -32,7 +32,7 @@ fn configure(world: &World, store: &str, checkpoint: &str) {
     std::fs::write(world.prefix().join(".scrconf"), text).unwrap();
 }
 
-fn bb(world: &World) -> PathBuf {
+pub(super) fn bb(world: &World) -> PathBuf {
     world.dir().join("bb")
 }
 

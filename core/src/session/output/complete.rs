@@ -1,10 +1,10 @@
 //! `SCR_Complete_output`: the dataset is measured, protected, and recorded as complete; or it is given up.
 
 use super::events::{self, Spent};
-use super::Output;
+use super::{InvalidError, Output};
 use crate::cache::filemap::Entry;
 use crate::cache::verify::Opened;
-use crate::cache::{CachedDataset, Limit};
+use crate::cache::{shared_files, CachedDataset, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
 use crate::message::throughput;
@@ -32,15 +32,7 @@ impl Session {
     fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
         let label = output.record.label();
         let completing = self.job.elapsed();
-        if output.record.protection.bypass {
-            // A file that many ranks write has its length once the last of them is done.
-            barrier(&*self.job.comm)?;
-        }
-        let measured = output.measure(&self.job, valid);
-        let mut totals =
-            [u64::from(measured.is_err()), output.record.files.len() as u64, output.record.data_bytes()];
-        all_reduce(&*self.job.comm, &mut totals, Op::Sum)?;
-        let [failed, files, bytes] = totals;
+        let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
         let opened = match measured {
             Ok(opened) if failed == 0 => opened,
             measured => {
@@ -48,10 +40,11 @@ impl Session {
                     Ok(_) => RankErrors::default(),
                     Err(error) => error.agreed()?,
                 };
-                self.abandon(&output, &why)?;
+                self.abandon(&mut output, &why)?;
                 return Err(Error::Phase { doing: format!("{label} is not valid: completing it"), why });
             }
         };
+        output.shared.withdraw(self.job.files());
         output.record.dataset.files = Some(files);
         output.record.dataset.bytes = Some(bytes);
         output.record.dataset.complete = Some(true);
@@ -61,7 +54,7 @@ impl Session {
         if let Err(error) = self.protect(&mut output, opened) {
             let why = error.agreed()?;
             self.reopen(&output)?;
-            self.abandon(&output, &why)?;
+            self.abandon(&mut output, &why)?;
             return Err(Error::Phase { doing: format!("protecting {label}"), why });
         }
         let now = self.job.elapsed();
@@ -80,6 +73,42 @@ impl Session {
         self.job.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
         self.job.report_traffic("start to complete", sent);
         outcome
+    }
+
+    /// Measures the files of this rank. Gives what is wrong with them, and of all ranks how many have failed, their files and
+    /// their bytes.
+    fn measure(
+        &self,
+        output: &mut Output,
+        valid: bool,
+    ) -> Result<(Result<Opened, InvalidError>, [u64; 3]), Error> {
+        let comm = &*self.job.comm;
+        let mut clashes = 0;
+        if output.record.protection.bypass {
+            // A file that many ranks write has its length once the last of them is done.
+            barrier(comm)?;
+        } else {
+            clashes = shared_files::clashes(comm, output.claimed())?;
+        }
+        let measured = output.measure(&self.job, valid);
+        let sums = |output: &Output, failed: bool| {
+            [u64::from(failed), output.record.files.len() as u64, output.record.data_bytes()]
+        };
+        let [failed, files, bytes] = sums(output, measured.is_err());
+        let mut totals = [failed, files, bytes, clashes, output.shared.count()];
+        all_reduce(comm, &mut totals, Op::Sum)?;
+        let [failed, files, bytes, clashes, shared] = totals;
+        if clashes == 0 && shared == 0 {
+            return Ok((measured, [failed, files, bytes]));
+        }
+        drop(measured);
+        let named = if clashes > 0 { output.expect_own_names(comm)? } else { Ok(()) };
+        // Only now is every rank done with the files that several have written.
+        let taken = named.and_then(|()| output.take_shared(&self.job));
+        let measured = taken.and_then(|()| output.measure(&self.job, valid));
+        let mut totals = sums(output, measured.is_err());
+        all_reduce(comm, &mut totals, Op::Sum)?;
+        Ok((measured, totals))
     }
 
     /// Protects this rank's part, and records that the dataset is complete once all have done so.
@@ -109,7 +138,7 @@ impl Session {
     }
 
     /// Gives up a dataset that has failed, and finds out whether its store is full.
-    fn abandon(&mut self, output: &Output, why: &RankErrors) -> Result<(), Error> {
+    fn abandon(&mut self, output: &mut Output, why: &RankErrors) -> Result<(), Error> {
         events::failed(&self.job, &output.record, &why.to_string());
         self.cache.check_if_full(&self.job, output.store, output.record.data_bytes())?;
         if output.flags.checkpoint {

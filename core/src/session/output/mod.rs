@@ -13,14 +13,16 @@ use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::shared_files::SharedFiles;
 use crate::cache::verify::Opened;
 use crate::cache::Cache;
-use crate::comm::Traffic;
-use crate::fs::{Durability, How, Kind};
+use crate::comm::{Comm, CommError, Rank, Traffic};
+use crate::flush::folder_owners::assign_owners;
+use crate::fs::{Durability, FsError, How, Kind};
 use crate::job::Job;
 use crate::prefix::FileName;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// An output phase under way.
@@ -28,6 +30,7 @@ pub(super) struct Output {
     record: RankRecord,
     part: PartDir,
     journal: Journal,
+    shared: SharedFiles,
     /// Files that this rank could not be given a path for, each with the reason.
     unrouted: BTreeMap<PathBuf, String>,
     flags: OutputFlags,
@@ -43,15 +46,16 @@ pub(super) struct Output {
 }
 
 impl Output {
-    fn new(record: RankRecord, part: PartDir, journal: Journal, store: usize) -> Self {
+    fn new(record: RankRecord, part: PartDir, journal: Journal, cache: &Cache) -> Self {
         Self {
+            shared: SharedFiles::new(cache, &record),
+            store: cache.store_index(&record.protection.store),
             record,
             part,
             journal,
             unrouted: BTreeMap::new(),
             flags: OutputFlags::default(),
             may_replace: false,
-            store,
             started: Duration::ZERO,
             sent: Traffic::default(),
             ready: Duration::ZERO,
@@ -71,7 +75,11 @@ impl Output {
             expect_own_base_name(&self.record, &name)?;
         }
         let file = FileRecord { name, bytes: 0, mode: 0, mtime: (0, 0), crc: None };
-        let path = PartPlace::file(&self.part, &self.record, &file);
+        let claimed = match bypass || known {
+            true => self.shared.borrowed(&file.name),
+            false => self.shared.claim(job.files(), &self.part, &file.name),
+        };
+        let path = claimed.map_or_else(|| PartPlace::file(&self.part, &self.record, &file), Path::to_owned);
         let path_bytes = path_bytes(&path)?;
         if !known {
             if bypass {
@@ -97,7 +105,8 @@ impl Output {
     }
 
     /// Removes what this rank has in cache of the dataset.
-    pub(super) fn remove(&self, job: &Job, cache: &Cache) {
+    pub(super) fn remove(&mut self, job: &Job, cache: &Cache) {
+        self.shared.withdraw(job.files());
         cache.remove_part(job, &self.part);
     }
 
@@ -110,6 +119,10 @@ impl Output {
         self.expect_all_routed()?;
         let mut opened = Opened::new();
         for at in 0..self.record.files.len() {
+            if self.shared.borrowed(&self.record.files[at].name).is_some() {
+                // The rank that has claimed it looks at it; this one does once all have closed it.
+                continue;
+            }
             let path = PartPlace::file(&self.part, &self.record, &self.record.files[at]);
             let status = match job.files().status(&path) {
                 Ok(status) if status.kind == Kind::File => status,
@@ -127,6 +140,25 @@ impl Output {
             opened.push(open.filter(|_| !self.record.protection.bypass));
         }
         Ok(opened)
+    }
+
+    /// The files that this rank has claimed.
+    fn claimed(&self) -> impl Iterator<Item = &FileName> {
+        self.record.files.iter().map(|file| &file.name).filter(|name| self.shared.borrowed(name).is_none())
+    }
+
+    /// Expects that no rank that does not see the same store has written a file of the same name as this one. All ranks call it.
+    fn expect_own_names(&self, comm: &dyn Comm) -> Result<Result<(), InvalidError>, CommError> {
+        let owners = assign_owners(comm, self.claimed())?;
+        Ok(match owners.shared.first_key_value() {
+            Some((name, &other)) => Err(InvalidError::SharedName { name: name.clone(), other }),
+            None => Ok(()),
+        })
+    }
+
+    /// Takes the files into this rank's part that other ranks have claimed.
+    fn take_shared(&mut self, job: &Job) -> Result<(), InvalidError> {
+        Ok(self.shared.take(job.files(), &self.part)?)
     }
 
     /// A dataset is not valid without a file that the application wanted in it, even if the application says so: it may
@@ -156,6 +188,13 @@ enum InvalidError {
         "SCR_Route_file has failed for {}{}, and the dataset would be without it: {why}", path.display(), more(*others)
     )]
     Unrouted { path: PathBuf, others: usize, why: String },
+    #[error(
+        "rank {other}, too, has written `{name}', in a cache that this rank does not see; ranks on several nodes can write one \
+         file with SCR_CACHE_BYPASS=1 or in a store with GROUP=WORLD that all of them see, or else give each rank a file of its own"
+    )]
+    SharedName { name: FileName, other: Rank },
+    #[error(transparent)]
+    Linking(#[from] FsError),
 }
 
 fn more(others: usize) -> String {

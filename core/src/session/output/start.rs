@@ -60,10 +60,9 @@ impl Session {
         if flags.checkpoint {
             self.last_checkpoint = wanted.checkpoint;
         }
-        let store = self.cache.store_index(&record.protection.store);
         let ready = self.job.elapsed();
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
-        let output = Output::new(record, part, journal, store);
+        let output = Output::new(record, part, journal, &self.cache);
         self.phase = Phase::Output(Box::new(Output { flags, started, sent, ready, ..output }));
         Ok(())
     }

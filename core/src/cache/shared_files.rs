@@ -1,0 +1,163 @@
+//! Files in cache that several ranks write: HDF5 with many ranks per file, or one file of the whole job.
+//!
+//! Each rank has a folder of its own in cache. The first rank that routes a name claims it; other ranks that see the same
+//! store get the path in that rank's folder. Once all have closed the file, each of them links it into its own folder: so
+//! every part holds all its files, and is protected, moved, flushed and removed like any other.
+//!
+//! A claim is a second name of the claiming rank's filemap. It takes one step, needs no message, and says whose it is. Ranks
+//! that do not see the same store do not see each other's claims: [`clashes`] finds names that are claimed twice.
+
+use super::filemap::Filemap;
+use super::node_dir;
+use super::part::PartDir;
+use super::record::RankRecord;
+use super::Cache;
+use crate::comm::collective::route;
+use crate::comm::{Comm, CommError, Rank};
+use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use crate::prefix::FileName;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The claims of one rank for one dataset.
+pub(crate) struct SharedFiles {
+    /// What all ranks see of the store.
+    root: PathBuf,
+    /// Whether nodes have folders of their own there.
+    has_node_dirs: bool,
+    /// What no other dataset has in its claims.
+    dataset: String,
+    claims: Vec<PathBuf>,
+    /// Files that another rank has claimed, and where they are written.
+    borrowed: BTreeMap<FileName, PathBuf>,
+}
+
+impl SharedFiles {
+    /// For a dataset that has begun.
+    pub(crate) fn new(cache: &Cache, record: &RankRecord) -> Self {
+        let store = &cache.stores()[cache.store_index(&record.protection.store)];
+        Self {
+            root: store.root.path().to_owned(),
+            has_node_dirs: store.cache != store.root.path(),
+            dataset: format!("{}.{}", record.dataset.id, record.begun),
+            claims: Vec::new(),
+            borrowed: BTreeMap::new(),
+        }
+    }
+
+    /// Claims a file of this rank's part, or gives the path at which another rank has claimed it.
+    pub(crate) fn claim(&mut self, files: &dyn Files, part: &PartDir, name: &FileName) -> Option<&Path> {
+        let claim = self.root.join(format!("{CLAIM}{}.{:032x}", self.dataset, digest(name)));
+        match files.link(&part.filemap(), &claim) {
+            Ok(()) => self.claims.push(claim),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if let Some(holder) = self.holder(files, &claim) {
+                    self.borrowed.insert(name.clone(), holder.file(name));
+                }
+            }
+            // Nobody can claim anything here, and two ranks with one file are found when the dataset is completed.
+            Err(_) => (),
+        }
+        self.borrowed.get(name).map(PathBuf::as_path)
+    }
+
+    /// The part of the rank that has made a claim.
+    fn holder(&self, files: &dyn Files, claim: &Path) -> Option<PartDir> {
+        let record = Filemap::parse(&files.read_all(claim, MAX_TREE_BYTES).ok()?).record?;
+        let cache = match self.has_node_dirs {
+            true => node_dir::find(files, &self.root, &record.node)?,
+            false => self.root.clone(),
+        };
+        Some(PartDir::new(&cache, record.dataset.id, record.rank))
+    }
+
+    /// Where a file is written that another rank has claimed.
+    pub(crate) fn borrowed(&self, name: &FileName) -> Option<&Path> {
+        self.borrowed.get(name).map(PathBuf::as_path)
+    }
+
+    /// How many files another rank has claimed.
+    pub(crate) fn count(&self) -> u64 {
+        self.borrowed.len() as u64
+    }
+
+    /// Links the files that another rank has claimed into this rank's own folder. All ranks have closed them.
+    pub(crate) fn take(&mut self, files: &dyn Files, part: &PartDir) -> Result<(), FsError> {
+        for (name, path) in std::mem::take(&mut self.borrowed) {
+            let own = part.file(&name);
+            files.link(&path, &own).at("link another rank's file to", &own)?;
+        }
+        Ok(())
+    }
+
+    /// Withdraws this rank's claims: nobody routes files of the dataset any more.
+    pub(crate) fn withdraw(&mut self, files: &dyn Files) {
+        for claim in self.claims.drain(..) {
+            // What is left is in nobody's way, and the next run removes it.
+            let _ = files.remove_file(&claim);
+        }
+    }
+}
+
+/// How many names, of those that this rank is asked about, were claimed by two ranks. The digest of a name chooses the rank
+/// that is asked. All ranks call it.
+pub(crate) fn clashes<'a>(
+    comm: &dyn Comm,
+    claimed: impl Iterator<Item = &'a FileName>,
+) -> Result<u64, CommError> {
+    let mut asked: BTreeMap<Rank, Vec<u8>> = BTreeMap::new();
+    for name in claimed {
+        let digest = digest(name);
+        let to = Rank((digest % u128::from(comm.size())) as u32);
+        asked.entry(to).or_default().extend(digest.to_be_bytes());
+    }
+    let came = route(comm, asked.into_iter().collect())?;
+    let mut known = HashSet::new();
+    let digests = came.iter().flat_map(|(_, bytes)| bytes.chunks(size_of::<u128>()));
+    Ok(digests.filter(|digest| !known.insert(*digest)).count() as u64)
+}
+
+/// Removes the claims that runs which died have left. Another job of the allocation may be at work there: its ranks then do
+/// not know of each other's files, and it finds that out when it completes the dataset.
+pub(super) fn remove_claims(files: &dyn Files, cache: &Path) -> Result<(), FsError> {
+    let is_claim = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(CLAIM));
+    let mut claims = files.list_if_there(cache)?.into_iter().filter(is_claim);
+    claims.try_for_each(|name| files.remove_if_there(&cache.join(name)).map(drop))
+}
+
+/// Two names with one digest do not occur.
+fn digest(name: &FileName) -> u128 {
+    let half = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, name.as_bytes()).hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}
+
+const CLAIM: &str = ".claim_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::comm::thread::run;
+
+    #[test]
+    fn a_name_that_two_ranks_have_claimed_is_found_once() {
+        for (ranks, names, expected) in [
+            (4, (|rank| vec![format!("a/{rank}"), format!("b/{rank}")]) as fn(u32) -> Vec<String>, 0),
+            (4, |rank| vec![format!("a/{}", rank.min(2))], 1),
+            (5, |_| vec!["a".to_owned(), "b".to_owned()], 8),
+            (1, |_| vec!["a".to_owned()], 0),
+        ] {
+            let found = run(ranks, |comm| {
+                let mine: Vec<FileName> =
+                    names(comm.rank().0).iter().map(|name| name.parse().unwrap()).collect();
+                clashes(&comm, mine.iter()).unwrap()
+            });
+            assert_eq!(found.unwrap().iter().sum::<u64>(), expected);
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Files in cache that several ranks write: on one node, and in a store that all ranks see. Elsewhere they are refused.
+
+use super::shared_path::{bb, shared};
+use super::world::{contents, files_below, path_of, Application, World};
+use scr_core::comm::Rank;
+use scr_core::session::OutputFlags;
+use std::os::unix::fs::FileExt;
+
+/// Bytes that each rank writes of a shared file. The last one writes a few more.
+const BLOCK: usize = 5000;
+
+/// Which file a rank writes together with others.
+type Name = fn(Rank) -> String;
+
+fn of_all(_: Rank) -> String {
+    "all/matrix.h5".to_owned()
+}
+
+fn of_pair(rank: Rank) -> String {
+    format!("pair/{}.h5", rank.0 / 2)
+}
+
+fn own(rank: Rank) -> String {
+    format!("own/rank_{rank}")
+}
+
+fn block(step: u64, rank: Rank) -> Vec<u8> {
+    contents(step, rank, 0, BLOCK + if rank.0 == 3 { 77 } else { 0 })
+}
+
+/// Writes this rank's block of the shared file, and a file of its own.
+fn fill(application: &mut Application, step: u64, name: Name) {
+    let rank = application.rank;
+    let flags = OutputFlags { checkpoint: true, output: false };
+    application.session().start_output(Some(format!("ckpt.{step}").as_bytes()), flags).unwrap();
+    let path = application.session().route_file(name(rank).as_bytes()).unwrap();
+    let again = application.session().route_file(name(rank).as_bytes()).unwrap();
+    assert_eq!(path, again, "a file that is routed twice stays where it is");
+    let file =
+        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path_of(&path)).unwrap();
+    file.write_all_at(&block(step, rank), (rank.index() * BLOCK) as u64).unwrap();
+    let path = application.session().route_file(own(rank).as_bytes()).unwrap();
+    std::fs::write(path_of(&path), block(step + 100, rank)).unwrap();
+}
+
+fn checkpoint(application: &mut Application, step: u64, name: Name) {
+    fill(application, step, name);
+    application.session().complete_output(true).unwrap();
+}
+
+/// The bytes that the ranks that share a file with `rank` have written, each at its place.
+fn expected(step: u64, rank: Rank, ranks: u32, name: Name) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for other in (0..ranks).map(Rank).filter(|&other| name(other) == name(rank)) {
+        let (at, block) = (other.index() * BLOCK, block(step, other));
+        bytes.resize(bytes.len().max(at + block.len()), 0);
+        bytes[at..at + block.len()].copy_from_slice(&block);
+    }
+    bytes
+}
+
+/// Restarts, and compares every byte of both files. Gives the step.
+fn restart(application: &mut Application, name: Name) -> Option<u64> {
+    let found = application.session().have_restart().unwrap()?;
+    let step = std::str::from_utf8(&found).unwrap().strip_prefix("ckpt.").unwrap().parse().unwrap();
+    application.session().start_restart().unwrap();
+    let (rank, ranks) = (application.rank, 4);
+    for (file, bytes) in
+        [(name(rank), expected(step, rank, ranks, name)), (own(rank), block(step + 100, rank))]
+    {
+        let path = application.session().route_file(file.as_bytes()).unwrap();
+        assert!(std::fs::read(path_of(&path)).unwrap() == bytes, "{file} is not what was written");
+    }
+    application.session().complete_restart(true).unwrap();
+    Some(step)
+}
+
+fn expect_no_claims(world: &World) {
+    let left =
+        files_below(world.dir()).into_iter().filter(|path| path.display().to_string().contains(".claim_"));
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
+}
+
+fn expect_right_in_prefix(world: &World, step: u64, name: Name) {
+    for rank in (0..4).map(Rank) {
+        let found = std::fs::read(world.prefix().join(name(rank))).unwrap();
+        assert!(found == expected(step, rank, 4, name), "{} is not what was written", name(rank));
+    }
+}
+
+#[test]
+fn a_file_of_the_ranks_of_a_node_comes_back_after_the_node_was_lost() {
+    for scheme in ["XOR", "PARTNER", "RS"] {
+        let world = World::new(4, 2).set("SCR_COPY_TYPE", scheme).set("SCR_SET_FAILURES", "1");
+        world.run(|application| {
+            checkpoint(application, 1, of_pair);
+            checkpoint(application, 2, of_pair);
+        });
+        expect_no_claims(&world);
+        world.run(|application| restart(application, of_pair)).all_gave(&Some(2));
+        world.lose("n1");
+        world.run(|application| restart(application, of_pair)).all_gave(&Some(2));
+        world.lose("n0");
+        let run = world.run(|application| {
+            assert_eq!(restart(application, of_pair), Some(2));
+            checkpoint(application, 3, of_pair);
+            application.finalize().unwrap();
+        });
+        assert!(!run.has_line_with("ERROR"), "{}", run.lines.join("\n"));
+    }
+}
+
+/// Each rank reads its file also on another node than the one that it wrote it on.
+#[test]
+fn a_file_of_the_ranks_of_a_node_is_there_for_each_of_them_on_other_nodes() {
+    let mut world = World::new(4, 2);
+    world.run(|application| checkpoint(application, 1, of_pair));
+    world.nodes.rotate_left(1);
+    world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
+    world.lose("n0");
+    world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
+}
+
+#[test]
+fn a_file_of_all_ranks_in_a_store_that_all_see_comes_back() {
+    for store in ["GROUP=WORLD COUNT=2", "VIEW=GLOBAL"] {
+        let mut world = shared(4, 2, store, "TYPE=SINGLE");
+        world.run(|application| {
+            checkpoint(application, 1, of_all);
+            checkpoint(application, 2, of_all);
+        });
+        expect_no_claims(&world);
+        world.run(|application| restart(application, of_all)).all_gave(&Some(2));
+        // Nothing on the path is lost with a node.
+        world.lose("n0");
+        world.nodes = ["n7", "n7", "n1", "n1"].map(str::to_owned).to_vec();
+        world.run(|application| restart(application, of_all)).all_gave(&Some(2));
+        let parts = files_below(&bb(&world)).iter().filter(|path| path.ends_with("matrix.h5")).count();
+        assert!(parts >= 4, "each part holds all its files");
+    }
+}
+
+#[test]
+fn a_shared_file_is_flushed_once_and_fetched_by_all() {
+    for (kind, asynchronous) in [("SYNC", "0"), ("PTHREAD", "1")] {
+        for copy_type in ["SINGLE", "XOR"] {
+            let world = World::new(4, 2)
+                .set("SCR_COPY_TYPE", copy_type)
+                .set("SCR_FLUSH", "1")
+                .set("SCR_FLUSH_TYPE", kind)
+                .set("SCR_FLUSH_ASYNC", asynchronous);
+            let run = world.run(|application| {
+                checkpoint(application, 1, of_pair);
+                application.finalize().unwrap();
+            });
+            run.line_with(&["scr_flush", "6 files"]);
+            expect_right_in_prefix(&world, 1, of_pair);
+            ["n0", "n1"].iter().for_each(|node| world.lose(node));
+            world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
+        }
+    }
+}
+
+#[test]
+fn ranks_that_do_not_see_the_same_store_are_refused_with_the_name_and_what_to_do() {
+    let world = World::new(4, 2);
+    let run = world.run(|application| {
+        checkpoint(application, 1, of_pair);
+        fill(application, 2, of_all);
+        let error = application.session().complete_output(true).unwrap_err().to_string();
+        assert!(error.contains("all/matrix.h5") && error.contains("SCR_CACHE_BYPASS=1"), "{error}");
+        assert!(error.contains("GROUP=WORLD"), "{error}");
+        // What is there is kept, and the next one can be written.
+        assert_eq!(restart(application, of_pair), Some(1));
+        checkpoint(application, 3, of_pair);
+    });
+    drop(run);
+    expect_no_claims(&world);
+    world.run(|application| restart(application, of_pair)).all_gave(&Some(3));
+}
+
+/// The claims of a run that died are in nobody's way and do not stay.
+#[test]
+fn a_run_that_dies_while_it_writes_a_shared_file_leaves_nothing_behind() {
+    let world = shared(4, 2, "GROUP=WORLD COUNT=2", "TYPE=SINGLE");
+    world.run(|application| {
+        checkpoint(application, 1, of_all);
+        fill(application, 2, of_all);
+    });
+    let claims = || {
+        files_below(&bb(&world)).iter().filter(|path| path.display().to_string().contains(".claim_")).count()
+    };
+    assert_eq!(claims(), 5, "one for the shared file and one for each rank's own");
+    world.run(|application| {
+        assert_eq!(restart(application, of_all), Some(1));
+        checkpoint(application, 2, of_all);
+    });
+    assert_eq!(claims(), 0);
+    world.run(|application| restart(application, of_all)).all_gave(&Some(2));
+}
+
+/// An application that says that its files are not valid, on any rank.
+#[test]
+fn a_shared_file_that_is_not_valid_on_one_rank_fails_on_all_and_leaves_nothing() {
+    let world = World::new(4, 2);
+    world.run(|application| {
+        fill(application, 1, of_pair);
+        let valid = application.rank != Rank(2);
+        application.session().complete_output(valid).unwrap_err();
+        assert_eq!(application.session().have_restart().unwrap(), None);
+    });
+    expect_no_claims(&world);
+    let data = world.cached_files().into_iter().filter(|path| path.display().to_string().contains("/r"));
+    assert_eq!(data.filter(|path| path.ends_with(".h5")).count(), 0);
+}
