@@ -1,7 +1,8 @@
 //! The command line: one place where the subcommands hang.
 //!
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
-//! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`. So a link is all that a classic name needs.
+//! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here. So
+//! a link is all that a classic name needs.
 
 use crate::agent;
 use crate::clean;
@@ -65,6 +66,18 @@ enum Command {
     /// Ask a job to stop: after a number of checkpoints, before or after a time, or now
     #[command(after_help = halt::EXIT_CODES)]
     Halt(halt::HaltArgs),
+    /// Set, unset and list the conditions of one halt file, for scripts
+    #[command(after_help = halt::cntl::EXIT_CODES)]
+    HaltCntl(halt::cntl::HaltCntlArgs),
+    /// Add an event to the log of a job
+    #[command(after_help = log::add::EXIT_CODES)]
+    LogEvent(log::add::LogEventArgs),
+    /// Add a transfer of files to the log of a job
+    #[command(after_help = log::add::EXIT_CODES)]
+    LogTransfer(log::add::LogTransferArgs),
+    /// Print how often to write checkpoints, computed from the log of a job
+    #[command(after_help = log::interval::EXIT_CODES)]
+    CkptInterval(log::interval::CkptIntervalArgs),
     /// List and change the index of the datasets in a prefix directory
     #[command(after_help = index::EXIT_CODES)]
     Index(index::IndexArgs),
@@ -132,6 +145,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::FlushFile(args) => flush_file::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Halt(args) => halt::run(&args),
+        Command::HaltCntl(args) => halt::cntl::run(&args),
+        Command::LogEvent(args) => log::add::event(&args),
+        Command::LogTransfer(args) => log::add::transfer(&args),
+        Command::CkptInterval(args) => log::interval::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Plugin(command) => plugin::run(&command),
@@ -153,6 +170,16 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::Pages(args) => pages::run(&args, Cli::command()),
     }
 }
+
+/// Classic names of what a subcommand of another name does.
+const ALIASES: &[(&str, &[&str])] = &[
+    ("hostlist", &["glob-hosts"]),
+    ("nodelist", &["env", "--nodes"]),
+    ("rebuild-partner", &["index", "--build"]),
+    ("rebuild-rs", &["index", "--build"]),
+    ("rebuild-xor", &["index", "--build"]),
+    ("test-runtime", &["doctor"]),
+];
 
 /// Whether these words are a command line.
 #[cfg(test)]
@@ -179,6 +206,9 @@ pub(crate) fn classic(program: &Path) -> Option<Vec<String>> {
     let name = program.file_name()?.to_str()?.strip_prefix("scr_")?.replace('_', "-");
     if job::LAUNCHERS.contains(&name.as_str()) {
         return Some(vec!["scr".to_owned(), "run".to_owned(), name]);
+    }
+    if let Some((_, words)) = ALIASES.iter().find(|(alias, _)| *alias == name) {
+        return Some(std::iter::once("scr").chain(words.iter().copied()).map(str::to_owned).collect());
     }
     let known = Cli::command().get_subcommands().any(|known| known.get_name() == name);
     known.then(|| vec!["scr".to_owned(), name])
@@ -215,6 +245,8 @@ mod tests {
         assert_eq!(expanded(&["scr_srun", "-n1", "--help"]), ["scr", "run", "srun", "-n1", "--help"]);
         assert_eq!(expanded(&["scr_index", "--help"]), ["scr", "index", "--help"]);
         assert_eq!(expanded(&["scr_run", "srun", "./app"]), ["scr", "run", "srun", "./app"]);
+        assert_eq!(expanded(&["scr_rebuild_xor", "7"]), ["scr", "index", "--build", "7"]);
+        assert_eq!(expanded(&["scr_rebuild_xor", "--help"]), ["scr", "index", "--help"]);
         assert_eq!(expanded(&["scr_unknown", "--list"]), ["scr_unknown", "--list"]);
         assert_eq!(expanded(&[]), Vec::<OsString>::new());
     }

@@ -77,3 +77,124 @@ fn a_script_is_told_when_the_job_must_not_be_started_again() {
     let late = late.arg("should-exit").output().unwrap();
     assert_eq!(code(&late), 0, "{}", err(&late));
 }
+
+/// With the options of C SCR, which its scripts give.
+#[test]
+fn a_script_adds_to_the_log_of_a_job_what_scr_log_then_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().canonicalize().unwrap();
+    let here = prefix.to_str().unwrap();
+    let event = [
+        "log-event",
+        "-p",
+        here,
+        "-u",
+        "ann",
+        "-i",
+        "77",
+        "-T",
+        "NODE_FAIL",
+        "-N",
+        "node5: no memory",
+        "-D",
+        "3",
+    ];
+    assert_eq!((code(&scr(&prefix, &event)), prefix.join(".scr/log").exists()), (1, false), "logging is off");
+    std::fs::write(prefix.join(".scrconf"), "SCR_LOG_ENABLE=1\nSCR_LOG_SYSLOG_ENABLE=0\n").unwrap();
+    Prefix::new(&prefix).make_scr_dir(&RealFiles).unwrap();
+    let added = scr(&prefix, &event);
+    assert_eq!(code(&added), 0, "{}", err(&added));
+    let transfer = [
+        "log-transfer",
+        "-p",
+        here,
+        "-i",
+        "77",
+        "-T",
+        "FLUSH_SYNC",
+        "-X",
+        "/shm",
+        "-Y",
+        "/pfs",
+        "-D",
+        "3",
+        "-n",
+        "ckpt.3",
+        "-S",
+        "1298937600",
+        "-L",
+        "12",
+        "-B",
+        "4096",
+        "-F",
+        "2",
+    ];
+    assert_eq!(code(&scr(&prefix, &transfer)), 0);
+    let listed: serde_json::Value = serde_json::from_str(&out(&scr(&prefix, &["log", "--json"]))).unwrap();
+    let text = listed.to_string();
+    for part in ["NODE_FAIL", "node5: no memory", "\"ckpt.3\"", "4096", "12.0", "/shm", "2011-0"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let job = scr(&prefix, &["log", "--job", "77", "--event", "FLUSH_SYNC"]);
+    assert_eq!(out(&job).lines().count(), 2, "{}", out(&job));
+    assert_eq!(code(&scr(&prefix, &["log-event", "-p", here, "-T", "two words"])), 2);
+}
+
+#[test]
+fn conditions_of_one_halt_file_are_set_unset_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = Prefix::new(folder.path().canonicalize().unwrap());
+    let file = prefix.halt_file();
+    let cntl = |arguments: &[&str]| {
+        scr(folder.path(), &[&["halt-cntl", "-f", file.to_str().unwrap()], arguments].concat())
+    };
+    let halt = || Halt::read(&RealFiles, &prefix).unwrap();
+    assert!(out(&cntl(&["-l"])).ends_with("halt.scr:\n  None\n") && halt().is_none());
+    let set = cntl(&["-c", "3", "-b", "1298944800", "-a", "1298937600", "-s", "60", "-r", "JOB_HALTED"]);
+    assert!(out(&set).contains("\n  CheckpointsLeft: 3\n"), "{}", out(&set));
+    let all = Halt {
+        checkpoints_left: Some(3),
+        exit_before: Some(1_298_944_800),
+        exit_after: Some(1_298_937_600),
+        halt_seconds: Some(60),
+        exit_reason: Some(Halt::HALTED.to_owned()),
+        immediate: false,
+    };
+    assert_eq!(halt(), Some(all.clone()));
+    cntl(&["-xc", "-xr", "-s", "90"]);
+    let left = Halt { checkpoints_left: None, exit_reason: None, halt_seconds: Some(90), ..all };
+    assert_eq!(halt(), Some(left));
+    assert_eq!(code(&scr(folder.path(), &["halt-cntl", "-f", "elsewhere", "-l"])), 2);
+}
+
+#[test]
+fn the_interval_between_checkpoints_comes_from_the_log() {
+    let interval = |arguments: &[&str]| scr(&fixture(), &[&["ckpt-interval"], arguments].concat());
+    let seconds: u64 = out(&interval(&[])).trim().parse().unwrap();
+    assert!(seconds >= 1);
+    let percent: f64 = out(&interval(&["--percent", "--model", "young"])).trim().parse().unwrap();
+    assert!(percent > 0.0, "{percent}");
+    let stats = out(&interval(&["--stats"]));
+    assert!(stats.contains("starts: 1\n") && stats.contains("\ninterval: "), "{stats}");
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(code(&scr(folder.path(), &["ckpt-interval"])), 1, "without a log");
+    assert_eq!(out(&scr(folder.path(), &["ckpt-interval", "--percent"])), "10.0\n");
+}
+
+#[test]
+fn every_classic_name_answers_help_also_without_what_it_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/install.sh")).unwrap();
+    let list = script.split("for classic in").nth(1).and_then(|rest| rest.split("; do").next()).unwrap();
+    let names: Vec<_> =
+        list.split(|c: char| c.is_whitespace() || c == '\\').filter(|name| !name.is_empty()).collect();
+    assert!(names.contains(&"scr_srun") && names.contains(&"scr_log_event"), "{names:?}");
+    for name in names {
+        let link = folder.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_scr"), &link).unwrap();
+        let help = Command::new(&link).arg("--help").env_clear().output().unwrap();
+        assert_eq!(code(&help), 0, "{name}: {}", err(&help));
+        assert!(out(&help).contains("Usage: "), "{name}: {}", out(&help));
+    }
+}

@@ -16,14 +16,14 @@ fn listed(scr: &Installation) -> (serde_json::Value, Option<i32>) {
 }
 
 #[test]
-fn the_plain_command_halts_after_the_next_checkpoint() {
+fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
     let scr = Installation::with_system_file("");
     // Before the first run there is nothing of ours.
     std::fs::remove_dir_all(scr.path("prefix/.scr")).expect("a folder of ours");
     assert_eq!(listed(&scr).1, Some(1), "no file, no condition");
     assert_eq!(halt(&scr, &[]).status.code(), Some(0));
     let (found, holds) = listed(&scr);
-    assert_eq!((&found["checkpoints_left"], holds), (&serde_json::json!(1), Some(1)));
+    assert_eq!((&found["exit_reason"], holds), (&serde_json::json!("JOB_HALTED"), Some(0)));
     // The same from elsewhere, by the name that C SCR has, in the folder that is named.
     std::os::unix::fs::symlink(scr.path("bin/scr"), scr.path("bin/scr_halt")).expect("a link");
     let mut classic = std::process::Command::new(scr.path("bin/scr_halt"));
@@ -49,7 +49,27 @@ fn conditions_are_set_together_changed_and_unset_one_by_one() {
     assert!(found["exit_before"].is_null() && found["checkpoints_left"] == 3 && holds == Some(1), "{found}");
     halt(&scr, &["--unset-checkpoints", "--unset-after", "--unset-seconds", "--unset-reason"]);
     let words = String::from_utf8(halt(&scr, &["--list"]).stdout).unwrap();
-    assert!(words.ends_with("halt.scr: no condition\n"), "{words}");
+    assert!(words.ends_with("halt.scr:\n  None\n"), "{words}");
+}
+
+/// The words of C SCR's scr_halt, which scripts look for.
+#[test]
+fn conditions_are_listed_in_the_words_of_c_scr() {
+    let scr = Installation::with_system_file("");
+    halt(
+        &scr,
+        &["--checkpoints", "10", "--before", "2011-03-01 02:00", "--after", "@1298937600", "--seconds", "60"],
+    );
+    halt(&scr, &[]);
+    let words = String::from_utf8(halt(&scr, &["--list"]).stdout).unwrap();
+    let path = scr.path("prefix/.scr/halt.scr");
+    let expected = format!(
+        "Halt file settings for {}:\n  ExitReason:      JOB_HALTED\n  CheckpointsLeft: 10\n  \
+         ExitAfter:       Tue Mar  1 00:00:00 2011\n  ExitBefore:      Tue Mar  1 02:00:00 2011\n  HaltSeconds:     60\n  \
+         ExitBefore - HaltSeconds: Tue Mar  1 01:59:00 2011\n",
+        path.display()
+    );
+    assert!(words.starts_with(&expected), "{words}");
 }
 
 #[test]

@@ -342,7 +342,9 @@ fn a_signal_ends_the_job_and_it_is_not_started_again() {
 fn a_job_that_is_to_halt_at_once_is_ended_and_not_started_again() {
     let world = World::new().launcher("mpirun", "cp $HERE/halt .scr/halt.scr; exec sleep 1000");
     let prefix = world.prefix();
-    Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some(Halt::IMMEDIATE.to_owned())).unwrap();
+    let at_once =
+        |halt: &mut Halt| (halt.exit_reason, halt.immediate) = (Some(Halt::HALTED.to_owned()), true);
+    Halt::update(&RealFiles, &prefix, at_once).unwrap();
     std::fs::rename(prefix.halt_file(), world.path("halt")).unwrap();
     let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_RUNS", "-1")]);
     assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));

@@ -35,7 +35,7 @@ use scr_plugin_api::{LogEntry, LogSink, PluginError};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Where a session or a command logs. Without sinks it does nothing.
 pub struct Log {
@@ -146,7 +146,10 @@ impl Log {
     }
 
     fn complete(&self, entry: LogEntry) -> LogEntry {
-        let now = self.clock.now();
+        let now = match entry.micros {
+            0 => self.clock.now(),
+            micros => UNIX_EPOCH + Duration::from_micros(micros),
+        };
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let local = chrono::DateTime::<chrono::Local>::from(now);
         LogEntry {

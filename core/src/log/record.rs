@@ -129,6 +129,11 @@ impl Record {
         })
     }
 
+    /// What somebody else has put together. Its time is now where it gives none.
+    pub fn from_entry(entry: LogEntry) -> Self {
+        Self(entry)
+    }
+
     /// Of this dataset.
     pub fn dataset(self, dataset: &DatasetDescriptor) -> Self {
         self.id(dataset.id).named(&dataset.name)

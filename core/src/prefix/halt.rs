@@ -27,6 +27,8 @@ pub struct Halt {
     pub halt_seconds: Option<i64>,
     /// Stop now, for this reason.
     pub exit_reason: Option<String>,
+    /// With the reason [`HALTED`](Self::HALTED): whoever runs the job ends the run, and does not wait for its next checkpoint.
+    pub immediate: bool,
 }
 
 /// Which halt seconds a run has.
@@ -86,12 +88,12 @@ impl Halt {
     /// The reason that `SCR_Finalize` leaves.
     pub const FINALIZED: &str = "SCR_FINALIZE_CALLED";
 
-    /// The reason of a job that is to halt at once, and not at its next checkpoint: whoever runs it ends the run.
-    pub const IMMEDIATE: &str = "JOB_HALTED";
+    /// The reason of a job that somebody has asked to halt.
+    pub const HALTED: &str = "JOB_HALTED";
 
-    /// Whether the job is to halt at once.
+    /// Whether the run is to be ended at once.
     pub fn is_immediate(&self) -> bool {
-        self.exit_reason.as_deref() == Some(Self::IMMEDIATE)
+        self.immediate && self.exit_reason.as_deref() == Some(Self::HALTED)
     }
 
     /// Whether the application has called `SCR_Finalize`.
@@ -236,6 +238,7 @@ impl Halt {
             exit_before: tree.parse("ExitBefore")?,
             halt_seconds: tree.parse("HaltSeconds")?,
             exit_reason: tree.parse("ExitReason")?,
+            immediate: tree.get("Immediate").is_some(),
         })
     }
 
@@ -246,6 +249,7 @@ impl Halt {
         set_or_remove(tree, "ExitBefore", self.exit_before);
         set_or_remove(tree, "HaltSeconds", self.halt_seconds);
         set_or_remove(tree, "ExitReason", self.exit_reason.as_ref());
+        set_or_remove(tree, "Immediate", self.is_immediate().then_some(1));
     }
 }
 
@@ -277,6 +281,7 @@ mod tests {
             exit_before: Some(1_298_944_800),
             halt_seconds: Some(1200),
             exit_reason: Some("SCR_FINALIZE_CALLED".to_owned()),
+            immediate: false,
         };
         Halt::update(&RealFiles, &prefix, |halt| *halt = all.clone()).unwrap();
         assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), Some(all));
@@ -284,6 +289,21 @@ mod tests {
             "  CheckpointsLeft\n    7\n  ExitAfter\n    1298937600\n  ExitBefore\n    1298944800\n  \
                         HaltSeconds\n    1200\n  ExitReason\n    SCR_FINALIZE_CALLED\n";
         assert_eq!(tree(prefix.halt_file()).to_string(), expected);
+    }
+
+    /// C SCR writes the reason alone, for a job that is to halt after its next checkpoint.
+    #[test]
+    fn a_run_is_ended_at_once_only_where_that_was_said_and_as_long_as_the_reason_stands() {
+        let (_dir, prefix) = scratch();
+        let update = |change: fn(&mut Halt)| {
+            Halt::update(&RealFiles, &prefix, change).unwrap();
+            Halt::read(&RealFiles, &prefix).unwrap().unwrap()
+        };
+        assert!(!update(|halt| halt.exit_reason = Some(Halt::HALTED.to_owned())).is_immediate());
+        assert_eq!(tree(prefix.halt_file()).to_string(), "  ExitReason\n    JOB_HALTED\n");
+        assert!(update(|halt| halt.immediate = true).is_immediate());
+        assert!(!update(|halt| halt.exit_reason = None).immediate);
+        assert_eq!(tree(prefix.halt_file()).to_string(), "");
     }
 
     #[test]

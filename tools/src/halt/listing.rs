@@ -53,22 +53,24 @@ impl HaltStatus {
 
     pub(super) fn text(&self) -> String {
         let number = |value: Option<i64>| value.map(|value| value.to_string());
+        let latest =
+            self.exit_before.zip(self.halt_seconds).map(|(time, seconds)| time.saturating_sub(seconds));
+        // In the words of C SCR, which scripts look for.
         let lines = [
-            ("checkpoints left", number(self.checkpoints_left)),
-            ("halt after", self.exit_after.map(time::in_words)),
-            ("halt before", self.exit_before.map(time::in_words)),
-            ("halt seconds", number(self.halt_seconds)),
-            ("reason", self.exit_reason.clone()),
+            ("ExitReason:     ", self.exit_reason.clone()),
+            ("CheckpointsLeft:", number(self.checkpoints_left)),
+            ("ExitAfter:      ", self.exit_after.map(time::in_words)),
+            ("ExitBefore:     ", self.exit_before.map(time::in_words)),
+            ("HaltSeconds:    ", number(self.halt_seconds)),
+            ("ExitBefore - HaltSeconds:", latest.map(time::in_words)),
         ];
         let set: String =
-            lines.into_iter().filter_map(|(name, value)| Some(format!("{name}: {}\n", value?))).collect();
-        if set.is_empty() {
-            return format!("{}: no condition\n", self.file);
-        }
-        let now = match &self.holds {
-            Some(why) => format!("a job halts now: {why}\n"),
-            None => "no condition holds now\n".to_owned(),
+            lines.into_iter().filter_map(|(name, value)| Some(format!("  {name} {}\n", value?))).collect();
+        let now = match (&self.holds, set.is_empty()) {
+            (_, true) => "  None\n".to_owned(),
+            (Some(why), _) => format!("A job halts now: {why}.\n"),
+            (None, _) => "No condition holds now.\n".to_owned(),
         };
-        set + &now
+        format!("Halt file settings for {}:\n{set}{now}", self.file)
     }
 }

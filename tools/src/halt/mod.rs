@@ -2,9 +2,11 @@
 //!
 //! They lie in `.scr/halt.scr` of the prefix directory, which a running job reads; it is changed in place under its lock.
 //!
+//! - `cntl`: `scr halt-cntl`
 //! - `listing`: the conditions, as text and as JSON
 //! - `time`: times as people write them
 
+pub(crate) mod cntl;
 mod listing;
 mod time;
 
@@ -21,8 +23,8 @@ use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
-Without options, the job halts after its next checkpoint. It stops when the application calls SCR_Should_exit. With \
-SCR_HALT_EXIT=1, scr ends it.
+Without options, the job halts after its next checkpoint and is not restarted. It stops when the application calls \
+SCR_Should_exit. With SCR_HALT_EXIT=1, scr ends it.
 
 Exit codes: 0 done, 2 error. With --list: 0 the job should halt now, 1 it should not, 2 error.";
 
@@ -155,14 +157,14 @@ fn warn_without_seconds(env: &Env, halt: &Halt) {
 impl HaltArgs {
     fn apply(&self, halt: &mut Halt) {
         let (set, unset) = (&self.set, &self.unset);
-        // Without anything to do, the plain command of the guide.
-        let checkpoints = if self.is_plain() { Some(1) } else { set.checkpoints };
-        change(&mut halt.checkpoints_left, checkpoints, unset.unset_checkpoints);
+        change(&mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints);
         change(&mut halt.exit_after, set.after, unset.unset_after);
         change(&mut halt.exit_before, set.before, unset.unset_before);
         change(&mut halt.halt_seconds, set.seconds, unset.unset_seconds);
-        let reason = set.immediate.then(|| Halt::IMMEDIATE.to_owned());
+        // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
+        let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
         change(&mut halt.exit_reason, reason, unset.unset_reason);
+        halt.immediate |= set.immediate;
     }
 
     fn is_plain(&self) -> bool {

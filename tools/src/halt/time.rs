@@ -20,10 +20,10 @@ pub(super) fn parse(text: &str) -> Result<i64, String> {
     Ok(parsed.timestamp().as_second())
 }
 
-/// A time for people; a number that no calendar has stays a number.
+/// A time for people, as C's `asctime` has it; a number that no calendar has stays a number.
 pub(super) fn in_words(seconds: i64) -> String {
     let time = Local.timestamp_opt(seconds, 0).single();
-    time.map_or_else(|| seconds.to_string(), |time| time.format("%Y-%m-%dT%H:%M:%S%:z").to_string())
+    time.map_or_else(|| seconds.to_string(), |time| time.format("%a %b %e %H:%M:%S %Y").to_string())
 }
 
 #[cfg(test)]
@@ -62,8 +62,8 @@ mod tests {
     fn a_number_beyond_every_calendar_is_shown_as_it_is() {
         assert_eq!(in_words(i64::MAX), i64::MAX.to_string());
         assert!(
-            in_words(1_298_944_800).starts_with("2011-03-01T")
-                || in_words(1_298_944_800).starts_with("2011-02-28T")
+            in_words(1_298_944_800).starts_with("Tue Mar  1")
+                || in_words(1_298_944_800).starts_with("Mon Feb 28")
         );
     }
 }

@@ -4,7 +4,11 @@
 //! - `sources`: where entries come from
 //! - `time`: days, times and "two hours ago" on the command line
 //! - `listing`: entries as a table, and as JSON
+//! - `add`: `scr log-event` and `scr log-transfer`
+//! - `interval`: `scr ckpt-interval`
 
+pub(crate) mod add;
+pub(crate) mod interval;
 mod listing;
 mod sources;
 mod time;

@@ -11,6 +11,7 @@ use scr_core::prefix::Prefix;
 use scr_plugin_api::{LogEntry, LogQuery, LogSink};
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::Path;
 
 /// What was read, and what there is to say of it.
 pub(super) struct LogEntries {
@@ -22,8 +23,12 @@ pub(super) struct LogEntries {
 
 /// The entries of the text log that match.
 pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
-    let path = env.current_dir.join(prefix.log_file());
-    let file = match File::open(&path) {
+    text_of(&env.current_dir.join(prefix.log_file()), query)
+}
+
+/// Those of a text log at `path`.
+pub(super) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
+    let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let note = format!("there is no log at {}; SCR_LOG_ENABLE=1 has a job write one", path.display());
             return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });

@@ -1,0 +1,102 @@
+//! `scr halt-cntl`, and C SCR's name for it: sets, unsets and lists the conditions of one halt file, for scripts. `scr halt` is what
+//! people use.
+
+use super::listing::HaltStatus;
+use crate::environment;
+use crate::output::{print, Answer};
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use scr_core::prefix::{Halt, Prefix};
+use std::path::{Path, PathBuf};
+
+/// Text below the help.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 2 error.";
+
+/// What to do with which file.
+#[derive(Args)]
+pub(crate) struct HaltCntlArgs {
+    /// The halt file: .scr/halt.scr in a prefix directory
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// List the conditions, and change nothing
+    #[arg(short, long)]
+    list: bool,
+    /// Set how many checkpoints are left
+    #[arg(short, long, value_name = "N")]
+    checkpoints: Option<i64>,
+    /// Set the time to halt before, in seconds since the epoch
+    #[arg(short, long, value_name = "SECONDS")]
+    before: Option<i64>,
+    /// Set the time to halt after, in seconds since the epoch
+    #[arg(short, long, value_name = "SECONDS")]
+    after: Option<i64>,
+    /// Set the halt seconds
+    #[arg(short, long, value_name = "SECONDS")]
+    seconds: Option<i64>,
+    /// Set the reason
+    #[arg(short, long, value_name = "REASON")]
+    reason: Option<String>,
+    /// Remove a condition, as in -xc; may be repeated
+    #[arg(short = 'x', long, value_enum, value_name = "CONDITION")]
+    unset: Vec<Condition>,
+}
+
+/// The conditions, by the letters of their options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Condition {
+    /// The number of checkpoints
+    C,
+    /// The time to halt before
+    B,
+    /// The time to halt after
+    A,
+    /// The halt seconds
+    S,
+    /// The reason
+    R,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &HaltCntlArgs) -> Result<Answer> {
+    let env = environment::env()?;
+    let prefix = prefix_of(&env.current_dir.join(&args.file))
+        .with_context(|| format!("{} is not .scr/halt.scr in a prefix directory", args.file.display()))?;
+    let halt = match args.list {
+        true => Halt::read(&*env.files, &prefix)?,
+        false => {
+            let change = |halt: &mut Halt| {
+                args.apply(halt);
+                halt.clone()
+            };
+            Some(Halt::update(&*env.files, &prefix, change)?.value)
+        }
+    };
+    print(HaltStatus::of(&env, &prefix, halt.as_ref()).text())?;
+    Ok(Answer::Yes)
+}
+
+/// The prefix directory whose halt file this is.
+fn prefix_of(file: &Path) -> Option<Prefix> {
+    let prefix = Prefix::new(file.parent()?.parent()?);
+    (prefix.halt_file() == file).then_some(prefix)
+}
+
+impl HaltCntlArgs {
+    fn apply(&self, halt: &mut Halt) {
+        for condition in &self.unset {
+            match condition {
+                Condition::C => halt.checkpoints_left = None,
+                Condition::B => halt.exit_before = None,
+                Condition::A => halt.exit_after = None,
+                Condition::S => halt.halt_seconds = None,
+                Condition::R => halt.exit_reason = None,
+            }
+        }
+        // What is set counts, also where it is unset as well.
+        halt.checkpoints_left = self.checkpoints.or(halt.checkpoints_left);
+        halt.exit_before = self.before.or(halt.exit_before);
+        halt.exit_after = self.after.or(halt.exit_after);
+        halt.halt_seconds = self.seconds.or(halt.halt_seconds);
+        halt.exit_reason = self.reason.clone().or(halt.exit_reason.take());
+    }
+}
