@@ -3,9 +3,11 @@
 
 use super::world::{contents, file_name, files_below, path_of, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Index, Prefix};
 use scr_core::session::OutputFlags;
+use std::sync::Arc;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![2000 + 13 * rank.index(), 9]
@@ -103,6 +105,26 @@ fn drop_takes_the_entry_alone() {
     // From the prefix directory it is not restarted from any more.
     lose_all(&world);
     world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// A rank that died in between kept a part that counted, and redundancy brought the whole checkpoint back.
+#[test]
+fn a_dropped_checkpoint_stays_away_though_a_rank_dies_while_it_is_removed() {
+    for after in 2..7 {
+        let faulty = FaultyFiles::new(RealFiles);
+        let mut world = World::new(2, 2).set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", "2");
+        world.own_files.insert(Rank(1), Arc::new(faulty.clone()));
+        world.run(|application| {
+            [1, 2].into_iter().for_each(|step| application.checkpoint(step, some).unwrap());
+            if application.rank == Rank(1) {
+                faulty.stop_at(faulty.mutations() + after);
+            }
+            // Nobody is left to be told how it went on that rank.
+            let _ = application.session().drop_dataset(b"ckpt.2");
+        });
+        world.own_files.clear();
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
 }
 
 /// An application that reads its files itself, with `SCR_FETCH=0`, and says which.
