@@ -142,8 +142,8 @@ pub(super) enum Event {
     Flip(prop::sample::Index),
     /// A file in cache loses its end.
     Cut(prop::sample::Index),
-    /// A byte of a flushed file changes.
-    FlipInPrefix(prop::sample::Index),
+    /// A byte of a flushed file changes; a job on other nodes may have noticed it.
+    FlipInPrefix { which: prop::sample::Index, noticed: bool },
     /// A command takes the datasets of this name out of the index.
     DropFromIndex(u8),
     /// A command makes the dataset of this name current.

@@ -58,8 +58,8 @@ fn step() -> impl Strategy<Value = Step> {
         12 => (0..3_u8, any::<bool>()).prop_map(|(name, output)| Step::Checkpoint { name, output: output && name == 0, bad: None }),
         1 => (0..3_u8, 0..4_usize).prop_map(|(name, bad)| Step::Checkpoint { name, output: false, bad: Some(bad) }),
         1 => (0..3_u8).prop_map(|name| Step::Output { name }),
-        1 => (0..3_u8).prop_map(|name| Step::Delete { name }),
-        1 => (0..3_u8).prop_map(|name| Step::Drop { name }),
+        2 => (0..3_u8).prop_map(|name| Step::Delete { name }),
+        2 => (0..3_u8).prop_map(|name| Step::Drop { name }),
         1 => (0..3_u8).prop_map(|name| Step::Current { name }),
     ]
 }
@@ -70,7 +70,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::LoseAll),
         1 => any::<prop::sample::Index>().prop_map(Event::Flip),
         1 => any::<prop::sample::Index>().prop_map(Event::Cut),
-        1 => any::<prop::sample::Index>().prop_map(Event::FlipInPrefix),
+        2 => (any::<prop::sample::Index>(), any::<bool>())
+            .prop_map(|(which, noticed)| Event::FlipInPrefix { which, noticed }),
         1 => (0..3_u8).prop_map(Event::DropFromIndex),
         1 => (0..3_u8).prop_map(Event::MakeCurrent),
     ]
@@ -84,14 +85,15 @@ fn run() -> impl Strategy<Value = Run> {
     let swaps = (swaps, elsewhere);
     let reaction = prop_oneof![
         8 => Just(Reaction::Take),
-        1 => (0..4_usize).prop_map(Reaction::Refuse),
+        2 => (0..4_usize).prop_map(Reaction::Refuse),
         1 => Just(Reaction::Ignore)
     ];
     let dies =
-        prop_oneof![3 => Just(None), 2 => (1..60_u64).prop_map(Some), 3 => (1..500_u64).prop_map(Some)];
+        prop_oneof![5 => Just(None), 2 => (1..60_u64).prop_map(Some), 3 => (1..500_u64).prop_map(Some)];
     let stumble = |most, reads| {
         let many = prop_oneof![4 => Just(1_u64), 2 => 2..8_u64, 1 => Just(u64::MAX)];
-        (0..4_usize, 1..most, many, any::<bool>(), any::<bool>()).prop_map(
+        let at = prop_oneof![1 => 1..40_u64, 1 => 1..most];
+        (prop_oneof![2 => Just(0_usize), 3 => 0..4_usize], at, many, any::<bool>(), any::<bool>()).prop_map(
             move |(rank, at, many, in_prefix, passes)| {
                 Some(Stumble { rank, at, many, reads, in_prefix, passes })
             },
@@ -101,7 +103,7 @@ fn run() -> impl Strategy<Value = Run> {
     let meets = prop_oneof![5 => Just(None), 1 => (1..80_u64).prop_map(|at| Some(Meeting { at }))];
     let outage = (any::<u64>(), any::<bool>()).prop_map(|(seed, disks)| Some(Outage { seed, disks }));
     let outage = prop_oneof![4 => Just(None), 1 => outage];
-    let wants = prop_oneof![9 => Just(None), 1 => (0..3_u8).prop_map(Some)];
+    let wants = prop_oneof![6 => Just(None), 1 => (0..3_u8).prop_map(Some)];
     let ends = (any::<bool>(), dies, any::<bool>(), stumbles, meets, outage, wants);
     let all = (settings(), ranks, spread, swaps, reaction, vec(step(), 0..4), ends, vec(event(), 0..2));
     all.prop_map(|(settings, ranks, spread, (swaps, elsewhere), reaction, steps, ends, after)| {

@@ -2,7 +2,7 @@
 
 use super::super::world::{files_below, Outcome, World};
 use super::history::{live, name_of, sizes, Came, Event, Reaction, Read, Run, Seen, Step};
-use super::saved::{offered, Saved};
+use super::saved::{failed, offered, Saved};
 use super::POOL;
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
@@ -48,6 +48,8 @@ struct Found {
     listed: Option<u64>,
     /// The newest version that was promised to be in the prefix directory.
     saved: Option<u64>,
+    /// A version in cache of which the index says that its copy failed.
+    failed: Option<u64>,
     /// All that the index offers.
     offered: Vec<(bool, u64, String)>,
 }
@@ -99,7 +101,7 @@ impl Model {
         self.world.own_files.clear();
         let checked = self
             .check(run, &lived, &found, stopped)
-            .and_then(|()| self.check_prefix(run, &lived, &found, met));
+            .and_then(|()| self.check_prefix(run, &lived, &found, (met, !stopped)));
         if met {
             let id = self.saved.next_command();
             self.saved.add_command(run.settings.other_prefix, id);
@@ -221,7 +223,8 @@ impl Model {
         let usable =
             offered.iter().filter(|(_, number, _)| fits(*number) && !self.saved.is_damaged(place, *number));
         let listed = usable.map(|(current, number, _)| (*current, *number)).max().map(|(_, number)| number);
-        Found { listed, saved: self.saved.newest(place, run.nodes.len()), offered }
+        let failed = self.cached(run).filter(|number| failed(&self.world).contains(number));
+        Found { listed, saved: self.saved.newest(place, run.nodes.len()), failed, offered }
     }
 
     fn version(&self, number: u64) -> Option<&Version> {
@@ -261,7 +264,13 @@ impl Model {
     }
 
     /// What a run has done to the index, and what it must not do.
-    fn check_prefix(&self, run: &Run, lived: &Outcome<Seen>, found: &Found, met: bool) -> Result<(), String> {
+    fn check_prefix(
+        &self,
+        run: &Run,
+        lived: &Outcome<Seen>,
+        found: &Found,
+        (met, healthy): (bool, bool),
+    ) -> Result<(), String> {
         let place = run.settings.other_prefix;
         let prefix = Prefix::new(self.world.prefix());
         let index = Index::read(&RealFiles, &prefix).map_err(|error| format!("the index: {error}"))?;
@@ -286,11 +295,25 @@ impl Model {
                 return Err(format!("the user went back to {name}, and {current:?} is the current one"));
             }
         }
+        let is_due =
+            healthy && asked && run.settings.flush == 1 && run.steps.is_empty() && run.wants.is_none();
+        let is_taken = matches!(run.reaction, Reaction::Take) && handed == found.failed;
+        if let Some(number) = found.failed.filter(|_| is_due && is_taken) {
+            if !offered(&self.world).iter().any(|(_, other, _)| *other == number) {
+                return Err(format!(
+                    "the copy of {number} had failed, and it was not flushed again from cache"
+                ));
+            }
+        }
         let unread = found.saved.filter(|saved| asked && run.wants.is_none() && handed < Some(*saved));
         let Some((_, number, name)) = found.offered.iter().find(|(_, number, _)| Some(*number) == unread)
         else {
             return Ok(());
         };
+        let is_told = lived.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"));
+        if !is_told {
+            return Err(format!("restarted from {handed:?} without a word, and {number} was flushed"));
+        }
         let touched = run.steps.iter().any(|step| match *step {
             Step::Checkpoint { name: other, .. } | Step::Output { name: other } => name_of(other) == *name,
             Step::Delete { name: other } | Step::Drop { name: other } => name_of(other) == *name,
@@ -577,7 +600,7 @@ impl Model {
                 bytes.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x10);
             }),
             Event::Cut(which) => self.damage(which, |bytes| bytes.truncate(bytes.len() * 2 / 3)),
-            Event::FlipInPrefix(which) => self.damage_flushed(which, place),
+            Event::FlipInPrefix { which, noticed } => self.damage_flushed(which, noticed, place),
             Event::DropFromIndex(name) => {
                 self.saved.forget(place, &name_of(name));
                 self.change_index(|index| _ = index.drop_name(name_of(name)));
@@ -610,7 +633,7 @@ impl Model {
         }
     }
 
-    fn damage_flushed(&mut self, which: proptest::sample::Index, place: bool) {
+    fn damage_flushed(&mut self, which: proptest::sample::Index, noticed: bool, place: bool) {
         let prefix = self.world.prefix();
         let files: Vec<_> =
             files_below(&prefix).into_iter().filter(|path| !path.starts_with(prefix.join(".scr"))).collect();
@@ -626,6 +649,13 @@ impl Model {
         let name = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
         let hit = self.versions.iter().filter(|version| version.name == name).map(|version| version.number);
         self.saved.damage(place, &name, hit);
+        if noticed {
+            self.change_index(|index| {
+                if let Some(id) = index.id_of(&name) {
+                    index.mark_failed(id, "2026-11-21T03:28:24");
+                }
+            });
+        }
     }
 
     fn lose(&mut self, node: usize) {

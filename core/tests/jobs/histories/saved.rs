@@ -100,11 +100,28 @@ impl Saved {
 
 /// The versions that an index offers: whether it is the current one, its number, and its name.
 pub(super) fn offered(world: &World) -> Vec<(bool, u64, String)> {
-    let Ok(index) = Index::read(&RealFiles, &Prefix::new(world.prefix())) else { return Vec::new() };
-    let candidates = index.entries().into_iter().filter(IndexEntry::is_candidate);
-    let offered = candidates.filter_map(|entry| {
-        let number = entry.dataset?.bytes?.checked_sub(BASE_BYTES as u64)?;
-        Some((entry.current, number, String::from_utf8(entry.name).ok()?))
-    });
+    let offered = entries(world)
+        .into_iter()
+        .filter(IndexEntry::is_candidate)
+        .filter_map(|entry| Some((entry.current, number_of(&entry)?, String::from_utf8(entry.name).ok()?)));
     offered.collect()
+}
+
+/// The versions of which an index says that they failed.
+pub(super) fn failed(world: &World) -> Vec<u64> {
+    entries(world)
+        .iter()
+        .filter(|entry| entry.failed.is_some() && !entry.superseded)
+        .filter_map(number_of)
+        .collect()
+}
+
+fn entries(world: &World) -> Vec<IndexEntry> {
+    let index = Index::read(&RealFiles, &Prefix::new(world.prefix()));
+    index.map(|index| index.entries()).unwrap_or_default()
+}
+
+/// The bytes of all its files tell the version.
+fn number_of(entry: &IndexEntry) -> Option<u64> {
+    entry.dataset.as_ref()?.bytes?.checked_sub(BASE_BYTES as u64)
 }
