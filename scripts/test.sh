@@ -19,7 +19,6 @@ step() { # step TEXT COMMAND...
 }
 
 step "without MPI" "$cargo" test --locked --no-fail-fast
-step "random histories of jobs, from a new seed" scripts/torture.sh 60
 for mpicc in mpicc.openmpi mpicc.mpich; do
     command -v $mpicc >/dev/null || continue
     mpi=$(scripts/mpi-name $mpicc)

@@ -287,10 +287,14 @@ impl Model {
         let asked = began && !matches!(run.reaction, Reaction::Ignore);
         let handed = first_handed(&lived.ranks);
         let quiet = run.steps.is_empty() && lived.ranks.iter().all(|seen| seen.finalized);
-        let chosen =
-            run.wants.map(name_of).filter(|_| asked && quiet && matches!(run.reaction, Reaction::Take));
+        let chosen = run
+            .wants
+            .map(name_of)
+            .filter(|_| healthy && asked && quiet && matches!(run.reaction, Reaction::Take));
         if let Some((name, version)) = chosen.zip(handed.and_then(|number| self.version(number))) {
-            if version.name == name && index.current() != Some(name.as_bytes()) {
+            // What is in cache alone is not in the index.
+            let is_listed = index.id_of(&name).is_some();
+            if version.name == name && is_listed && index.current() != Some(name.as_bytes()) {
                 let current = index.current().map(String::from_utf8_lossy);
                 return Err(format!("the user went back to {name}, and {current:?} is the current one"));
             }
