@@ -11,7 +11,8 @@ use crate::log::Log;
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, ConfigError, Params, Settings};
 use crate::placement::Placement;
-use crate::prefix::{DatasetDescriptor, Prefix};
+use crate::prefix::{DatasetDescriptor, Ids, Prefix, PrefixError, PrefixId, RunId};
+use scr_plugin_api::KvTree;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) params: Params,
     pub(crate) descriptors: Descriptors,
     pub(crate) prefix: Prefix,
+    /// Which run this is, in which prefix directory.
+    pub(crate) run: RunId,
     pub(crate) log: Log,
     /// Which ranks share a node.
     pub(crate) nodes: Placement,
@@ -53,8 +56,10 @@ impl Job {
         let processors = processors_for_each(&*comm, &env)?;
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
-        let job = Self { comm, env, report, params, descriptors, prefix, log, nodes, processors };
+        let run = RunId::default();
+        let mut job = Self { comm, env, report, params, descriptors, prefix, run, log, nodes, processors };
         job.make_scr_dir()?;
+        job.count_run(0)?;
         Ok(job)
     }
 
@@ -74,7 +79,69 @@ impl Job {
         let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, level);
         let nodes = Placement::of_names((0..comm.size()).map(|_| env.host.clone()));
         let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
-        Ok(Self { comm, env, report, params, descriptors, prefix, log, nodes, processors: 1 })
+        let run = RunId::default();
+        Ok(Self { comm, env, report, params, descriptors, prefix, run, log, nodes, processors: 1 })
+    }
+
+    /// Gives this run its number, which is higher than `seen`. Collective.
+    ///
+    /// # Errors
+    /// What is known of earlier runs cannot be read, or the prefix directory cannot be written to for another reason than want
+    /// of room.
+    pub(crate) fn count_run(&mut self, seen: u64) -> Result<(), Error> {
+        let own = match self.rank() {
+            Rank(0) => self.begin_run(seen),
+            _ => Ok(KvTree::new()),
+        };
+        let tree =
+            self.agree(own).map_err(|error| error.doing("counting the runs of the prefix directory"))?;
+        let tree = broadcast_tree(&*self.comm, Rank(0), &tree)?;
+        self.run = RunId {
+            prefix: tree.text("PREFIX").and_then(PrefixId::parse),
+            number: tree.parse("RUN").ok().flatten().unwrap_or(0),
+            is_counted: tree.text("COUNTED") == Some("1"),
+        };
+        Ok(())
+    }
+
+    fn begin_run(&self, seen: u64) -> Result<KvTree, UnpreparedError> {
+        let run = match Ids::begin_run(self.files(), &self.prefix, seen) {
+            Ok((run, damage)) => {
+                if let Some(damage) = damage {
+                    self.report.error(&format!(
+                        "{}; the file is begun anew, with numbers above all that are known",
+                        crate::describe(&damage)
+                    ));
+                }
+                run
+            }
+            Err(error) => {
+                self.accept_want_of_room(error)?;
+                Ids::last_run(self.files(), &self.prefix, seen).map_err(UnpreparedError::Prefix)?
+            }
+        };
+        let mut tree = KvTree::new();
+        run.prefix.iter().for_each(|id| tree.set("PREFIX", id));
+        tree.set("RUN", run.number);
+        tree.set("COUNTED", u8::from(run.is_counted));
+        Ok(tree)
+    }
+
+    /// Without room a run begins all the same: there may be some at the next flush, and a run can restart from cache without.
+    ///
+    /// # Errors
+    /// Any other error.
+    pub(crate) fn accept_want_of_room(&self, error: PrefixError) -> Result<(), UnpreparedError> {
+        if error.is_for_want_of_room() {
+            let (why, what) =
+                (crate::describe(&error), "the run begins all the same: make room before the next flush");
+            self.report.error(&format!("{why}; {what}"));
+            return Ok(());
+        }
+        Err(match error.is_for_want_of_permission() {
+            true => UnpreparedError::NotWritable(error),
+            false => UnpreparedError::Prefix(error),
+        })
     }
 
     /// Makes the hidden folder under the prefix directory.
@@ -165,6 +232,17 @@ impl Job {
         let node = self.params.get(&param::NODE_NAME);
         self.descriptors.groups.value(group, &node, self.rank())
     }
+}
+
+/// Why the prefix directory is not ready for a run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UnpreparedError {
+    #[error(
+        "{}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to", crate::describe(.0)
+    )]
+    NotWritable(PrefixError),
+    #[error(transparent)]
+    Prefix(PrefixError),
 }
 
 /// The folder of a job in control and cache directories: `<user>/scr.<allocation>`.

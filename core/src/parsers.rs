@@ -19,7 +19,8 @@ use crate::fs::RealFiles;
 use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
 use crate::prefix::{
-    rank2file, DatasetDescriptor, FileName, FlushFile, Halt, Index, Nodes, Prefix, Restarted, Summary,
+    rank2file, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, Nodes, Prefix, Restarted, Seq,
+    Summary,
 };
 use crate::scavenge::filemap::ScavengedMap;
 use crate::{comm, log, plugin};
@@ -121,7 +122,7 @@ fn summary(bytes: &[u8]) {
 fn index(bytes: &[u8]) {
     let Ok(mut index) = Index::from_tree(tree(bytes), Path::new("/p/index.scr")) else { return };
     let entries = index.entries();
-    black_box((index.candidates(Some(u64::MAX)), index.highest_id(), index.current()));
+    black_box((index.candidates(), index.highest_id(), index.current()));
     if let Some(entry) = entries.first() {
         assert_eq!(index.entry(entry.id).as_ref(), Some(entry));
         index.record(
@@ -130,7 +131,7 @@ fn index(bytes: &[u8]) {
         );
         index.drop_name(&entry.name);
     }
-    black_box(index.drop_checkpoints_after(1));
+    black_box(index.drop_checkpoints_after(Seq { run: 0, id: 1 }));
 }
 
 fn flush_file(bytes: &[u8]) {
@@ -147,6 +148,7 @@ fn small_files(bytes: &[u8]) {
     black_box(Nodes::from_tree(&tree, Path::new("/p"))).ok();
     black_box(Restarted::from_tree(&tree, Path::new("/p"))).ok();
     black_box(DatasetDescriptor::from_tree(&tree)).ok();
+    black_box(Ids::of_tree(tree.clone(), Path::new("/p"))).ok();
     black_box(LogEntry::from_tree(&tree)).ok();
     black_box(LogQuery::from_tree(&tree)).ok();
 }

@@ -4,28 +4,33 @@ use super::filemap::{Entry, Journal};
 use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
-use crate::comm::collective::any;
-use crate::comm::Collective;
-use crate::fs::FsError;
+use crate::comm::collective::{any, broadcast_tree};
+use crate::comm::{Collective, CommError, Rank};
+use crate::fs::{Files, FsError};
 use crate::job::Job;
+use crate::prefix::{Ids, Prefix};
+use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 impl Cache {
-    /// An id for a new dataset. An id is never used twice, not even where a start has failed halfway.
-    pub(crate) fn take_id(&mut self) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        id
+    /// An id for a new dataset. An id is never used twice, not even where a start has failed halfway. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn take_id(&mut self, job: &Job) -> Result<u64, CommError> {
+        self.ids.take(job)
     }
 
-    /// The first id that no dataset has had yet.
+    /// The first id that no dataset has had yet, as far as this run knows.
     pub(crate) fn next_id(&self) -> u64 {
-        self.next_id
+        self.ids.next
     }
 
     /// New ids are higher than this one.
     pub(crate) fn count_ids_from(&mut self, highest: u64) {
-        self.next_id = highest + 1;
+        self.ids.next = highest + 1;
+        self.ids.end = self.ids.next;
     }
 
     /// Makes the folders of this rank's part and begins its filemap, on all ranks or on none. Directories of the job that were
@@ -55,7 +60,7 @@ impl Cache {
             if is_final {
                 return begun;
             }
-            renumber(record, self.take_id());
+            renumber(record, self.take_id(job)?);
             tries += 1;
         }
     }
@@ -73,5 +78,77 @@ impl Cache {
     }
 }
 
+/// The ids that this run has for its datasets. They are reserved in the prefix directory, some at a time, before the first of
+/// them is used, so that no other run uses one of them, whatever it sees of this one. Rank 0 gives back those that it has not
+/// used.
+pub(super) struct DatasetIds {
+    next: u64,
+    /// The first one that is not reserved.
+    end: u64,
+    /// On rank 0, where they are reserved, if they are.
+    given_by: Option<(Arc<dyn Files>, Prefix)>,
+    warned: bool,
+}
+
+impl Default for DatasetIds {
+    fn default() -> Self {
+        Self { next: 1, end: 1, given_by: None, warned: false }
+    }
+}
+
+impl DatasetIds {
+    fn take(&mut self, job: &Job) -> Result<u64, CommError> {
+        if self.next == self.end {
+            let mut tree = KvTree::new();
+            if job.rank() == Rank(0) {
+                let (first, count) = self.reserve(job);
+                tree.set("FIRST", first);
+                tree.set("COUNT", count);
+            }
+            let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
+            let number = |key| tree.require::<u64>(key);
+            let malformed = |_| CommError::Malformed { from: Rank(0), what: "a range of ids" };
+            self.next = number("FIRST").map_err(malformed)?;
+            self.end = self.next.saturating_add(number("COUNT").map_err(malformed)?);
+        }
+        let id = self.next;
+        self.next += 1;
+        Ok(id)
+    }
+
+    /// The first of some ids that nobody else uses, and how many there are. While the prefix directory cannot be written to the
+    /// application goes on with the next one: the number of the run still tells which of two datasets is newer.
+    fn reserve(&mut self, job: &Job) -> (u64, u64) {
+        self.given_by = None;
+        match Ids::reserve(job.files(), &job.prefix, self.next, BLOCK) {
+            Ok(first) => {
+                self.given_by = Some((Arc::clone(&job.env.files), job.prefix.clone()));
+                (first, BLOCK)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.warned, true) {
+                    job.report.warn(&format!(
+                        "no ids can be reserved for new datasets: {}; if a later run does not have the nodes of this one, it \
+                         may use the same ids, and of two datasets with one id only the newer one is flushed",
+                        crate::describe(&error)
+                    ));
+                }
+                (self.next, 1)
+            }
+        }
+    }
+}
+
+impl Drop for DatasetIds {
+    fn drop(&mut self) {
+        if let Some((files, prefix)) = self.given_by.take().filter(|_| self.next < self.end) {
+            // Ids that are lost do no harm.
+            let _ = Ids::give_back(&*files, &prefix, self.next, self.end);
+        }
+    }
+}
+
+/// So many ids are reserved at a time.
+const BLOCK: u64 = 64;
 /// So many ids are tried for a dataset where other jobs have them.
 const MOST_IDS: u32 = 100;

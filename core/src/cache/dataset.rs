@@ -5,6 +5,7 @@ use super::part::PartDir;
 use super::record::RankRecord;
 use crate::fs::At;
 use crate::job::Job;
+use crate::prefix::Seq;
 
 /// This rank's part of a complete dataset, and what has become of the dataset.
 pub(crate) struct CachedDataset {
@@ -14,7 +15,8 @@ pub(crate) struct CachedDataset {
     pub(crate) store: usize,
     /// Its copy in the prefix directory.
     pub(crate) copy: PrefixCopy,
-    /// Whether a newer dataset has its name. Then it must not be copied over that one's files, nor be read there.
+    /// Whether a newer dataset has its name, or the user has purged it. Then it must not be copied to the prefix directory, nor
+    /// be read there.
     pub(crate) superseded: bool,
     /// Whether the application could not restart from it.
     pub(crate) refused: bool,
@@ -30,8 +32,8 @@ pub(crate) struct CachedDataset {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CheckpointId {
     pub(crate) id: u64,
-    /// The id that it has in the index: another one if that was taken in cache.
-    pub(crate) id_in_prefix: u64,
+    /// Its place among all datasets, with the id that it has in the index: another one if that was taken in cache.
+    pub(crate) seq: Seq,
     pub(crate) name: Vec<u8>,
 }
 
@@ -75,10 +77,14 @@ impl CachedDataset {
         self.record.dataset.id
     }
 
+    /// Its place among all datasets of the prefix directory.
+    pub(crate) fn seq(&self) -> Seq {
+        self.record.seq()
+    }
+
     /// What it is called as a checkpoint.
     pub(crate) fn checkpoint(&self) -> CheckpointId {
-        let (dataset, id_in_prefix) = (&self.record.dataset, self.record.id_in_prefix);
-        CheckpointId { id: dataset.id, id_in_prefix, name: dataset.name.clone() }
+        CheckpointId { id: self.id(), seq: self.seq(), name: self.record.dataset.name.clone() }
     }
 
     /// Whether a complete copy is in the prefix directory.

@@ -67,13 +67,14 @@ impl Cache {
         }
         // Also one that would have to get to the prefix directory before a run can read it.
         let restartable = self.datasets.iter().filter(|cached| cached.is_restartable());
-        let newest = restartable.map(CachedDataset::id).max().filter(|_| limit.keep_newest);
+        let newest = restartable.max_by_key(|cached| cached.seq()).map(CachedDataset::id);
+        let newest = newest.filter(|_| limit.keep_newest);
         let may_leave = |cached: &&CachedDataset| {
             let stays = cached.must_stay() && !cached.is_being_flushed();
             cached.store == store && Some(cached.id()) != newest && !stays
         };
         let all = self.datasets.iter().filter(may_leave);
-        let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.id()))?;
+        let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.seq()))?;
         Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
     }
 
@@ -132,7 +133,7 @@ impl Cache {
     pub(crate) fn measure_newest(&mut self, job: &Job) -> Result<(), CommError> {
         for store in 0..self.stores.len() {
             let here = self.datasets.iter().filter(|cached| cached.store == store);
-            let newest = here.max_by_key(|cached| cached.id());
+            let newest = here.max_by_key(|cached| cached.seq());
             let bytes = newest.map_or(0, |cached| cached.record.cache_bytes());
             self.record_bytes(job, store, bytes)?;
         }

@@ -5,25 +5,26 @@ use super::Cache;
 use crate::comm::Rank;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{FlushEntry, FlushFile, Location};
+use crate::prefix::{FlushEntry, FlushFile, Location, Seq};
 
 impl Cache {
     /// Reports the checkpoint that the last run of this allocation has left only in cache, if no node of this run has
     /// anything of it: the job is about to repeat work. `seen` are the ids of which any node has something, and `newest` the
-    /// id of what would be restarted from.
-    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: u64) {
+    /// place of what would be restarted from. Gives, on rank 0, whether there is one.
+    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: Seq) -> bool {
         if job.rank() != Rank(0) {
-            return;
+            return false;
         }
         // That it cannot be read is reported where it is renewed.
-        let Ok(file) = FlushFile::read(job.files(), &job.prefix) else { return };
+        let Ok(file) = FlushFile::read(job.files(), &job.prefix) else { return false };
         let job_id = job.params.get(&param::JOB_ID);
         let is_missing = |entry: &FlushEntry| {
             let ours = entry.dataset.as_ref().is_some_and(|dataset| dataset.job_id == job_id);
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
-            ours && only_cached && entry.checkpoint && entry.id > newest && !seen.contains(&entry.id)
+            ours && only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
         };
-        if let Some(missing) = file.entries().into_iter().find(is_missing) {
+        let missing = file.entries().into_iter().find(is_missing);
+        if let Some(missing) = &missing {
             job.report.notice(&format!(
                 "dataset {} `{}' was in cache only when the last run ended, and no node of this run has anything of it; if \
                  its nodes are only away, end this run and start it on them",
@@ -31,6 +32,7 @@ impl Cache {
                 String::from_utf8_lossy(&missing.name)
             ));
         }
+        missing.is_some()
     }
 
     /// Makes the flush file list the datasets that are in cache now.

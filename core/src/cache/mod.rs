@@ -53,6 +53,8 @@ use crate::fs::{Files, OwnedDir};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
+use crate::prefix::Seq;
+use begin::DatasetIds;
 use kept_open::KeptOpen;
 use part::PartDir;
 use record::RankRecord;
@@ -74,7 +76,7 @@ pub(crate) struct Cache {
     datasets: Vec<CachedDataset>,
     /// Parts of datasets that cannot be brought back, which are removed once a newer dataset is complete.
     stale: Vec<StalePart>,
-    next_id: u64,
+    ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
     unread: BTreeSet<u64>,
 }
@@ -99,7 +101,7 @@ impl Cache {
             open: KeptOpen::default(),
             datasets: Vec::new(),
             stale: Vec::new(),
-            next_id: 1,
+            ids: DatasetIds::default(),
             unread: BTreeSet::new(),
         })
     }
@@ -174,7 +176,7 @@ impl Cache {
 
     /// Adds a dataset that has been found or fetched.
     pub(crate) fn insert(&mut self, dataset: CachedDataset) {
-        let place = self.datasets.partition_point(|cached| cached.id() < dataset.id());
+        let place = self.datasets.partition_point(|cached| cached.seq() < dataset.seq());
         self.datasets.insert(place, dataset);
     }
 
@@ -186,7 +188,7 @@ impl Cache {
     pub(crate) fn add_complete(&mut self, job: &Job, dataset: CachedDataset) -> Result<(), CommError> {
         self.record_bytes(job, dataset.store, dataset.record.cache_bytes())?;
         job.report.debug(&format!("{} is complete in cache", dataset.record.label()));
-        self.datasets.push(dataset);
+        self.insert(dataset);
         self.mark_superseded(&[]);
         for stale in std::mem::take(&mut self.stale) {
             if stale.is_unchanged(job.files()) {
@@ -215,16 +217,13 @@ impl Cache {
         }
     }
 
-    /// Marks the datasets whose name stands for a newer one, in cache or among those `in_prefix`, which are given by id and
-    /// name.
-    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(u64, Vec<u8>)]) {
-        let in_cache: Vec<(u64, Vec<u8>)> = self
-            .datasets
-            .iter()
-            .map(|cached| (cached.record.id_in_prefix, cached.record.dataset.name.clone()))
-            .collect();
+    /// Marks the datasets whose name stands for a newer one, in cache or among those `in_prefix`, which are given by place
+    /// and name.
+    pub(crate) fn mark_superseded(&mut self, in_prefix: &[(Seq, Vec<u8>)]) {
+        let in_cache: Vec<(Seq, Vec<u8>)> =
+            self.datasets.iter().map(|cached| (cached.seq(), cached.record.dataset.name.clone())).collect();
         for cached in &mut self.datasets {
-            let (own, name) = (cached.record.id_in_prefix, &cached.record.dataset.name);
+            let (own, name) = (cached.seq(), &cached.record.dataset.name);
             let mut all = in_prefix.iter().chain(&in_cache);
             cached.superseded |= all.any(|(other, named)| *other > own && named == name);
         }

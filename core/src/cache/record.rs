@@ -5,7 +5,7 @@
 
 use crate::comm::Rank;
 use crate::job::Job;
-use crate::prefix::{crc, set_crc, DatasetDescriptor, FileName, FileNameError};
+use crate::prefix::{crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, Seq};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -23,6 +23,8 @@ pub(crate) struct RankRecord {
     pub(crate) begun: u64,
     /// The prefix directory it belongs to, absolute.
     pub(crate) prefix: Vec<u8>,
+    /// The random id of that one, where it had any: another directory may have its path by now.
+    pub(crate) prefix_id: Option<PrefixId>,
     /// The rank that wrote this part.
     pub(crate) rank: Rank,
     /// The node it was written on.
@@ -41,10 +43,12 @@ pub(crate) struct RankRecord {
     pub(crate) redundancy: Option<RedundancyRecord>,
 }
 
-/// One dataset among all that were ever in cache: ids are given anew where a node was away for a while, and a dataset may be
-/// fetched more than once, so the time when it was put there belongs to it.
+/// One dataset among all that were ever in cache: two may have one id where ids could not be reserved, and a dataset may be
+/// fetched more than once, so the time when it was put there belongs to it. A newer one is higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct DatasetKey {
+    /// Number of the run that wrote it.
+    pub(crate) run: u64,
     /// Id of the dataset.
     pub(crate) id: u64,
     /// When it was begun, in microseconds since the epoch.
@@ -53,7 +57,7 @@ pub(crate) struct DatasetKey {
 
 impl DatasetKey {
     pub(crate) fn of(record: &RankRecord) -> Self {
-        Self { id: record.dataset.id, begun: record.begun }
+        Self { run: record.dataset.run, id: record.dataset.id, begun: record.begun }
     }
 }
 
@@ -111,6 +115,7 @@ impl RankRecord {
             begun: dataset.created,
             dataset,
             prefix: job.prefix_bytes().to_vec(),
+            prefix_id: job.run.prefix.clone(),
             rank: job.rank(),
             node: job.nodes.name(job.rank()).to_owned(),
             ranks: job.comm.size(),
@@ -120,6 +125,17 @@ impl RankRecord {
             files: Vec::new(),
             redundancy: None,
         }
+    }
+
+    /// Its place among all datasets of its prefix directory.
+    pub(crate) fn seq(&self) -> Seq {
+        Seq { run: self.dataset.run, id: self.id_in_prefix }
+    }
+
+    /// Whether it belongs to the prefix directory that is at its path now, which has this random id. A record without an id
+    /// belongs to whichever is there.
+    pub(crate) fn is_of(&self, prefix_id: Option<&PrefixId>) -> bool {
+        self.prefix_id.is_none() || self.prefix_id.as_ref() == prefix_id
     }
 
     /// The dataset as messages name it.
@@ -165,6 +181,9 @@ impl RankRecord {
         }
         tree.set("BEGUN", self.begun);
         tree.set_bytes("PREFIX", &self.prefix);
+        if let Some(id) = &self.prefix_id {
+            tree.set(PREFIX_RANDOM_ID, id);
+        }
         tree.set("RANK", self.rank);
         tree.set("NODE", &self.node);
         tree.set("RANKS", self.ranks);
@@ -203,6 +222,7 @@ impl RankRecord {
             dataset,
             begun: tree.require("BEGUN")?,
             prefix: prefix.to_vec(),
+            prefix_id: prefix_id(tree)?,
             rank: Rank(tree.require("RANK")?),
             node: tree.require("NODE")?,
             ranks: tree.require("RANKS")?,
@@ -310,6 +330,18 @@ fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
     files.iter().map(|(name, file)| FileRecord::from_tree(name, file)).collect()
 }
 
+/// An id that is none would make the record one of any directory with that path.
+fn prefix_id(tree: &KvTree) -> Result<Option<PrefixId>, FieldError> {
+    let Some(text) = tree.parse::<String>(PREFIX_RANDOM_ID)? else { return Ok(None) };
+    PrefixId::parse(&text).map(Some).ok_or(FieldError::Malformed {
+        key: PREFIX_RANDOM_ID.to_owned(),
+        found: text,
+        expected: "the random id of a prefix directory",
+    })
+}
+
+const PREFIX_RANDOM_ID: &str = "PREFIX_RANDOM_ID";
+
 /// The node of a member of the set.
 fn node(member: &KvTree) -> Option<String> {
     let (_, entry) = member.iter().next()?;
@@ -332,6 +364,7 @@ pub(crate) mod tests {
             id_in_prefix: 7,
             begun: 1_000_000,
             prefix: b"/pfs/user1/run".to_vec(),
+            prefix_id: PrefixId::parse(&"0af1".repeat(8)),
             rank: Rank(rank),
             node: "n1".to_owned(),
             ranks: 4,
@@ -360,7 +393,7 @@ pub(crate) mod tests {
     fn a_record_comes_back_from_its_tree() {
         let mut record = sample(2);
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record.clone()));
-        record.id_in_prefix = 3;
+        (record.id_in_prefix, record.dataset.run, record.prefix_id) = (3, 5, None);
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
     }
 

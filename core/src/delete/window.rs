@@ -7,7 +7,7 @@ use crate::comm::Rank;
 use crate::error::Error;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{DatasetDescriptor, Index};
+use crate::prefix::{DatasetDescriptor, Ids, Index, IndexEntry};
 use scr_plugin_api::KvTree;
 
 /// Deletes a dataset with all its files from the prefix directory. Collective.
@@ -26,12 +26,17 @@ pub(crate) fn dataset(job: &Job, id: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes every dataset from the prefix directory. Collective. See the guide's `SCR_PREFIX_PURGE`.
+/// Deletes every dataset from the prefix directory; what is in cache of them is not flushed again. Collective. See the guide's `SCR_PREFIX_PURGE`.
 ///
 /// # Errors
 /// As for [`dataset`], or the index cannot be read.
 pub(crate) fn all(job: &Job) -> Result<(), Error> {
     let listed = listed(job, |index| index.entries().iter().map(|entry| entry.id).collect())?;
+    let noted = match job.rank() {
+        Rank(0) if !listed.is_empty() => Ids::note_purged(job.files(), &job.prefix, &listed),
+        _ => Ok(()),
+    };
+    job.agree(noted).map_err(|error| error.doing("purging the prefix directory"))?;
     listed.iter().try_for_each(|&id| dataset(job, id))?;
     job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
     Ok(())
@@ -94,12 +99,13 @@ fn listed(job: &Job, find: impl FnOnce(&Index) -> Vec<u64>) -> Result<Vec<u64>, 
 /// The checkpoints that are older than the `size` newest ones that count. Output stays.
 fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
     let entries = index.entries();
-    let counting = entries.iter().filter(|entry| entry.is_candidate() && entry.id <= newest);
-    let Some(oldest) = counting.map(|entry| entry.id).nth(size - 1) else { return Vec::new() };
+    let Some(newest) = index.entry(newest).map(|entry| entry.seq()) else { return Vec::new() };
+    let counting = entries.iter().filter(|entry| entry.is_candidate() && entry.seq() <= newest);
+    let Some(oldest) = counting.map(IndexEntry::seq).nth(size - 1) else { return Vec::new() };
     let goes = |dataset: &DatasetDescriptor| dataset.checkpoint && !dataset.output;
     entries
         .iter()
-        .filter(|entry| entry.id < oldest && entry.dataset.as_ref().is_some_and(goes))
+        .filter(|entry| entry.seq() < oldest && entry.dataset.as_ref().is_some_and(goes))
         .map(|entry| entry.id)
         .collect()
 }

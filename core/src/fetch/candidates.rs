@@ -7,14 +7,14 @@ use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::fs::Files;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Index, IndexEntry, Prefix};
+use crate::prefix::{Index, IndexEntry, Prefix, Seq};
 use scr_plugin_api::KvTree;
 
 /// A dataset that may be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
-    /// Its number.
-    pub(crate) id: u64,
+    /// Its place among all datasets.
+    pub(crate) seq: Seq,
     /// Its name.
     pub(crate) name: Vec<u8>,
     /// Whether a newer dataset was begun and never completed, which may have been replacing files of this one.
@@ -80,13 +80,13 @@ pub(crate) fn candidates(
 
 /// The order, and nothing else.
 pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
-    let all = index.candidates(None);
-    let begun = index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.id).max();
+    let all = index.candidates();
+    let begun = index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.seq()).max();
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
-        if list.iter().all(|other| other.id != entry.id) {
-            let suspect = begun.is_some_and(|begun| begun > entry.id) && !planted(Bug::SuspectUnchecked);
-            list.push(Candidate { id: entry.id, name: entry.name.clone(), suspect });
+        if list.iter().all(|other| other.seq.id != entry.id) {
+            let suspect = begun.is_some_and(|begun| begun > entry.seq()) && !planted(Bug::SuspectUnchecked);
+            list.push(Candidate { seq: entry.seq(), name: entry.name.clone(), suspect });
         }
     };
     let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
@@ -143,7 +143,8 @@ fn what_is_wrong(entry: &IndexEntry) -> String {
 fn pack(candidates: &Candidates, tree: &mut KvTree) {
     for (place, candidate) in candidates.list.iter().enumerate() {
         let entry = tree.entry("LIST", place);
-        entry.set("ID", candidate.id);
+        entry.set("ID", candidate.seq.id);
+        entry.set("RUN", candidate.seq.run);
         entry.set_bytes("NAME", &candidate.name);
         entry.set("SUSPECT", u8::from(candidate.suspect));
     }
@@ -156,7 +157,7 @@ fn unpack(tree: &KvTree) -> Option<Candidates> {
     let list = tree.get("LIST").into_iter().flat_map(KvTree::iter);
     let candidate = |entry: &KvTree| {
         Some(Candidate {
-            id: entry.require("ID").ok()?,
+            seq: Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? },
             name: entry.value("NAME")?.to_vec(),
             suspect: entry.text("SUSPECT") == Some("1"),
         })

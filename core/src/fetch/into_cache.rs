@@ -67,7 +67,7 @@ impl Fetcher<'_> {
                 Err(error) if error.is_final() => (),
                 Err(_) => {
                     may_pass = true;
-                    self.cache.keep_in_prefix(candidate.id);
+                    self.cache.keep_in_prefix(candidate.seq.id);
                 }
             }
             tried.push(candidate.shown());
@@ -120,7 +120,7 @@ impl Fetcher<'_> {
     ) -> Result<Result<CheckpointId, FetchError>, CommError> {
         let (job, name) = (self.job, candidate.shown());
         job.report.info(&format!("Attempting fetch: {name}"));
-        let log = |event| Record::event(event).id(candidate.id).named(&candidate.name);
+        let log = |event| Record::event(event).id(candidate.seq.id).named(&candidate.name);
         job.log.add_entry(log(Event::FetchStart));
         let began = job.elapsed();
         let fetched = self.fetch_one(candidate, make_current);
@@ -149,7 +149,8 @@ impl Fetcher<'_> {
         let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
         all_reduce(&*job.comm, &mut begun, Op::Max)?;
         let dataset = DatasetDescriptor {
-            id: candidate.id,
+            id: candidate.seq.id,
+            run: candidate.seq.run,
             name: candidate.name.clone(),
             checkpoint: true,
             created: begun[0],
@@ -200,7 +201,8 @@ impl Fetcher<'_> {
         let job = self.job;
         let fetched = self.copy(candidate, make_current, record, part, journal)?;
         record.files = fetched.files.iter().map(recorded).collect();
-        record.dataset = DatasetDescriptor { id: record.dataset.id, ..fetched.dataset };
+        let DatasetDescriptor { id, run, .. } = record.dataset;
+        record.dataset = DatasetDescriptor { id, run, ..fetched.dataset };
         let began = job.elapsed();
         self.schemes.protect(job, self.cache, record, part, journal, Opened::new())?;
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));

@@ -215,7 +215,7 @@ impl Fetch<'_> {
                     all = read;
                     let mut tree = KvTree::new();
                     tree.put("DSETDESC", dataset.to_tree());
-                    if let Ok(status) = self.files.status(&self.prefix.summary_file(candidate.id)) {
+                    if let Ok(status) = self.files.status(&self.prefix.summary_file(candidate.seq.id)) {
                         tree.set("LISTED", status.mtime.0);
                         tree.set("LISTED_NANOS", status.mtime.1);
                     }
@@ -244,7 +244,7 @@ impl Fetch<'_> {
     }
 
     fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Rank2File), Refusal> {
-        let id = candidate.id;
+        let id = candidate.seq.id;
         let path = self.prefix.summary_file(id);
         let summary = Summary::read(self.files, self.prefix, id)?
             .ok_or_else(|| PrefixError::Missing { path: path.clone() })?;
@@ -350,13 +350,14 @@ impl Fetch<'_> {
     fn mark_if(&self, damaged: bool, candidate: &Candidate) {
         if damaged && self.comm.rank() == Rank(0) {
             // Where the prefix cannot be written, the next run finds the damage again.
-            let _ = Index::update(self.files, self.prefix, |index| index.mark_failed(candidate.id, self.now));
+            let _ =
+                Index::update(self.files, self.prefix, |index| index.mark_failed(candidate.seq.id, self.now));
         }
     }
 
     fn note_success(&self, candidate: &Candidate) -> Option<String> {
         let noted = Index::update(self.files, self.prefix, |index| {
-            index.mark_fetched(candidate.id, self.now);
+            index.mark_fetched(candidate.seq.id, self.now);
             if self.options.make_current {
                 index.set_current(&candidate.name);
             }

@@ -8,7 +8,7 @@ use crate::fs::faulty::FaultyFiles;
 use crate::fs::verify::FileError;
 use crate::fs::{Files, RealFiles};
 use crate::prefix::fixtures::{damage, scratch_copy};
-use crate::prefix::{DatasetDescriptor, Index, Prefix};
+use crate::prefix::{DatasetDescriptor, Index, Prefix, Seq};
 use scr_plugin_api::Transport;
 use std::fs;
 use std::io::ErrorKind;
@@ -59,7 +59,7 @@ fn flushed(ranks: u32, id: u64, name: &str) -> (Stage, Cached) {
 }
 
 fn candidate_of(cached: &Cached) -> Candidate {
-    Candidate { id: cached.dataset.id, name: cached.dataset.name.clone(), suspect: false }
+    Candidate { seq: cached.dataset.seq(), name: cached.dataset.name.clone(), suspect: false }
 }
 
 fn fetch(stage: &Stage, cached: &Cached) -> Result<Vec<Fetched>, FetchError> {
@@ -264,7 +264,7 @@ fn a_damaged_dataset_is_told_marked_and_passed_over_from_then_on() {
         assert!(text.contains(expected), "{expected}: {text}");
         let entry = stage.index().entry(1).unwrap();
         assert_eq!(entry.failed.as_deref(), Some(NOW), "{expected}");
-        assert_eq!(stage.index().candidates(None), []);
+        assert_eq!(stage.index().candidates(), []);
     }
 }
 
@@ -367,14 +367,14 @@ fn what_c_scr_flushed_is_fetched_newest_first() {
         let (dir, prefix) = scratch_copy(job);
         let found = run(4, |comm| candidates(&comm, &RealFiles, &prefix, None).unwrap()).unwrap();
         for of_rank in &found {
-            assert_eq!(of_rank.list.iter().map(|candidate| candidate.id).collect::<Vec<_>>(), ids);
+            assert_eq!(of_rank.list.iter().map(|candidate| candidate.seq.id).collect::<Vec<_>>(), ids);
         }
         for candidate in &found[0].list {
-            let to = dir.path().join(format!("to.{}", candidate.id));
+            let to = dir.path().join(format!("to.{}", candidate.seq.id));
             let fetched = fetch_with(&RealFiles, &prefix, 4, candidate, &to, OPTIONS).unwrap();
             let bytes: Vec<_> =
                 fetched.iter().map(|of_rank| fs::read(&of_rank.files[0].path).unwrap()).collect();
-            assert_eq!(bytes, original(&prefix, candidate.id));
+            assert_eq!(bytes, original(&prefix, candidate.seq.id));
             // C SCR keeps neither sizes nor checksums of the single files.
             assert!(fetched.iter().all(|of_rank| !of_rank.verified));
         }
@@ -385,7 +385,7 @@ fn what_c_scr_flushed_is_fetched_newest_first() {
 fn without_sizes_at_least_the_sum_must_be_right() {
     let (dir, prefix) = scratch_copy("xor-flush2");
     fs::write(prefix.file(&"ckpt.4/rank_2.ckpt".parse().unwrap()), b"short").unwrap();
-    let candidate = Candidate { id: 4, name: b"ckpt.4".to_vec(), suspect: false };
+    let candidate = Candidate { seq: Seq { run: 0, id: 4 }, name: b"ckpt.4".to_vec(), suspect: false };
     let to: PathBuf = dir.path().join("to");
     let error = fetch_with(&RealFiles, &prefix, 4, &candidate, &to, OPTIONS).unwrap_err();
     assert!(error.to_string().contains("where 4 files with 8226 bytes were recorded"), "{error}");

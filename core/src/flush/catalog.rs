@@ -59,7 +59,7 @@ impl Catalog<'_> {
         self.prefix.make_scr_dir(self.files)?;
         Index::update(self.files, self.prefix, |index| {
             let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
-            if owner.is_none_or(|owner| !owner.is_valid() && owner.id <= dataset.id) {
+            if owner.is_none_or(|owner| !owner.is_valid() && owner.seq() <= index.seq_of(dataset)) {
                 index.record(dataset, false);
             }
         })
@@ -139,7 +139,8 @@ impl Catalog<'_> {
         Index::update(self.files, self.prefix, |index| {
             index.record(dataset, true);
             index.mark_flushed(dataset.id, now);
-            let newest = index.candidates(None).iter().all(|entry| entry.id <= dataset.id);
+            let own = index.seq_of(dataset);
+            let newest = index.candidates().iter().all(|entry| entry.seq() <= own);
             if record.make_current && newest {
                 index.set_current(&dataset.name);
             }

@@ -18,7 +18,9 @@ use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError};
 use crate::planted::{planted, Bug};
-use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::prefix::{
+    staging_file, FlushFile, Index, IndexEntry, Location, Prefix, PrefixError, PrefixFile, Rank2File,
+};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -405,10 +407,10 @@ impl Closing<'_> {
     /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
     fn newer_owner(&self, index: &Index) -> Result<Option<u64>, PrefixError> {
         let dataset = &self.record.dataset;
+        let own = index.seq_of(dataset);
         let newer = |id: &u64| {
-            *id > dataset.id
-                && !planted(Bug::LateFlushReplacesNewer)
-                && index.entry(*id).is_some_and(|entry| entry.is_valid())
+            let is_newer = |entry: IndexEntry| entry.seq() > own && entry.is_valid();
+            !planted(Bug::LateFlushReplacesNewer) && index.entry(*id).is_some_and(is_newer)
         };
         if let Some(id) = index.id_of(&dataset.name).filter(newer) {
             return Ok(Some(id));

@@ -187,7 +187,7 @@ pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<Found, FsError>
             Err(why) => found.unusable.push((path, why)),
         }
     }
-    found.pending.sort_by_key(|pending| pending.dataset.id);
+    found.pending.sort_by_key(|pending| pending.dataset.seq());
     Ok(found)
 }
 

@@ -46,7 +46,8 @@ pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     let periodic = job.params.get(&param::FLUSH) > 0;
     let restartable =
         |cached: &&CachedDataset| cached.record.dataset.checkpoint && !cached.refused && !cached.passed_over;
-    let newest = cache.datasets().iter().filter(restartable).map(CachedDataset::id).max();
+    let newest = cache.datasets().iter().filter(restartable).max_by_key(|cached| cached.seq());
+    let newest = newest.map(CachedDataset::id);
     let due = |cached: &&CachedDataset| {
         let is_newest = periodic && Some(cached.id()) == newest;
         let stays_behind = cached.passed_over && !cached.record.dataset.output;

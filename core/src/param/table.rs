@@ -252,6 +252,10 @@ parameters! {
         "Give up a checkpoint after so many restarts from it without a new checkpoint; 0 for never.";
     DROP_AFTER_CURRENT: bool = "SCR_DROP_AFTER_CURRENT", Kind::Bool, text("0"), Anywhere,
         "Whether to drop datasets newer than the current one from the index on restart.";
+    REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
+        "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them.";
+    REPLACE_OTHER_RANKS: bool = "SCR_REPLACE_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
+        "Whether a dataset may take the name of a checkpoint that another number of ranks wrote.";
     PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
         "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept.";
     PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,

@@ -4,11 +4,22 @@ use super::fields::{flag, set_flag, set_or_remove, set_text};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 
+/// The place of a dataset among all datasets of a prefix directory: by the run that wrote it, and then by its id.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq {
+    /// Number of the run, 0 where it is not known.
+    pub run: u64,
+    /// Id of the dataset.
+    pub id: u64,
+}
+
 /// What a dataset is. Texts that are empty are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatasetDescriptor {
     /// Its number.
     pub id: u64,
+    /// Number of the run that wrote it, 0 where it is not known: C SCR does not number runs.
+    pub run: u64,
     /// Its name, any bytes without NUL.
     pub name: Vec<u8>,
     /// Whether a job can restart from it.
@@ -36,6 +47,11 @@ pub struct DatasetDescriptor {
 }
 
 impl DatasetDescriptor {
+    /// Its place among all datasets of its prefix directory.
+    pub fn seq(&self) -> Seq {
+        Seq { run: self.run, id: self.id }
+    }
+
     /// As a tree, in C SCR's order.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
@@ -58,6 +74,9 @@ impl DatasetDescriptor {
         set_or_remove(tree, "FILES", self.files);
         set_or_remove(tree, "SIZE", self.bytes);
         set_or_remove(tree, "COMPLETE", self.complete.map(u8::from));
+        if self.run > 0 {
+            tree.set(RUN, self.run);
+        }
     }
 
     /// From a tree; only the id and the name must be there.
@@ -82,9 +101,13 @@ impl DatasetDescriptor {
             files: tree.parse("FILES")?,
             bytes: tree.parse("SIZE")?,
             complete: flag(tree, "COMPLETE")?,
+            run: tree.parse(RUN)?.unwrap_or(0),
         })
     }
 }
+
+/// The only key that C SCR does not write.
+pub(super) const RUN: &str = "RUN";
 
 #[cfg(test)]
 mod tests {
@@ -107,6 +130,7 @@ mod tests {
     fn any_descriptor_comes_back_and_keys_of_others_stay() {
         let descriptor = DatasetDescriptor {
             id: u64::MAX,
+            run: 3,
             name: b"a b\xff/c".to_vec(),
             output: true,
             job_name: "run".to_owned(),
@@ -125,7 +149,7 @@ mod tests {
     #[test]
     fn a_field_that_is_wrong_is_named() {
         let good = DatasetDescriptor { name: b"a".to_vec(), ..DatasetDescriptor::default() }.to_tree();
-        for key in ["ID", "CREATED", "CKPT", "FILES", "SIZE", "COMPLETE", "FLAG_CKPT", "FLAG_OUTPUT"] {
+        for key in ["RUN", "ID", "CREATED", "CKPT", "FILES", "SIZE", "COMPLETE", "FLAG_CKPT", "FLAG_OUTPUT"] {
             for value in ["", "x", "1.5", "99999999999999999999"] {
                 let mut tree = good.clone();
                 tree.set(key, value);

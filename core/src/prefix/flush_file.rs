@@ -6,9 +6,10 @@
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Prefix, PrefixError};
+use super::{DatasetDescriptor, Prefix, PrefixError, Seq};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 /// The file, as it is in memory.
@@ -48,6 +49,11 @@ pub struct FlushEntry {
 }
 
 impl FlushEntry {
+    /// Its place among all datasets.
+    pub fn seq(&self) -> Seq {
+        Seq { run: self.dataset.as_ref().map_or(0, |dataset| dataset.run), id: self.id }
+    }
+
     /// Whether it is there.
     pub fn is_at(&self, location: Location) -> bool {
         self.locations.contains(&location)
@@ -135,7 +141,10 @@ impl FlushFile {
 
     /// All datasets, the newest first.
     pub fn entries(&self) -> Vec<FlushEntry> {
-        ids(self.tree.get("DATASET")).into_iter().rev().filter_map(|id| self.entry(id)).collect()
+        let ids = ids(self.tree.get("DATASET")).into_iter();
+        let mut entries: Vec<_> = ids.filter_map(|id| self.entry(id)).collect();
+        entries.sort_by_key(|entry| Reverse(entry.seq()));
+        entries
     }
 
     /// One dataset.
@@ -161,7 +170,7 @@ impl FlushFile {
         for (key, is_set) in [("CKPT", dataset.checkpoint), ("OUTPUT", dataset.output)] {
             set_or_remove(entry, key, is_set.then_some(1));
         }
-        entry.child("LOCATION").child(location.key());
+        locate(entry, location);
         entry.set_bytes("NAME", &dataset.name);
     }
 
@@ -169,7 +178,7 @@ impl FlushFile {
     pub fn add_location(&mut self, id: u64, location: Location) -> bool {
         let known = self.tree.find("DATASET", id).is_some();
         if known {
-            self.tree.entry("DATASET", id).child("LOCATION").child(location.key());
+            locate(self.tree.entry("DATASET", id), location);
         }
         known
     }
@@ -199,6 +208,16 @@ impl FlushFile {
     /// The highest id of any dataset.
     pub fn highest_id(&self) -> Option<u64> {
         ids(self.tree.get("DATASET")).last().copied()
+    }
+}
+
+/// As C SCR does, which lists the last one first.
+fn locate(entry: &mut KvTree, location: Location) {
+    let locations = entry.child("LOCATION");
+    if !locations.has(location.key()) {
+        let before = std::mem::take(locations);
+        locations.child(location.key());
+        locations.merge(before);
     }
 }
 

@@ -2,25 +2,31 @@
 //!
 //! ```text
 //! VERSION/2
+//! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! CURRENT/<name>
 //! NAME/<name>/DSET/<id>
 //! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, DSET/<descriptor>}
 //! ```
 //!
+//! The id, and the numbers of runs in the descriptors, are ours; C SCR keeps them. The order of datasets is that of [`Seq`].
+//!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: one name stands for one
 //! dataset, the one that used it last. Times are local, as `2026-11-21T03:28:25`.
 
+use super::descriptor::RUN;
 use super::fields::{flag, ids, set_flag};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, Seq, FILE_MODE};
 use crate::fs::{At, Durability, Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The only version that is read and written.
 const VERSION: u64 = 2;
+const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 /// What to do about a damaged one.
 const OF_DAMAGE: &str = "move it away, and `scr index --build' makes it anew";
 
@@ -35,6 +41,8 @@ pub struct Index {
 pub struct IndexEntry {
     /// Its number.
     pub id: u64,
+    /// Number of the run that wrote it, 0 where it is not known.
+    pub run: u64,
     /// Its name.
     pub name: Vec<u8>,
     /// Whether all its files are there.
@@ -54,6 +62,11 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
+    /// Its place among all datasets.
+    pub fn seq(&self) -> Seq {
+        Seq { run: self.run, id: self.id }
+    }
+
     /// Whether its files are all there and never failed to be read.
     pub fn is_valid(&self) -> bool {
         self.complete && self.failed.is_none() && !self.superseded
@@ -167,16 +180,34 @@ impl Index {
     /// All datasets, the newest first.
     pub fn entries(&self) -> Vec<IndexEntry> {
         let listed = self.listed_names();
-        let entry = |id| self.entry_named(id, self.name_of(id, |id| listed.get(&id).copied())?);
-        self.ids().into_iter().rev().filter_map(entry).collect()
+        let mut last = 0;
+        let entry = |id| {
+            let name = self.name_of(id, |id| listed.get(&id).copied())?;
+            let entry = self.entry_named(id, name, last)?;
+            last = last.max(entry.run);
+            Some(entry)
+        };
+        let mut entries: Vec<_> = self.ids().into_iter().filter_map(entry).collect();
+        entries.sort_by_key(|entry| Reverse(entry.seq()));
+        entries
     }
 
     /// One dataset.
     pub fn entry(&self, id: u64) -> Option<IndexEntry> {
-        self.entry_named(id, self.name_of(id, |id| self.listed_name(id))?)
+        let name = self.name_of(id, |id| self.listed_name(id))?;
+        let last = if self.run_of(id) > 0 { 0 } else { self.run_before(id) };
+        self.entry_named(id, name, last)
     }
 
-    fn entry_named(&self, id: u64, name: &[u8]) -> Option<IndexEntry> {
+    /// The place of a dataset, which need not be in the index, among those that are.
+    pub fn seq_of(&self, dataset: &DatasetDescriptor) -> Seq {
+        let known = [dataset.run, self.run_of(dataset.id)].into_iter().find(|&run| run > 0);
+        Seq { run: known.unwrap_or_else(|| self.run_before(dataset.id)), id: dataset.id }
+    }
+
+    /// One dataset. `last` is the highest run of those with lower ids: C SCR, which knows no runs, gives higher ids than all
+    /// that it sees.
+    fn entry_named(&self, id: u64, name: &[u8], last: u64) -> Option<IndexEntry> {
         let tree = self.tree.find("DSET", id)?;
         let dataset = tree.get("DSET").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
         let superseded = self.id_of(name).is_some_and(|owner| owner != id);
@@ -184,6 +215,7 @@ impl Index {
         let times = tree.get("FETCHED").into_iter().flat_map(KvTree::keys);
         Some(IndexEntry {
             id,
+            run: Some(self.run_of(id)).filter(|&run| run > 0).unwrap_or(last),
             // What cannot be read is not taken for a yes.
             complete: flag(tree, "COMPLETE").ok().flatten().unwrap_or(false),
             failed: text("FAILED"),
@@ -220,11 +252,38 @@ impl Index {
         self.tree.remove("CURRENT");
     }
 
-    /// The datasets that a job may restart from, the newest first; only those older than `below`, where it is given.
-    pub fn candidates(&self, below: Option<u64>) -> Vec<IndexEntry> {
+    /// The datasets that a job may restart from, the newest first.
+    pub fn candidates(&self) -> Vec<IndexEntry> {
         let mut entries = self.entries();
-        entries.retain(|entry| entry.is_candidate() && below.is_none_or(|below| entry.id < below));
+        entries.retain(IndexEntry::is_candidate);
         entries
+    }
+
+    /// The copy of the prefix directory's random id.
+    pub(super) fn prefix_id(&self) -> Option<PrefixId> {
+        self.tree.text(PREFIX_ID).and_then(PrefixId::parse)
+    }
+
+    /// The highest number of a run that any dataset has.
+    pub(super) fn highest_run(&self) -> u64 {
+        self.ids().into_iter().map(|id| self.run_of(id)).max().unwrap_or(0)
+    }
+
+    /// Whether [`mark`](Self::mark) would change anything. An index without datasets says nothing that could be lost.
+    pub(super) fn wants_mark(&self, id: &PrefixId, last: u64) -> bool {
+        let ids = self.ids();
+        let is_unmarked = |id: &u64| last > 0 && self.run_of(*id) == 0;
+        !ids.is_empty() && (self.prefix_id().as_ref() != Some(id) || ids.iter().any(is_unmarked))
+    }
+
+    /// Notes the id of the prefix directory, and that the datasets without a run are older than what comes after run `last`.
+    pub(super) fn mark(&mut self, id: &PrefixId, last: u64) {
+        self.tree.set(PREFIX_ID, id);
+        for id in self.ids().into_iter().filter(|_| last > 0) {
+            if self.run_of(id) == 0 {
+                self.tree.entry("DSET", id).child("DSET").set(RUN, last);
+            }
+        }
     }
 
     /// The highest id of any dataset, valid or not.
@@ -239,11 +298,17 @@ impl Index {
         ids
     }
 
-    /// Records a dataset under its id and its name. Other datasets of that name are marked as not complete, since
-    /// one name stands for one set of files.
+    /// Records a dataset under its id and its name. Other datasets of that name are not complete from then on, since one name
+    /// stands for one set of files; they leave the index once this one is complete.
     pub fn record(&mut self, dataset: &DatasetDescriptor, complete: bool) {
-        for other in self.others_named(&dataset.name, dataset.id) {
-            self.set_complete(other, false);
+        let others = self.others_named(&dataset.name, dataset.id);
+        let suspicious = if others.is_empty() { BTreeSet::new() } else { self.suspicious() };
+        for other in others {
+            if complete && !suspicious.contains(&other) {
+                self.tree.child("DSET").remove(other.to_string());
+            } else {
+                self.set_complete(other, false);
+            }
         }
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
@@ -312,13 +377,34 @@ impl Index {
         self.tree.child("DSET").remove(id.to_string()).is_some()
     }
 
-    /// Takes every checkpoint newer than `id` out of the index. Gives their ids, ascending.
-    pub fn drop_checkpoints_after(&mut self, id: u64) -> Vec<u64> {
+    /// Takes every checkpoint newer than `seq` out of the index. Gives their ids.
+    pub fn drop_checkpoints_after(&mut self, seq: Seq) -> Vec<u64> {
         let entries = self.entries();
         let is_checkpoint =
             |entry: &&IndexEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint);
-        let newer = entries.iter().rev().filter(|entry| entry.id > id).filter(is_checkpoint);
+        let newer = entries.iter().rev().filter(|entry| entry.seq() > seq).filter(is_checkpoint);
         newer.map(|entry| entry.id).filter(|&id| self.drop_id(id)).collect()
+    }
+
+    /// The datasets that were begun and never complete, and may have replaced files of an older one that counts.
+    fn suspicious(&self) -> BTreeSet<u64> {
+        let entries = self.entries();
+        let oldest = entries.iter().filter(|entry| entry.is_valid()).map(IndexEntry::seq).min();
+        let is_newer = |entry: &&IndexEntry| oldest.is_some_and(|oldest| oldest < entry.seq());
+        let never_complete = entries.iter().filter(|entry| entry.flushed.is_none());
+        never_complete.filter(is_newer).map(|entry| entry.id).collect()
+    }
+
+    /// The highest run of those with lower ids.
+    fn run_before(&self, id: u64) -> u64 {
+        let before = self.ids().into_iter().take_while(|&other| other < id);
+        before.map(|other| self.run_of(other)).max().unwrap_or(0)
+    }
+
+    /// As the dataset itself says, or 0.
+    fn run_of(&self, id: u64) -> u64 {
+        let dataset = self.tree.find("DSET", id).and_then(|entry| entry.get("DSET"));
+        dataset.and_then(|dataset| dataset.parse(RUN).ok().flatten()).unwrap_or(0)
     }
 
     /// Ascending.

@@ -10,6 +10,7 @@
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
+//! | `ids.scr`: which prefix directory this is, and which runs and dataset ids there were | `ids` |
 //! | `running`: who runs now | `running` |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
 //! | (the name of a file below the prefix directory) | [`FileName`] |
@@ -27,6 +28,7 @@ mod fields;
 mod file_name;
 mod flush_file;
 mod halt;
+mod ids;
 mod index;
 mod nodes;
 mod paths;
@@ -37,13 +39,15 @@ mod shared;
 mod summary;
 mod tidy;
 
-pub use descriptor::DatasetDescriptor;
+pub use descriptor::{DatasetDescriptor, Seq};
 pub use error::{PrefixError, Rank2FileFault};
 pub(crate) use fields::{crc, set_crc};
 pub(crate) use file_name::staging_file;
 pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
+pub use ids::PrefixId;
+pub(crate) use ids::{Ids, RunId};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;
 pub(crate) use paths::real;

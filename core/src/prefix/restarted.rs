@@ -1,13 +1,13 @@
 //! `current.scr`: which checkpoint named by `SCR_CURRENT` a job has restarted from. Ours alone.
 //!
 //! ```text
-//! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>
+//! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>  RUN/<number of the run>
 //! ```
 //!
 //! The setting stays in a job's script while the job is started again and again in its allocation. Whatever it has
 //! written since it went back to that checkpoint is newer work, and is not to be lost each time.
 
-use super::{Prefix, PrefixError, FILE_MODE};
+use super::{Prefix, PrefixError, Seq, FILE_MODE};
 use crate::fs::{At, Durability, Files};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -20,8 +20,8 @@ pub(crate) struct Restarted {
     pub(crate) job_id: String,
     /// From which checkpoint.
     pub(crate) name: Vec<u8>,
-    /// The first dataset id given out since.
-    pub(crate) next_id: u64,
+    /// The place of the first dataset written since.
+    pub(crate) next: Seq,
 }
 
 impl Restarted {
@@ -38,7 +38,10 @@ impl Restarted {
         Ok(Self {
             job_id: tree.require("JOBID").at("use", path)?,
             name: name.at("use", path)?.to_vec(),
-            next_id: tree.require("NEXT").at("use", path)?,
+            next: Seq {
+                id: tree.require("NEXT").at("use", path)?,
+                run: tree.parse("RUN").at("use", path)?.unwrap_or(0),
+            },
         })
     }
 
@@ -47,7 +50,8 @@ impl Restarted {
         let mut tree = KvTree::new();
         tree.set("JOBID", &self.job_id);
         tree.set_bytes("NAME", &self.name);
-        tree.set("NEXT", self.next_id);
+        tree.set("NEXT", self.next.id);
+        tree.set("RUN", self.next.run);
         Ok(files.write_tree(&prefix.scr_file(FILE), &tree, FILE_MODE, Durability::Synced)?)
     }
 }
@@ -64,7 +68,8 @@ mod tests {
     fn it_comes_back_as_it_was_and_damage_is_an_error() {
         let (_dir, prefix) = scratch();
         assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), None);
-        let last = Restarted { job_id: "5132".to_owned(), name: b"a b\xff".to_vec(), next_id: 7 };
+        let next = Seq { run: 2, id: 7 };
+        let last = Restarted { job_id: "5132".to_owned(), name: b"a b\xff".to_vec(), next };
         last.write(&RealFiles, &prefix).unwrap();
         assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), Some(last));
         std::fs::write(prefix.scr_file(FILE), "x").unwrap();

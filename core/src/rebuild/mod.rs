@@ -24,9 +24,12 @@ use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::CommError;
 use crate::job::Job;
+use crate::param;
+use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
 use recover::{Recovered, Restored, Unrecovered};
+use std::collections::BTreeSet;
 
 /// What datasets in cache are brought back with.
 #[derive(Clone, Copy)]
@@ -47,8 +50,12 @@ pub(crate) struct Found {
     pub(crate) stale: Vec<StalePart>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
+    /// Whether there is a dataset that could not be brought back; the same on all ranks.
+    pub(crate) is_any_left: bool,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
+    /// The highest number of a run that has left anything of this prefix directory; the same on all ranks.
+    pub(crate) highest_run: u64,
 }
 
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
@@ -56,15 +63,19 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
     let job = on.job;
     let scan = scan::scan(job, on.cache)?;
     let mut found = Found { highest: scan.highest, ..Found::default() };
-    let (mut ours, damaged) = ours(job, scan.parts);
+    let Sorted { mut ours, damaged, replaced } = sort(job, scan.parts);
+    report_replaced(job, &replaced)?;
+    if !on.is_shared {
+        found.stale.extend(replaced.iter().map(LocalPart::stale));
+    }
     let reports = parts::exchange(&*job.comm, job.files(), &mut ours)?;
     let mut below: Option<DatasetKey> = None;
-    let mut occupied = None;
+    let mut occupied = BTreeSet::new();
     while let Some(key) = next_key(job, &ours, below)? {
         let local: Vec<&LocalPart> = ours.iter().filter(|part| part.key() == Some(key)).collect();
         below = Some(key);
         found.seen.push(key.id);
-        if occupied == Some(key.id) {
+        if occupied.contains(&key.id) {
             // A newer copy with the same id has these folders. It is not touched for an older one.
             let size = job.comm.size();
             let own = local.into_iter().filter(|part| part.ranks() == Some(size));
@@ -77,19 +88,22 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
         match recover::recover(on, key, &local, reports)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
+                found.is_any_left = true;
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
             }
-            Recovered::Unrecovered(Unrecovered::OtherSize | Unrecovered::InUse) => (),
+            Recovered::Unrecovered(Unrecovered::OtherSize) => found.is_any_left = true,
+            Recovered::Unrecovered(Unrecovered::InUse) => (),
             Recovered::Removed => continue,
         }
-        occupied = Some(key.id);
+        occupied.insert(key.id);
     }
     let lost: Vec<_> =
         damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(LocalPart::stale).collect();
     found.stale.extend(lost);
-    let mut highest = [found.highest];
+    let run = ours.iter().filter_map(LocalPart::key).map(|key| key.run).max().unwrap_or(0);
+    let mut highest = [found.highest, run];
     all_reduce(&*job.comm, &mut highest, Op::Max)?;
-    found.highest = highest[0];
+    [found.highest, found.highest_run] = highest;
     Ok(found)
 }
 
@@ -104,8 +118,8 @@ pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
 }
 
 fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> Result<(), CommError> {
-    let (ours, unknown) = ours(job, scan::scan(job, cache)?.parts);
-    for part in ours.iter().chain(&unknown).filter(|part| goes(part)) {
+    let Sorted { ours, damaged, replaced } = sort(job, scan::scan(job, cache)?.parts);
+    for part in ours.iter().chain(&damaged).chain(&replaced).filter(|part| goes(part)) {
         if let Err(error) = part.part.remove(job.files()) {
             job.report.error_here(&crate::describe(&error));
         }
@@ -113,21 +127,64 @@ fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> R
     barrier(&*job.comm)
 }
 
-/// The parts that belong to this prefix directory, and those whose filemaps say nothing. Parts of another prefix directory
-/// are neither restarted from nor removed. Neither are parts whose filemaps say nothing in the folder of a node that is
-/// not in this run: another job may just be beginning them.
-fn ours(job: &Job, parts: Vec<LocalPart>) -> (Vec<LocalPart>, Vec<LocalPart>) {
-    let (known, mut unknown): (Vec<_>, Vec<_>) =
-        parts.into_iter().partition(|part| part.map.record.is_some());
-    let ours = known
-        .into_iter()
-        .filter(|part| part.map.record.as_ref().is_some_and(|record| record.prefix == job.prefix_bytes()));
-    unknown.retain(|part| {
+/// The parts in cache that this run may use or remove.
+#[derive(Default)]
+struct Sorted {
+    /// They belong to this prefix directory.
+    ours: Vec<LocalPart>,
+    /// Their filemaps say nothing.
+    damaged: Vec<LocalPart>,
+    /// They belong to a prefix directory that another one has taken the place of.
+    replaced: Vec<LocalPart>,
+}
+
+/// Parts of a prefix directory at another path are neither restarted from nor removed. Neither are parts whose filemaps say
+/// nothing in the folder of a node that is not in this run: another job may just be beginning them.
+fn sort(job: &Job, parts: Vec<LocalPart>) -> Sorted {
+    let mut sorted = Sorted::default();
+    for part in parts {
+        match &part.map.record {
+            Some(record) if record.prefix != job.prefix_bytes() => (),
+            Some(record) if record.is_of(job.run.prefix.as_ref()) => sorted.ours.push(part),
+            Some(_) => sorted.replaced.push(part),
+            None => sorted.damaged.push(part),
+        }
+    }
+    sorted.damaged.retain(|part| {
         let folder = part.part.dataset().parent();
         let node = folder.and_then(|folder| node_dir::node_of(job.files(), folder));
         node.is_none_or(|node| job.nodes.has(&node))
     });
-    (ours.collect(), unknown)
+    sorted
+}
+
+/// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
+fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
+    let mut keys = Vec::new();
+    while let Some(key) = next_key(job, replaced, keys.last().copied())? {
+        keys.push(key);
+    }
+    let Some(newest) = keys.first() else { return Ok(()) };
+    let name = replaced
+        .iter()
+        .filter(|part| part.key() == Some(*newest))
+        .find_map(|part| part.map.record.as_ref().map(|record| record.dataset.name.clone()));
+    let name = first_known(&*job.comm, name)?;
+    let others = match keys.len() - 1 {
+        0 => "belongs".to_owned(),
+        more => format!("and {more} more in cache belong"),
+    };
+    job.report.warn(&format!(
+        "dataset {} `{}' {others} to another prefix directory, which was at {} before this one: the run does not restart \
+         from it. What is left of that directory leaves the cache once a new dataset is complete; put the directory back \
+         before, if it is still needed. `scr clean --allocation {} --discard-unsaved' removes all that the allocation has \
+         in cache",
+        newest.id,
+        String::from_utf8_lossy(&name),
+        job.prefix.dir().display(),
+        job.params.get(&param::JOB_ID),
+    ));
+    Ok(())
 }
 
 fn is_whole_again(found: &Found, part: &PartDir) -> bool {
@@ -142,10 +199,14 @@ fn next_key(
 ) -> Result<Option<DatasetKey>, CommError> {
     let keys =
         || local.iter().filter_map(LocalPart::key).filter(|key| below.is_none_or(|below| *key < below));
-    let mut id = [keys().map(|key| key.id.saturating_add(1)).max().unwrap_or(0)];
-    all_reduce(&*job.comm, &mut id, Op::Max)?;
-    let Some(id) = id[0].checked_sub(1) else { return Ok(None) };
-    let mut begun = [keys().filter(|key| key.id == id).map(|key| key.begun).max().unwrap_or(0)];
-    all_reduce(&*job.comm, &mut begun, Op::Max)?;
-    Ok(Some(DatasetKey { id, begun: begun[0] }))
+    let highest = |values: &mut dyn Iterator<Item = u64>| {
+        let mut highest = [values.map(|value| value.saturating_add(1)).max().unwrap_or(0)];
+        all_reduce(&*job.comm, &mut highest, Op::Max).map(|()| highest[0].checked_sub(1))
+    };
+    let Some(run) = highest(&mut keys().map(|key| key.run))? else { return Ok(None) };
+    let Some(id) = highest(&mut keys().filter(|key| key.run == run).map(|key| key.id))? else {
+        return Ok(None);
+    };
+    let begun = keys().filter(|key| (key.run, key.id) == (run, id)).map(|key| key.begun);
+    Ok(highest(&mut { begun })?.map(|begun| DatasetKey { run, id, begun }))
 }

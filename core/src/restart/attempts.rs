@@ -45,7 +45,7 @@ pub(super) fn record(job: &Job, checkpoint: &CheckpointId) {
     }
     let Some(before) = reported(job, count(job, checkpoint)) else { return };
     let mut tree = KvTree::new();
-    tree.set("ID", checkpoint.id_in_prefix);
+    tree.set("ID", checkpoint.seq.id);
     tree.set_bytes("NAME", &checkpoint.name);
     tree.set("COUNT", before.saturating_add(1));
     let path = job.prefix.scr_file(FILE);
@@ -63,7 +63,7 @@ pub(super) fn forget(job: &Job) {
 fn count(job: &Job, checkpoint: &CheckpointId) -> Result<u64, PrefixError> {
     let Some(tree) = job.files().read_tree(&job.prefix.scr_file(FILE))? else { return Ok(0) };
     let id: Option<u64> = tree.parse("ID").ok().flatten();
-    let is_of = id == Some(checkpoint.id_in_prefix) && tree.value("NAME") == Some(&checkpoint.name);
+    let is_of = id == Some(checkpoint.seq.id) && tree.value("NAME") == Some(&checkpoint.name);
     Ok(if is_of { tree.parse("COUNT").ok().flatten().unwrap_or(0) } else { 0 })
 }
 

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::fetch::Fetcher;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{Index, Restarted};
+use crate::prefix::{Index, Restarted, Seq};
 use scr_plugin_api::KvTree;
 
 /// Finds the checkpoint of this name before newer ones in cache, unless they were made after a restart from it in this very
@@ -16,7 +16,7 @@ use scr_plugin_api::KvTree;
 pub(super) fn find(from: &mut Fetcher<'_>, name: &[u8]) -> Result<Option<CheckpointId>, Error> {
     let since = restarted_from(from.job, name)?;
     let newest = newest_cached(from.job, from.cache, |_| true);
-    if let Some(newer) = newest.as_ref().filter(|newest| since.is_some_and(|since| newest.id >= since)) {
+    if let Some(newer) = newest.as_ref().filter(|newest| since.is_some_and(|since| newest.seq >= since)) {
         from.job.report.notice(&format!(
             "SCR_CURRENT={} was restarted from before in this allocation: going on from `{}', which is newer",
             String::from_utf8_lossy(name),
@@ -39,7 +39,11 @@ pub(super) fn record_chosen(from: &Fetcher<'_>, chosen: &CheckpointId) {
         return;
     }
     let job_id = job.params.get(&param::JOB_ID);
-    let last = Restarted { job_id, name: chosen.name.clone(), next_id: from.cache.next_id() };
+    let last = Restarted {
+        job_id,
+        name: chosen.name.clone(),
+        next: Seq { run: job.run.number, id: from.cache.next_id() },
+    };
     let recorded = last
         .write(job.files(), &job.prefix)
         .and_then(|()| Index::update(job.files(), &job.prefix, |index| _ = index.set_current(&chosen.name)));
@@ -48,18 +52,20 @@ pub(super) fn record_chosen(from: &Fetcher<'_>, chosen: &CheckpointId) {
     }
 }
 
-/// The first dataset id that was given out after the last restart from this name in this allocation, if there was one.
-fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<u64>, Error> {
+/// The place of the first dataset that could be written after the last restart from this name in this allocation, if there was one.
+fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Seq>, Error> {
     let mut tree = KvTree::new();
     if job.rank() == Rank(0) {
         match Restarted::read(job.files(), &job.prefix) {
             Ok(Some(last)) if last.name == name && last.job_id == job.params.get(&param::JOB_ID) => {
-                tree.set("NEXT", last.next_id);
+                tree.set("NEXT", last.next.id);
+                tree.set("RUN", last.next.run);
             }
             Ok(_) => (),
             Err(error) => job.report.error(&crate::describe(&error)),
         }
     }
     let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
-    Ok(tree.parse("NEXT").ok().flatten())
+    let number = |key| tree.parse(key).ok().flatten();
+    Ok(number("NEXT").zip(number("RUN")).map(|(id, run)| Seq { run, id }))
 }

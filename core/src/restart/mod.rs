@@ -16,7 +16,7 @@ use crate::fetch::{Candidate, Fetcher, Search};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::Index;
+use crate::prefix::{Index, Seq};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -54,9 +54,9 @@ impl Restart {
             self.loaded = find_newest(from)?;
         }
         if let Some(loaded) = self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
-            pass_over_after(from.cache, loaded.id_in_prefix);
+            pass_over_after(from.cache, loaded.seq);
             current::record_chosen(from, loaded);
-            drop_newer(from.job, from.cache, loaded.id_in_prefix)?;
+            drop_newer(from.job, from.cache, loaded.seq)?;
         }
         while let Some(loaded) = &self.loaded {
             if !attempts::are_spent(from.job, loaded)? {
@@ -67,12 +67,12 @@ impl Restart {
         Ok(())
     }
 
-    /// The application goes back to the checkpoint of this name and number in the index, and newer ones are not flushed any more.
+    /// The application goes back to the checkpoint of this name and place in the index, and newer ones are not flushed any more.
     /// Until it begins to restart, it can restart from that one.
-    pub(crate) fn choose(&mut self, cache: &mut Cache, name: &[u8], id_in_prefix: u64) {
+    pub(crate) fn choose(&mut self, cache: &mut Cache, name: &[u8], seq: Seq) {
         if !self.begun {
             self.chosen = Some(name.to_owned());
-            pass_over_after(cache, id_in_prefix);
+            pass_over_after(cache, seq);
         }
     }
 
@@ -137,7 +137,7 @@ fn find_newer_than_cache(
     let newest = newest_cached(job, from.cache, |_| true);
     let Some((cached, first)) = newest.zip(in_prefix.first) else { return Ok(None) };
     let unsaid = job.params.get(&param::CURRENT).is_none();
-    if let Some(chosen) = in_prefix.chosen.as_ref().filter(|_| unsaid && first < cached.id_in_prefix) {
+    if let Some(chosen) = in_prefix.chosen.as_ref().filter(|_| unsaid && first < cached.seq) {
         let chosen = String::from_utf8_lossy(chosen);
         job.report.notice(&format!(
             "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \
@@ -145,14 +145,15 @@ fn find_newer_than_cache(
             cached.shown()
         ));
     }
-    if first <= cached.id_in_prefix || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
+    if first <= cached.seq || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
         return Ok(None);
     }
     job.report.notice(&format!(
-        "dataset {first} in the prefix directory is newer than `{}', the newest checkpoint in cache",
+        "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
+        first.id,
         cached.shown()
     ));
-    fetch_first(from, true, &|candidate| candidate.id > cached.id_in_prefix)
+    fetch_first(from, true, &|candidate| candidate.seq > cached.seq)
 }
 
 /// Finds the newest checkpoint in cache, or else in the prefix directory.
@@ -166,13 +167,13 @@ fn find_newest(from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
 
 /// Finds the next older checkpoint: in the prefix directory if the newest one left is there, or else in cache.
 fn find_older(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<CheckpointId>, Error> {
-    let cached = newest_cached(from.job, from.cache, |cached| cached.id() < refused.id);
+    let cached = newest_cached(from.job, from.cache, |cached| cached.seq() < refused.seq);
     if !from.job.params.get(&param::FETCH) {
         return Ok(cached);
     }
-    let above = cached.as_ref().map(|cached| cached.id_in_prefix);
+    let above = cached.as_ref().map(|cached| cached.seq);
     let is_between = |candidate: &Candidate| {
-        candidate.id < refused.id_in_prefix && above.is_none_or(|above| candidate.id > above)
+        candidate.seq < refused.seq && above.is_none_or(|above| candidate.seq > above)
     };
     Ok(fetch_first(from, false, &is_between)?.or(cached))
 }
@@ -186,19 +187,19 @@ fn fetch_first(
 ) -> Result<Option<CheckpointId>, Error> {
     let outcome = from.first(&Search { at_start, is_eligible })?;
     if let Some(first) = outcome.checkpoint.as_ref().filter(|_| at_start && !outcome.passed_over) {
-        drop_newer(from.job, from.cache, first.id_in_prefix)?;
+        drop_newer(from.job, from.cache, first.seq)?;
     }
     Ok(outcome.checkpoint)
 }
 
 /// Keeps the checkpoints from being flushed that are newer than the one to which the user, or the application, has gone back: they
 /// would become the current ones again.
-fn pass_over_after(cache: &mut Cache, id_in_prefix: u64) {
+fn pass_over_after(cache: &mut Cache, seq: Seq) {
     if planted(Bug::PassedOverIsFlushed) {
         return;
     }
     for cached in cache.datasets_mut() {
-        cached.passed_over |= cached.record.dataset.checkpoint && cached.record.id_in_prefix > id_in_prefix;
+        cached.passed_over |= cached.record.dataset.checkpoint && cached.seq() > seq;
     }
 }
 
@@ -212,19 +213,19 @@ pub(crate) fn newest_cached(
     let global = job.params.get(&param::GLOBAL_RESTART);
     let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
     let usable = all.filter(|cached| !global || cached.is_flushed() && !cached.superseded);
-    usable.max_by_key(|cached| cached.id()).map(CachedDataset::checkpoint)
+    usable.max_by_key(|cached| cached.seq()).map(CachedDataset::checkpoint)
 }
 
-/// Drops the checkpoints that are newer than `id`, as the index counts, if the user wants that after going back to an older one:
+/// Drops the checkpoints that are newer than `seq` if the user wants that after going back to an older one:
 /// `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or the next run would flush and list them again. No flush
 /// may be copying one of them.
-pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) -> Result<(), CommError> {
+pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, seq: Seq) -> Result<(), CommError> {
     if !job.params.get(&param::DROP_AFTER_CURRENT) {
         return Ok(());
     }
     let is_newer = |cached: &&CachedDataset| {
         let is_checkpoint = cached.record.dataset.checkpoint && !cached.must_stay();
-        is_checkpoint && cached.record.id_in_prefix > id
+        is_checkpoint && cached.seq() > seq
     };
     let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
     if !planted(Bug::NewerStayAfterCurrent) {
@@ -233,11 +234,12 @@ pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, id: u64) -> Result<(), Co
     if job.rank() != Rank(0) {
         return Ok(());
     }
-    match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(id)) {
+    match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(seq)) {
         Ok(dropped) if dropped.is_empty() => (),
         Ok(dropped) => job.report.notice(&format!(
-            "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {id} are dropped from the index",
-            dropped.len()
+            "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {} are dropped from the index",
+            dropped.len(),
+            seq.id
         )),
         Err(error) => job.report.error(&crate::describe(&error)),
     }
@@ -252,7 +254,7 @@ fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
     if !cached.superseded && job.rank() == Rank(0) {
         let time = job.local_time();
         let marked = Index::update(job.files(), &job.prefix, |index| {
-            index.mark_failed(refused.id_in_prefix, &time);
+            index.mark_failed(refused.seq.id, &time);
         });
         if let Err(error) = marked {
             job.report.error(&crate::describe(&error));

@@ -11,27 +11,33 @@ use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{DatasetDescriptor, FlushFile, Index, PrefixError};
+use crate::prefix::{DatasetDescriptor, FlushFile, Ids, Index, PrefixError, Seq};
 use scr_plugin_api::KvTree;
+use std::collections::BTreeSet;
 
 /// What the files under the prefix directory say, the same on all ranks.
 pub(crate) struct PrefixState {
     /// The highest id that is in use there.
     pub(crate) highest: u64,
-    /// The id of the checkpoint that would be fetched first.
-    pub(crate) first: Option<u64>,
+    /// The place of the checkpoint that would be fetched first.
+    pub(crate) first: Option<Seq>,
     /// Its name, if somebody has made it current though newer ones are complete there.
     pub(crate) chosen: Option<Vec<u8>>,
     /// The datasets that are complete.
     complete: Vec<Complete>,
+    /// The datasets that were purged from there.
+    purged: Vec<u64>,
+    /// Whether there is a dataset in cache that could not be brought back.
+    pub(crate) is_any_left: bool,
 }
 
 /// A dataset that is complete in the prefix directory.
 struct Complete {
-    id: u64,
+    seq: Seq,
     name: Vec<u8>,
     /// When it was started, where that is known: two datasets may have been given one id, where a node was away.
     created: u64,
+    checkpoint: bool,
     /// Whether a run could not read it.
     failed: bool,
 }
@@ -56,26 +62,48 @@ impl PrefixState {
 
     fn from_tree(tree: &KvTree) -> Self {
         let complete = |(id, entry): (&[u8], &KvTree)| {
+            let id = std::str::from_utf8(id).ok()?.parse().ok()?;
             Some(Complete {
-                id: std::str::from_utf8(id).ok()?.parse().ok()?,
+                seq: Seq { run: entry.parse("RUN").ok().flatten()?, id },
                 name: entry.value("NAME")?.to_vec(),
                 created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
+                checkpoint: entry.text("CKPT") == Some("1"),
                 failed: entry.text("FAILED") == Some("1"),
             })
         };
+        let number = |key| tree.parse(key).ok().flatten();
         Self {
-            highest: tree.parse("HIGHEST").ok().flatten().unwrap_or(0),
-            first: tree.parse("FIRST").ok().flatten(),
+            highest: number("HIGHEST").unwrap_or(0),
+            first: number("FIRST").zip(number("FIRST_RUN")).map(|(id, run)| Seq { run, id }),
             chosen: tree.value("CHOSEN").map(<[u8]>::to_vec),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
+            purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
+            is_any_left: false,
         }
+    }
+
+    /// The names of the checkpoints that a run with the right number of ranks can restart from.
+    pub(crate) fn good_names(&self) -> BTreeSet<Vec<u8>> {
+        let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);
+        good.map(|known| known.name.clone()).collect()
+    }
+
+    /// Why a run that restarts from nothing does so though there are checkpoints.
+    pub(crate) fn unused(&self, cache: &Cache) -> Option<&'static str> {
+        if self.complete.iter().any(|known| known.checkpoint) {
+            return Some("this run could not use any of those in the index");
+        }
+        let in_cache = || cache.datasets().iter().any(|cached| cached.record.dataset.checkpoint);
+        (self.is_any_left || in_cache()).then_some("this run could not use what is in cache")
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
     /// or their number stands for another one.
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
         for cached in cache.datasets_mut() {
-            let Some(same) = self.complete.iter().find(|other| other.id == cached.record.id_in_prefix) else {
+            cached.superseded |= self.purged.contains(&cached.record.id_in_prefix);
+            let Some(same) = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix)
+            else {
                 continue;
             };
             let is_same = same.is(&cached.record.dataset);
@@ -96,7 +124,7 @@ impl PrefixState {
                 ));
             }
         }
-        let names: Vec<_> = self.complete.iter().map(|other| (other.id, other.name.clone())).collect();
+        let names: Vec<_> = self.complete.iter().map(|other| (other.seq, other.name.clone())).collect();
         cache.mark_superseded(&names);
     }
 }
@@ -111,15 +139,22 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
     let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
     if let Some(first) = order.first() {
-        tree.set("FIRST", first.id);
-        if order.iter().any(|other| other.id > first.id) {
+        tree.set("FIRST", first.seq.id);
+        tree.set("FIRST_RUN", first.seq.run);
+        if order.iter().any(|other| other.seq > first.seq) {
             tree.set_bytes("CHOSEN", &first.name);
         }
     }
+    for id in Ids::purged(files, prefix)? {
+        tree.entry("PURGED", id);
+    }
     for entry in index.entries().into_iter().filter(|entry| entry.complete) {
         let known = tree.entry("PFS", entry.id);
+        let dataset = entry.dataset.as_ref();
+        known.set("RUN", entry.run);
         known.set_bytes("NAME", &entry.name);
-        known.set("CREATED", entry.dataset.map_or(0, |dataset| dataset.created));
+        known.set("CREATED", dataset.map_or(0, |dataset| dataset.created));
+        known.set("CKPT", u8::from(dataset.is_none_or(|dataset| dataset.checkpoint)));
         known.set("FAILED", u8::from(entry.failed.is_some()));
     }
     Ok(tree)

@@ -13,7 +13,8 @@ use crate::flush::pending::PendingFlush;
 use crate::fs::{At, Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
-    tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    tidy, DatasetDescriptor, FlushFile, Index, IndexEntry, Location, Prefix, PrefixError, PrefixFile,
+    Rank2File, Summary,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -256,13 +257,16 @@ impl<'a> Builder<'a> {
         let index = Index::read(self.files(), self.prefix)?;
         let owner =
             index.id_of(&dataset.name).filter(|&id| index.entry(id).is_some_and(|entry| entry.is_valid()));
-        Ok(sharing.iter().copied().chain(owner).find(|&id| id > dataset.id))
+        let own = index.seq_of(dataset);
+        let newer = |id: &u64| index.entry(*id).is_some_and(|entry| entry.seq() > own);
+        Ok(sharing.iter().copied().chain(owner).find(newer))
     }
 
     /// As a flush does, a checkpoint becomes the one to restart from where there is no newer one.
     fn is_newest_checkpoint(&self, dataset: &DatasetDescriptor) -> Result<bool, BuildError> {
-        let newest = Index::read(self.files(), self.prefix)?.candidates(None).first().map(|entry| entry.id);
-        Ok(dataset.checkpoint && newest.is_none_or(|newest| newest < dataset.id))
+        let index = Index::read(self.files(), self.prefix)?;
+        let newest = index.candidates().first().map(IndexEntry::seq);
+        Ok(dataset.checkpoint && newest.is_none_or(|newest| newest < index.seq_of(dataset)))
     }
 
     /// What was rebuilt has not been synced, and who copied the rest may have died.

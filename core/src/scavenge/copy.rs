@@ -11,11 +11,12 @@ use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
+use crate::cache::record::DatasetKey;
 use crate::fetch::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, How, OwnedDir, MAX_TREE_BYTES};
 use crate::parallel::at_a_time;
-use crate::prefix::{Index, Prefix, PrefixError, DIR_MODE};
+use crate::prefix::{Index, Prefix, PrefixError, PrefixId, DIR_MODE};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -91,7 +92,7 @@ impl Copier<'_> {
 
     fn dataset_in(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let mut copied = Copied::default();
-        let parts = self.find(caches, id, &mut copied.passed_over);
+        let parts = self.find(caches, id, &mut copied.passed_over)?;
         let Some((_, first)) = parts.first() else { return Ok(copied) };
         let (id, name) = (first.record.id_in_prefix, first.record.dataset.name.clone());
         let listed = Index::read(self.files, self.prefix)?.entry(id);
@@ -131,14 +132,15 @@ impl Copier<'_> {
         caches: &[OwnedDir],
         id: u64,
         passed_over: &mut Vec<String>,
-    ) -> Vec<(PartDir, ScavengedMap)> {
+    ) -> Result<Vec<(PartDir, ScavengedMap)>, PrefixError> {
+        let prefix_id = PrefixId::read(self.files, self.prefix)?;
         let mut parts: Vec<(PartDir, ScavengedMap)> = Vec::new();
         for cache in caches.iter().flat_map(|cache| self.places(cache.path())) {
             let found = look_through(self.files, &cache);
             passed_over.extend(found.errors.iter().map(|error| crate::describe(error)));
             for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {
                 let part = PartDir::new(&cache, id, rank);
-                match self.read(&part) {
+                match self.read(&part, prefix_id.as_ref()) {
                     Ok(map) => parts.push((part, map)),
                     Err(error) => {
                         let why = crate::describe(&error);
@@ -147,10 +149,10 @@ impl Copier<'_> {
                 }
             }
         }
-        // An id may have been given twice where a node was away for a while; the newer dataset counts.
-        let newest = parts.iter().map(|(_, map)| map.record.begun).max();
-        parts.retain(|(_, map)| Some(map.record.begun) == newest);
-        parts
+        // An id may have been used twice where ids could not be reserved; the newer dataset counts.
+        let newest = parts.iter().map(|(_, map)| DatasetKey::of(&map.record)).max();
+        parts.retain(|(_, map)| Some(DatasetKey::of(&map.record)) == newest);
+        Ok(parts)
     }
 
     /// Where parts may lie in a cache directory. On a path that several nodes see, each begins with its own folder and goes
@@ -162,12 +164,15 @@ impl Copier<'_> {
         std::iter::once(cache.to_owned()).chain(nodes.into_iter().map(|dir| dir.path)).collect()
     }
 
-    fn read(&self, part: &PartDir) -> Result<ScavengedMap, UnusablePart> {
+    fn read(&self, part: &PartDir, prefix_id: Option<&PrefixId>) -> Result<ScavengedMap, UnusablePart> {
         let bytes = self.files.read_all(&part.filemap(), MAX_TREE_BYTES)?;
         let map = ScavengedMap::of(&Filemap::parse(&bytes)).ok_or(UnusablePart::NeverComplete)?;
         if map.record.prefix != self.prefix.dir().as_os_str().as_bytes() {
             let other = String::from_utf8_lossy(&map.record.prefix).into_owned();
             return Err(UnusablePart::OfOtherPrefix { other });
+        }
+        if !map.record.is_of(prefix_id) {
+            return Err(UnusablePart::OfEarlierPrefix);
         }
         Ok(map)
     }

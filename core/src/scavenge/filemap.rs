@@ -139,6 +139,8 @@ pub(super) enum UnusablePart {
     NeverComplete,
     #[error("this part belongs to the prefix directory {other}")]
     OfOtherPrefix { other: String },
+    #[error("this part belongs to a prefix directory that was there before this one")]
+    OfEarlierPrefix,
 }
 
 /// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have

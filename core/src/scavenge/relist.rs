@@ -49,7 +49,7 @@ impl Builder<'_> {
         let why = match self.evidence(id, entry) {
             Ok(evidence) => {
                 built.name.clone_from(&evidence.dataset.name);
-                match self.examine(&evidence, &self.newer_names(id)?) {
+                match self.examine(&evidence, &self.newer_names(&evidence.dataset)?) {
                     Ok(verified) => {
                         built.outcome = self.list_whole(&evidence, verified)?;
                         return Ok(built);
@@ -124,13 +124,16 @@ impl Builder<'_> {
     }
 
     /// The names of newer datasets and of their files, as far as they are known.
-    fn newer_names(&self, id: u64) -> Result<HashMap<Newer, u64>, BuildError> {
+    fn newer_names(&self, dataset: &DatasetDescriptor) -> Result<HashMap<Newer, u64>, BuildError> {
         let mut names = HashMap::new();
         let index = Index::read(self.files(), self.prefix)?;
-        for entry in index.entries().into_iter().filter(|entry| entry.id > id) {
+        let own = index.seq_of(dataset);
+        let is_newer =
+            |other: &u64| index.entry(*other).map_or(*other > dataset.id, |entry| entry.seq() > own);
+        for entry in index.entries().into_iter().filter(|entry| entry.seq() > own) {
             names.insert(Newer::Dataset(entry.name), entry.id);
         }
-        for other in self.datasets()?.into_iter().filter(|&other| other > id) {
+        for other in self.datasets()?.into_iter().filter(is_newer) {
             if let Ok(lists) = Rank2File::read(self.files(), self.prefix, other) {
                 names.extend(
                     lists.by_rank().iter().flatten().map(|file| (Newer::File(file.name.clone()), other)),

@@ -1,7 +1,7 @@
 //! What the filemaps of a scavenged dataset say together: who wrote it, and whose part is known.
 
 use super::filemap::{read_all, ScavengedMap};
-use crate::cache::record::RankRecord;
+use crate::cache::record::{DatasetKey, RankRecord};
 use crate::comm::Rank;
 use crate::fs::{Files, FsError};
 use crate::prefix::Prefix;
@@ -39,11 +39,9 @@ impl Scan {
             .iter()
             .map(|(path, why)| format!("{} cannot be used: {}", path.display(), crate::describe(why)))
             .collect();
-        // An id may have been given twice where a node was away for a while; the newer dataset counts.
-        let Some(any) = found.maps.iter().map(|map| &map.record).max_by_key(|record| record.begun).cloned()
-        else {
-            return Ok(None);
-        };
+        // An id may have been used twice where ids could not be reserved; the newer dataset counts.
+        let records = found.maps.iter().map(|map| &map.record);
+        let Some(any) = records.max_by_key(|record| DatasetKey::of(record)).cloned() else { return Ok(None) };
         let mut parts: BTreeMap<Rank, Known> = BTreeMap::new();
         let (ours, others): (Vec<_>, Vec<_>) = found.maps.iter().partition(|map| belong(&any, &map.record));
         passed_over.extend(others.iter().map(|map| stranger(map)));

@@ -5,7 +5,7 @@ use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::fs::{Files, FsError, MAX_TREE_BYTES};
-use crate::prefix::{Index, Prefix};
+use crate::prefix::{Index, Prefix, PrefixId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -54,10 +54,13 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
 fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
     let prefix = Prefix::new(Path::new(OsStr::from_bytes(&record.prefix)));
     let Ok(index) = Index::read(files, &prefix) else { return false };
+    if !PrefixId::read(files, &prefix).is_ok_and(|id| record.is_of(id.as_ref())) {
+        return false;
+    }
     let dataset = &record.dataset;
     let is_checkpoint_only = dataset.checkpoint && !dataset.output;
     index.entries().iter().any(|entry| {
         let is_this = entry.id == record.id_in_prefix && entry.name == dataset.name && entry.is_valid();
-        is_this || is_checkpoint_only && entry.is_candidate() && entry.id > record.id_in_prefix
+        is_this || is_checkpoint_only && entry.is_candidate() && entry.seq() > record.seq()
     })
 }

@@ -18,10 +18,11 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, Index, Nodes, PrefixError, Running};
+use crate::prefix::{tidy, Index, Nodes, PrefixError, Running, Seq};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
+use std::collections::BTreeSet;
 
 impl Session {
     /// Begins a session. Collective over all ranks of `comm`.
@@ -51,6 +52,8 @@ impl Session {
             flushes: Flushes::default(),
             halt: HaltConditions::default(),
             computing_since: began,
+            earlier: BTreeSet::new(),
+            must_restart: false,
         };
         resolve_pending_flushes(&session.job, session.cache.control(), session.schemes.plugin_host())?;
         if session.job.params.get(&param::PREFIX_PURGE) {
@@ -63,8 +66,13 @@ impl Session {
         session.cache.renew_flush_file(&session.job);
         compare_flushed(&session.job, &mut session.cache)?;
         session.with_flushes(Flushes::flush_restored)?;
+        let unused = in_prefix.unused(&session.cache);
+        session.earlier = in_prefix.good_names();
         let Self { job, cache, schemes, restart, .. } = &mut session;
         restart.find_first(&mut Fetcher { job, cache, schemes }, &in_prefix)?;
+        if let Some(why) = unused.filter(|_| session.restart.checkpoint(&session.cache).is_none()) {
+            session.starts_without(why)?;
+        }
         session.count_from_restart();
         session.times = CheckpointTimes::new(session.job.elapsed());
         session.start_computing();
@@ -80,7 +88,13 @@ impl Session {
         }
         let Self { job, cache, schemes, .. } = &*self;
         let found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
-        let in_prefix = PrefixState::read(&self.job)?;
+        let (seen, own) = (found.highest_run, &self.job.run);
+        if seen > own.number || seen == own.number && own.is_counted {
+            // What is kept in the prefix directory was lost, or is an older copy.
+            self.job.count_run(seen)?;
+        }
+        let mut in_prefix = PrefixState::read(&self.job)?;
+        in_prefix.is_any_left = found.is_any_left;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
@@ -89,8 +103,13 @@ impl Session {
             self.cache.insert(CachedDataset { listed: true, refused: restored.refused, ..cached });
         }
         if !purge {
-            let newest = newest_cached(&self.job, &self.cache, |_| true).map_or(0, |newest| newest.id);
-            self.cache.report_missing(&self.job, &found.seen, newest.max(in_prefix.first.unwrap_or(0)));
+            let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
+            let newest = newest.max(in_prefix.first).unwrap_or_default();
+            let is_missing = self.cache.report_missing(&self.job, &found.seen, newest);
+            // Here, as the flush file is about to forget it.
+            if newest == Seq::default() && any(&*self.job.comm, [is_missing])? == [true] {
+                self.starts_without("the last run has left one in cache that no node of this run has")?;
+            }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);
         self.cache.keep_stale(found.stale);
@@ -111,6 +130,23 @@ impl Session {
             ));
         }
         Ok(in_prefix)
+    }
+}
+
+impl Session {
+    /// There are checkpoints, and this run begins with none of them, which is reported, or refused.
+    ///
+    /// # Errors
+    /// The user wants no such run.
+    pub(super) fn starts_without(&self, why: &str) -> Result<(), Error> {
+        let what = format!("there are checkpoints, but {why}");
+        if self.job.params.get(&param::REQUIRE_RESTART) {
+            return Err(Error::Refused(format!(
+                "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
+            )));
+        }
+        self.job.report.warn(&format!("{what}: the run starts without a checkpoint"));
+        Ok(())
     }
 }
 
@@ -149,7 +185,7 @@ fn prepare_prefix(job: &Job, app: &AppConfig) -> Result<(), Error> {
     job.report.info(&format!("NPROCS={}", job.comm.size()));
     job.report.info(&format!("NNODES={}", job.nodes.count()));
     let written = if job.rank() == Rank(0) { write_for_commands(job, app) } else { Ok(()) };
-    let written = written.or_else(|error| accept_want_of_room(job, error));
+    let written = written.or_else(|error| job.accept_want_of_room(error));
     job.agree(written).map_err(|error| error.doing("writing to the folder .scr of the prefix directory"))
 }
 
@@ -164,29 +200,4 @@ fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
         job.report.warn(&format!("the index of {}: {caution}", job.prefix.dir().display()));
     }
     Ok(())
-}
-
-/// Without room a run begins all the same: there may be some at the next flush, and a run can restart from cache without.
-fn accept_want_of_room(job: &Job, error: PrefixError) -> Result<(), UnpreparedError> {
-    if error.is_for_want_of_room() {
-        let (why, what) =
-            (crate::describe(&error), "the run begins all the same: make room before the next flush");
-        job.report.error(&format!("{why}; {what}"));
-        return Ok(());
-    }
-    Err(match error.is_for_want_of_permission() {
-        true => UnpreparedError::NotWritable(error),
-        false => UnpreparedError::Prefix(error),
-    })
-}
-
-/// Why the prefix directory is not ready for a run.
-#[derive(Debug, thiserror::Error)]
-enum UnpreparedError {
-    #[error(
-        "{}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to", crate::describe(.0)
-    )]
-    NotWritable(PrefixError),
-    #[error(transparent)]
-    Prefix(PrefixError),
 }

@@ -8,7 +8,7 @@ use crate::delete;
 use crate::flush::Flushes;
 use crate::job::Job;
 use crate::planted::{planted, Bug};
-use crate::prefix::Index;
+use crate::prefix::{Index, IndexEntry, Seq};
 use crate::restart::drop_newer;
 use scr_plugin_api::KvTree;
 
@@ -24,17 +24,18 @@ impl Session {
         self.with_flushes(Flushes::finish_all)?;
         let changed = change_index(&self.job, |index| {
             let id = index.id_of(name)?;
-            let known =
-                index.entry(id).and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
+            let entry = index.entry(id);
+            let seq = entry.as_ref().map_or(Seq { run: 0, id }, IndexEntry::seq);
+            let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
             index.set_current(name);
-            Some((id, known.unwrap_or(0)))
+            Some((seq, known.unwrap_or(0)))
         })?;
-        let (id, checkpoint) = changed.ok_or_else(|| Error::Argument {
+        let (seq, checkpoint) = changed.ok_or_else(|| Error::Argument {
             what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),
         })?;
         self.last_checkpoint = checkpoint;
-        self.restart.choose(&mut self.cache, name, id);
-        drop_newer(&self.job, &mut self.cache, id)?;
+        self.restart.choose(&mut self.cache, name, seq);
+        drop_newer(&self.job, &mut self.cache, seq)?;
         Ok(())
     }
 
@@ -45,7 +46,9 @@ impl Session {
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
-        let dropped = change_index(&self.job, |index| (!index.drop_name(name).is_empty()).then_some((0, 0)));
+        let dropped = change_index(&self.job, |index| {
+            (!index.drop_name(name).is_empty()).then_some((Seq::default(), 0))
+        });
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
@@ -104,11 +107,11 @@ impl Session {
     }
 }
 
-/// Changes the index on rank 0, and gives every rank the result: an id and the number of a checkpoint, or `None`.
+/// Changes the index on rank 0, and gives every rank the result: a place and the number of a checkpoint, or `None`.
 fn change_index(
     job: &Job,
-    change: impl FnOnce(&mut Index) -> Option<(u64, u64)>,
-) -> Result<Option<(u64, u64)>, Error> {
+    change: impl FnOnce(&mut Index) -> Option<(Seq, u64)>,
+) -> Result<Option<(Seq, u64)>, Error> {
     let changed = match job.rank() {
         Rank(0) => Index::update(job.files(), &job.prefix, change),
         _ => Ok(None),
@@ -116,11 +119,13 @@ fn change_index(
     let own =
         job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))?;
     let mut tree = KvTree::new();
-    if let Some((id, checkpoint)) = own {
-        tree.set("ID", id);
+    if let Some((seq, checkpoint)) = own {
+        tree.set("ID", seq.id);
+        tree.set("RUN", seq.run);
         tree.set("CKPT", checkpoint);
     }
     let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
     let value = |key| tree.parse(key).ok().flatten();
-    Ok(value("ID").zip(value("CKPT")))
+    let seq = value("ID").zip(value("RUN")).map(|(id, run)| Seq { run, id });
+    Ok(seq.zip(value("CKPT")))
 }

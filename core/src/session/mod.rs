@@ -35,6 +35,7 @@ use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,6 +56,10 @@ pub struct Session {
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,
+    /// The names of the checkpoints that earlier runs have left in the prefix directory.
+    earlier: BTreeSet<Vec<u8>>,
+    /// Whether the application has refused all checkpoints, and the user wants no run without one.
+    must_restart: bool,
 }
 
 /// Where a session stands.

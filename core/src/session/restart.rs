@@ -6,16 +6,22 @@ use crate::cache::CheckpointId;
 use crate::fetch::Fetcher;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
+use crate::param;
 
 impl Session {
     /// The name of the checkpoint to restart from, if there is one; the same on all ranks.
     ///
     /// # Errors
-    /// [`Error::State`] within a phase.
+    /// [`Error::State`] within a phase; [`Error::Refused`] if the application has refused all checkpoints and the user wants no
+    /// run without one.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.expect_idle("SCR_Have_restart")?;
         self.load_chosen()?;
-        Ok(self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone()))
+        let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
+        if name.is_none() && self.must_restart {
+            self.starts_without("the application could not restart from any of them")?;
+        }
+        Ok(name)
     }
 
     /// Begins to read the checkpoint that [`have_restart`](Self::have_restart) names. Collective.
@@ -62,6 +68,7 @@ impl Session {
         self.restart.refuse(&mut from)?;
         self.count_from_restart();
         let next = self.restart.checkpoint(&self.cache);
+        self.must_restart = next.is_none() && self.job.params.get(&param::REQUIRE_RESTART);
         let next = next.map_or("there is no older one".to_owned(), |next| {
             format!("the next older one is `{}'", next.checkpoint().shown())
         });

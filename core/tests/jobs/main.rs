@@ -14,8 +14,10 @@
 //! | `chosen` | what a run goes back to, drops, or must not trust |
 //! | `managed` | datasets are made current, dropped and deleted, and what cannot be fetched is told |
 //! | `retries` | what must get into the prefix directory sooner or later, and what is refused or shared there |
+//! | `identity` | which of two datasets is newer, and which prefix directory they belong to |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
+//! | `other_ranks` | a run that cannot restart says so, and takes nothing away from one that can |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
 //! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
@@ -44,12 +46,14 @@ mod descriptors;
 mod effects;
 mod halting;
 mod histories;
+mod identity;
 mod keeping;
 mod links;
 mod log;
 mod managed;
 mod node_loss;
 mod one_rank;
+mod other_ranks;
 mod redundancy;
 mod restarts;
 mod retries;

@@ -203,3 +203,25 @@ fn a_prefix_directory_that_can_only_be_read_ends_the_start_with_what_to_do() {
     assert!(told.contains(".scr") && told.contains("let SCR_PREFIX name a folder"), "{told}");
     outcome.all_gave(told);
 }
+
+/// Its name may be used again, by a dataset that is flushed.
+#[test]
+fn what_was_purged_from_the_prefix_directory_is_restarted_from_and_not_flushed_again() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.put("SCR_PREFIX_PURGE", "1");
+    world.put("SCR_FLUSH_ON_RESTART", "1");
+    for purge in ["1", "0"] {
+        world.put("SCR_PREFIX_PURGE", purge);
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2));
+            application.finalize().unwrap();
+        });
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert!(index.entries().is_empty(), "{:?}", index.entries());
+        assert!(!world.prefix().join("ckpt.2").exists());
+    }
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    (0..4).for_each(|node| world.lose(&format!("n{node}")));
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}

@@ -55,9 +55,14 @@ impl Dead {
         for node in (0..self.nodes).filter(|node| lost >> node & 1 == 1) {
             self.world.lose(&format!("n{node}"));
         }
+        // Without its ids it would be another prefix directory.
+        let ids = self.world.prefix().join(".scr/ids.scr");
+        let kept = std::fs::read(&ids).unwrap();
         for entry in std::fs::read_dir(self.world.prefix()).unwrap().flatten() {
             let _ = std::fs::remove_dir_all(entry.path());
         }
+        std::fs::create_dir(self.world.prefix().join(".scr")).unwrap();
+        std::fs::write(ids, kept).unwrap();
     }
 
     /// Copies from every node that is left.
@@ -414,7 +419,7 @@ fn files_in_bypass_mode_are_listed_where_they_lie_unless_they_were_changed() {
 #[test]
 fn an_older_dataset_of_the_same_name_counts_until_the_scavenged_one_is_known_to_be_whole() {
     let mut dead = with_one_name();
-    let older = |dead: &Dead| dead.index().entry(1).unwrap().is_candidate();
+    let older = |dead: &Dead| dead.index().entry(1).is_some_and(|entry| entry.is_candidate());
     let first = std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap();
     // Too much is lost: nothing of the older one is touched.
     dead.world.lose("n1");

@@ -38,8 +38,7 @@ fn the_index_of_c_scr_lists_its_datasets_newest_first() {
         let index = Index::read(&RealFiles, &prefix).unwrap();
         let newest_first: Vec<u64> = datasets.iter().rev().copied().collect();
         assert_eq!(listed(&index.entries()), newest_first);
-        assert_eq!(listed(&index.candidates(None)), newest_first);
-        assert_eq!(listed(&index.candidates(Some(4))), newest_first[1..]);
+        assert_eq!(listed(&index.candidates()), newest_first);
         assert_eq!((index.current(), index.highest_id()), (Some(&b"ckpt.4"[..]), Some(4)));
         let newest = &index.entries()[0];
         assert!(newest.is_valid() && newest.current && newest.fetched.is_empty());
@@ -116,7 +115,7 @@ fn a_failed_or_incomplete_dataset_and_plain_output_are_passed_over() {
     index.mark_failed(4, TIME);
     index.set_complete(3, false);
     index.record(&DatasetDescriptor { checkpoint: false, output: true, ..dataset(2, "b") }, true);
-    assert_eq!(listed(&index.candidates(None)), [1]);
+    assert_eq!(listed(&index.candidates()), [1]);
     assert_eq!(listed(&index.entries()), [4, 3, 2, 1]);
     assert!(index.entry(2).unwrap().is_valid());
 }
@@ -141,20 +140,53 @@ fn every_fetch_is_remembered() {
 
 #[test]
 fn a_name_that_is_used_again_belongs_to_the_newer_dataset() {
-    let mut index = index(&[(1, "a"), (2, "b"), (7, "a")]);
+    let mut index = index(&[(1, "a"), (2, "b")]);
+    index.set_current("a");
+    index.record(&dataset(7, "a"), false);
     assert_eq!((index.id_of("a"), index.others_named("a", 7)), (Some(7), vec![1]));
     assert!(index.entry(1).unwrap().superseded);
     assert_eq!(index.entry(1).map(|entry| entry.complete), Some(false), "C SCR looks at nothing else");
-    assert_eq!(listed(&index.candidates(None)), [7, 2]);
-    assert!(index.drop_id(1));
+    assert_eq!(listed(&index.candidates()), [2]);
+    index.record(&dataset(7, "a"), true);
+    assert_eq!((listed(&index.entries()), index.current()), (vec![7, 2], Some(&b"a"[..])));
     assert_eq!(index.id_of("a"), Some(7));
+}
+
+/// One that was complete has said which datasets it replaced. One that was only begun has not.
+#[test]
+fn an_entry_stays_as_long_as_it_says_what_may_have_been_replaced() {
+    let mut index = index(&[(1, "a"), (2, "b")]);
+    index.mark_flushed(2, TIME);
+    index.record(&dataset(3, "b"), false);
+    index.record(&dataset(4, "b"), true);
+    index.mark_flushed(4, TIME);
+    assert_eq!(listed(&index.entries()), [4, 3, 1], "dataset 3 may have replaced files of dataset 1");
+    index.record(&dataset(5, "b"), true);
+    assert_eq!(listed(&index.entries()), [5, 3, 1]);
+    index.record(&dataset(6, "a"), true);
+    index.record(&dataset(7, "b"), true);
+    assert_eq!(listed(&index.entries()), [7, 6]);
+}
+
+#[test]
+fn datasets_are_ordered_by_run_and_then_by_id() {
+    let mut index = Index::new();
+    let of_run = |id, run| DatasetDescriptor { run, ..dataset(id, &format!("{id}")) };
+    for (id, run) in [(1, 0), (2, 2), (3, 0), (4, 1), (5, 0)] {
+        index.record(&of_run(id, run), true);
+    }
+    let runs: Vec<_> = index.entries().iter().map(|entry| (entry.id, entry.run)).collect();
+    assert_eq!(runs, [(5, 2), (3, 2), (2, 2), (4, 1), (1, 0)]);
+    assert!(index.entries().iter().all(|entry| index.entry(entry.id).as_ref() == Some(entry)));
+    assert_eq!(index.drop_checkpoints_after(Seq { run: 1, id: 4 }), [2, 3, 5]);
 }
 
 /// Both were listed as the current one, and the damage of the older one took that from the newer one.
 #[test]
 fn of_two_datasets_that_had_a_name_the_one_that_has_it_is_current() {
-    let mut index = index(&[(1, "a"), (7, "a")]);
+    let mut index = index(&[(1, "a")]);
     index.set_current("a");
+    index.record(&dataset(7, "a"), false);
     assert_eq!([1, 7].map(|id| index.entry(id).unwrap().current), [false, true]);
     index.mark_failed(1, TIME);
     assert_eq!(index.current(), Some(&b"a"[..]));
@@ -162,7 +194,8 @@ fn of_two_datasets_that_had_a_name_the_one_that_has_it_is_current() {
 
 #[test]
 fn a_name_that_is_dropped_takes_all_its_datasets_along() {
-    let mut index = index(&[(1, "a"), (2, "b"), (7, "a")]);
+    let mut index = index(&[(1, "a"), (2, "b")]);
+    index.record(&dataset(7, "a"), false);
     index.set_current("a");
     assert_eq!(index.drop_name("a"), [1, 7]);
     assert_eq!((listed(&index.entries()), index.current(), index.id_of("a")), (vec![2], None, None));
@@ -174,7 +207,7 @@ fn a_name_that_is_dropped_takes_all_its_datasets_along() {
 fn checkpoints_after_one_are_dropped_and_output_stays() {
     let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
     index.record(&DatasetDescriptor { checkpoint: false, output: true, ..dataset(3, "c") }, true);
-    assert_eq!(index.drop_checkpoints_after(1), [2, 4]);
+    assert_eq!(index.drop_checkpoints_after(Seq { run: 0, id: 1 }), [2, 4]);
     assert_eq!(listed(&index.entries()), [3, 1]);
 }
 
@@ -225,7 +258,7 @@ fn entries_that_make_no_sense_are_passed_over_and_kept() {
     });
     let index = Index::read(&RealFiles, &prefix).unwrap();
     assert_eq!(listed(&index.entries()), [4, 3, 2, 1]);
-    assert_eq!(listed(&index.candidates(None)), [4, 3, 1]);
+    assert_eq!(listed(&index.candidates()), [4, 3, 1]);
     assert_eq!(index.entry(3).unwrap().dataset, None);
     assert_eq!(index.highest_id(), Some(99), "an id is not used again");
     assert_eq!(index.id_of("dangling"), None);

@@ -12,6 +12,7 @@
 mod read;
 mod write;
 
+pub(crate) use read::ranks;
 #[cfg(any(test, feature = "parsers"))]
 pub(crate) use read::{lists_in, parts_in};
 

@@ -45,6 +45,13 @@ pub(super) fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<
     Ok(parts)
 }
 
+/// How many ranks wrote a dataset, as the uppermost map says.
+pub(crate) fn ranks(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<u32, PrefixError> {
+    let top = prefix.rank2file(id);
+    let (_, ranks, _) = parts_of_top(&read_part(files, &top, 0)?, &top, &mut HashSet::new())?;
+    Ok(ranks)
+}
+
 /// The level, the number of ranks, and the parts of the uppermost map.
 fn parts_of_top(
     tree: &KvTree,

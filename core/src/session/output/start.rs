@@ -9,8 +9,9 @@ use crate::descriptor::Redundancy;
 use crate::flush::catalog::Catalog;
 use crate::flush::Flushes;
 use crate::job::Job;
+use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::DatasetDescriptor;
+use crate::prefix::{rank2file, DatasetDescriptor, Index, IndexEntry};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
@@ -42,6 +43,9 @@ impl Session {
         let crowded =
             !descriptor.bypass && self.cache.is_crowded(&self.job, self.cache.store_index(&descriptor.store));
         let agreed = wanted.agree(&self.job, crowded)?;
+        if let Some(name) = name {
+            self.protect_earlier(name)?;
+        }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
         if agreed.crowded || planted(Bug::EvictsBeforeComplete) {
@@ -65,6 +69,37 @@ impl Session {
         let output = Output::new(record, part, journal, &self.cache);
         self.phase = Phase::Output(Box::new(Output { flags, started, sent, ready, ..output }));
         Ok(())
+    }
+
+    /// Refuses the name of a checkpoint that another number of ranks wrote: a run with that many could not restart from it any
+    /// more, and this one has not. Collective.
+    fn protect_earlier(&mut self, name: &[u8]) -> Result<(), Error> {
+        if !self.earlier.contains(name) || self.job.params.get(&param::REPLACE_OTHER_RANKS) {
+            return Ok(());
+        }
+        let own = if self.job.rank() == Rank(0) { self.ranks_of_earlier(name) } else { None };
+        let mut ranks = [own.unwrap_or(0)];
+        all_reduce(&*self.job.comm, &mut ranks, Op::Max)?;
+        let size = u64::from(self.job.comm.size());
+        if ranks[0] == 0 || ranks[0] == size {
+            self.earlier.remove(name);
+            return Ok(());
+        }
+        Err(Error::Refused(format!(
+            "{} ranks wrote the checkpoint `{}', and this run has {size}: with this name nothing would be left of it for a run \
+             with {} ranks; use another name, or set SCR_REPLACE_OTHER_RANKS=1 to replace it",
+            ranks[0],
+            String::from_utf8_lossy(name),
+            ranks[0],
+        )))
+    }
+
+    /// How many ranks wrote the checkpoint that has this name in the index, if it is still there and that can be read.
+    fn ranks_of_earlier(&self, name: &[u8]) -> Option<u64> {
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
+        let index = Index::read(files, prefix).ok()?;
+        let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_candidate)?;
+        rank2file::ranks(files, prefix, entry.id).ok().map(u64::from)
     }
 
     /// From here on the name stands for this dataset, or it is not begun.
@@ -155,9 +190,10 @@ impl Wanted<'_> {
             let why = error.agreed()?;
             Err(Error::Config { why: format!("no dataset can be started: {why}") })
         })?;
-        let id = cache.take_id();
+        let id = cache.take_id(job)?;
         let dataset = DatasetDescriptor {
             id,
+            run: job.run.number,
             name: self.name.map_or_else(|| default_name(id), <[u8]>::to_vec),
             checkpoint: self.flags.checkpoint,
             output: self.flags.output,

@@ -201,6 +201,22 @@ pub(super) fn drop_after_current(setting: &Setting) -> bool {
     world.run(|_| ()).has_line_with("are dropped from the index")
 }
 
+pub(super) fn require_restart(setting: &Setting) -> bool {
+    let world = one();
+    checkpoints(&world, 1);
+    let mut world = setting.on(world);
+    world.nodes.push("n0".to_owned());
+    world.try_run(|begun| begun.is_err()).ranks[0]
+}
+
+pub(super) fn replace_other_ranks(setting: &Setting) -> bool {
+    let world = one().set("SCR_FLUSH", "1");
+    checkpoints(&world, 1);
+    let mut world = setting.on(world);
+    world.nodes.push("n0".to_owned());
+    world.run(|application| application.begin(1).is_ok()).ranks[0]
+}
+
 pub(super) fn prefix_size(setting: &Setting) -> bool {
     let world = setting.on(one().set("SCR_FLUSH", "1"));
     checkpoints(&world, 2);

@@ -211,6 +211,7 @@ impl Model {
             ("SCR_PREFIX_SIZE", &settings.window.to_string()),
             ("SCR_DROP_AFTER_CURRENT", flag(settings.drop_after_current)),
             ("SCR_CURRENT", &run.wants.map(name_of).unwrap_or_default()),
+            ("SCR_REPLACE_OTHER_RANKS", "1"),
         ] {
             self.world.put(name, value);
         }

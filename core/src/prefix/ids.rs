@@ -1,0 +1,304 @@
+//! `ids.scr`: which prefix directory this is, and which numbers are taken in it. Ours alone.
+//!
+//! ```text
+//! VERSION/1
+//! PREFIX_RANDOM_ID/<random id of the prefix directory>
+//! RUN/<number of the last run>
+//! NEXT/<first dataset id that no run has reserved>
+//! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
+//! ```
+//!
+//! Every run gets a number of its own before it does anything, and reserves dataset ids, some at a time, before it uses the
+//! first of them. What it writes carries its number: in cache, in the index, in summaries. So a later run is known to be
+//! later, though its nodes have seen nothing of the earlier one.
+//!
+//! The random id is made with the file, and stands in every record in cache. A prefix directory that was removed and made
+//! again has another one, so what is left in cache of the old one does not come back. The index has a copy, for when this
+//! file is lost.
+
+use super::shared::{self, Shared};
+use super::{Index, Prefix, PrefixError};
+use crate::fs::{At, Durability, Files};
+use scr_plugin_api::KvTree;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
+
+/// The random id of a prefix directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrefixId(String);
+
+impl PrefixId {
+    fn random() -> Self {
+        let half = || RandomState::new().build_hasher().finish();
+        Self(format!("{:016x}{:016x}", half(), half()))
+    }
+
+    /// From text; `None` for what is no such id.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        (text.len() == 32 && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
+    }
+
+    /// The id of a prefix directory; `None` where it has none yet, or it is lost.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        let own = unless_damaged(shared::read::<Ids>(files, prefix))?.flatten();
+        match own.and_then(|ids| ids.prefix_id()) {
+            None => Ok(unless_damaged(Index::read(files, prefix))?.and_then(|index| index.prefix_id())),
+            own => Ok(own),
+        }
+    }
+}
+
+impl fmt::Display for PrefixId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A run, and the prefix directory that it runs in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct RunId {
+    /// `None` if none could be kept, so that every record of this path counts.
+    pub(crate) prefix: Option<PrefixId>,
+    /// Number of the run.
+    pub(crate) number: u64,
+    /// Whether no other run gets this number. Without, it is that of the run before: a later run counts as later all the same.
+    pub(crate) is_counted: bool,
+}
+
+/// The file, as it is in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ids {
+    tree: KvTree,
+}
+
+impl Shared for Ids {
+    const WAIT: Durability = Durability::Synced;
+
+    fn path(prefix: &Prefix) -> PathBuf {
+        prefix.scr_file("ids.scr")
+    }
+
+    fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
+        Self::of_tree(tree, path)
+    }
+
+    fn tree(&self) -> &KvTree {
+        &self.tree
+    }
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        let mut tree = KvTree::new();
+        tree.set("VERSION", VERSION);
+        tree.set(RUN, 0);
+        tree.set(NEXT, 1);
+        Self { tree }
+    }
+}
+
+impl Ids {
+    /// From a tree; `path` is for the error.
+    pub(crate) fn of_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
+        let found = tree.require("VERSION").at("use", path)?;
+        if found != VERSION {
+            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
+        }
+        for key in [RUN, NEXT] {
+            tree.require::<u64>(key).at("use", path)?;
+        }
+        Ok(Self { tree })
+    }
+
+    /// Gives a run its number, higher than every one that was given before, that the index has, and than `seen`. The prefix
+    /// directory gets its id if it has none. A file that is damaged is begun anew; the error is given with the run.
+    ///
+    /// # Errors
+    /// The file or the index cannot be read, or the file cannot be written.
+    pub(crate) fn begin_run(
+        files: &dyn Files,
+        prefix: &Prefix,
+        seen: u64,
+    ) -> Result<(RunId, Option<PrefixError>), PrefixError> {
+        let index = unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
+        let damage = shared::read::<Self>(files, prefix).err().filter(PrefixError::is_damage);
+        let given = shared::update(files, prefix, true, |ids: &mut Self| {
+            let last = ids.number(RUN).max(index.highest_run()).max(seen);
+            ids.tree.set(RUN, last.saturating_add(1));
+            let id = ids.prefix_id().or_else(|| index.prefix_id()).unwrap_or_else(PrefixId::random);
+            ids.tree.set(PREFIX, &id);
+            (id, last)
+        })?;
+        let (id, last) = given.value;
+        if index.wants_mark(&id, last) {
+            // A copy, and what C SCR has written since the last run.
+            Index::update(files, prefix, |index| index.mark(&id, last))?;
+        }
+        Ok((RunId { prefix: Some(id), number: last.saturating_add(1), is_counted: true }, damage))
+    }
+
+    /// The last run, for one that cannot get a number.
+    ///
+    /// # Errors
+    /// The file or the index cannot be read.
+    pub(crate) fn last_run(files: &dyn Files, prefix: &Prefix, seen: u64) -> Result<RunId, PrefixError> {
+        let index = unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
+        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
+        let number = ids.number(RUN).max(index.highest_run()).max(seen);
+        Ok(RunId { prefix: ids.prefix_id().or_else(|| index.prefix_id()), number, is_counted: false })
+    }
+
+    /// Reserves ids, none of them below `at_least`, and gives the first.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn reserve(
+        files: &dyn Files,
+        prefix: &Prefix,
+        at_least: u64,
+        count: u64,
+    ) -> Result<u64, PrefixError> {
+        let reserved = shared::update(files, prefix, false, |ids: &mut Self| {
+            let first = ids.number(NEXT).max(at_least);
+            ids.tree.set(NEXT, first.saturating_add(count));
+            first
+        })?;
+        Ok(reserved.value)
+    }
+
+    /// Gives back the ids from `next` on of those that were reserved up to `end`, unless somebody has reserved others since.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn give_back(
+        files: &dyn Files,
+        prefix: &Prefix,
+        next: u64,
+        end: u64,
+    ) -> Result<(), PrefixError> {
+        shared::update(files, prefix, false, |ids: &mut Self| {
+            if ids.number(NEXT) == end {
+                ids.tree.set(NEXT, next);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Notes datasets that were purged: what is in cache of them must not come back to the prefix directory.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn note_purged(files: &dyn Files, prefix: &Prefix, purged: &[u64]) -> Result<(), PrefixError> {
+        shared::update(files, prefix, false, |ids: &mut Self| {
+            for id in purged {
+                ids.tree.entry(PURGED, id);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// The datasets that were purged.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn purged(files: &dyn Files, prefix: &Prefix) -> Result<Vec<u64>, PrefixError> {
+        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
+        Ok(ids.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default())
+    }
+
+    fn prefix_id(&self) -> Option<PrefixId> {
+        self.tree.text(PREFIX).and_then(PrefixId::parse)
+    }
+
+    fn number(&self, key: &str) -> u64 {
+        self.tree.parse(key).ok().flatten().unwrap_or(0)
+    }
+}
+
+fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+const VERSION: u64 = 1;
+const PREFIX: &str = "PREFIX_RANDOM_ID";
+const RUN: &str = "RUN";
+const NEXT: &str = "NEXT";
+const PURGED: &str = "PURGED";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{scratch, scratch_copy};
+    use crate::prefix::DatasetDescriptor;
+
+    fn begin(prefix: &Prefix, seen: u64) -> RunId {
+        Ids::begin_run(&RealFiles, prefix, seen).unwrap().0
+    }
+
+    #[test]
+    fn runs_and_ids_only_count_up_and_the_prefix_directory_stays_the_same() {
+        let (_dir, prefix) = scratch();
+        let first = begin(&prefix, 0);
+        assert_eq!((first.number, first.is_counted), (1, true));
+        assert_eq!(PrefixId::read(&RealFiles, &prefix).unwrap(), first.prefix);
+        assert_eq!(Ids::reserve(&RealFiles, &prefix, 1, 10).unwrap(), 1);
+        assert_eq!(Ids::reserve(&RealFiles, &prefix, 5, 10).unwrap(), 11);
+        assert_eq!(Ids::reserve(&RealFiles, &prefix, 30, 10).unwrap(), 30);
+        Ids::give_back(&RealFiles, &prefix, 32, 40).unwrap();
+        Ids::give_back(&RealFiles, &prefix, 12, 21).unwrap();
+        assert_eq!(Ids::reserve(&RealFiles, &prefix, 1, 1).unwrap(), 32);
+        assert_eq!(begin(&prefix, 0), RunId { number: 2, ..first.clone() });
+        assert_eq!(begin(&prefix, 9).number, 10);
+        let (_other, other) = scratch();
+        assert_ne!(begin(&other, 0).prefix, first.prefix);
+    }
+
+    #[test]
+    fn what_is_lost_or_damaged_begins_above_the_index_and_keeps_the_id_that_the_index_has() {
+        let (_dir, prefix) = scratch();
+        let run = begin(&prefix, 0);
+        let dataset = DatasetDescriptor { id: 4, run: 7, name: b"a".to_vec(), ..Default::default() };
+        Index::update(&RealFiles, &prefix, |index| index.record(&dataset, true)).unwrap();
+        begin(&prefix, 0);
+        let path = Ids::path(&prefix);
+        for damaged in [None, Some("x"), Some("")] {
+            std::fs::remove_file(&path).unwrap();
+            damaged.iter().for_each(|text| std::fs::write(&path, text).unwrap());
+            let (again, damage) = Ids::begin_run(&RealFiles, &prefix, 0).unwrap();
+            assert_eq!(again, RunId { number: 8, ..run.clone() }, "{damaged:?}");
+            assert_eq!(damage.is_some(), damaged.is_some());
+        }
+        // What a later release has written is not begun anew.
+        let mut tree = Ids::default().tree;
+        tree.set("VERSION", VERSION + 1);
+        std::fs::write(&path, tree.to_file_bytes()).unwrap();
+        assert!(Ids::begin_run(&RealFiles, &prefix, 0).is_err());
+        assert!(PrefixId::read(&RealFiles, &prefix).is_err());
+    }
+
+    #[test]
+    fn what_c_scr_has_written_between_two_runs_comes_between_them() {
+        let (_dir, prefix) = scratch_copy("xor-flush2");
+        let first = begin(&prefix, 0);
+        let index = Index::read(&RealFiles, &prefix).unwrap();
+        assert_eq!(index.prefix_id(), first.prefix);
+        assert!(index.entries().iter().all(|entry| entry.run == 0));
+        let theirs = DatasetDescriptor { id: 90, name: b"theirs".to_vec(), ..Default::default() };
+        Index::update(&RealFiles, &prefix, |index| index.record(&theirs, true)).unwrap();
+        begin(&prefix, 0);
+        let index = Index::read(&RealFiles, &prefix).unwrap();
+        let newest = index.entries()[0].clone();
+        assert_eq!((newest.id, newest.run), (90, 1));
+        assert!(newest.seq() < DatasetDescriptor { id: 5, run: 2, ..Default::default() }.seq());
+    }
+}

@@ -1,0 +1,308 @@
+//! Which of two datasets is newer, though no run has seen both, and which prefix directory a dataset in cache belongs to.
+
+use super::world::{files_below, World};
+use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::{OwnedDir, RealFiles};
+use scr_core::prefix::{Index, Prefix};
+use scr_core::scavenge::{unsaved, Copied, Copier};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![900 + 7 * rank.index(), 3]
+}
+
+/// Four ranks on two nodes.
+fn job() -> World {
+    World::new(4, 2)
+}
+
+fn on(world: &mut World, nodes: [&str; 2]) {
+    world.nodes = [nodes[0], nodes[0], nodes[1], nodes[1]].map(str::to_owned).to_vec();
+}
+
+fn ids(world: &World) -> Vec<u64> {
+    let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    index.entries().iter().map(|entry| entry.id).collect()
+}
+
+fn ids_file(world: &World) -> PathBuf {
+    world.prefix().join(".scr/ids.scr")
+}
+
+/// What lies in cache of a dataset, on all nodes.
+fn cached(world: &World, step: u64) -> usize {
+    let lies = |path: &PathBuf| path.ends_with("rank_0.0");
+    let is_of_step = |path: &PathBuf| {
+        std::fs::read(path).unwrap() == super::world::contents(step, Rank(0), 0, some(Rank(0))[0])
+    };
+    world.cached_files().into_iter().filter(lies).filter(is_of_step).count()
+}
+
+/// Operations on the files of this name that change them fail.
+fn failing(name: &'static str) -> FaultyFiles {
+    let files = FaultyFiles::new(RealFiles);
+    files.only(move |_, path| path.to_string_lossy().contains(name));
+    files.never_pause();
+    files
+}
+
+/// The nodes of the first run are away. A short run finds nothing, and the next one starts anew.
+fn goes_on_elsewhere(world: &mut World) {
+    on(world, ["n2", "n3"]);
+    world.run(|application| assert_eq!(application.restart(some), None));
+    world.put("SCR_FLUSH", "1");
+    world.run(|application| {
+        assert_eq!(application.restart(some), None);
+        application.checkpoint(4, some).unwrap();
+    });
+    on(world, ["n0", "n1"]);
+}
+
+#[test]
+fn what_was_written_while_nodes_were_away_is_newer_than_what_they_have() {
+    let mut world = job();
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    goes_on_elsewhere(&mut world);
+    world.run(|application| assert_eq!(application.restart(some), Some(4)));
+    world.run(|application| application.checkpoint(5, some).unwrap());
+    on(&mut world, ["n2", "n3"]);
+    world.run(|application| application.restart(some)).all_gave(&Some(5));
+}
+
+#[test]
+fn what_was_written_with_another_cache_base_is_newer_than_what_the_first_one_has() {
+    let mut world = job();
+    let base = world.dir().join("nodes/$SCR_NODE_NAME").display().to_string();
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.put("SCR_CACHE_BASE", &format!("{base}/other"));
+    world.run(|application| assert_eq!(application.restart(some), None));
+    world.put("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(4, some).unwrap());
+    world.put("SCR_CACHE_BASE", &base);
+    world.run(|application| application.restart(some)).all_gave(&Some(4));
+}
+
+#[test]
+fn datasets_are_ordered_though_the_flush_file_could_not_be_written() {
+    let mut world = job();
+    let files = failing("flush.scr");
+    files.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(files);
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.files = Arc::new(RealFiles);
+    on(&mut world, ["n2", "n3"]);
+    world.put("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(4, some).unwrap());
+    on(&mut world, ["n0", "n1"]);
+    world.run(|application| application.restart(some)).all_gave(&Some(4));
+}
+
+#[test]
+fn the_ids_of_a_run_that_dies_are_not_used_again_and_those_of_one_that_ends_are() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    assert_eq!(ids(&world), [2, 1]);
+    let files = failing("ids.scr");
+    world.files = Arc::new(files.clone());
+    world.run(|application| {
+        application.checkpoint(3, some).unwrap();
+        // From here on it does nothing any more to these.
+        application.session().should_exit().unwrap();
+        files.fail_from(1, ErrorKind::Other);
+    });
+    world.files = Arc::new(RealFiles);
+    ["n0", "n1"].iter().for_each(|node| world.lose(node));
+    world.run(|application| application.checkpoint(4, some).unwrap());
+    assert_eq!(ids(&world), [67, 3, 2, 1]);
+}
+
+/// Without room for the number of a run, what it writes counts with the run before.
+#[test]
+fn without_room_in_the_prefix_directory_a_run_goes_on_in_cache_and_a_later_one_is_newer() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let files = failing("ids.scr");
+    files.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(files);
+    let outcome = world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        (2..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+    });
+    outcome.line_with(&["no ids can be reserved", "ids.scr"]);
+    outcome.line_with(&["the run begins all the same"]);
+    world.files = Arc::new(RealFiles);
+    world.run(|application| assert_eq!(application.restart(some), Some(3)));
+    goes_on_elsewhere(&mut world);
+    world.run(|application| application.restart(some)).all_gave(&Some(4));
+}
+
+/// The prefix directory cannot be written to for a while: the application goes on in cache.
+#[test]
+fn a_run_whose_ids_cannot_be_reserved_goes_on_and_a_later_one_is_newer() {
+    let mut world = job();
+    let files = failing("ids.scr");
+    world.files = Arc::new(files.clone());
+    let outcome = world.run(|application| {
+        application.session().should_exit().unwrap();
+        files.fail_from(1, ErrorKind::TimedOut);
+        (1..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+    });
+    outcome.line_with(&["no ids can be reserved"]);
+    world.files = Arc::new(RealFiles);
+    goes_on_elsewhere(&mut world);
+    world.run(|application| application.restart(some)).all_gave(&Some(4));
+}
+
+#[test]
+fn a_run_that_cannot_read_the_numbers_does_not_begin_and_one_that_can_read_them_later_does() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Read && path.ends_with("ids.scr"));
+    files.count_all();
+    files.never_pause();
+    files.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(files.clone());
+    let outcome = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
+    for rank in &outcome.ranks {
+        let why = rank.as_ref().unwrap_err();
+        assert!(why.contains("ids.scr"), "{why}");
+    }
+    files.fail_once(1, ErrorKind::TimedOut);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn numbers_that_are_damaged_lost_or_old_are_begun_anew_above_all_that_are_known() {
+    let spoil: [fn(&Path, &[u8]); 3] = [
+        |path, _| std::fs::write(path, "x").unwrap(),
+        |path, _| std::fs::remove_file(path).unwrap(),
+        |path, old| std::fs::write(path, old).unwrap(),
+    ];
+    for (way, spoil) in spoil.into_iter().enumerate() {
+        let world = job().set("SCR_FLUSH", "2").set("SCR_CACHE_SIZE", "3");
+        world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+        // From the second run on the index knows the prefix directory too.
+        world.run(|_| ());
+        let old = std::fs::read(ids_file(&world)).unwrap();
+        for _ in 0..3 {
+            world.run(|_| ());
+        }
+        world.run(|application| application.checkpoint(3, some).unwrap());
+        spoil(&ids_file(&world), &old);
+        let outcome = world.run(|application| {
+            assert_eq!(application.restart(some), Some(3), "way {way}");
+            application.checkpoint(4, some).unwrap();
+        });
+        assert_eq!(outcome.has_line_with("the file is begun anew"), way == 0);
+        world.run(|application| application.restart(some)).all_gave(&Some(4));
+    }
+}
+
+/// The simulation is begun anew by removing all of it; what the nodes still have is another simulation.
+#[test]
+fn a_prefix_directory_that_was_made_anew_gets_nothing_of_the_old_one() {
+    let world = job().set("SCR_CACHE_SIZE", "2");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    std::fs::remove_dir_all(world.prefix()).unwrap();
+    std::fs::create_dir(world.prefix()).unwrap();
+    let outcome = world.run(|application| {
+        assert_eq!(application.restart(some), None);
+        assert_eq!(cached(&world, 2), 1);
+        application.checkpoint(7, some).unwrap();
+    });
+    outcome.line_with(&[
+        "dataset 2 `ckpt.2' and 1 more",
+        "another prefix directory",
+        "scr clean --allocation",
+    ]);
+    assert_eq!([1, 2, 7].map(|step| cached(&world, step)), [0, 0, 1], "it makes room");
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&Some(7));
+    assert!(!outcome.has_line_with("another prefix directory"));
+}
+
+#[test]
+fn nothing_of_a_removed_prefix_directory_is_flushed_copied_or_built_in_its_successor() {
+    let mut world = job();
+    world.run(|application| application.output(1, some).unwrap());
+    world.put("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| application.checkpoint(3, some).unwrap());
+    std::fs::remove_dir_all(world.prefix()).unwrap();
+    std::fs::create_dir(world.prefix()).unwrap();
+    let cache = world.node("n0/user1/scr.defjobid");
+    let copy = |world: &World| -> Copied {
+        let prefix = Prefix::new(world.prefix());
+        let copier = Copier {
+            files: &RealFiles,
+            prefix: &prefix,
+            node: "n0",
+            block_bytes: 4096,
+            width: 1,
+            progress: &|_, _| (),
+        };
+        let cache = OwnedDir::at(&RealFiles, &cache, rustix::process::getuid().as_raw()).unwrap();
+        copier.dataset(&[cache], 3).unwrap()
+    };
+    // Before any run, and after one.
+    for _ in 0..2 {
+        let copied = copy(&world);
+        assert!(copied.parts.is_empty(), "{copied:?}");
+        assert!(copied.passed_over[0].contains("was there before this one"), "{copied:?}");
+        assert!(!unsaved(&RealFiles, &cache).unwrap().is_empty(), "they are lost with the cache");
+        world.put("SCR_FLUSH_ON_RESTART", "1");
+        world.run(|application| application.finalize().unwrap());
+    }
+    let left: Vec<_> = files_below(&world.prefix());
+    let files: Vec<_> = left.iter().filter(|path| path.to_string_lossy().contains("ckpt.")).collect();
+    assert!(files.is_empty(), "{files:?}");
+    assert_eq!(ids(&world), [0; 0]);
+}
+
+#[test]
+fn a_prefix_directory_that_comes_back_has_its_checkpoints_again() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let away = world.dir().join("away");
+    std::fs::rename(world.prefix(), &away).unwrap();
+    std::fs::create_dir(world.prefix()).unwrap();
+    world.run(|application| application.restart(some)).all_gave(&None);
+    std::fs::remove_dir_all(world.prefix()).unwrap();
+    std::fs::rename(&away, world.prefix()).unwrap();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// The copy has the id of the original, and lies at another path.
+#[test]
+fn a_copy_of_a_prefix_directory_gets_only_what_is_in_the_copy() {
+    let mut world = job().set("SCR_CACHE_SIZE", "3").set("SCR_FLUSH", "2");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    let copy = world.dir().join("copy");
+    let copied = std::process::Command::new("cp").arg("-a").args([&world.prefix(), &copy]).status().unwrap();
+    assert!(copied.success());
+    world.turn_to("copy");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(2));
+        application.checkpoint(9, some).unwrap();
+    });
+    world.turn_to("prefix");
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+    world.turn_to("copy");
+    world.run(|application| application.restart(some)).all_gave(&Some(9));
+}
+
+#[test]
+fn purging_the_cache_removes_what_is_left_of_a_removed_prefix_directory() {
+    let world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    std::fs::remove_dir_all(world.prefix()).unwrap();
+    std::fs::create_dir(world.prefix()).unwrap();
+    let world = world.set("SCR_CACHE_PURGE", "1");
+    world.run(|application| assert_eq!(application.restart(some), None));
+    assert_eq!(cached(&world, 1), 0);
+}

@@ -1,0 +1,155 @@
+//! A run that cannot restart from what is there says so, fails where the user wants no such run, and takes nothing away from the
+//! run with the right number of ranks.
+
+use super::world::{files_below, World};
+use scr_core::comm::Rank;
+
+fn some(rank: Rank) -> Vec<usize> {
+    vec![700 + 7 * rank.index(), 3]
+}
+
+fn with_ranks(world: &mut World, ranks: usize) {
+    world.nodes = (0..ranks).map(|rank| format!("n{rank}")).collect();
+}
+
+fn lose_all(world: &World) {
+    (0..4).for_each(|node| world.lose(&format!("n{node}")));
+}
+
+fn fails_to_begin(world: &World, why: &str) {
+    let outcome = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
+    for rank in &outcome.ranks {
+        let error = rank.as_ref().unwrap_err();
+        assert!(error.contains("SCR_REQUIRE_RESTART=1") && error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn a_run_with_another_number_of_ranks_says_that_it_starts_without_a_checkpoint_or_does_not_start() {
+    for (flush, why) in [("0", "this run could not use what is in cache"), ("1", "those in the index")] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", flush);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        if flush == "1" {
+            lose_all(&world);
+        }
+        with_ranks(&mut world, 3);
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&None);
+        outcome.line_with(&["there are checkpoints, but", why, "the run starts without a checkpoint"]);
+        outcome.line_with(&["written by 4 ranks"]);
+        world.put("SCR_REQUIRE_RESTART", "1");
+        fails_to_begin(&world, why);
+        with_ranks(&mut world, 4);
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&Some(1));
+        assert!(!outcome.has_line_with("starts without a checkpoint"));
+    }
+}
+
+#[test]
+fn a_first_run_starts_though_a_restart_is_required() {
+    let world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&None);
+    assert!(!outcome.has_line_with("there are checkpoints"));
+}
+
+#[test]
+fn a_run_that_could_fetch_nothing_does_not_start_if_a_restart_is_required() {
+    let world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    lose_all(&world);
+    let files = files_below(&world.prefix().join("ckpt.1"));
+    files.iter().for_each(|path| std::fs::write(path, "damaged").unwrap());
+    // Nor does the next one, which finds it marked as failed.
+    for _ in 0..2 {
+        fails_to_begin(&world, "those in the index");
+    }
+    let world = world.set("SCR_REQUIRE_RESTART", "0");
+    world.run(|application| application.restart(some)).line_with(&["the run starts without a checkpoint"]);
+}
+
+#[test]
+fn a_run_without_the_nodes_of_the_last_one_does_not_start_if_a_restart_is_required() {
+    let mut world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.nodes = (4..8).map(|node| format!("n{node}")).collect();
+    // Again and again: it forgets nothing.
+    for _ in 0..2 {
+        fails_to_begin(&world, "no node of this run has");
+    }
+    with_ranks(&mut world, 4);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn an_application_that_refuses_all_checkpoints_is_not_told_that_there_are_none() {
+    let refuse = |world: &World| {
+        world.run(|application| {
+            application.session().have_restart().unwrap().unwrap();
+            application.session().start_restart().unwrap();
+            application.session().complete_restart(false).unwrap_err();
+            application.session().have_restart().map_err(|error| error.to_string())
+        })
+    };
+    let world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let kept = world.keep();
+    refuse(&world).all_gave(&Ok(None));
+    world.put_back(&kept);
+    let world = world.set("SCR_REQUIRE_RESTART", "1");
+    for rank in refuse(&world).ranks {
+        let error = rank.unwrap_err();
+        assert!(error.contains("could not restart from any of them"), "{error}");
+    }
+}
+
+#[test]
+fn the_name_of_a_checkpoint_of_another_number_of_ranks_is_replaced_only_if_that_is_asked_for() {
+    for bypass in ["0", "1"] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", bypass);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        lose_all(&world);
+        with_ranks(&mut world, 3);
+        world.run(|application| {
+            for _ in 0..2 {
+                let error = application.checkpoint(1, some).unwrap_err().to_string();
+                let words = ["4 ranks wrote", "`ckpt.1'", "this run has 3", "SCR_REPLACE_OTHER_RANKS=1"];
+                assert!(words.iter().all(|word| error.contains(word)), "{error}");
+                application.session().complete_output(true).unwrap_err();
+            }
+            application.checkpoint(2, some).unwrap();
+            // Its own names it may use again.
+            application.checkpoint(2, some).unwrap();
+        });
+        with_ranks(&mut world, 4);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        (0..4).for_each(|node| drop(std::fs::remove_dir_all(world.node(&format!("n{node}")))));
+        with_ranks(&mut world, 3);
+        world.put("SCR_REPLACE_OTHER_RANKS", "1");
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2));
+            application.checkpoint(1, some).unwrap();
+        });
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+/// It stands for nothing any more.
+#[test]
+fn the_name_of_a_dropped_or_deleted_checkpoint_can_be_used_by_any_number_of_ranks() {
+    for delete in [false, true] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", "1");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        lose_all(&world);
+        with_ranks(&mut world, 3);
+        world.run(|application| {
+            match delete {
+                true => application.session().delete(b"ckpt.1").unwrap(),
+                false => application.session().drop_dataset(b"ckpt.1").unwrap(),
+            }
+            application.checkpoint(1, some).unwrap();
+        });
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
