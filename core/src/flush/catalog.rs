@@ -4,7 +4,7 @@ use super::pending::PendingFlush;
 use crate::fs::Files;
 use crate::planted::{planted, Bug};
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::HashSet;
 
@@ -26,12 +26,24 @@ impl Catalog<'_> {
     ) -> Result<(), PrefixError> {
         if may_replace {
             record.replaces = self.sharing(&record.dataset, lists)?;
+            if !in_place {
+                self.refuse_newer(record)?;
+            }
         }
         self.open(&record.dataset, lists, in_place, &record.replaces)?;
         if in_place {
             return Ok(());
         }
         Ok(record.write(self.files, self.prefix)?)
+    }
+
+    /// A dataset that comes late does not replace files of a newer one, which a restart would take for its own.
+    fn refuse_newer(&self, record: &PendingFlush) -> Result<(), PrefixError> {
+        let index = Index::read(self.files, self.prefix)?;
+        match record.replaces.iter().find(|id| is_newer(&index, &record.dataset, **id)) {
+            Some(&newer) => Err(PrefixError::Superseded { newer }),
+            None => Ok(()),
+        }
     }
 
     /// Lists the files and, as incomplete, the dataset, before a byte of it moves. Where the dataset's name stands for
@@ -146,4 +158,10 @@ impl Catalog<'_> {
             }
         })
     }
+}
+
+/// Whether dataset `id` is complete and newer than this one.
+pub(super) fn is_newer(index: &Index, dataset: &DatasetDescriptor, id: u64) -> bool {
+    let is_newer = |other: IndexEntry| other.seq() > index.seq_of(dataset) && other.is_valid();
+    !planted(Bug::LateFlushReplacesNewer) && index.entry(id).is_some_and(is_newer)
 }

@@ -9,7 +9,7 @@
 //! One process at a time does so, on whichever node: a lock that also works between nodes keeps the others out, and
 //! who comes later finds the flush gone.
 
-use super::catalog::Catalog;
+use super::catalog::{is_newer, Catalog};
 use super::outcome::FlushOutcome;
 use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
@@ -18,9 +18,7 @@ use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError};
 use crate::planted::{planted, Bug};
-use crate::prefix::{
-    staging_file, FlushFile, Index, IndexEntry, Location, Prefix, PrefixError, PrefixFile, Rank2File,
-};
+use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -407,17 +405,12 @@ impl Closing<'_> {
     /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
     fn newer_owner(&self, index: &Index) -> Result<Option<u64>, PrefixError> {
         let dataset = &self.record.dataset;
-        let own = index.seq_of(dataset);
-        let newer = |id: &u64| {
-            let is_newer = |entry: IndexEntry| entry.seq() > own && entry.is_valid();
-            !planted(Bug::LateFlushReplacesNewer) && index.entry(*id).is_some_and(is_newer)
-        };
-        if let Some(id) = index.id_of(&dataset.name).filter(newer) {
+        if let Some(id) = index.id_of(&dataset.name).filter(|id| is_newer(index, dataset, *id)) {
             return Ok(Some(id));
         }
         let catalog = Catalog { files: self.files, prefix: self.prefix };
         let lists = Rank2File::read(self.files, self.prefix, dataset.id)?;
-        Ok(catalog.sharing(dataset, lists.by_rank())?.into_iter().find(newer))
+        Ok(catalog.sharing(dataset, lists.by_rank())?.into_iter().find(|id| is_newer(index, dataset, *id)))
     }
 
     /// Either the staging file is there, or it has its name already. In the latter case its checksum must tell it

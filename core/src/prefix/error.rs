@@ -45,6 +45,12 @@ pub enum PrefixError {
         /// Which file.
         path: PathBuf,
     },
+    /// Files of a newer dataset would be replaced.
+    #[error("dataset {newer}, which is newer, is complete and has files of the same names")]
+    Superseded {
+        /// The newer dataset.
+        newer: u64,
+    },
     /// A folder below the prefix directory is a symbolic link.
     #[error(
         "{} is a symbolic link, and scr writes and removes nothing through one; use the names that the files have under \

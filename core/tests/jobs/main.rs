@@ -25,7 +25,7 @@
 //! | `shared_files` | files that several ranks write |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
-//! | `links` | no symbolic link below the prefix directory makes two files of one, or leads outside |
+//! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
@@ -48,9 +48,9 @@ mod halting;
 mod histories;
 mod identity;
 mod keeping;
-mod links;
 mod log;
 mod managed;
+mod names;
 mod node_loss;
 mod one_rank;
 mod other_ranks;

@@ -1,4 +1,5 @@
-//! Symbolic links below the prefix directory: a file has one name there, and nothing outside is touched.
+//! A file below the prefix directory belongs to one dataset, the newest that has its name, by whatever link it is named; and
+//! nothing outside is touched.
 
 use super::world::{contents, path_of, Application, World};
 use scr_core::comm::Rank;
@@ -46,6 +47,25 @@ fn lose_all(world: &World) {
         if world.node(node).is_dir() {
             world.lose(node);
         }
+    }
+}
+
+/// The older one was flushed over the files of the newer one, which was then restarted from, or lost.
+#[test]
+fn a_checkpoint_that_is_flushed_late_does_not_replace_files_of_a_newer_one() {
+    for setting in ["SCR_GLOBAL_RESTART", "SCR_FLUSH_ON_RESTART"] {
+        let world = world("0").set("SCR_FLUSH", "2").set("SCR_CACHE_SIZE", "2");
+        world.run(|application| {
+            write(application, "one", "b", 1).unwrap();
+            write(application, "two", "b", 2).unwrap();
+        });
+        let mut world = world.set(setting, "1");
+        let run = world.run(|application| restart(application, "b", 2));
+        run.all_gave(&Some(b"two".to_vec()));
+        run.line_with(&["dataset one was not flushed", "dataset 2, which is newer, is complete"]);
+        lose_all(&world);
+        world.put(setting, "0");
+        world.run(|application| restart(application, "b", 2)).all_gave(&Some(b"two".to_vec()));
     }
 }
 
