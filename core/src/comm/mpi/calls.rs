@@ -244,7 +244,7 @@ impl Requests<'_> {
             let code = unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, status.as_mut_ptr()) };
             // SAFETY: reads a constant of the library.
             let is_null = *request == unsafe { ffi::RSMPI_REQUEST_NULL };
-            self.active += usize::from(!is_null && !(code == SUCCESS && done != 0));
+            self.active += usize::from(!(is_null || code == SUCCESS && done != 0));
         }
     }
 }
