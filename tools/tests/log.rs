@@ -114,6 +114,17 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
 }
 
 #[test]
+fn a_log_that_is_a_pipe_is_refused_and_not_waited_for() {
+    let prefix = tempfile::tempdir().unwrap();
+    std::fs::create_dir(prefix.path().join(".scr")).unwrap();
+    let made = Command::new("mkfifo").arg(prefix.path().join(".scr/log")).status();
+    assert!(made.is_ok_and(|status| status.success()));
+    let output = scr(prefix.path(), &[]);
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("log is not a regular file"), "{output:?}");
+}
+
+#[test]
 fn an_event_that_no_job_logs_gets_a_suggestion_and_no_match_says_how_many_were_compared() {
     let entries = std::fs::read_to_string(fixture().join(".scr/log")).expect("the sample").lines().count();
     let output = scr(&fixture(), &["--event", "FLUSH_FIAL"]);

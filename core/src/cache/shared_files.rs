@@ -27,6 +27,8 @@ pub(crate) struct SharedFiles {
     root: PathBuf,
     /// Whether nodes have folders of their own there.
     has_node_dirs: bool,
+    /// Whether other ranks see it.
+    is_shared: bool,
     /// What no other dataset has in its claims.
     dataset: String,
     claims: Vec<PathBuf>,
@@ -41,6 +43,7 @@ impl SharedFiles {
         Self {
             root: store.root.path().to_owned(),
             has_node_dirs: store.cache != store.root.path(),
+            is_shared: store.placement.mates(record.rank).len() > 1,
             dataset: format!("{}.{}", record.dataset.id, record.begun),
             claims: Vec::new(),
             borrowed: BTreeMap::new(),
@@ -49,6 +52,9 @@ impl SharedFiles {
 
     /// Claims a file of this rank's part, or gives the path at which another rank has claimed it.
     pub(crate) fn claim(&mut self, files: &dyn Files, part: &PartDir, name: &FileName) -> Option<&Path> {
+        if !self.is_shared {
+            return None;
+        }
         let claim = self.root.join(format!("{CLAIM}{}.{:032x}", self.dataset, digest(name)));
         match files.link(&part.filemap(), &claim) {
             Ok(()) => self.claims.push(claim),

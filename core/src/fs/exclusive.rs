@@ -2,8 +2,8 @@
 //!
 //! The exclusion is a name: who links a file of its own to it has it, and removes it in the end. That works on NFS
 //! and on Lustre, whatever their locks do. The holder keeps its file locked besides, so that on the same machine
-//! its death is seen at once; of another machine it is assumed once the name is old. Where the file system has no
-//! second names, a lock of the system must do.
+//! its death is seen at once. A holder on another machine, or one that was stopped, counts as dead once the name is old.
+//! Where the file system has no second names, a lock of the system must do.
 
 use super::error::At;
 use super::trees::PAUSE;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// A holder on another machine is taken for dead after so many seconds. What is done under the lock takes a
+/// A holder that cannot be seen to have died is taken for dead after so many seconds. What is done under the lock takes a
 /// fraction of one.
 const STALE_SECONDS: i64 = 30;
 /// So often the lock is made young again during long work.
@@ -250,10 +250,7 @@ impl<'a> Mine<'a> {
         let length = file.read_at(0, &mut machine).at("read", self.lock)?;
         machine.truncate(length);
         let near = !machine.is_empty() && machine == self.files.machine();
-        let dead = match file.try_lock() {
-            Ok(free) if near => free,
-            _ => self.is_old(&status)?,
-        };
+        let dead = near && matches!(file.try_lock(), Ok(true)) || self.is_old(&status)?;
         let still = self.files.status(self.lock).is_ok_and(|now| now.identity == status.identity);
         Ok((dead && still).then_some((file, status.identity)))
     }
@@ -335,6 +332,18 @@ mod tests {
         let lock = dir.path().join("lock");
         fs::write(&lock, "another machine").unwrap();
         REAL.open(&lock, How::Update).unwrap().set_times((1000, 0), (1000, 0)).unwrap();
+        assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+    }
+
+    /// Somebody had stopped a command on the terminal, and the job and all other commands waited for it.
+    #[test]
+    fn a_holder_on_this_machine_that_was_stopped_counts_as_dead_once_its_lock_is_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        fs::write(&lock, RealFiles.machine()).unwrap();
+        let stopped = REAL.open(&lock, How::Update).unwrap();
+        assert!(stopped.try_lock().unwrap());
+        stopped.set_times((1000, 0), (1000, 0)).unwrap();
         assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
     }
 

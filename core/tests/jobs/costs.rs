@@ -67,8 +67,7 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
             opens <= if rank == 0 { 8 } else { 3 }
                 && writes <= 7
                 && syncs <= 9
-                // One of them withdraws the claim of the file.
-                && removals <= if rank == 0 { 5 } else { 4 },
+                && removals <= if rank == 0 { 4 } else { 3 },
             "rank {rank}: {found:?}"
         );
         assert!(rank == 0 || syncs == 0, "nothing in cache waits for storage: {syncs} on rank {rank}");

@@ -28,6 +28,10 @@ pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEn
 
 /// Those of a text log at `path`.
 pub(super) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
+    // To open a pipe would wait for a writer.
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        bail!("{} is not a regular file", path.display());
+    }
     let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let note = format!("there is no log at {}; SCR_LOG_ENABLE=1 has a job write one", path.display());
