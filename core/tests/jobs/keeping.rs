@@ -160,11 +160,11 @@ fn output_stays_in_cache_until_it_is_flushed() {
     world.run(|application| {
         application.checkpoint(1, some).unwrap();
         let flags = OutputFlags { checkpoint: false, output: true };
+        let rank = application.rank;
         let session = application.session();
         session.start_output(Some(b"plot"), flags).unwrap();
-        let path = session.route_file(b"plots/p").unwrap();
+        let path = session.route_file(format!("plots/p{rank}").as_bytes()).unwrap();
         std::fs::write(super::world::path_of(&path), b"plotted").unwrap();
-        let rank = application.rank;
         if rank == Rank(0) {
             std::fs::write(prefix.join("plots"), b"in the way").unwrap();
         }
