@@ -237,9 +237,18 @@ fn every_broken_file_is_told_with_its_line_and_none_is_too_much() {
 #[test]
 fn files_too_large_and_lines_too_long_are_told_in_short() {
     let scr = Installation::with_system_file("");
-    let long = |start: &str, of: &str| format!("SCR_FLUSH=1\n{start}{}\n", of.repeat(1 << 20)).into_bytes();
+    let filled = |start: &str, of: &str, bytes: usize| {
+        format!("SCR_FLUSH=1\n{start}{}\n", of.repeat(bytes / of.len())).into_bytes()
+    };
+    let long = |start, of| filled(start, of, 16_000);
     let program = std::fs::read(env!("CARGO_BIN_EXE_scr")).expect("the command itself");
     let cases = [
+        (
+            "a line of a megabyte",
+            filled("", "A", 1 << 20),
+            2,
+            "the line has 1048576 bytes, and 16384 are allowed",
+        ),
         ("a long name", long("", "A"), 2, "has no `='"),
         ("a long name with a value", long("A", "=1"), 2, "there is no parameter A"),
         ("a long number", long("SCR_DEBUG=", "9"), 2, "not a whole number"),

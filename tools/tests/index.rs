@@ -73,7 +73,6 @@ fn of_two_datasets_that_had_a_name_the_newer_one_alone_is_listed_as_current() {
     let table = "\
 DSET VALID FLUSHED             CUR NAME
    7 YES                         * ckpt.4
-   4 NO    2026-11-21T03:28:24     ckpt.4
    2 YES   2026-11-21T03:28:24     ckpt.2
 ";
     assert_eq!(listed(prefix.path()), table);

@@ -83,12 +83,13 @@ fn a_routed_file_that_was_never_written_fails_on_all_and_is_named() {
     let world = job();
     let outcome = world.run(|application| {
         application.checkpoint(1, some).unwrap();
+        let name = format!("ckpt.2/missing.{}", application.rank);
         let session = application.session();
         session.start_output(Some(b"ckpt.2"), CHECKPOINT).unwrap();
-        session.route_file(b"ckpt.2/missing").unwrap();
+        session.route_file(name.as_bytes()).unwrap();
         session.complete_output(true).unwrap_err().to_string()
     });
-    assert!(outcome.ranks.iter().all(|error| error.contains("missing was routed")), "{:?}", outcome.ranks);
+    assert!(outcome.ranks.iter().all(|error| error.contains("missing.0 was routed")), "{:?}", outcome.ranks);
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
@@ -156,15 +157,17 @@ fn bytes_of(rank: Rank, name: &str) -> Vec<u8> {
     format!("{name} of {rank}").repeat(40 + name.len()).into_bytes()
 }
 
-/// Writes a checkpoint whose files have these names, and compares every byte after the loss of each of these nodes.
+/// Writes a checkpoint whose files have these names in a folder of each rank, and compares every byte after the loss of each of
+/// these nodes.
 fn comes_back_by_name(names: &[&str], lost: &[&str]) {
+    let path_name = |rank: Rank, name: &str| format!("of_{rank}/{name}").into_bytes();
     let world = job();
     world.run(|application| {
         let rank = application.rank;
         let session = application.session();
         session.start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
         for name in names {
-            let path = session.route_file(name.as_bytes()).unwrap();
+            let path = session.route_file(&path_name(rank, name)).unwrap();
             std::fs::write(path_of(&path), bytes_of(rank, name)).unwrap();
         }
         session.complete_output(true).unwrap();
@@ -176,7 +179,7 @@ fn comes_back_by_name(names: &[&str], lost: &[&str]) {
             let session = application.session();
             session.start_restart().unwrap();
             for name in names {
-                let path = session.route_file(name.as_bytes()).unwrap();
+                let path = session.route_file(&path_name(rank, name)).unwrap();
                 assert!(std::fs::read(path_of(&path)).unwrap() == bytes_of(rank, name), "{name} of {rank}");
             }
             session.complete_restart(true).unwrap();
