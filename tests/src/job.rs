@@ -311,6 +311,14 @@ impl Outcome {
         self.lines().find_map(|line| line.strip_prefix("RESTARTED "))
     }
 
+    /// The number of the dataset that it wrote under a name. Runs that die leave gaps between the numbers.
+    pub fn id_of(&self, name: &str) -> u64 {
+        let mut started =
+            self.lines().filter_map(|line| line.split_once("Starting dataset ")?.1.split_once(' '));
+        let found = started.find_map(|(id, rest)| id.parse().ok().filter(|_| rest == format!("`{name}'")));
+        found.expect("the job has started that dataset")
+    }
+
     /// Whether it has this line.
     pub fn says(&self, line: &str) -> bool {
         self.lines().any(|found| found == line)
