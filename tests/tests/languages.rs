@@ -138,7 +138,7 @@ const EXERCISES: &[&[&str]] = &[
 /// A call that fails, and an end without `scr.finalize`.
 const LEAVE_PY: &str =
     "from mpi4py import MPI\nimport scr\nscr.init()\ntry:\n    scr.start_output('x' * 2000, 1)\n\
-    except scr.Error as error:\n    print('REFUSED', error.code, error, flush=True)\n";
+    except scr.Error as error:\n    print(f'REFUSED {error.code} {error}\\n', end='', flush=True)\n";
 
 /// As the guide has it.
 const CMAKE_LISTS: &str =
