@@ -36,8 +36,12 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }
+    let prefix = environment::prefix(&job.env, Some(&job.params.get(&param::PREFIX)))?;
+    if !environment::was_used(&prefix) {
+        print(&format!("{}: there is nothing to save\n", environment::unused(&prefix)))?;
+        return Ok(Answer::Yes);
+    }
     let bad = bad_nodes(&job.allocation, &job.params, &[], &mut |line| warn(line))?;
-    let prefix = Prefix::at(&*job.env.files, &job.params.get(&param::PREFIX));
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
     let outcome = finish(&job.env, &job.params, &job.allocation, &bad, &log)?;
     if outcome.is_safe && outcome.saved == 0 {
@@ -85,17 +89,34 @@ pub(super) fn finish(
             newest_is_safe
         });
     }
+    for dataset in &unsaved.elsewhere {
+        warn(&out_of_reach(dataset));
+        safe = false;
+    }
     log.add_entry(Record::event(Event::PostrunEnd));
     Ok(PostrunOutcome { is_safe: safe, saved })
 }
 
-/// The datasets that are in cache only. Those that another allocation has recorded are gone with its nodes.
+/// What to do about a dataset that another allocation has in cache.
+fn out_of_reach(dataset: &FlushEntry) -> String {
+    let job_id = dataset.dataset.as_ref().map_or("", |dataset| &dataset.job_id);
+    format!(
+        "dataset {} `{}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
+         SCR_JOB_ID={job_id} in the environment of this command",
+        dataset.id,
+        String::from_utf8_lossy(&dataset.name)
+    )
+}
+
+/// The datasets that are in cache only.
 #[derive(Debug, PartialEq, Eq)]
 struct Unsaved {
     /// Output.
     output: Vec<FlushEntry>,
     /// Checkpoints that are newer than those in the prefix directory, the newest first.
     checkpoints: Vec<FlushEntry>,
+    /// Those that another allocation has recorded, and only the nodes of that one may still have.
+    elsewhere: Vec<FlushEntry>,
 }
 
 impl Unsaved {
@@ -103,14 +124,19 @@ impl Unsaved {
         let mut entries = file.entries();
         let is_ours =
             |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
-        entries.retain(|entry| {
-            entry.is_at(Location::Prefix) || (entry.is_at(Location::Cache) && is_ours(entry))
-        });
+        entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
+        let newest = entries.iter().find(|entry| entry.checkpoint && entry.is_at(Location::Prefix)).cloned();
+        let is_newer = |entry: &FlushEntry| newest.as_ref().is_none_or(|newest| entry.seq() > newest.seq());
+        let is_elsewhere = |entry: &&FlushEntry| {
+            !entry.is_at(Location::Prefix) && !is_ours(entry) && (entry.output || is_newer(entry))
+        };
+        let elsewhere = entries.iter().filter(is_elsewhere).cloned().collect();
+        entries.retain(|entry| entry.is_at(Location::Prefix) || is_ours(entry));
         let only_cached = |entry: &&FlushEntry| !entry.is_at(Location::Prefix);
         let output = entries.iter().filter(|entry| entry.output).filter(only_cached).cloned().collect();
         let checkpoints = entries.iter().filter(|entry| entry.checkpoint).take_while(only_cached);
         let checkpoints = checkpoints.filter(|entry| !entry.output).cloned().collect();
-        Self { output, checkpoints }
+        Self { output, checkpoints, elsewhere }
     }
 }
 
@@ -236,6 +262,9 @@ mod tests {
         add(8, true, false, "6", Location::Cache);
         let unsaved = Unsaved::of(&file, "7");
         assert_eq!((ids(&unsaved.output), ids(&unsaved.checkpoints)), (vec![6, 1], vec![7, 5]));
+        // With the id of no job, or of another one, nothing may be called safe.
+        assert_eq!(ids(&unsaved.elsewhere), [8]);
+        assert_eq!(ids(&Unsaved::of(&file, "defjobid").elsewhere), [8, 7, 6, 5, 1]);
         let unsaved = Unsaved::of(&FlushFile::default(), "7");
         assert_eq!((unsaved.output.len(), unsaved.checkpoints.len()), (0, 0));
     }
