@@ -38,7 +38,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     }
     let prefix = environment::prefix(&job.env, Some(&job.params.get(&param::PREFIX)))?;
     if !environment::was_used(&prefix) {
-        print(&format!("{}: there is nothing to save\n", environment::unused(&prefix)))?;
+        print(format!("{}: there is nothing to save\n", environment::unused(&prefix)))?;
         return Ok(Answer::Yes);
     }
     let bad = bad_nodes(&job.allocation, &job.params, &[], &mut |line| warn(line))?;
