@@ -100,7 +100,11 @@ fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> 
     let prefix = job.prefix.dir();
     let inside = |path: &Path| {
         let plain = if links { None } else { strip(path, prefix) };
-        plain.or_else(|| strip(&real(job.files(), path), &real(job.files(), prefix)))
+        plain.or_else(|| {
+            let path = real(job.files(), path);
+            // The prefix directory has its links followed already, unless the ranks then find different ones.
+            strip(&path, prefix).or_else(|| strip(&path, &real(job.files(), prefix)))
+        })
     };
     let path = absolute(job, name);
     // Behind an absolute name the prefix directory does not count.
