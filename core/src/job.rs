@@ -1,9 +1,9 @@
 //! What everybody needs and nobody changes: the ranks, the outside world, the settings, the prefix directory, the log. Made once, when a
 //! session begins; the same on all ranks but for what is a rank's own.
 
-use crate::comm::collective::{agree_at, broadcast_tree, same_everywhere};
+use crate::comm::collective::{agree_at, all_gather, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
-use crate::descriptor::{check_cache_in_use, Descriptors};
+use crate::descriptor::{check_cache_in_use, Descriptors, NODE, WORLD};
 use crate::env::Env;
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
@@ -52,8 +52,7 @@ impl Job {
         }
         warn_other_requests(&*comm, app, &report)?;
         let descriptors = agreed_descriptors(&*comm, &node, &params, &report)?;
-        let nodes = Placement::gather(&*comm, &node)?;
-        let processors = processors_for_each(&*comm, &env)?;
+        let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
         let run = RunId::default();
@@ -77,7 +76,7 @@ impl Job {
         let descriptors = Descriptors::build(&params, &mut Vec::new())
             .map_err(|error| Error::Config { why: error.to_string() })?;
         let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, level);
-        let nodes = Placement::of_names((0..comm.size()).map(|_| env.host.clone()));
+        let nodes = Placement::of_one(env.host.clone(), comm.size());
         let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
         let run = RunId::default();
         Ok(Self { comm, env, report, params, descriptors, prefix, run, log, nodes, processors: 1 })
@@ -227,6 +226,15 @@ impl Job {
         }
     }
 
+    /// The ranks by what they give as their value of a group. Collective.
+    pub(crate) fn placement_in(&self, group: &str, value: &str) -> Result<Placement, CommError> {
+        match group {
+            NODE => Ok(self.nodes.clone()),
+            WORLD => Ok(Placement::of_one(value.to_owned(), self.comm.size())),
+            _ => Placement::gather(&*self.comm, value),
+        }
+    }
+
     /// What this rank is grouped by in a group.
     pub(crate) fn group_value(&self, group: &str) -> Result<String, ConfigError> {
         let node = self.params.get(&param::NODE_NAME);
@@ -276,11 +284,18 @@ fn agreed_descriptors(
     Ok(descriptors)
 }
 
-/// Nodes by name may share a machine, as containers do, and then they share its processors. Collective.
-fn processors_for_each(comm: &dyn Comm, env: &Env) -> Result<u32, CommError> {
-    let machine: String = env.files.machine().iter().map(|byte| format!("{byte:02x}")).collect();
-    let mates = Placement::gather(comm, &machine)?.mates(comm.rank()).len();
-    Ok((env.processors / u32::try_from(mates).unwrap_or(u32::MAX)).max(1))
+/// Which ranks share a node, and the processors for each rank on this machine. Nodes by name may share a machine, as containers
+/// do, and then they share its processors. Collective.
+fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Placement, u32), CommError> {
+    let own = [node.as_bytes(), &env.files.machine()].join(&0);
+    let all = all_gather(comm, &own)?;
+    let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+    let part =
+        |place: usize, part: usize| all.distinct()[place].splitn(2, |byte| *byte == 0).nth(part).map(text);
+    let nodes = Placement::of(all.map(|place| part(place, 0).unwrap_or_default()));
+    let machines = Placement::of(all.map(|place| part(place, 1).unwrap_or_default()));
+    let mates = u32::try_from(machines.mates(comm.rank()).len()).unwrap_or(u32::MAX);
+    Ok((nodes, (env.processors / mates).max(1)))
 }
 
 /// Ranks of which each knew another interval or store would not take the same steps. Collective.

@@ -3,7 +3,7 @@
 //! The first rank of every node makes a file of the same name, which in one folder only one of them can. It stays
 //! empty, so that a full device is in no way.
 
-use crate::comm::collective::{all_gather, barrier, broadcast};
+use crate::comm::collective::{all_gather, any, barrier, broadcast};
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::{Files, How, OwnedDir};
 use crate::placement::Placement;
@@ -48,19 +48,35 @@ impl<'a> Sharing<'a> {
         let made = if leads { make(files, &mark) } else { Ok(false) };
         let made_one = matches!(made, Ok(true));
         let missed = leads && matches!(made, Ok(false));
-        let words = all_gather(self.comm, vec![u8::from(made_one) | u8::from(missed) << 1])?;
-        let mut seen_by = me;
-        if words.iter().any(|word| word == &[2]) {
-            let makers: Vec<Rank> =
-                (0..).map(Rank).zip(&words).filter(|(_, word)| *word == &[1]).map(|(rank, _)| rank).collect();
-            seen_by = self.whose(files, &mark, &makers, made_one, missed)?;
-        }
-        let placement = self.by_folder(seen_by)?;
+        let [is_shared] = any(self.comm, [missed])?;
+        let placement = match is_shared {
+            true => self.by_folder(files, &mark, made_one, missed)?,
+            false => self.nodes.clone(),
+        };
         if made_one {
             // What is left by a failure is in nobody's way.
             let _ = files.remove_file(&mark);
         }
         Ok(Seen { placement, error: made.err() })
+    }
+
+    /// The nodes by the folder that they see. All ranks of a node see what its first one does. Collective.
+    fn by_folder(
+        &self,
+        files: &dyn Files,
+        mark: &Path,
+        made_one: bool,
+        missed: bool,
+    ) -> Result<Placement, CommError> {
+        let all_made = all_gather(self.comm, &[u8::from(made_one)])?;
+        let made = all_made.runs().filter(|(_, place)| all_made.distinct()[*place] == [1]);
+        let makers: Vec<Rank> = made.flat_map(|(ranks, _)| ranks.map(Rank)).collect();
+        let seen_by = self.whose(files, mark, &makers, made_one, missed)?;
+        // The others of a node have nothing to tell.
+        let me = self.comm.rank();
+        let told = if self.nodes.leader(me) == me { seen_by.to_string() } else { String::new() };
+        let all = all_gather(self.comm, told.as_bytes())?;
+        Ok(self.nodes.join(|leader| String::from_utf8_lossy(all.get(leader)).into_owned()))
     }
 
     /// The rank that has made the mark which this one has found.
@@ -93,14 +109,6 @@ impl<'a> Sharing<'a> {
         }
         Ok(found.unwrap_or(me))
     }
-
-    /// All ranks of a node see what its first one does.
-    fn by_folder(&self, seen_by: Rank) -> Result<Placement, CommError> {
-        let all = all_gather(self.comm, seen_by.0.to_be_bytes().to_vec())?;
-        let of = |rank: u32| all[self.nodes.leader(Rank(rank)).index()].clone();
-        let ranks = 0..self.comm.size();
-        Ok(Placement::of_names(ranks.map(|rank| of(rank).iter().map(|byte| format!("{byte:02x}")).collect())))
-    }
 }
 
 /// Whether this rank is the one that makes a mark.
@@ -132,7 +140,7 @@ mod tests {
             let letter = &letters[comm.rank().index()..=comm.rank().index()];
             let seen = sharing.of_path(&RealFiles, &dir.path().join(letter), 0).unwrap();
             assert_eq!(seen.error.is_some(), letter == "-");
-            seen.placement.numbers().to_vec()
+            (0..comm.size()).map(|rank| seen.placement.number(Rank(rank))).collect::<Vec<_>>()
         });
         let all = all.unwrap();
         assert!(all.iter().all(|found| *found == all[0]), "{all:?}");
@@ -158,13 +166,8 @@ mod tests {
             let nodes = Placement::gather(&comm, &node.to_string()).unwrap();
             let own = dir.path().join(node.to_string());
             let _ = std::fs::create_dir(&own);
-            Sharing::new(&comm, &nodes)
-                .unwrap()
-                .of_path(&RealFiles, &own, 0)
-                .unwrap()
-                .placement
-                .numbers()
-                .to_vec()
+            let seen = Sharing::new(&comm, &nodes).unwrap().of_path(&RealFiles, &own, 0).unwrap();
+            [0, 1, 2, 3].map(|rank| seen.placement.number(Rank(rank)))
         });
         assert_eq!(all.unwrap()[3], [0, 0, 1, 1]);
     }

@@ -7,7 +7,7 @@ use super::node_dir;
 use super::sharing::{Seen, Sharing};
 use crate::comm::collective::route_trees;
 use crate::comm::{AnyError, Collective, CollectiveError, CommError, Rank};
-use crate::descriptor::{Evict, Store, View};
+use crate::descriptor::{Evict, Store, View, WORLD};
 use crate::error::Error;
 use crate::fs::OwnedDir;
 use crate::job::Job;
@@ -62,7 +62,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     let (root, group) = job.agree(made).map_err(doing)?;
     job.report_other_name(&store.path, &root);
     let is_global = store.view == View::Global;
-    let said = Placement::gather(&*job.comm, if is_global { "" } else { &group })?;
+    let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
     let seen = sharing.of(&root, number)?;
     check(job, store, &said, &seen)?;
     let placement = seen.placement;

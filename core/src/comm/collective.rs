@@ -9,7 +9,7 @@ use scr_plugin_api::KvTree;
 pub use super::agree::{agree, agree_at, same_everywhere};
 use super::frame::{self, Reader, Writer};
 pub use super::route::{route, route_trees};
-use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
+use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag};
 
 /// How values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,20 +141,29 @@ pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<
     }
 }
 
-/// Gives all ranks the bytes of all ranks, by rank.
+/// Gives all ranks the values of all ranks. Messages have room for each different value and for each run of neighbours that
+/// share one, so that values of nodes cost the more the more nodes there are, and not the more ranks.
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn all_gather(comm: &dyn Comm, bytes: Vec<u8>) -> Result<Vec<Vec<u8>>, CommError> {
+pub fn all_gather(comm: &dyn Comm, value: &[u8]) -> Result<RankValues<Vec<u8>>, CommError> {
     let root = Rank(0);
-    let mut parts = Writer::default();
-    if let Some(all) = gather(comm, root, bytes)? {
-        for (rank, bytes) in (0u32..).zip(&all) {
-            parts.number(rank);
-            parts.bytes(bytes);
-        }
+    let tree = Tree::new(comm, root)?;
+    // A child and all below it are neighbours, as many as its lowest bit says, and follow those of the child before.
+    let mut parts = vec![RankValues::of_all(value.to_vec(), 1)];
+    for &child in &tree.children {
+        let ranks = (1 << child.0.trailing_zeros()).min(comm.size() - child.0);
+        parts.push(received(child, ranks, &frame::receive(comm, COLLECTIVE, child)?)?);
     }
-    sorted_by_rank(comm.size(), root, &broadcast(comm, root, parts.done())?)
+    let gathered = RankValues::concat(&parts).pack();
+    if let Some(parent) = tree.parent {
+        frame::send(comm, COLLECTIVE, &[(parent, &gathered)])?;
+    }
+    received(root, comm.size(), &broadcast(comm, root, gathered)?)
+}
+
+fn received(from: Rank, size: u32, packed: &[u8]) -> Result<RankValues<Vec<u8>>, CommError> {
+    RankValues::unpack(packed, size).ok_or(CommError::Malformed { from, what: "what it gathered" })
 }
 
 impl Op {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `collective` | what all ranks do together; `agree`: how they come to one outcome; `route`: messages to receivers that do not know beforehand |
 //! | `frame` | messages of a length that the receiver does not know |
+//! | `values` | a value of every rank, short where neighbours share one |
 //! | `awaited` | what a rank waits for, so that `take` leaves it alone |
 //! | `set` | a redundancy set |
 //! | `standins` | some ranks of a run, for a command that rebuilds their parts |
@@ -25,9 +26,11 @@ mod route;
 pub mod set;
 pub(crate) mod standins;
 pub mod thread;
+mod values;
 mod world;
 
 pub use agree::{AnyError, Collective, CollectiveError, Mismatch, RankError, RankErrors};
+pub use values::RankValues;
 
 /// A rank in the whole run, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,7 @@
 
 use super::overdue::{LongestCall, SchemePhase};
 use super::protect::Protect;
-use super::sets::Sets;
+use super::sets::OwnSet;
 use crate::cache::filemap::Journal;
 use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
@@ -22,8 +22,8 @@ use std::sync::Arc;
 /// The schemes in use, and the sets of ranks that protect each other.
 pub(crate) struct Schemes {
     plugins: Plugins,
-    /// The sets for each way to choose them.
-    sets: Vec<(SetRule, Sets)>,
+    /// This rank's set for each way to choose sets.
+    sets: Vec<(SetRule, OwnSet)>,
     /// How long protecting a dataset took.
     longest: LongestCall,
 }
@@ -69,10 +69,10 @@ impl Schemes {
             let value = job
                 .agree(job.group_value(group))
                 .map_err(|error| error.doing(format!("finding the group {group}")))?;
-            let placement = Placement::gather(&*job.comm, &value)?;
-            let sets = Sets::choose(placement.numbers(), *size);
-            warn_unprotected(job, cache, group, &placement, &sets);
-            self.sets.push((rule, sets));
+            let placement = job.placement_in(group, &value)?;
+            let set = OwnSet::choose(&placement, *size, job.rank());
+            warn_unprotected(job, cache, group, &placement, set.unprotected);
+            self.sets.push((rule, set));
         }
         report_needless_redundancy(job, cache);
         Ok(())
@@ -124,7 +124,7 @@ impl Schemes {
     pub(crate) fn members(&self, job: &Job, descriptor: &Redundancy) -> (Vec<Rank>, Vec<String>) {
         let wanted = (&descriptor.group, descriptor.set_size);
         let found = self.sets.iter().find(|((group, size), _)| (group, *size) == wanted);
-        let members = found.map_or_else(|| vec![job.rank()], |(_, sets)| sets.of(job.rank()).members);
+        let members = found.map_or_else(|| vec![job.rank()], |(_, set)| set.members.clone());
         let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
         (members, nodes)
     }
@@ -147,8 +147,7 @@ fn report_needless_redundancy(job: &Job, cache: &Cache) {
 }
 
 /// Warns where redundancy cannot protect, at every level of messages.
-fn warn_unprotected(job: &Job, cache: &Cache, group: &str, placement: &Placement, sets: &Sets) {
-    let alone = sets.unprotected();
+fn warn_unprotected(job: &Job, cache: &Cache, group: &str, placement: &Placement, alone: usize) {
     let used = job.descriptors.redundancy.all().into_iter().any(|descriptor| {
         descriptor.group == group && uses_redundancy(descriptor) && !cache.outlives_nodes(&descriptor.store)
     });

@@ -6,98 +6,108 @@
 use super::error::RedundancyError;
 use crate::comm::set::{SetComm, SetError};
 use crate::comm::{Comm, Rank};
+use crate::placement::Placement;
 use std::error::Error;
+use std::ops::Range;
 
-/// The sets of a run.
+/// The set of one rank, as all its members choose it, each by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sets {
-    sets: Vec<Vec<Rank>>,
-    /// For each rank its set and its place in it.
-    place: Vec<(usize, u32)>,
-}
-
-/// One rank's place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Number of the set.
-    pub(crate) set: usize,
-    /// Members of the set, in order.
+pub(crate) struct OwnSet {
+    /// The ranks in it, this one among them, in order.
     pub(crate) members: Vec<Rank>,
+    /// How many ranks of the job are in a set of their own, which no scheme can protect.
+    pub(crate) unprotected: usize,
 }
 
-impl Sets {
-    /// Chooses sets for ranks of which `groups` names the failure group, with at least `minimum` members
-    /// each where there are groups enough.
+impl OwnSet {
+    /// Chooses the set of the rank `me`, with at least `minimum` members where there are failure groups enough.
     ///
     /// The ranks of a group stand in a column; row `i` has the `i`-th rank of every group that has one. A
     /// row holds no two ranks of a group, so it is cut into sets. A row with a single rank would leave it
     /// alone: it joins a set that has none of its group yet.
-    pub(crate) fn choose(groups: &[u32], minimum: u32) -> Self {
-        let mut sets = Vec::new();
-        let mut alone = Vec::new();
-        for row in rows(groups) {
-            if row.len() == 1 {
-                alone.extend(row);
-            } else {
-                cut(&row, minimum.max(2) as usize, &mut sets);
-            }
+    pub(crate) fn choose(groups: &Placement, minimum: u32, me: Rank) -> Self {
+        let minimum = minimum.max(2) as usize;
+        let columns = Columns::of(groups);
+        let alone: Vec<Rank> = columns.rows_of_one().filter_map(|row| columns.row(row).pop()).collect();
+        if alone.is_empty() {
+            let sets = cut(&columns.row(columns.row_of(me)), minimum);
+            return Self { members: own(sets, me), unprotected: 0 };
         }
+        let mut sets: Vec<_> =
+            columns.rows_of_many().flat_map(|row| cut(&columns.row(row), minimum)).collect();
         for rank in alone {
             seat(rank, groups, &mut sets);
         }
-        let mut place = vec![(0, 0); groups.len()];
-        for (set, members) in sets.iter().enumerate() {
-            for (at, rank) in members.iter().enumerate() {
-                place[rank.index()] = (set, at as u32);
-            }
-        }
-        Self { sets, place }
-    }
-
-    /// The set of a rank.
-    pub(crate) fn of(&self, rank: Rank) -> Place {
-        let (set, _) = self.place[rank.index()];
-        Place { set, members: self.sets[set].clone() }
-    }
-
-    /// Ranks that are in a set of their own, which no scheme can protect.
-    pub(crate) fn unprotected(&self) -> usize {
-        self.sets.iter().filter(|members| members.len() == 1).count()
+        let unprotected = sets.iter().filter(|members| members.len() == 1).count();
+        Self { members: own(sets, me), unprotected }
     }
 }
 
-/// The ranks by their order within their group: first all the first ones, then the second ones.
-fn rows(groups: &[u32]) -> Vec<Vec<Rank>> {
-    let mut seen = std::collections::HashMap::new();
-    let mut rows: Vec<Vec<Rank>> = Vec::new();
-    for (rank, group) in groups.iter().enumerate() {
-        let row = seen.entry(*group).or_insert(0_usize);
-        if *row == rows.len() {
-            rows.push(Vec::new());
-        }
-        rows[*row].push(Rank(rank as u32));
-        *row += 1;
+fn own(sets: Vec<Vec<Rank>>, me: Rank) -> Vec<Rank> {
+    sets.into_iter().find(|members| members.contains(&me)).expect("every rank is in a row")
+}
+
+/// The ranks of each group, in order, as runs of neighbours.
+struct Columns(Vec<Vec<Range<u32>>>);
+
+impl Columns {
+    fn of(groups: &Placement) -> Self {
+        let mut columns = vec![Vec::new(); groups.count()];
+        groups.runs().for_each(|(ranks, group)| columns[group].push(ranks));
+        Self(columns)
     }
-    rows
+
+    /// The ranks that come at this place in their group.
+    fn row(&self, at: usize) -> Vec<Rank> {
+        let mut row: Vec<Rank> = self.0.iter().filter_map(|column| nth(column, at)).collect();
+        row.sort_unstable();
+        row
+    }
+
+    /// The place of a rank in its group.
+    fn row_of(&self, rank: Rank) -> usize {
+        let column = self.0.iter().find(|column| column.iter().any(|ranks| ranks.contains(&rank.0)));
+        let before = |ranks: &Range<u32>| (ranks.start..ranks.end.min(rank.0)).len();
+        column.map_or(0, |column| column.iter().map(before).sum())
+    }
+
+    /// The rows that have only one rank are the last ones, and all are of the largest group.
+    fn rows_of_one(&self) -> Range<usize> {
+        let [second, largest] = self.largest_two();
+        second..largest
+    }
+
+    fn rows_of_many(&self) -> Range<usize> {
+        0..self.largest_two()[0]
+    }
+
+    fn largest_two(&self) -> [usize; 2] {
+        let sizes = self.0.iter().map(|column| column.iter().map(Range::len).sum::<usize>());
+        sizes.fold([0, 0], |[second, largest], size| [second.max(size.min(largest)), largest.max(size)])
+    }
+}
+
+/// A group's rank at this place.
+fn nth(column: &[Range<u32>], mut at: usize) -> Option<Rank> {
+    column.iter().find_map(|ranks| {
+        let found = ranks.clone().nth(at).map(Rank);
+        at = at.saturating_sub(ranks.len());
+        found
+    })
 }
 
 /// Cuts a row into sets of at least `minimum`, as even as can be.
-fn cut(row: &[Rank], minimum: usize, sets: &mut Vec<Vec<Rank>>) {
+fn cut(row: &[Rank], minimum: usize) -> Vec<Vec<Rank>> {
     let count = (row.len() / minimum).max(1);
     let (each, longer) = (row.len() / count, row.len() % count);
-    let mut at = 0;
-    for set in 0..count {
-        let size = each + usize::from(set < longer);
-        sets.push(row[at..at + size].to_vec());
-        at += size;
-    }
+    let (longer, others) = row.split_at(longer * (each + 1));
+    longer.chunks(each + 1).chain(others.chunks(each.max(1))).map(<[Rank]>::to_vec).collect()
 }
 
 /// Finds a seat for a rank that its row left alone: the smallest set without a member of its group. A set that has
 /// one may still help: a member of another group, from a set of three or more, comes to sit with it.
-fn seat(rank: Rank, groups: &[u32], sets: &mut Vec<Vec<Rank>>) {
-    let group = groups[rank.index()];
-    let foreign = |other: &Rank| groups[other.index()] != group;
+fn seat(rank: Rank, groups: &Placement, sets: &mut Vec<Vec<Rank>>) {
+    let foreign = |other: &Rank| !groups.together(rank, *other);
     if let Some(set) = sets.iter_mut().filter(|set| set.iter().all(foreign)).min_by_key(|set| set.len()) {
         set.push(rank);
         return;
@@ -139,23 +149,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn choose(groups: &[u32], minimum: u32) -> Vec<OwnSet> {
+        let placement = Placement::of(groups.iter().map(ToString::to_string).collect());
+        let ranks = (0..groups.len() as u32).map(Rank);
+        ranks.map(|me| OwnSet::choose(&placement, minimum, me)).collect()
+    }
+
+    /// The sizes of the sets, in the order of their first ranks.
     fn check(groups: &[u32], minimum: u32) -> Vec<usize> {
-        let sets = Sets::choose(groups, minimum);
-        let mut seen = vec![false; groups.len()];
-        for members in &sets.sets {
-            let mut held: Vec<u32> = members.iter().map(|rank| groups[rank.index()]).collect();
+        let sets = choose(groups, minimum);
+        for (set, rank) in sets.iter().zip((0..).map(Rank)) {
+            let mut held: Vec<u32> = set.members.iter().map(|rank| groups[rank.index()]).collect();
             held.sort_unstable();
             held.dedup();
-            assert_eq!(held.len(), members.len(), "two members of one group in {members:?}");
-            for rank in members {
-                assert!(!std::mem::replace(&mut seen[rank.index()], true), "{rank} is in two sets");
-            }
+            assert_eq!(held.len(), set.members.len(), "two members of one group in {set:?}");
+            assert!(set.members.contains(&rank));
+            assert!(
+                set.members.iter().all(|member| sets[member.index()] == *set),
+                "members differ in {set:?}"
+            );
         }
-        assert!(seen.iter().all(|&is_seen| is_seen), "a rank is in no set");
-        for rank in 0..groups.len() as u32 {
-            assert!(sets.of(Rank(rank)).members.contains(&Rank(rank)));
-        }
-        sets.sets.iter().map(Vec::len).collect()
+        let alone = sets.iter().filter(|set| set.members.len() == 1).count();
+        assert!(sets.iter().all(|set| set.unprotected == alone));
+        let firsts = sets.iter().zip((0..).map(Rank)).filter(|(set, rank)| set.members[0] == *rank);
+        firsts.map(|(set, _)| set.members.len()).collect()
     }
 
     #[test]
@@ -174,7 +191,7 @@ mod tests {
     #[test]
     fn on_one_node_everyone_is_alone() {
         assert_eq!(check(&[0, 0, 0], 8), [1, 1, 1]);
-        assert_eq!(Sets::choose(&[0, 0, 0], 8).unprotected(), 3);
+        assert_eq!(choose(&[0, 0, 0], 8)[0].unprotected, 3);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use scr_core::comm::collective::{
     agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, route, route_trees,
     same_everywhere, Op,
 };
-use scr_core::comm::{Comm, CommError, Mismatch, Rank, RankErrors};
+use scr_core::comm::{Comm, CommError, Mismatch, Rank, RankErrors, RankValues};
 use scr_plugin_api::KvTree;
 
 use super::{payload, ranks, Case, Random};
@@ -73,8 +73,10 @@ fn gathers(comm: &dyn Comm) {
         let expected = (comm.rank() == root).then(|| all.clone());
         assert_eq!(gather(comm, root, bytes(comm.rank())).unwrap(), expected);
     }
-    assert_eq!(all_gather(comm, bytes(comm.rank())).unwrap(), all);
-    assert_eq!(all_gather(comm, vec![]).unwrap(), vec![Vec::<u8>::new(); all.len()]);
+    assert_eq!(all_gather(comm, &bytes(comm.rank())).unwrap(), all.into_iter().collect());
+    assert_eq!(all_gather(comm, &[]).unwrap(), RankValues::of_all(Vec::new(), comm.size()));
+    let node = |rank: Rank| vec![(rank.0 / 3) as u8];
+    assert_eq!(all_gather(comm, &node(comm.rank())).unwrap(), ranks(comm).map(node).collect());
 }
 
 fn routes(comm: &dyn Comm) {
@@ -203,7 +205,7 @@ fn logarithmic(comm: &dyn Comm) {
         ("long broadcast", rest(&|| drop(broadcast(comm, Rank(0), long.clone()).unwrap())), 2 * rounds),
         ("reduction", rest(&|| all_reduce(comm, &mut [1; 8], Op::Sum).unwrap()), rounds + 1),
         ("gather", rest(&|| drop(gather(comm, Rank(0), long.clone()).unwrap())), 2),
-        ("gather for all", rest(&|| drop(all_gather(comm, long.clone()).unwrap())), 2 * rounds + 2),
+        ("gather for all", rest(&|| drop(all_gather(comm, &long).unwrap())), 2 * rounds + 2),
         ("route", rest(&|| drop(route(comm, vec![(Rank(0), vec![1; 9])]).unwrap())), 2 * rounds),
         ("agreement", rest(&|| agree(comm, ok.clone()).unwrap()), rounds + 1),
         ("disagreement", rest(&|| drop(agree(comm, bad.clone()).unwrap_err())), 2 * rounds + 2),

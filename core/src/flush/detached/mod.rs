@@ -38,7 +38,7 @@ impl Flush<'_> {
             token: run.record.token.clone(),
             prefix: job.prefix.dir().to_owned(),
             rank: job.rank().0,
-            node: job.nodes.numbers()[job.rank().index()],
+            node: job.nodes.number(job.rank()),
             mates: job.nodes.mates(job.rank()).iter().map(|rank| rank.0).collect(),
             transport: transport.name.clone(),
             transport_options: transport.options.clone(),
