@@ -1,6 +1,6 @@
 //! A world made by a test: nothing in it comes from the machine it runs on.
 
-use super::{Clock, Env, Output};
+use super::{Clock, Env, Output, Watch};
 use crate::fs::Files;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,6 +33,7 @@ impl Env {
             files,
             clock: clock.clone(),
             output: output.clone(),
+            watch: Watch::default(),
         };
         TestEnv { env, clock, output }
     }

@@ -7,13 +7,17 @@
 //! | `process` | as the running process sees it |
 //! | `trust` | whose files this process trusts |
 //! | `fake` | as a test makes it |
+//! | `watch` | the thread that looks at what may hang |
 
 mod fake;
 mod process;
 mod trust;
+mod watch;
 
 pub use fake::{FakeClock, RecordedOutput, TestEnv};
 pub use trust::{Distrust, Trusted};
+pub use watch::Watch;
+pub(crate) use watch::Watched;
 
 use crate::fs::Files;
 use std::collections::BTreeMap;
@@ -46,6 +50,8 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Where lines for the user go.
     pub output: Arc<dyn Output>,
+    /// Looks at what may hang.
+    pub watch: Watch,
 }
 
 /// Wall clock and stopwatch.

@@ -1,7 +1,7 @@
 //! The world as the running process sees it. The one place in core that asks the system for it.
 #![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
 
-use super::{Clock, Env, Output};
+use super::{Clock, Env, Output, Watch};
 use crate::fs::Files;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,6 +36,7 @@ impl Env {
             files,
             clock: Arc::new(SystemClock { start: Instant::now() }),
             output: Arc::new(StandardOutput),
+            watch: Watch::default(),
         })
     }
 }

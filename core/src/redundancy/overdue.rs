@@ -1,17 +1,16 @@
 //! Calls of a scheme that do not return: which call of which scheme, and on which ranks.
 //!
-//! A rank in such a call sends no messages any more, and the others wait for it. So a thread of its own says so, in a file
-//! below the prefix directory, and a thread of rank 0 reads these files and tells the user. Both do so only after a time that
-//! follows from earlier calls: a call that returns costs no message and no file.
+//! A rank in such a call sends no messages any more, and the others wait for it. So the thread that watches its process says so,
+//! in a file below the prefix directory, and that of rank 0 reads these files and tells the user. Both do so only after a time
+//! that follows from earlier calls: a call that returns costs no message, no file and no thread.
 
 use crate::comm::Rank;
-use crate::env::Clock;
+use crate::env::{Clock, Watch, Watched};
 use crate::fs::{Durability, Files};
 use crate::job::Job;
 use crate::message::Reporter;
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,11 +29,9 @@ impl LongestCall {
 pub(crate) struct SchemePhase<'a> {
     shared: Arc<Shared>,
     longest: &'a LongestCall,
-    began: Duration,
-    _end: mpsc::Sender<()>,
 }
 
-/// What the thread knows of this rank.
+/// What the watching thread knows of this rank.
 struct Shared {
     clock: Arc<dyn Clock>,
     files: Arc<dyn Files>,
@@ -46,6 +43,7 @@ struct Shared {
     folder: PathBuf,
     /// The files of this phase begin so.
     mark: String,
+    began: Duration,
     limit: Duration,
     state: Mutex<State>,
 }
@@ -72,25 +70,18 @@ impl<'a> SchemePhase<'a> {
             scheme: scheme.to_owned(),
             folder: job.prefix.scr_dir(),
             mark: format!("overdue.{created}."),
+            began: job.elapsed(),
             limit: longest.limit(),
             state: Mutex::default(),
         };
-        Self::watch(shared, longest)
+        Self::watched(&job.env.watch, shared, longest)
     }
 
-    fn watch(shared: Shared, longest: &'a LongestCall) -> Self {
-        let began = shared.clock.elapsed();
+    fn watched(watch: &Watch, shared: Shared, longest: &'a LongestCall) -> Self {
         let shared = Arc::new(shared);
-        let (end, ended) = mpsc::channel();
-        let watched = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("scr-overdue".to_owned()).stack_size(STACK);
-        // Without a thread nobody is told.
-        let _ = thread.spawn(move || {
-            while ended.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                watched.look(began);
-            }
-        });
-        Self { shared, longest, began, _end: end }
+        let watched = Arc::downgrade(&shared);
+        watch.add(watched);
+        Self { shared, longest }
     }
 
     /// Calls the scheme.
@@ -117,7 +108,7 @@ impl<'a> SchemePhase<'a> {
 
 impl Drop for SchemePhase<'_> {
     fn drop(&mut self) {
-        let took = self.shared.clock.elapsed().saturating_sub(self.began);
+        let took = self.shared.clock.elapsed().saturating_sub(self.shared.began);
         self.longest.0.set(self.longest.0.get().max(Some(took)));
         let mut state = self.shared.state();
         state.ended = true;
@@ -136,15 +127,32 @@ impl Shared {
         self.folder.join(format!("{}{}", self.mark, self.rank))
     }
 
+    /// What ranks have noted in this phase.
+    fn noted(&self) -> Vec<String> {
+        let names = self.files.list(&self.folder).unwrap_or_default();
+        let ours = names.iter().filter(|name| {
+            name.to_str()
+                .and_then(|name| name.strip_prefix(&self.mark))
+                .is_some_and(|rank| rank.parse::<u32>().is_ok())
+        });
+        let texts = ours.filter_map(|name| self.files.read_all(&self.folder.join(name), LONGEST_LINE).ok());
+        texts.map(|text| String::from_utf8_lossy(&text).trim().to_owned()).collect()
+    }
+}
+
+impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are passed over.
-    fn look(&self, began: Duration) {
+    fn look(&self) {
         let now = self.clock.elapsed();
-        if now.saturating_sub(began) < self.limit {
+        if now.saturating_sub(self.began) < self.limit {
             return;
         }
         let mut state = self.state();
+        if state.ended {
+            return;
+        }
         let overdue = state.call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
-        if let (Some((call, _)), false, false) = (overdue, state.noted, state.ended) {
+        if let (Some((call, _)), false) = (overdue, state.noted) {
             let text = format!("{call} on rank {}\n", self.place);
             state.noted =
                 self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced).is_ok();
@@ -157,23 +165,11 @@ impl Shared {
                     "the scheme {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
                      another scheme or without these nodes",
                     self.scheme,
-                    now.saturating_sub(began).as_secs(),
+                    now.saturating_sub(self.began).as_secs(),
                     first_three(&ranks)
                 ));
             }
         }
-    }
-
-    /// What ranks have noted in this phase.
-    fn noted(&self) -> Vec<String> {
-        let names = self.files.list(&self.folder).unwrap_or_default();
-        let ours = names.iter().filter(|name| {
-            name.to_str()
-                .and_then(|name| name.strip_prefix(&self.mark))
-                .is_some_and(|rank| rank.parse::<u32>().is_ok())
-        });
-        let texts = ours.filter_map(|name| self.files.read_all(&self.folder.join(name), LONGEST_LINE).ok());
-        texts.map(|text| String::from_utf8_lossy(&text).trim().to_owned()).collect()
     }
 }
 
@@ -190,10 +186,6 @@ const FIRST: Duration = Duration::from_secs(600);
 /// A call may take so much longer than the longest before, and this time in any case.
 const TIMES: u32 = 10;
 const LEAST: Duration = Duration::from_secs(60);
-/// How often the thread looks.
-const TICK: Duration = Duration::from_millis(500);
-/// It reads a folder and prints a line.
-const STACK: usize = 256 << 10;
 const LONGEST_LINE: u64 = 1000;
 
 #[cfg(test)]
@@ -206,7 +198,7 @@ mod tests {
 
     const MIRROR: &str = "MIRROR";
 
-    /// What a rank of a phase knows, with its clock and its output. No thread looks at it.
+    /// What a rank of a phase knows, with its clock and its output. Nobody watches it.
     fn shared(rank: u32, folder: &Path, limit: Duration) -> (Shared, TestEnv) {
         let test = Env::for_test(Arc::new(RealFiles), folder);
         let env = test.env();
@@ -219,6 +211,7 @@ mod tests {
             scheme: MIRROR.to_owned(),
             folder: folder.to_owned(),
             mark: "overdue.7.".to_owned(),
+            began: Duration::ZERO,
             limit,
             state: Mutex::default(),
         };
@@ -236,7 +229,7 @@ mod tests {
         let look = |seconds| {
             for (shared, test) in ranks.iter().rev() {
                 test.clock().advance(Duration::from_secs(seconds));
-                shared.look(Duration::ZERO);
+                shared.look();
             }
             ranks[0].1.output().take_errors()
         };
@@ -255,16 +248,17 @@ mod tests {
         std::fs::write(dir.path().join("overdue.6.3"), "protect on rank 3 on n3\n").unwrap();
         let (shared, test) = shared(0, dir.path(), LEAST);
         test.clock().advance(2 * LEAST);
-        shared.look(Duration::ZERO);
+        shared.look();
         assert_eq!(test.output().take_errors(), Vec::<String>::new());
     }
 
     #[test]
-    fn a_thread_looks_while_a_call_is_under_way_and_what_it_noted_goes_when_the_call_returns() {
+    fn the_watch_looks_while_a_call_is_under_way_and_what_it_noted_goes_when_the_call_returns() {
         let dir = tempfile::tempdir().unwrap();
         let (shared, test) = shared(0, dir.path(), LEAST);
         let longest = LongestCall::default();
-        let phase = SchemePhase::watch(shared, &longest);
+        let watch = Watch::default();
+        let phase = SchemePhase::watched(&watch, shared, &longest);
         let note = dir.path().join("overdue.7.0");
         phase.call("rebuild", || {
             phase.wait(|| test.clock().advance(2 * LEAST));

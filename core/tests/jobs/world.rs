@@ -3,7 +3,7 @@
 
 use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{Comm, Rank};
-use scr_core::env::{Env, TestEnv};
+use scr_core::env::{Env, TestEnv, Watch};
 use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
@@ -222,12 +222,14 @@ impl World {
     ) -> Outcome<T> {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         let lines = Mutex::new(Vec::new());
+        let watch = Watch::default();
         let ranks = u32::try_from(self.nodes.len()).expect("a small world");
         let results = thread::run(ranks, |comm| {
             let rank = comm.rank();
             let env = self.env_of(rank);
             env.clock().set_since_epoch(Duration::from_secs(1_000_000 * run));
-            let session = Session::init(wrap(comm), env.env(), &self.application);
+            let world = Env { watch: watch.clone(), ..env.env() };
+            let session = Session::init(wrap(comm), world, &self.application);
             let begun = |session| Application { session: Some(session), rank, env: env.clone() };
             let result = body(session.map(begun));
             let mut lines = lines.lock().expect("no rank has panicked with it");

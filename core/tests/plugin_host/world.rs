@@ -1,6 +1,6 @@
 //! A folder of plugins for a test, and the world that a host sees.
 
-use scr_core::env::{Clock, Env, Output};
+use scr_core::env::{Clock, Env, Output, Watch};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
 pub(crate) use scr_test_plugins::{built, manifest as manifest_text};
@@ -70,6 +70,7 @@ pub(crate) fn env(install_dir: Option<PathBuf>) -> Env {
         files: Arc::new(RealFiles),
         clock: Arc::new(Still),
         output: Arc::new(Silent),
+        watch: Watch::default(),
     }
 }
 
