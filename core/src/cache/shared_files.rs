@@ -115,7 +115,7 @@ pub(crate) fn clashes<'a>(
 ) -> Result<u64, CommError> {
     let mut asked: BTreeMap<Rank, Vec<u8>> = BTreeMap::new();
     for name in claimed {
-        let digest = digest(name);
+        let digest = digest(name.as_bytes());
         let to = Rank((digest % u128::from(comm.size())) as u32);
         asked.entry(to).or_default().extend(digest.to_be_bytes());
     }
@@ -123,6 +123,30 @@ pub(crate) fn clashes<'a>(
     let mut known = HashSet::new();
     let digests = came.iter().flat_map(|(_, bytes)| bytes.chunks(size_of::<u128>()));
     Ok(digests.filter(|digest| !known.insert(*digest)).count() as u64)
+}
+
+/// The names that a rank has claimed, with a mark where they hold the name of the dataset.
+///
+/// Of two ranks with the same name and the same dataset, both have the same mark in the same place, and from the same marks
+/// follows the same name: names are distinct exactly where their patterns are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamePattern(u128);
+
+impl NamePattern {
+    pub(crate) fn of<'a>(claimed: impl Iterator<Item = &'a FileName>, dataset: &[u8]) -> Self {
+        Self(digest(claimed.map(|name| between(name.as_bytes(), dataset)).collect::<Vec<_>>()))
+    }
+}
+
+/// The pieces of a name before, between and after the names of the dataset in it.
+fn between<'a>(mut name: &'a [u8], dataset: &[u8]) -> Vec<&'a [u8]> {
+    let mut pieces = Vec::new();
+    while let Some(at) = name.windows(dataset.len().max(1)).position(|part| part == dataset) {
+        pieces.push(&name[..at]);
+        name = &name[at + dataset.len()..];
+    }
+    pieces.push(name);
+    pieces
 }
 
 /// Removes the claims that runs which died have left. Another job of the allocation may be at work there: its ranks then do
@@ -133,11 +157,11 @@ pub(super) fn remove_claims(files: &dyn Files, cache: &Path) -> Result<(), FsErr
     claims.try_for_each(|name| files.remove_if_there(&cache.join(name)).map(drop))
 }
 
-/// Two names with one digest do not occur.
-fn digest(name: &FileName) -> u128 {
+/// Two names with one digest do not occur, nor two patterns.
+fn digest(of: impl Hash) -> u128 {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
-        (salt, name.as_bytes()).hash(&mut hasher);
+        (salt, &of).hash(&mut hasher);
         u128::from(hasher.finish())
     };
     half(0) << 64 | half(1)
@@ -165,5 +189,27 @@ mod tests {
             });
             assert_eq!(found.unwrap().iter().sum::<u64>(), expected);
         }
+    }
+
+    #[test]
+    fn a_pattern_is_that_of_another_dataset_where_only_the_name_of_the_dataset_differs() {
+        let pattern = |names: &[&str], dataset: &str| {
+            let names: Vec<FileName> = names.iter().map(|name| name.parse().unwrap()).collect();
+            NamePattern::of(names.iter(), dataset.as_bytes())
+        };
+        let first = pattern(&["ckpt.1/a.ckpt.1", "log"], "ckpt.1");
+        assert_eq!(pattern(&["ckpt.10/a.ckpt.10", "log"], "ckpt.10"), first);
+        for (names, dataset) in [
+            (&["ckpt.2/b.ckpt.2", "log"] as &[&str], "ckpt.2"),
+            (&["ckpt.2/a.ckpt.1", "log"], "ckpt.2"),
+            (&["ckpt.1/a.ckpt.1", "log"], "ckpt.2"),
+            (&["ckpt.2/a.ckpt.2"], "ckpt.2"),
+            (&["ckpt.2/a.ckpt.2lo", "g"], "ckpt.2"),
+            (&["ckpt.2/a.", "log"], "ckpt.2"),
+            (&["ckpt.2/a.ckpt.2", "log", "log2"], "ckpt.2"),
+        ] {
+            assert_ne!(pattern(names, dataset), first, "{names:?} {dataset}");
+        }
+        assert_ne!(pattern(&["aDb"], "D"), pattern(&["a", "b"], "D"));
     }
 }

@@ -24,6 +24,7 @@ mod settings_report;
 
 pub use crate::error::Error;
 
+use crate::cache::shared_files::NamePattern;
 use crate::cache::Cache;
 use crate::delete::slide_window;
 use crate::flush::{FlushSite, Flushes};
@@ -52,6 +53,8 @@ pub struct Session {
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
     times: CheckpointTimes,
+    /// This rank's names in the last dataset in cache, which had no name on two ranks.
+    distinct: Option<NamePattern>,
     flushes: Flushes,
     halt: HaltConditions,
     /// When the application began to compute.

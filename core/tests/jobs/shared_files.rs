@@ -179,6 +179,26 @@ fn ranks_that_do_not_see_the_same_store_are_refused_with_the_name_and_what_to_do
     world.run(|application| restart(application, of_pair)).all_gave(&Some(3));
 }
 
+/// The names of the first checkpoint are distinct. Later one rank takes another one's, and the others go on with theirs.
+#[test]
+fn a_rank_that_takes_the_name_of_another_one_later_is_refused() {
+    fn own_of_step(rank: Rank) -> String {
+        format!("ckpt.2/{rank}")
+    }
+    fn of_another(rank: Rank) -> String {
+        own_of_step(if rank == Rank(1) { Rank(0) } else { rank })
+    }
+    let world = World::new(4, 4);
+    let run = world.run(|application| {
+        checkpoint(application, 2, own_of_step);
+        checkpoint(application, 2, own_of_step);
+        fill(application, 2, of_another);
+        application.session().complete_output(true).unwrap_err().to_string()
+    });
+    let refused = run.ranks.iter().filter(|error| error.contains("`ckpt.2/0'"));
+    assert_eq!(refused.count(), 4, "{:?}", run.ranks);
+}
+
 /// The claims of a run that died are in nobody's way and do not stay.
 #[test]
 fn a_run_that_dies_while_it_writes_a_shared_file_leaves_nothing_behind() {

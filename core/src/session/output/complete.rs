@@ -3,8 +3,9 @@
 use super::events::{self, Spent};
 use super::{InvalidError, Output};
 use crate::cache::filemap::Entry;
+use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
-use crate::cache::{shared_files, CachedDataset, Limit};
+use crate::cache::{CachedDataset, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
 use crate::message::throughput;
@@ -78,31 +79,40 @@ impl Session {
     /// Measures the files of this rank. Gives what is wrong with them, and of all ranks how many have failed, their files and
     /// their bytes.
     fn measure(
-        &self,
+        &mut self,
         output: &mut Output,
         valid: bool,
     ) -> Result<(Result<Opened, InvalidError>, [u64; 3]), Error> {
         let comm = &*self.job.comm;
-        let mut clashes = 0;
-        if output.record.protection.bypass {
+        let bypass = output.record.protection.bypass;
+        if bypass {
             // A file that many ranks write has its length once the last of them is done.
             barrier(comm)?;
-        } else {
-            clashes = shared_files::clashes(comm, output.claimed())?;
         }
         let measured = output.measure(&self.job, valid);
+        let pattern = Some(NamePattern::of(output.claimed(), &output.record.dataset.name));
+        let renamed = !bypass && self.distinct != pattern;
         let sums = |output: &Output, failed: bool| {
             [u64::from(failed), output.record.files.len() as u64, output.record.data_bytes()]
         };
         let [failed, files, bytes] = sums(output, measured.is_err());
-        let mut totals = [failed, files, bytes, clashes, output.shared.count()];
+        let mut totals = [failed, files, bytes, u64::from(renamed), output.shared.count()];
         all_reduce(comm, &mut totals, Op::Sum)?;
-        let [failed, files, bytes, clashes, shared] = totals;
-        if clashes == 0 && shared == 0 {
+        let [failed, files, bytes, renamed, shared] = totals;
+        let mut clashes = [0];
+        if renamed > 0 {
+            clashes = [shared_files::clashes(comm, output.claimed())?];
+            all_reduce(comm, &mut clashes, Op::Sum)?;
+        }
+        let clash = clashes != [0];
+        if !bypass && !clash {
+            self.distinct = pattern;
+        }
+        if !clash && shared == 0 {
             return Ok((measured, [failed, files, bytes]));
         }
         drop(measured);
-        let named = if clashes > 0 { output.expect_own_names(comm)? } else { Ok(()) };
+        let named = if clash { output.expect_own_names(comm)? } else { Ok(()) };
         // Only now is every rank done with the files that several have written.
         let taken = named.and_then(|()| output.take_shared(&self.job));
         let measured = taken.and_then(|()| output.measure(&self.job, valid));
