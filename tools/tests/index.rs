@@ -260,3 +260,47 @@ fn a_folder_that_no_job_has_used_and_an_index_without_datasets_are_said() {
     assert_eq!((code, text.contains("lists no dataset")), (Some(0), true), "{text}");
     assert!(!text.contains("DSET"), "{text}");
 }
+
+#[test]
+fn files_that_were_not_written_through_scr_become_a_dataset() {
+    let prefix = sample();
+    let write = |name: &str| std::fs::write(prefix.path().join(name), name).expect("it can be written");
+    (0..12).map(|rank| format!("step.{rank}")).for_each(|name| write(&name));
+    let (code, text) = told(prefix.path(), &["--import", "restart.5", "--ranks", "12", "step.%d"]);
+    let expected =
+        "dataset 5 `restart.5' is listed: 12 ranks, 12 files, 74 bytes; the next job restarts from it\n";
+    assert_eq!((code, text.as_str()), (Some(0), expected));
+    assert!(listed(prefix.path())
+        .lines()
+        .any(|line| line.starts_with("   5 YES") && line.ends_with("* restart.5")));
+    write("result");
+    let (code, text) = told(prefix.path(), &["--import", "out", "--output", "result", "--json"]);
+    assert!(code == Some(0) && text.contains("\"id\": 6") && text.contains("\"ranks\": 1"), "{text}");
+    assert!(listed(prefix.path()).contains("* restart.5"), "output is nothing to restart from");
+}
+
+#[test]
+fn an_import_that_would_leave_files_out_or_mix_ranks_up_is_refused() {
+    let prefix = sample();
+    let names: Vec<String> = (0..12).map(|rank| format!("step.{rank}")).collect();
+    names.iter().for_each(|name| std::fs::write(prefix.path().join(name), name).expect("it can be written"));
+    let before = listed(prefix.path());
+    let mut by_letters: Vec<&str> = names.iter().map(String::as_str).collect();
+    by_letters.sort_unstable();
+    for (words, reason) in [
+        (&["--ranks", "4", "step.%d"][..], "step.4 is there too, and --ranks 4 leaves it out"),
+        (&["--ranks", "13", "step.%d"], "step.12 is missing"),
+        (&["--ranks", "2", "step.0", "step.1", "step.2"], "3 files cannot be shared out to 2 ranks"),
+        (&by_letters, "`step.11' stands before `step.2', as a shell sorts names"),
+        (&["/etc/hostname"], "/etc/hostname lies outside the prefix directory"),
+        (&[], "required"),
+    ] {
+        let (code, text) = told(prefix.path(), &[&["--import", "x"], words].concat());
+        assert!(code == Some(2) && text.contains(reason), "{words:?}: {text}");
+    }
+    let (code, text) = told(prefix.path(), &["--import", "ckpt.4", "step.0"]);
+    assert!(code == Some(2) && text.contains("`ckpt.4' is that of dataset 4"), "{text}");
+    let (code, text) = told(prefix.path(), &["step.0"]);
+    assert!(code == Some(2) && text.contains("--import"), "{text}");
+    assert_eq!(listed(prefix.path()), before);
+}

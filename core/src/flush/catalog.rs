@@ -146,17 +146,29 @@ impl Catalog<'_> {
     /// Every byte is safe and has its name: the dataset counts from here on. A checkpoint becomes current, unless a newer one
     /// is complete.
     pub(crate) fn commit(&self, record: &PendingFlush, now: &str) -> Result<(), PrefixError> {
-        let dataset = &record.dataset;
+        self.commit_if(&record.dataset, record.make_current, now, |_| Ok(()))
+    }
+
+    /// As [`commit`](Self::commit), unless the index, which nobody else changes meanwhile, speaks against it.
+    pub(crate) fn commit_if<E: From<PrefixError>>(
+        &self,
+        dataset: &DatasetDescriptor,
+        make_current: bool,
+        now: &str,
+        check: impl FnOnce(&Index) -> Result<(), E>,
+    ) -> Result<(), E> {
         Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
         Index::update(self.files, self.prefix, |index| {
+            check(index)?;
             index.record(dataset, true);
             index.mark_flushed(dataset.id, now);
             let own = index.seq_of(dataset);
             let newest = index.candidates().iter().all(|entry| entry.seq() <= own);
-            if record.make_current && newest {
+            if make_current && newest {
                 index.set_current(&dataset.name);
             }
-        })
+            Ok(())
+        })?
     }
 }
 

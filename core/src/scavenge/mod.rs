@@ -14,11 +14,13 @@
 //! | `repair` | lost parts are rebuilt by threads |
 //! | `build` | a dataset becomes complete, in the index too |
 //! | `unsaved` | which datasets would be lost with a cache directory |
+//! | `import` | files that were not written through scr become a dataset |
 //! | `relist` | a dataset that is whole comes back into an index that has lost it |
 
 mod build;
 mod copy;
 pub(crate) mod filemap;
+mod import;
 mod place;
 mod relist;
 mod repair;
@@ -27,4 +29,5 @@ mod unsaved;
 
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
+pub use import::{Import, ImportError, Imported};
 pub use unsaved::{unsaved, Unsaved};

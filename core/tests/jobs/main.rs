@@ -23,6 +23,7 @@
 //! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
 //! | `shared_path` | stores on a path that several nodes see |
 //! | `shared_files` | files that several ranks write |
+//! | `imported` | files that were written without scr become a dataset |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
@@ -47,6 +48,7 @@ mod effects;
 mod halting;
 mod histories;
 mod identity;
+mod imported;
 mod keeping;
 mod log;
 mod managed;

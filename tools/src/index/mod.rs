@@ -4,12 +4,14 @@
 //!
 //! - `listing`: the table of the guide, and JSON
 //! - `building`: datasets that are made complete, as text and as JSON
+//! - `importing`: which files of an import belong to which rank
 
 mod building;
+mod importing;
 mod listing;
 
 use crate::environment;
-use crate::output::{show, warn, Answer};
+use crate::output::{count, on_one_line, show, warn, Answer};
 use crate::progress::Progress;
 use anyhow::{Context, Result};
 use building::BuildReport;
@@ -17,7 +19,7 @@ use clap::Args;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{BuildError, Builder};
+use scr_core::scavenge::{BuildError, Builder, Import, Imported};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +34,16 @@ pub(crate) const EXIT_CODES: &str =
 pub(crate) struct IndexArgs {
     #[command(flatten)]
     action: Action,
+    /// The number of ranks of --import. Then a name with %d, or %04d, is a file of each rank, and a name without it is a file of
+    /// all of them; files without any %d come in the order of the ranks. Without this option each file is that of one rank
+    #[arg(long, value_name = "N", requires = "import", value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
+    ranks: Option<u32>,
+    /// What --import adds is output and no checkpoint
+    #[arg(long, requires = "import")]
+    output: bool,
+    /// The files of --import, in the order of the ranks
+    #[arg(value_name = "FILE", requires = "import")]
+    files: Vec<OsString>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
@@ -61,7 +73,13 @@ struct Action {
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "the option may be absent, and so may its value")]
     build: Option<Option<u64>>,
+    /// Make a dataset of files in the prefix directory that were not written through scr, so that a job restarts from it
+    #[arg(long, value_name = "NAME", requires = "files")]
+    import: Option<OsString>,
 }
+
+/// More is a slip of the finger.
+const MOST_RANKS: i64 = 100_000_000;
 
 /// Runs the command.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
@@ -85,7 +103,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
         Action { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
             builder.datasets()?.into_iter().try_for_each(|id| report.add(builder.build(id)))
         }),
-        Action { list: _, current: None, drop: None, add: None, build: None } => {
+        Action { import: Some(name), .. } => import(args, &env, &prefix, name),
+        Action { list: _, current: None, drop: None, add: None, build: None, import: None } => {
             list(&env, &prefix, args.json)
         }
     }
@@ -164,6 +183,25 @@ fn build(
     show(json, report.json(), report.text())?;
     outcome.with_context(|| format!("cannot build in {}", prefix.dir().display()))?;
     Ok(Answer::from(report.is_complete()))
+}
+
+/// Makes a dataset of files.
+fn import(args: &IndexArgs, env: &Env, prefix: &Prefix, name: &OsStr) -> Result<Answer> {
+    let is_there = |path: &Path| path.exists() || prefix.dir().join(path).exists();
+    let ranks = importing::by_rank(&args.files, args.ranks, is_there)?;
+    let import = Import { env, prefix, name: name.as_bytes(), checkpoint: !args.output, ranks: &ranks };
+    let progress = Progress::new(format!("reading {}", count(args.files.len() as u64, "name")));
+    let imported = import.run();
+    drop(progress);
+    let imported =
+        imported.with_context(|| format!("nothing was imported into {}", prefix.dir().display()))?;
+    let Imported { id, files, bytes } = imported;
+    let (name, ranks) = (name.to_string_lossy(), ranks.len() as u64);
+    let sizes = format!("{}, {}, {}", count(ranks, "rank"), count(files, "file"), count(bytes, "byte"));
+    let what = if args.output { "" } else { "; the next job restarts from it" };
+    let json = json!({ "id": id, "name": name, "ranks": ranks, "files": files, "bytes": bytes });
+    show(args.json, json, format!("dataset {id} `{}' is listed: {sizes}{what}\n", on_one_line(&name)))?;
+    Ok(Answer::Yes)
 }
 
 /// The name of a dataset that is given by its name or by its folder.

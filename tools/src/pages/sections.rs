@@ -136,6 +136,10 @@ const SECTIONS: &[Sections] = &[
             ("scr index", "Lists the datasets."),
             ("scr index --current ckpt.10", "Makes the next job restart from ckpt.10."),
             ("scr index --build 7", "Makes a scavenged dataset complete, and lists it."),
+            (
+                "scr index --import step.7 --ranks 8 rank_%d",
+                "Makes a checkpoint of files that another program wrote.",
+            ),
         ],
         files: &[INDEX],
     },

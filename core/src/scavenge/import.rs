@@ -1,0 +1,286 @@
+//! Files that were not written through scr become a dataset, where they lie, so that a run can fetch it.
+//!
+//! Every file is read once, for its length and checksum, and synced. The dataset counts from the moment the index lists it; a
+//! crash before leaves a folder in `.scr` that no index names. It counts as the dataset of a run of its own, which is newer than all
+//! before: no job may run in the prefix directory meanwhile, since what that one goes on to write would be older.
+
+use crate::env::Env;
+use crate::flush::catalog::Catalog;
+use crate::fs::verify::{checksum, open_whole, FileError};
+use crate::fs::{At, Files, FsError, Kind};
+use crate::parallel::at_a_time;
+use crate::param;
+use crate::prefix::{
+    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Ids, Index, Prefix, PrefixError, PrefixFile,
+    Running, MAX_NAME_BYTES,
+};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// Files that are to become a dataset.
+#[derive(Clone, Copy)]
+pub struct Import<'a> {
+    /// Where the command runs.
+    pub env: &'a Env,
+    /// The prefix directory that the files lie in.
+    pub prefix: &'a Prefix,
+    /// Name of the dataset.
+    pub name: &'a [u8],
+    /// Whether a job can restart from it; otherwise it is output.
+    pub checkpoint: bool,
+    /// The files of each rank. A relative path begins at the current folder, or at the prefix directory if it would lead out of
+    /// that otherwise. Ranks may share a file.
+    pub ranks: &'a [Vec<PathBuf>],
+}
+
+/// A dataset that was made of files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Its number.
+    pub id: u64,
+    /// Files of all ranks; one that is shared counts for each.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// Why files did not become a dataset. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The name cannot be that of a dataset.
+    #[error(
+        "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
+    )]
+    Name {
+        /// Its length.
+        found: usize,
+    },
+    /// Another dataset has it.
+    #[error(
+        "the name `{name}' is that of dataset {id}; choose another, or take that dataset out of the index with \
+         `scr index --drop {name}'"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Who has it.
+        id: u64,
+    },
+    /// A file lies elsewhere.
+    #[error(
+        "{} lies outside the prefix directory {}; move it there, or name the right directory with --prefix", path.display(),
+        prefix.display()
+    )]
+    Outside {
+        /// The file.
+        path: PathBuf,
+        /// The prefix directory.
+        prefix: PathBuf,
+    },
+    /// A file has a name that no dataset can hold.
+    #[error(transparent)]
+    FileName(#[from] FileNameError),
+    /// A file is a symbolic link.
+    #[error("{} is a symbolic link; give the file that it leads to", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
+    /// In cache a rank has one folder for all its files.
+    #[error("rank {rank} would have two files named `{base}', and the files of a rank need different names in cache")]
+    BaseTwice {
+        /// Whose they are.
+        rank: usize,
+        /// The last part of both names.
+        base: String,
+    },
+    /// A file belongs to another dataset.
+    #[error("dataset {id} `{name}' has files of these names already; a file belongs to one dataset only")]
+    Claimed {
+        /// The other dataset.
+        id: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A file is being written.
+    #[error("{} was changed while it was read; import it when nobody writes to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A job is at work.
+    #[error("a job runs in the prefix directory ({line}); import the files when it has ended")]
+    JobRuns {
+        /// What it says of itself.
+        line: String,
+    },
+    /// A file cannot be read, or is not there.
+    #[error("{0}")]
+    File(String),
+    /// The prefix directory cannot be read or written.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// A file cannot be synced or looked at.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl From<FileError> for ImportError {
+    fn from(error: FileError) -> Self {
+        Self::File(crate::describe(&error))
+    }
+}
+
+impl Import<'_> {
+    /// Makes the files a dataset.
+    ///
+    /// # Errors
+    /// [`ImportError`].
+    pub fn run(&self) -> Result<Imported, ImportError> {
+        let found = self.name.len();
+        if found == 0 || found > MAX_NAME_BYTES || self.name.contains(&0) {
+            return Err(ImportError::Name { found });
+        }
+        self.refuse_taken(&Index::read(self.files(), self.prefix)?)?;
+        let names = self.names()?;
+        let all: BTreeSet<&FileName> = names.iter().flatten().collect();
+        self.prefix.refuse_links(self.files(), all.iter().copied())?;
+        self.refuse_claimed(&names)?;
+        let read = self.read(&all.into_iter().collect::<Vec<_>>())?;
+        let list = |names: &Vec<FileName>| names.iter().filter_map(|name| read.get(name).cloned()).collect();
+        self.list(&names.iter().map(list).collect::<Vec<Vec<PrefixFile>>>())
+    }
+
+    fn files(&self) -> &dyn Files {
+        &*self.env.files
+    }
+
+    fn refuse_taken(&self, index: &Index) -> Result<(), ImportError> {
+        let name = || String::from_utf8_lossy(self.name).into_owned();
+        index.id_of(self.name).map_or(Ok(()), |id| Err(ImportError::NameTaken { name: name(), id }))
+    }
+
+    /// The names of every rank's files below the prefix directory.
+    fn names(&self) -> Result<Vec<Vec<FileName>>, ImportError> {
+        let of_rank = |(rank, paths): (usize, &Vec<PathBuf>)| {
+            let names: Vec<FileName> = paths.iter().map(|path| self.below(path)).collect::<Result<_, _>>()?;
+            let mut bases = HashSet::new();
+            match names.iter().find(|name| !bases.insert(name.base())) {
+                Some(name) => {
+                    let base = String::from_utf8_lossy(name.base()).into_owned();
+                    Err(ImportError::BaseTwice { rank, base })
+                }
+                None => Ok(names),
+            }
+        };
+        self.ranks.iter().enumerate().map(of_rank).collect()
+    }
+
+    fn below(&self, path: &Path) -> Result<FileName, ImportError> {
+        let prefix = self.prefix.dir();
+        let inside =
+            |path: &Path| path.strip_prefix(prefix).ok().map(|below| below.as_os_str().as_bytes().to_vec());
+        let given = param::normalise(&self.env.current_dir.join(path));
+        // The current folder may be called by another name than the prefix directory, which has its links followed.
+        let really = || {
+            let folder = real(self.files(), given.parent()?);
+            inside(&folder.join(given.file_name()?))
+        };
+        let from_prefix = || inside(&param::normalise(&prefix.join(path)));
+        let below = inside(&given).or_else(really).or_else(from_prefix);
+        let below =
+            below.ok_or_else(|| ImportError::Outside { path: given.clone(), prefix: prefix.to_owned() })?;
+        Ok(FileName::parse(&below)?)
+    }
+
+    fn refuse_claimed(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
+        let unread = |name: &FileName| PrefixFile { name: name.clone(), bytes: None, crc: None };
+        let lists: Vec<Vec<_>> = names.iter().map(|names| names.iter().map(unread).collect()).collect();
+        let sharing = self.catalog().sharing(&self.descriptor(0), &lists)?;
+        let Some(&id) = sharing.first() else { return Ok(()) };
+        let entry = Index::read(self.files(), self.prefix)?.entry(id);
+        let name = entry.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).unwrap_or_default();
+        Err(ImportError::Claimed { id, name })
+    }
+
+    /// Reads every file, and makes sure that its bytes are safe.
+    fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, PrefixFile>, ImportError> {
+        let one = |name: &&FileName| {
+            let path = self.prefix.file(name);
+            if self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link) {
+                return Err(ImportError::Link { path });
+            }
+            let (file, before) = open_whole(self.files(), &path, None)?;
+            let crc = checksum(&*file, &path, BLOCK_BYTES)?;
+            file.sync().at("sync", &path)?;
+            let after = file.status().at("look at", &path)?;
+            if (before.len, before.mtime) != (after.len, after.mtime) {
+                return Err(ImportError::Changed { path });
+            }
+            let name = (*name).clone();
+            Ok((name.clone(), PrefixFile { name, bytes: Some(after.len), crc: Some(crc) }))
+        };
+        at_a_time(self.env.processors, names, one).into_iter().collect()
+    }
+
+    /// The dataset gets its number, and counts.
+    fn list(&self, lists: &[Vec<PrefixFile>]) -> Result<Imported, ImportError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        prefix.make_scr_dir(files)?;
+        let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
+        let (_running, other) = Running::begin(files, prefix, &line);
+        if let Some(line) = other {
+            return Err(ImportError::JobRuns { line });
+        }
+        let (run, _) = Ids::begin_run(files, prefix, 0)?;
+        let mut dataset = DatasetDescriptor { run: run.number, ..self.descriptor(self.new_id()?) };
+        let count = lists.iter().map(Vec::len).sum::<usize>() as u64;
+        let bytes = lists.iter().flatten().filter_map(|file| file.bytes).fold(0, u64::saturating_add);
+        (dataset.files, dataset.bytes, dataset.complete) = (Some(count), Some(bytes), Some(true));
+        if self.checkpoint {
+            let numbers = Index::read(files, prefix)?.entries().into_iter().filter_map(|entry| entry.dataset);
+            let highest = numbers.filter_map(|dataset| dataset.checkpoint_id).max().unwrap_or(0);
+            dataset.checkpoint_id = Some(highest.saturating_add(1));
+        }
+        let written = self.catalog().write_lists(&dataset, lists).map_err(ImportError::from).and_then(|()| {
+            let now = self.env.local_time();
+            self.catalog().commit_if(&dataset, self.checkpoint, &now, |index| self.refuse_taken(index))
+        });
+        if let Err(error) = written {
+            // Otherwise `scr index --build' would list it.
+            let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
+            return Err(error);
+        }
+        Ok(Imported { id: dataset.id, files: count, bytes })
+    }
+
+    fn new_id(&self) -> Result<u64, PrefixError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let listed =
+            Index::read(files, prefix)?.highest_id().max(FlushFile::read(files, prefix)?.highest_id());
+        let highest = prefix.dataset_ids(files)?.into_iter().fold(listed.unwrap_or(0), u64::max);
+        Ids::reserve(files, prefix, highest.saturating_add(1), 1)
+    }
+
+    fn descriptor(&self, id: u64) -> DatasetDescriptor {
+        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        DatasetDescriptor {
+            id,
+            name: self.name.to_vec(),
+            checkpoint: self.checkpoint,
+            output: !self.checkpoint,
+            created: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            user: self.env.user.clone(),
+            ..DatasetDescriptor::default()
+        }
+    }
+
+    fn catalog(&self) -> Catalog<'_> {
+        Catalog { files: self.files(), prefix: self.prefix }
+    }
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;

@@ -1,0 +1,164 @@
+//! Files that were written without scr become a dataset, and a run restarts from them as from its own.
+
+use super::redundancy::small;
+use super::world::{contents, file_name, files_below, mode, World};
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Index, Prefix};
+use scr_core::scavenge::{Import, ImportError, Imported};
+use std::path::{Path, PathBuf};
+
+/// Another program writes what this application would have written at a step.
+fn write_without_scr(world: &World, step: u64) -> Vec<Vec<PathBuf>> {
+    let of_rank = |rank: Rank| {
+        let files = small(rank).into_iter().enumerate().map(|(number, size)| {
+            let name = file_name(step, rank, number);
+            let path = world.prefix().join(&name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, contents(step, rank, number, size)).unwrap();
+            std::fs::set_permissions(&path, mode(rank, number)).unwrap();
+            PathBuf::from(name)
+        });
+        files.collect()
+    };
+    (0..world.nodes.len()).map(|rank| of_rank(Rank(rank as u32))).collect()
+}
+
+fn import(
+    world: &World,
+    name: &str,
+    checkpoint: bool,
+    ranks: &[Vec<PathBuf>],
+) -> Result<Imported, ImportError> {
+    let env = world.env_of(Rank(0)).env();
+    let prefix = Prefix::at(&RealFiles, &world.prefix());
+    Import { env: &env, prefix: &prefix, name: name.as_bytes(), checkpoint, ranks }.run()
+}
+
+fn refusal(world: &World, name: &str, ranks: &[Vec<PathBuf>]) -> String {
+    let before = files_below(&world.prefix());
+    let text = import(world, name, true, ranks).unwrap_err().to_string();
+    assert_eq!(files_below(&world.prefix()), before, "what is refused leaves nothing: {text}");
+    text
+}
+
+#[test]
+fn a_run_restarts_from_files_that_were_written_without_scr() {
+    for bypass in ["0", "1"] {
+        let world = World::new(4, 2).set("SCR_CACHE_BYPASS", bypass);
+        let files = write_without_scr(&world, 5);
+        let imported = import(&world, "ckpt.5", true, &files).unwrap();
+        assert_eq!(imported.files, files.iter().map(Vec::len).sum::<usize>() as u64);
+        let run = world.run(|application| application.restart(small));
+        run.all_gave(&Some(5));
+        assert!(!run.has_line_with("unverified"), "its checksums are known:\n{}", run.lines.join("\n"));
+        world.run(|application| {
+            assert_eq!(application.restart(small), Some(5));
+            application.checkpoint(6, small).unwrap();
+            application.finalize().unwrap();
+        });
+        world.run(|application| application.restart(small)).all_gave(&Some(6));
+    }
+}
+
+/// A run may have ended with a checkpoint in cache that flushes and ids know of.
+#[test]
+fn it_is_newer_than_all_before_and_output_is_nothing_to_restart_from() {
+    let world = World::new(4, 2).set("SCR_FLUSH", "1");
+    world.run(|application| {
+        (1..=3).for_each(|step| application.checkpoint(step, small).unwrap());
+        application.finalize().unwrap();
+    });
+    let output = write_without_scr(&world, 8);
+    import(&world, "result", false, &output).unwrap();
+    world.run(|application| application.restart(small)).all_gave(&Some(3));
+    let files = write_without_scr(&world, 2000);
+    let imported = import(&world, "ckpt.2000", true, &files).unwrap();
+    let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    assert_eq!(index.entries().iter().map(|entry| entry.id).max(), Some(imported.id));
+    world.run(|application| application.restart(small)).all_gave(&Some(2000));
+}
+
+#[test]
+fn a_byte_that_changes_after_the_import_is_never_given_to_the_application() {
+    let world = World::new(4, 2);
+    let files = write_without_scr(&world, 5);
+    import(&world, "ckpt.5", true, &files).unwrap();
+    let path = world.prefix().join(&files[2][0]);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[7] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let run = world.run(|application| application.restart(small));
+    run.all_gave(&None);
+    run.line_with(&["ckpt.5/rank_2", "is damaged"]);
+}
+
+#[test]
+fn what_cannot_be_a_dataset_is_refused_with_the_reason_and_changes_nothing() {
+    let world = World::new(4, 2).set("SCR_FLUSH", "1");
+    world.run(|application| {
+        application.checkpoint(1, small).unwrap();
+        application.finalize().unwrap();
+    });
+    let files = write_without_scr(&world, 5);
+    let prefix = world.prefix();
+    let with = |path: &Path| vec![vec![path.to_owned()]];
+    for (name, ranks, told) in [
+        ("ckpt.1", files.clone(), "`ckpt.1' is that of dataset 1"),
+        ("", files.clone(), "the name of a dataset has 1 to 1023 bytes"),
+        ("x", with(Path::new("ckpt.1/rank_0.0")), "dataset 1 `ckpt.1' has files of these names already"),
+        ("x", with(Path::new("ckpt.5/rank_9.0")), "ckpt.5/rank_9.0 is missing"),
+        ("x", with(Path::new("ckpt.5")), "is not a regular file"),
+        ("x", with(Path::new("/etc/hostname")), "/etc/hostname lies outside the prefix directory"),
+        ("x", with(Path::new("../../../../../etc/hostname")), "lies outside the prefix directory"),
+        ("x", with(Path::new(".scr/index.scr")), "`.scr' belongs to the library"),
+    ] {
+        let text = refusal(&world, name, &ranks);
+        assert!(text.contains(told), "{text}");
+    }
+    std::os::unix::fs::symlink("rank_0.0", prefix.join("ckpt.5/link")).unwrap();
+    std::os::unix::fs::symlink("ckpt.5", prefix.join("step")).unwrap();
+    for path in ["ckpt.5/link", "step/rank_0.0"] {
+        let text = refusal(&world, "x", &with(Path::new(path)));
+        assert!(text.contains("is a symbolic link"), "{text}");
+    }
+    std::fs::create_dir(prefix.join("more")).unwrap();
+    std::fs::write(prefix.join("more/rank_0.0"), "x").unwrap();
+    let twice = vec![vec!["ckpt.5/rank_0.0".into(), "more/rank_0.0".into()]];
+    let text = refusal(&world, "x", &twice);
+    assert!(text.contains("rank 0 would have two files named `rank_0.0'"), "{text}");
+    // The current folder need not be the prefix directory.
+    import(&world, "y", true, &with(&prefix.join("more/rank_0.0"))).unwrap();
+}
+
+/// What a job writes after an import would be older than what was imported.
+#[test]
+fn files_are_not_imported_while_a_job_runs() {
+    let world = World::new(2, 2);
+    let files = write_without_scr(&world, 5);
+    world.run(|application| {
+        application.checkpoint(1, small).unwrap();
+        if application.rank == Rank(0) {
+            let text = refusal(&world, "ckpt.5", &files);
+            assert!(text.contains("a job runs in the prefix directory (allocation defjobid"), "{text}");
+        }
+        application.checkpoint(2, small).unwrap();
+    });
+    import(&world, "ckpt.5", true, &files).unwrap();
+    world.run(|application| application.restart(small)).all_gave(&Some(5));
+}
+
+/// As one HDF5 file of all ranks.
+#[test]
+fn ranks_may_share_a_file() {
+    let world = World::new(4, 2);
+    std::fs::write(world.prefix().join("all.h5"), [7; 1000]).unwrap();
+    import(&world, "ckpt.1", true, &vec![vec!["all.h5".into()]; 4]).unwrap();
+    world.run(|application| {
+        assert_eq!(application.session().have_restart().unwrap().as_deref(), Some(&b"ckpt.1"[..]));
+        application.session().start_restart().unwrap();
+        let path = application.session().route_file(b"all.h5").unwrap();
+        assert_eq!(std::fs::read(super::world::path_of(&path)).unwrap(), [7; 1000]);
+        application.session().complete_restart(true).unwrap();
+    });
+}

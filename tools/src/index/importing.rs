@@ -1,0 +1,151 @@
+//! Which files of an import belong to which rank.
+
+use anyhow::{bail, Result};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// The files of each rank. With a number of ranks, a name with `%d` is a file of each rank, and one without beside it, or
+/// alone, is a file of all of them. Other files come in the order of the ranks, as many for each.
+pub(super) fn by_rank(
+    given: &[OsString],
+    ranks: Option<u32>,
+    is_there: impl Fn(&Path) -> bool,
+) -> Result<Vec<Vec<PathBuf>>> {
+    let count = ranks.map_or(given.len(), |ranks| ranks as usize);
+    let patterns = given.iter().map(|name| Ok(Pattern::parse(name.as_bytes())?.filter(|_| ranks.is_some())));
+    let patterns: Vec<Option<Pattern<'_>>> = patterns.collect::<Result<_>>()?;
+    let is_of_all = given.len() == 1 && ranks.is_some();
+    if is_of_all || patterns.iter().any(Option::is_some) {
+        let one_more =
+            patterns.iter().flatten().map(|pattern| pattern.file_of(count)).find(|path| is_there(path));
+        if let Some(path) = one_more {
+            bail!("{} is there too, and --ranks {count} leaves it out: ranks count from 0", path.display());
+        }
+        let file_of = |rank, (name, pattern): (&OsString, &Option<Pattern<'_>>)| {
+            pattern.as_ref().map_or_else(|| PathBuf::from(name), |pattern| pattern.file_of(rank))
+        };
+        let of_rank = |rank| given.iter().zip(&patterns).map(|file| file_of(rank, file)).collect();
+        return Ok((0..count).map(of_rank).collect());
+    }
+    let each = given.len() / count;
+    if each * count != given.len() {
+        bail!("{} files cannot be shared out to {count} ranks; give as many for each rank", given.len());
+    }
+    refuse_sorted_by_letters(given)?;
+    let of_rank = |names: &[OsString]| names.iter().map(PathBuf::from).collect();
+    Ok(given.chunks(each).map(of_rank).collect())
+}
+
+/// A shell puts `rank_10` before `rank_2`.
+fn refuse_sorted_by_letters(given: &[OsString]) -> Result<()> {
+    let after_number = given.windows(2).find(|pair| by_numbers(&pair[0]) > by_numbers(&pair[1]));
+    let is_sorted = given.is_sorted();
+    match after_number.filter(|_| is_sorted) {
+        Some(pair) => bail!(
+            "`{}' stands before `{}', as a shell sorts names: give the files in the order of the ranks, or a name with %d and \
+             --ranks",
+            Path::new(&pair[0]).display(),
+            Path::new(&pair[1]).display()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// What a name is sorted by so that numbers in it count as numbers.
+fn by_numbers(name: &OsStr) -> Vec<(u128, Vec<u8>)> {
+    let runs = name.as_bytes().chunk_by(|one, two| one.is_ascii_digit() == two.is_ascii_digit());
+    let part = |run: &[u8]| match std::str::from_utf8(run).ok().and_then(|digits| digits.parse().ok()) {
+        Some(number) => (number, Vec::new()),
+        None => (0, run.to_vec()),
+    };
+    runs.map(part).collect()
+}
+
+/// A name with the number of a rank in it.
+struct Pattern<'a> {
+    /// What stands between the numbers.
+    parts: Vec<&'a [u8]>,
+    /// The digits that each number has at least.
+    widths: Vec<usize>,
+}
+
+impl<'a> Pattern<'a> {
+    /// `None` for a name without a `%d` or, as in `%04d`, with a width.
+    fn parse(name: &'a [u8]) -> Result<Option<Self>> {
+        let mut found = Self { parts: Vec::new(), widths: Vec::new() };
+        let mut rest = name;
+        let mut from = 0;
+        while let Some(percent) = rest[from..].iter().position(|&byte| byte == b'%').map(|at| from + at) {
+            let digits = rest[percent + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            let end = percent + 1 + digits;
+            if rest.get(end) != Some(&b'd') {
+                from = percent + 1;
+                continue;
+            }
+            let width = std::str::from_utf8(&rest[percent + 1..end]).unwrap_or_default();
+            let width = if width.is_empty() { 0 } else { width.parse().unwrap_or(usize::MAX) };
+            if width > MOST_DIGITS {
+                bail!("`{}' asks for {width} digits", String::from_utf8_lossy(name));
+            }
+            found.parts.push(&rest[..percent]);
+            found.widths.push(width);
+            (rest, from) = (&rest[end + 1..], 0);
+        }
+        found.parts.push(rest);
+        Ok(Some(found).filter(|found| !found.widths.is_empty()))
+    }
+
+    fn file_of(&self, rank: usize) -> PathBuf {
+        let mut name = Vec::new();
+        let widths = self.widths.iter().map(Some).chain([None]);
+        for (part, width) in self.parts.iter().zip(widths) {
+            name.extend(*part);
+            if let Some(&width) = width {
+                name.extend(format!("{rank:0width$}").into_bytes());
+            }
+        }
+        OsString::from_vec(name).into()
+    }
+}
+
+const MOST_DIGITS: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(given: &[&str], ranks: Option<u32>) -> Result<Vec<Vec<String>>, String> {
+        let given: Vec<OsString> = given.iter().map(OsString::from).collect();
+        let ranks =
+            by_rank(&given, ranks, |path| path.ends_with("more4")).map_err(|error| error.to_string())?;
+        Ok(ranks.iter().map(|files| files.iter().map(|file| file.display().to_string()).collect()).collect())
+    }
+
+    #[test]
+    fn files_belong_to_ranks_by_pattern_or_by_their_order() {
+        assert_eq!(of(&["b", "a"], None).unwrap(), [["b"], ["a"]]);
+        assert_eq!(of(&["a", "b", "c", "d"], Some(2)).unwrap(), [["a", "b"], ["c", "d"]]);
+        assert_eq!(of(&["x/%d", "r%03d.%d.h"], Some(2)).unwrap(), [["x/0", "r000.0.h"], ["x/1", "r001.1.h"]]);
+        assert_eq!(of(&["all", "%d"], Some(2)).unwrap(), [["all", "0"], ["all", "1"]]);
+        assert_eq!(of(&["all.h5"], Some(3)).unwrap(), [["all.h5"], ["all.h5"], ["all.h5"]]);
+        assert_eq!(of(&["100%", "%d"], None).unwrap(), [["100%"], ["%d"]], "without ranks names are names");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        assert!(of(&["a", "b", "c"], Some(2))
+            .unwrap_err()
+            .contains("3 files cannot be shared out to 2 ranks"));
+        let sorted = of(&["r_1", "r_10", "r_2"], None).unwrap_err();
+        assert!(sorted.contains("`r_10' stands before `r_2'"), "{sorted}");
+        of(&["r_1", "r_2", "r_10"], None).unwrap();
+        of(&["r_2", "r_10", "r_1"], None).unwrap();
+        let fewer = of(&["more%d"], Some(4)).unwrap_err();
+        assert!(
+            fewer.contains("more4 is there too, and --ranks 4 leaves it out: ranks count from 0"),
+            "{fewer}"
+        );
+        assert!(of(&["%99d"], Some(1)).unwrap_err().contains("99 digits"));
+    }
+}
