@@ -3,7 +3,7 @@
 
 use crate::comm::collective::{agree_at, all_gather, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
-use crate::descriptor::{check_cache_in_use, Descriptors, NODE, WORLD};
+use crate::descriptor::{check_cache_in_use, passes_through, Descriptors, NODE, WORLD};
 use crate::env::Env;
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
@@ -47,7 +47,7 @@ impl Job {
         for problem in problems {
             report.warn(&problem.to_string());
         }
-        if !params.get(&param::ENABLE) {
+        if !params.get(&param::ENABLE) && !passes_through(&params) {
             return Err(Error::Disabled);
         }
         warn_other_requests(&*comm, app, &report)?;

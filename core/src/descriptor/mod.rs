@@ -97,10 +97,15 @@ impl Descriptors {
     }
 }
 
+/// Whether SCR is off and calls succeed all the same: files go straight to the prefix directory, whatever else is set.
+pub(crate) fn passes_through(params: &Params) -> bool {
+    !params.get(&param::ENABLE) && params.get(&param::PASS_THROUGH)
+}
+
 /// The problem of settings for the cache, if every dataset bypasses it and nobody has asked for that.
 pub fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
     let in_use = descriptors.redundancy.all().iter().any(|descriptor| !descriptor.bypass);
-    if in_use || params.origin(&param::CACHE_BYPASS).is_set() {
+    if in_use || params.origin(&param::CACHE_BYPASS).is_set() || passes_through(params) {
         return None;
     }
     let for_cache = [

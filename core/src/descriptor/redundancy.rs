@@ -194,6 +194,10 @@ pub(super) fn build(
     problems: &mut Vec<Problem>,
 ) -> Result<Redundancies, ConfigError> {
     let mut builder = Builder { params, groups, stores, problems };
+    if super::passes_through(params) {
+        let implied = builder.implied("SINGLE".to_owned())?;
+        return Ok(Redundancies { every: Redundancy { bypass: true, ..implied }, others: Vec::new() });
+    }
     let scheme = params.get(&param::COPY_TYPE);
     if scheme != param::FROM_LINES {
         if let Some(line) = params.lines("CKPT").next() {

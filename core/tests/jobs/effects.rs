@@ -30,6 +30,7 @@ const ROWS_OF_DATABASE: &str = "events_and_transfers_of_a_job_are_rows_of_the_da
 
 const ROWS: &[Row] = &[
     Row("SCR_ENABLE", "0", Here(seen::enable)),
+    Row("SCR_PASS_THROUGH", "1", Here(seen::pass_through)),
     Row("SCR_DEBUG", "1", Here(seen::debug)),
     Row("SCR_CONF_FILE", "{dir}/mine.conf", Here(seen::conf_file)),
     Row("SCR_LOCKED", "SCR_ENABLE", Here(seen::locked)),

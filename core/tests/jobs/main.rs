@@ -9,6 +9,7 @@
 //! | `effects` | each parameter has its effect, wherever it is set |
 //! | `histories` | random histories of runs: what comes back is right, and nothing promised is lost |
 //! | `halting` | a job stops on each condition, and runs on where none holds |
+//! | `passing` | `SCR_ENABLE=0` with `SCR_PASS_THROUGH=1`: a job without a cache restarts from what there is |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and what it is told when that cannot be |
 //! | `chosen` | what a run goes back to, drops, or must not trust |
@@ -56,6 +57,7 @@ mod names;
 mod node_loss;
 mod one_rank;
 mod other_ranks;
+mod passing;
 mod redundancy;
 mod restarts;
 mod retries;

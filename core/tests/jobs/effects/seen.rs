@@ -12,6 +12,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(super) fn pass_through(setting: &Setting) -> bool {
+    begins(&setting.on(one().set("SCR_ENABLE", "0")))
+}
+
 pub(super) fn debug(setting: &Setting) -> bool {
     let world = setting.on(one().unset("SCR_DEBUG"));
     checkpoints(&world, 1).has_line_with("Starting dataset")
