@@ -19,12 +19,35 @@ pub(crate) struct Candidate {
     pub(crate) name: Vec<u8>,
     /// Whether a newer dataset was begun and never completed, which may have been replacing files of this one.
     pub(crate) suspect: bool,
+    /// Whether it is output, which is read where it lies.
+    pub(crate) is_output: bool,
 }
 
 impl Candidate {
     /// The name for messages.
     pub(crate) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
+    }
+
+    /// To be sent to other ranks.
+    pub(crate) fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("ID", self.seq.id);
+        tree.set("RUN", self.seq.run);
+        tree.set_bytes("NAME", &self.name);
+        tree.set("SUSPECT", u8::from(self.suspect));
+        tree.set("OUTPUT", u8::from(self.is_output));
+        tree
+    }
+
+    /// As it came.
+    pub(crate) fn from_tree(tree: &KvTree) -> Option<Self> {
+        Some(Self {
+            seq: Seq { run: tree.require("RUN").ok()?, id: tree.require("ID").ok()? },
+            name: tree.value("NAME")?.to_vec(),
+            suspect: tree.text("SUSPECT") == Some("1"),
+            is_output: tree.text("OUTPUT") == Some("1"),
+        })
     }
 }
 
@@ -81,12 +104,11 @@ pub(crate) fn candidates(
 /// The order, and nothing else.
 pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     let all = index.candidates();
-    let begun = index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.seq()).max();
+    let begun = last_begun(index);
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.seq.id != entry.id) {
-            let suspect = begun.is_some_and(|begun| begun > entry.seq()) && !planted(Bug::SuspectUnchecked);
-            list.push(Candidate { seq: entry.seq(), name: entry.name.clone(), suspect });
+            list.push(candidate(begun, entry));
         }
     };
     let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
@@ -101,6 +123,22 @@ pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     Candidates { list, note, none }
 }
 
+/// The output of this name, if it is complete.
+pub(crate) fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
+    let entry = index.id_of(name).and_then(|id| index.entry(id));
+    let output = entry.filter(|entry| entry.is_valid() && !entry.is_checkpoint())?;
+    Some(candidate(last_begun(index), &output))
+}
+
+fn candidate(last_begun: Option<Seq>, entry: &IndexEntry) -> Candidate {
+    let suspect = last_begun.is_some_and(|begun| begun > entry.seq()) && !planted(Bug::SuspectUnchecked);
+    Candidate { seq: entry.seq(), name: entry.name.clone(), suspect, is_output: !entry.is_checkpoint() }
+}
+
+fn last_begun(index: &Index) -> Option<Seq> {
+    index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.seq()).max()
+}
+
 fn why_not(index: &Index, name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(name);
     let entry = index.id_of(name).and_then(|id| index.entry(id));
@@ -112,7 +150,7 @@ fn why_not(index: &Index, name: &[u8]) -> String {
 /// What a run that begins anew has to say of the checkpoints that are there: the newest ones, each with its reason.
 fn why_none(index: &Index) -> Option<String> {
     let mut left = index.entries();
-    left.retain(|entry| !entry.superseded && entry.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint));
+    left.retain(|entry| !entry.superseded && entry.is_checkpoint());
     let reason =
         |entry: &IndexEntry| format!("`{}': {}", String::from_utf8_lossy(&entry.name), what_is_wrong(entry));
     let mut reasons: Vec<_> = left.iter().take(MOST_REASONS).map(reason).collect();
@@ -142,11 +180,7 @@ fn what_is_wrong(entry: &IndexEntry) -> String {
 
 fn pack(candidates: &Candidates, tree: &mut KvTree) {
     for (place, candidate) in candidates.list.iter().enumerate() {
-        let entry = tree.entry("LIST", place);
-        entry.set("ID", candidate.seq.id);
-        entry.set("RUN", candidate.seq.run);
-        entry.set_bytes("NAME", &candidate.name);
-        entry.set("SUSPECT", u8::from(candidate.suspect));
+        tree.child("LIST").put(place.to_string(), candidate.to_tree());
     }
     for (key, text) in [("NOTE", &candidates.note), ("NONE", &candidates.none)] {
         text.iter().for_each(|text| tree.set(key, text));
@@ -155,14 +189,7 @@ fn pack(candidates: &Candidates, tree: &mut KvTree) {
 
 fn unpack(tree: &KvTree) -> Option<Candidates> {
     let list = tree.get("LIST").into_iter().flat_map(KvTree::iter);
-    let candidate = |entry: &KvTree| {
-        Some(Candidate {
-            seq: Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? },
-            name: entry.value("NAME")?.to_vec(),
-            suspect: entry.text("SUSPECT") == Some("1"),
-        })
-    };
-    let list = list.map(|(_, entry)| candidate(entry)).collect::<Option<_>>()?;
+    let list = list.map(|(_, entry)| Candidate::from_tree(entry)).collect::<Option<_>>()?;
     let text = |key| tree.text(key).map(str::to_owned);
     Some(Candidates { list, note: text("NOTE"), none: text("NONE") })
 }

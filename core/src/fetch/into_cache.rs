@@ -113,7 +113,7 @@ impl Fetcher<'_> {
 
     /// Fetches one checkpoint, and reports how that went. `make_current` says whether the index calls it current then. The inner
     /// error is the same on all ranks.
-    fn one(
+    pub(crate) fn one(
         &mut self,
         candidate: &Candidate,
         make_current: bool,
@@ -146,6 +146,7 @@ impl Fetcher<'_> {
         let descriptor = job.descriptors.choose(1, true, false);
         let mut protection = self.schemes.protection_of(job, descriptor)?;
         protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);
+        protection.bypass |= candidate.is_output;
         let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
         all_reduce(&*job.comm, &mut begun, Op::Max)?;
         let dataset = DatasetDescriptor {

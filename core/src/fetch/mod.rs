@@ -16,7 +16,7 @@ mod into_cache;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::{candidates, in_order, Candidate};
+pub(crate) use candidates::{candidates, in_order, output, Candidate};
 pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
 

@@ -59,7 +59,12 @@ fn flushed(ranks: u32, id: u64, name: &str) -> (Stage, Cached) {
 }
 
 fn candidate_of(cached: &Cached) -> Candidate {
-    Candidate { seq: cached.dataset.seq(), name: cached.dataset.name.clone(), suspect: false }
+    Candidate {
+        seq: cached.dataset.seq(),
+        name: cached.dataset.name.clone(),
+        suspect: false,
+        is_output: false,
+    }
 }
 
 fn fetch(stage: &Stage, cached: &Cached) -> Result<Vec<Fetched>, FetchError> {
@@ -385,7 +390,8 @@ fn what_c_scr_flushed_is_fetched_newest_first() {
 fn without_sizes_at_least_the_sum_must_be_right() {
     let (dir, prefix) = scratch_copy("xor-flush2");
     fs::write(prefix.file(&"ckpt.4/rank_2.ckpt".parse().unwrap()), b"short").unwrap();
-    let candidate = Candidate { seq: Seq { run: 0, id: 4 }, name: b"ckpt.4".to_vec(), suspect: false };
+    let candidate =
+        Candidate { seq: Seq { run: 0, id: 4 }, name: b"ckpt.4".to_vec(), suspect: false, is_output: false };
     let to: PathBuf = dir.path().join("to");
     let error = fetch_with(&RealFiles, &prefix, 4, &candidate, &to, OPTIONS).unwrap_err();
     assert!(error.to_string().contains("where 4 files with 8226 bytes were recorded"), "{error}");

@@ -74,7 +74,12 @@ impl IndexEntry {
 
     /// Whether a job may restart from it.
     pub fn is_candidate(&self) -> bool {
-        self.is_valid() && self.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint)
+        self.is_valid() && self.is_checkpoint()
+    }
+
+    /// Whether it is a checkpoint, as every dataset is of which nothing else is known.
+    pub fn is_checkpoint(&self) -> bool {
+        self.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint)
     }
 }
 
@@ -380,9 +385,7 @@ impl Index {
     /// Takes every checkpoint newer than `seq` out of the index. Gives their ids.
     pub fn drop_checkpoints_after(&mut self, seq: Seq) -> Vec<u64> {
         let entries = self.entries();
-        let is_checkpoint =
-            |entry: &&IndexEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint);
-        let newer = entries.iter().rev().filter(|entry| entry.seq() > seq).filter(is_checkpoint);
+        let newer = entries.iter().rev().filter(|entry| entry.seq() > seq && entry.is_checkpoint());
         newer.map(|entry| entry.id).filter(|&id| self.drop_id(id)).collect()
     }
 

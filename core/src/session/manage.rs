@@ -5,6 +5,7 @@ use crate::cache::CachedDataset;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Mismatch, Rank};
 use crate::delete;
+use crate::fetch::{self, Candidate, Fetcher};
 use crate::flush::Flushes;
 use crate::job::Job;
 use crate::planted::{planted, Bug};
@@ -14,10 +15,11 @@ use scr_plugin_api::KvTree;
 
 impl Session {
     /// The application has restarted from this checkpoint without the restart calls, or, before it has asked
-    /// [`have_restart`](Self::have_restart), wants to restart from it. Collective.
+    /// [`have_restart`](Self::have_restart), wants to restart from it. Output is offered to be read back, once, and nothing else
+    /// changes. Collective.
     ///
     /// # Errors
-    /// [`Error`] within a phase, and if the index has no checkpoint of that name.
+    /// [`Error`] within a phase, if the index has no dataset of that name, and if output cannot be read back.
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Current", name)?;
         // A newer checkpoint under way would become the current one once it has arrived.
@@ -25,14 +27,27 @@ impl Session {
         let changed = change_index(&self.job, |index| {
             let id = index.id_of(name)?;
             let entry = index.entry(id);
+            if entry.as_ref().is_some_and(|entry| !entry.is_checkpoint()) {
+                return fetch::output(index, name).map(Listed::Output);
+            }
             let seq = entry.as_ref().map_or(Seq { run: 0, id }, IndexEntry::seq);
             let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
             index.set_current(name);
-            Some((seq, known.unwrap_or(0)))
+            Some(Listed::Checkpoint(seq, known.unwrap_or(0)))
         })?;
-        let (seq, checkpoint) = changed.ok_or_else(|| Error::Argument {
-            what: format!("the index has no dataset named `{}'", String::from_utf8_lossy(name)),
-        })?;
+        let Self { job, cache, schemes, restart, .. } = self;
+        let (seq, checkpoint) = match changed {
+            Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
+            Some(Listed::Output(wanted)) => {
+                return restart.read_output(&mut Fetcher { job, cache, schemes }, &wanted);
+            }
+            None => {
+                let name = String::from_utf8_lossy(name);
+                let what =
+                    format!("the index has no dataset named `{name}', or only output that is not complete");
+                return Err(Error::Argument { what });
+            }
+        };
         self.last_checkpoint = checkpoint;
         self.restart.choose(&mut self.cache, name, seq);
         drop_newer(&self.job, &mut self.cache, seq)?;
@@ -47,7 +62,7 @@ impl Session {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
         let dropped = change_index(&self.job, |index| {
-            (!index.drop_name(name).is_empty()).then_some((Seq::default(), 0))
+            (!index.drop_name(name).is_empty()).then_some(Listed::Checkpoint(Seq::default(), 0))
         });
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
@@ -107,11 +122,18 @@ impl Session {
     }
 }
 
-/// Changes the index on rank 0, and gives every rank the result: a place and the number of a checkpoint, or `None`.
+/// What the index says of a dataset.
+enum Listed {
+    /// Its place, and its number.
+    Checkpoint(Seq, u64),
+    Output(Candidate),
+}
+
+/// Changes the index on rank 0, and gives every rank the result.
 fn change_index(
     job: &Job,
-    change: impl FnOnce(&mut Index) -> Option<(Seq, u64)>,
-) -> Result<Option<(Seq, u64)>, Error> {
+    change: impl FnOnce(&mut Index) -> Option<Listed>,
+) -> Result<Option<Listed>, Error> {
     let changed = match job.rank() {
         Rank(0) => Index::update(job.files(), &job.prefix, change),
         _ => Ok(None),
@@ -119,13 +141,20 @@ fn change_index(
     let own =
         job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))?;
     let mut tree = KvTree::new();
-    if let Some((seq, checkpoint)) = own {
-        tree.set("ID", seq.id);
-        tree.set("RUN", seq.run);
-        tree.set("CKPT", checkpoint);
+    match own {
+        Some(Listed::Checkpoint(seq, checkpoint)) => {
+            tree.set("ID", seq.id);
+            tree.set("RUN", seq.run);
+            tree.set("CKPT", checkpoint);
+        }
+        Some(Listed::Output(output)) => tree.put("OUTPUT", output.to_tree()),
+        None => (),
     }
     let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
+    if let Some(output) = tree.get("OUTPUT").and_then(Candidate::from_tree) {
+        return Ok(Some(Listed::Output(output)));
+    }
     let value = |key| tree.parse(key).ok().flatten();
     let seq = value("ID").zip(value("RUN")).map(|(id, run)| Seq { run, id });
-    Ok(seq.zip(value("CKPT")))
+    Ok(seq.zip(value("CKPT")).map(|(seq, checkpoint)| Listed::Checkpoint(seq, checkpoint)))
 }

@@ -56,12 +56,19 @@ impl Session {
         let outcome = self.job.agree(own);
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
+        let is_output = self.restart.end_output();
+        if is_output {
+            self.cache.evict_flushed_output(&self.job);
+        }
         let Err(error) = outcome else {
             self.job.log.add_entry(event(Event::RestartSuccess, &loaded));
             return Ok(());
         };
         let why = error.agreed()?;
         self.job.log.add_entry(event(Event::RestartFail, &loaded).note(why.to_string()));
+        if is_output {
+            return Err(Error::Refused(format!("reading back `{}' failed: {why}", loaded.shown())));
+        }
         // An older checkpoint may come into its place.
         self.with_flushes(Flushes::finish_all)?;
         let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };

@@ -1,7 +1,7 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop` and `SCR_Delete` in a job; what is told where nothing can be fetched; names at a
 //! restart; and a name that is used again while its older dataset is still on its way.
 
-use super::world::{contents, file_name, files_below, path_of, World};
+use super::world::{contents, file_name, files_below, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
@@ -155,6 +155,80 @@ fn current_sets_where_checkpoints_are_counted_on_from_and_what_is_fetched_next()
 }
 
 /// Also where it has to be fetched; and a job that fails again and again does not begin anew each time.
+/// Writes output that is no checkpoint, with the files of a step.
+fn output(application: &mut Application, name: &[u8], step: u64) {
+    let flags = OutputFlags { checkpoint: false, output: true };
+    application.session().start_output(Some(name), flags).unwrap();
+    application.fill(step, some).unwrap();
+    application.session().complete_output(true).unwrap();
+}
+
+/// Asks for output by name, and compares every byte.
+fn read_back(application: &mut Application, name: &[u8], step: u64) {
+    application.session().current(name).unwrap();
+    assert_eq!(application.session().have_restart().unwrap().as_deref(), Some(name));
+    assert_eq!(application.session().start_restart().unwrap(), name);
+    application.compare(step, some).unwrap();
+    application.session().complete_restart(true).unwrap();
+}
+
+#[test]
+fn output_is_read_back_by_its_name_and_the_checkpoint_to_restart_from_stays() {
+    for (bypass, asynchronous) in [("0", "0"), ("0", "1"), ("1", "0")] {
+        let world = job()
+            .set("SCR_CACHE_BYPASS", bypass)
+            .set("SCR_FLUSH_ASYNC", asynchronous)
+            .set("SCR_FLUSH_TYPE", if asynchronous == "1" { "PTHREAD" } else { "SYNC" });
+        world.run(|application| {
+            output(application, b"result", 50);
+            application.checkpoint(1, some).unwrap();
+            output(application, b"other", 60);
+            read_back(application, b"result", 50);
+            assert_eq!(application.restart(some), Some(1), "output is offered once");
+            application.checkpoint(2, some).unwrap();
+            read_back(application, b"other", 60);
+            application.finalize().unwrap();
+        });
+        assert_eq!(listed(&world).1.as_deref(), Some(&b"ckpt.2"[..]));
+        lose_all(&world);
+        world.run(|application| {
+            read_back(application, b"other", 60);
+            assert_eq!(application.restart(some), Some(2));
+            read_back(application, b"result", 50);
+            read_back(application, b"result", 50);
+            application.checkpoint(3, some).unwrap();
+        });
+        let copies =
+            world.cached_files().into_iter().filter(|path| path.display().to_string().contains("ckpt.50"));
+        assert_eq!(copies.count(), 0, "it is read where it lies");
+    }
+}
+
+/// It would have been marked as failed, and the checkpoint with it.
+#[test]
+fn output_that_cannot_be_read_back_is_an_error_and_nothing_else() {
+    let world = job();
+    world.run(|application| {
+        output(application, b"result", 50);
+        application.checkpoint(1, some).unwrap();
+        application.session().current(b"nothing").unwrap_err();
+        application.session().current(b"result").unwrap();
+        application.session().start_restart().unwrap();
+        let error = application.session().complete_restart(false).unwrap_err().to_string();
+        assert!(error.contains("reading back `result' failed"), "{error}");
+        assert_eq!(application.restart(some), Some(1));
+        application.finalize().unwrap();
+    });
+    assert!(index(&world).entries().iter().all(scr_core::prefix::IndexEntry::is_valid));
+    lose_all(&world);
+    std::fs::write(world.prefix().join(file_name(50, Rank(2), 0)), "damaged").unwrap();
+    world.run(|application| {
+        let error = application.session().current(b"result").unwrap_err().to_string();
+        assert!(error.contains("rank_2.0") && error.contains("damaged"), "{error}");
+        assert_eq!(application.restart(some), Some(1));
+    });
+}
+
 #[test]
 fn what_the_user_names_goes_before_a_newer_one_in_cache_once_in_an_allocation() {
     for kept in ["1", "2"] {
