@@ -39,6 +39,11 @@ impl PartDir {
         Self { dataset: cache.join(dataset_name(id)), rank }
     }
 
+    /// The part of another rank beside this one.
+    pub(crate) fn of_rank(&self, rank: Rank) -> Self {
+        Self { dataset: self.dataset.clone(), rank }
+    }
+
     /// Whether this is where the part lies that `record` is of.
     pub(crate) fn is_of(&self, record: &RankRecord) -> bool {
         let folder = self.dataset.file_name();

@@ -2,7 +2,7 @@
 //!
 //! See the guide's "Fetch, flush, and scavenge".
 
-use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Options};
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mates, Options};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
@@ -19,7 +19,7 @@ use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{DatasetDescriptor, Location};
+use crate::prefix::{DatasetDescriptor, FileName, Location};
 use crate::redundancy::schemes::Schemes;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -223,12 +223,14 @@ impl Fetcher<'_> {
     ) -> Result<Fetched, FetchError> {
         let job = self.job;
         let began = job.elapsed();
+        let path_of = |rank, name: &FileName| part.of_rank(rank).file(name);
         let fetch = Fetch {
             comm: &*job.comm,
             files: job.files(),
             node: job.nodes.name(job.rank()),
             prefix: &job.prefix,
             now: &job.local_time(),
+            mates: Some(Mates { nodes: &job.nodes, path_of: &path_of }),
             options: Options {
                 width: job.params.get(&param::FETCH_WIDTH),
                 block_bytes: job.params.get(&param::FILE_BUF_SIZE),

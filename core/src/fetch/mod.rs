@@ -9,28 +9,31 @@
 //! | `candidates` | which datasets to try, and in which order |
 //! | `into_cache` | a checkpoint becomes a dataset in cache |
 //! | `copy` | one file from the prefix directory into cache |
+//! | `shared` | a file of several ranks of a node is read once |
 
 mod candidates;
 mod copy;
 mod into_cache;
+mod shared;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use candidates::{candidates, in_order, output, Candidate};
 pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
+pub(crate) use shared::Mates;
 
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
 use crate::comm::{CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
-use crate::flush::lists;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::Files;
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use scr_plugin_api::KvTree;
+use shared::Mine;
 use std::path::PathBuf;
 
 /// How to fetch.
@@ -63,6 +66,8 @@ pub(crate) struct Fetch<'a> {
     pub(crate) prefix: &'a Prefix,
     /// The time, as the index writes it.
     pub(crate) now: &'a str,
+    /// Who reads a file for others; without, every rank reads all its files.
+    pub(crate) mates: Option<Mates<'a>>,
     pub(crate) options: Options,
 }
 
@@ -165,9 +170,17 @@ impl FetchError {
 struct Learnt {
     dataset: DatasetDescriptor,
     /// This rank's files.
-    mine: Vec<PrefixFile>,
+    mine: Vec<Mine>,
     /// When the dataset was recorded as complete, on the clock of its file system: seconds and nanoseconds.
     listed: Option<(i64, u32)>,
+}
+
+/// What the bytes of a dataset have to prove.
+struct Rules<'a> {
+    /// Whether the checksum of a file is compared with the recorded one.
+    sums: &'a dyn Fn(&FileName) -> bool,
+    /// When files may have been written over, the moment since which those without a checksum must not have changed.
+    unchanged_since: Option<(i64, u32)>,
 }
 
 /// Chooses where in cache a file goes, and records it there, before a byte of it is written.
@@ -187,19 +200,17 @@ impl Fetch<'_> {
         let Learnt { dataset, mine, listed } = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
         let owners = if self.options.bypass && checks {
-            folder_owners::assign_owners(self.comm, mine.iter().map(|file| &file.name))?
+            folder_owners::assign_owners(self.comm, mine.iter().map(|mine| &mine.file.name))?
         } else {
             FolderOwners::default()
         };
         // Of a file that many ranks read where it lies, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
-        let width = self.options.width;
-        let outcome = in_turn(self.comm, width, || {
-            self.bring(&dataset, &mine, place, &sums, listed.filter(|_| candidate.suspect))
-        })?;
+        let rules = Rules { sums: &sums, unchanged_since: listed.filter(|_| candidate.suspect) };
+        let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let files = self.agree_on_outcome(candidate, outcome)?;
-        let lacking = mine.iter().any(|file| file.crc.is_none()) || !checks;
+        let lacking = mine.iter().any(|mine| mine.file.crc.is_none()) || !checks;
         let [lacking] = any(self.comm, [lacking])?;
         let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
         Ok(Fetched { dataset, files, verified: !lacking, note })
@@ -235,10 +246,9 @@ impl Fetch<'_> {
         let dataset = DatasetDescriptor::from_tree(dataset).map_err(|_| malformed())?;
         let time = |key| head.parse(key).ok().flatten();
         let listed = time("LISTED").zip(time("LISTED_NANOS").and_then(|nanos| u32::try_from(nanos).ok()));
-        let messages = (0..).map(Rank).zip(all.by_rank().iter().map(|list| lists::to_tree(list))).collect();
         let mut mine = Vec::new();
-        for (_, tree) in route_trees(self.comm, messages)? {
-            mine = lists::from_tree(&tree).ok_or_else(malformed)?;
+        for (_, tree) in route_trees(self.comm, self.lists_for_ranks(all.by_rank()))? {
+            mine = shared::from_tree(&tree).ok_or_else(malformed)?;
         }
         Ok(Learnt { dataset, mine, listed })
     }
@@ -264,48 +274,77 @@ impl Fetch<'_> {
         Ok((summary.dataset, lists))
     }
 
-    /// This rank's files, copied or, in bypass mode, read where they lie. If files may have been written over, those without a
-    /// checksum must be unchanged since the dataset was complete.
+    /// This rank's files, copied or, in bypass mode, read where they lie. Those that another rank of the node copies come once
+    /// all others are there.
     fn bring(
         &self,
         dataset: &DatasetDescriptor,
-        mine: &[PrefixFile],
+        mine: &[Mine],
         place: &mut Place<'_>,
-        sums: &dyn Fn(&FileName) -> bool,
-        unchanged_since: Option<(i64, u32)>,
-    ) -> Result<Vec<FetchedFile>, FileError> {
-        mine.iter()
-            .map(|file| {
-                let source = self.prefix.file(&file.name);
-                let (open, status) = open_whole(self.files, &source, file.bytes)?;
-                if file.crc.is_none() && unchanged_since.is_some_and(|since| status.mtime > since) {
-                    return Err(FileError::Unproven { path: source });
-                }
-                let mut fetched = FetchedFile {
-                    name: file.name.clone(),
-                    path: source.clone(),
-                    bytes: status.len,
-                    crc: file.crc,
-                    mode: status.mode,
-                    mtime: status.mtime,
+        rules: &Rules<'_>,
+    ) -> Result<Result<Vec<FetchedFile>, FileError>, CommError> {
+        let width = self.options.width;
+        let bypass = self.options.bypass;
+        let mut place = |file: &PrefixFile| if bypass { Ok(None) } else { place(dataset, file).map(Some) };
+        let own = mine.iter().filter(|mine| mine.copied_by.is_none()).map(|mine| &mine.file);
+        let mut outcome = in_turn(self.comm, width, || {
+            own.map(|file| self.bring_one(rules, file, place(file)?)).collect::<Result<Vec<_>, _>>()
+        })?;
+        let shared = mine.iter().filter_map(|mine| mine.copied_by.zip(Some(&mine.file)));
+        let [is_shared, failed] = any(self.comm, [shared.clone().next().is_some(), outcome.is_err()])?;
+        if let Some(mates) = self.mates.filter(|_| is_shared && !failed) {
+            let taken = in_turn(self.comm, width, || {
+                let take = |(rank, file): (Rank, &PrefixFile)| {
+                    let copy = (mates.path_of)(rank, &file.name);
+                    let path = place(file)?.unwrap_or_else(|| self.prefix.file(&file.name));
+                    self.take(rules, file, &copy, path)
                 };
-                let Options { block_bytes, metadata, .. } = self.options;
-                let expected = file.crc.filter(|_| sums(&file.name));
-                if !self.options.bypass {
-                    fetched.path = place(dataset, file)?;
-                    let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
-                    let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
-                    let wanted = Attributes { bytes: status.len, mode, mtime, atime };
-                    let crc = copy.run(&*open, &source, &fetched.path, &wanted)?;
-                    compare(&source, expected, Some(crc))?;
-                    fetched.crc = Some(crc);
-                } else if expected.is_some() {
-                    // The application is about to read these very bytes.
-                    compare(&source, expected, Some(checksum(&*open, &source, block_bytes)?))?;
-                }
-                Ok(fetched)
-            })
-            .collect()
+                shared.map(take).collect::<Result<Vec<_>, _>>()
+            })?;
+            outcome = outcome.and_then(|mut own| {
+                own.extend(taken?);
+                Ok(own)
+            });
+        }
+        Ok(outcome)
+    }
+
+    /// One file, copied to `path`, or read where it lies. If files may have been written over, one without a checksum must be
+    /// unchanged since the dataset was complete.
+    fn bring_one(
+        &self,
+        rules: &Rules<'_>,
+        file: &PrefixFile,
+        path: Option<PathBuf>,
+    ) -> Result<FetchedFile, FileError> {
+        let source = self.prefix.file(&file.name);
+        let (open, status) = open_whole(self.files, &source, file.bytes)?;
+        if file.crc.is_none() && rules.unchanged_since.is_some_and(|since| status.mtime > since) {
+            return Err(FileError::Unproven { path: source });
+        }
+        let mut fetched = FetchedFile {
+            name: file.name.clone(),
+            path: source.clone(),
+            bytes: status.len,
+            crc: file.crc,
+            mode: status.mode,
+            mtime: status.mtime,
+        };
+        let Options { block_bytes, metadata, .. } = self.options;
+        let expected = file.crc.filter(|_| (rules.sums)(&file.name));
+        if let Some(path) = path {
+            fetched.path = path;
+            let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
+            let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
+            let wanted = Attributes { bytes: status.len, mode, mtime, atime };
+            let crc = copy.run(&*open, &source, &fetched.path, &wanted)?;
+            compare(&source, expected, Some(crc))?;
+            fetched.crc = Some(crc);
+        } else if expected.is_some() {
+            // The application is about to read these very bytes.
+            compare(&source, expected, Some(checksum(&*open, &source, block_bytes)?))?;
+        }
+        Ok(fetched)
     }
 
     /// Where the lists hold no sizes, as C SCR writes them, at least the sum must be right.

@@ -38,7 +38,7 @@ fn fetch_with(
         let mut number = 0;
         let folder = to.join(comm.rank().to_string());
         fs::create_dir_all(&folder).unwrap();
-        let fetch = Fetch { comm: &comm, files, node: "node0", prefix, now: NOW, options };
+        let fetch = Fetch { comm: &comm, files, node: "node0", prefix, now: NOW, mates: None, options };
         fetch.dataset(candidate, &mut |_, _| {
             number += 1;
             Ok(folder.join(number.to_string()))
@@ -343,7 +343,15 @@ fn no_place_in_cache_is_told_by_all() {
     let (stage, cached) = flushed(3, 1, "a");
     let all = run(3, |comm| {
         let prefix = &stage.prefix;
-        let fetch = Fetch { comm: &comm, files: &RealFiles, node: "n", prefix, now: NOW, options: OPTIONS };
+        let fetch = Fetch {
+            comm: &comm,
+            files: &RealFiles,
+            node: "n",
+            prefix,
+            now: NOW,
+            mates: None,
+            options: OPTIONS,
+        };
         let folder = stage.dir.path().join(format!("to.{}", comm.rank()));
         fs::create_dir(&folder).unwrap();
         let mut number = 0;

@@ -3,8 +3,11 @@
 use super::shared_path::{bb, shared};
 use super::world::{contents, files_below, path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
 use scr_core::session::OutputFlags;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// Bytes that each rank writes of a shared file. The last one writes a few more.
 const BLOCK: usize = 5000;
@@ -159,6 +162,51 @@ fn a_shared_file_is_flushed_once_and_fetched_by_all() {
             world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
         }
     }
+}
+
+/// Each rank read it: a file of all ranks of a node came from the parallel file system as often as there were ranks.
+#[test]
+fn a_file_of_several_ranks_is_fetched_once_for_each_node() {
+    for (name, shared, reads) in
+        [(of_pair as Name, vec!["pair/0.h5", "pair/1.h5"], 1), (of_all, vec!["all/matrix.h5"], 2)]
+    {
+        let mut world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", "1");
+        world.run(|application| {
+            checkpoint(application, 1, name);
+            application.finalize().unwrap();
+        });
+        ["n0", "n1"].iter().for_each(|node| world.lose(node));
+        world.put("SCR_CACHE_BYPASS", "0");
+        let counting = Arc::new(FaultyFiles::new(RealFiles));
+        counting.count_all();
+        world.files = counting.clone();
+        world.run(|application| restart(application, name)).all_gave(&Some(1));
+        let opened = |file: &str| {
+            let path = world.prefix().join(file);
+            let operations = counting.operations();
+            operations.iter().filter(|done| done.what == What::OpenToRead && done.path == path).count()
+        };
+        shared.iter().for_each(|file| assert_eq!(opened(file), reads, "{file}"));
+        (0..4).for_each(|rank| assert_eq!(opened(&format!("own/rank_{rank}")), 1));
+        // Each part is whole by itself: a lost one is rebuilt.
+        world.files = Arc::new(RealFiles);
+        world.lose("n1");
+        world.run(|application| restart(application, name)).all_gave(&Some(1));
+    }
+}
+
+#[test]
+fn where_no_link_can_be_made_each_rank_fetches_its_own_copy() {
+    let mut world = World::new(4, 2).set("SCR_FLUSH", "1");
+    world.run(|application| {
+        checkpoint(application, 1, of_pair);
+        application.finalize().unwrap();
+    });
+    ["n0", "n1"].iter().for_each(|node| world.lose(node));
+    let without = Arc::new(FaultyFiles::new(RealFiles));
+    without.lack(What::Link);
+    world.files = without;
+    world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! A file that several ranks of a node have is read from the prefix directory once: the first of them copies it, and the others
+//! link that copy into their own parts, as those ranks do that write a file together.
+
+use super::{Fetch, FetchedFile, Rules};
+use crate::comm::Rank;
+use crate::flush::lists;
+use crate::fs::verify::{checksum, compare, open_whole, FileError};
+use crate::fs::At;
+use crate::placement::Placement;
+use crate::prefix::{FileName, PrefixFile};
+use scr_plugin_api::KvTree;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Which ranks share a node, and where they put files.
+#[derive(Clone, Copy)]
+pub(crate) struct Mates<'a> {
+    pub(crate) nodes: &'a Placement,
+    /// Where a rank of this node puts a file.
+    pub(crate) path_of: &'a dyn Fn(Rank, &FileName) -> PathBuf,
+}
+
+/// A file of this rank.
+pub(super) struct Mine {
+    pub(super) file: PrefixFile,
+    /// The rank of this node that copies it, if that is another one.
+    pub(super) copied_by: Option<Rank>,
+}
+
+impl Fetch<'_> {
+    /// The list of each rank's files, with who copies them.
+    pub(super) fn lists_for_ranks(&self, by_rank: &[Vec<PrefixFile>]) -> Vec<(Rank, KvTree)> {
+        let mates = self.mates.filter(|_| !self.options.bypass);
+        let mut first: HashMap<(u32, &FileName), Rank> = HashMap::new();
+        let mut lists = Vec::new();
+        for (rank, files) in (0..).map(Rank).zip(by_rank) {
+            let mut tree = lists::to_tree(files);
+            let node = mates.map(|mates| mates.nodes.number(rank));
+            for (place, file) in files.iter().enumerate() {
+                let copied_by = node.map(|node| *first.entry((node, &file.name)).or_insert(rank));
+                if let Some(other) = copied_by.filter(|&copied_by| copied_by != rank) {
+                    tree.child(place.to_string()).set(COPIED_BY, other);
+                }
+            }
+            lists.push((rank, tree));
+        }
+        lists
+    }
+
+    /// Takes the copy that another rank of this node has made of a file. Where that cannot be linked, the file is copied.
+    pub(super) fn take(
+        &self,
+        rules: &Rules<'_>,
+        file: &PrefixFile,
+        copy: &Path,
+        path: PathBuf,
+    ) -> Result<FetchedFile, FileError> {
+        if self.files.link(copy, &path).is_err() {
+            return self.bring_one(rules, file, Some(path));
+        }
+        let source = self.prefix.file(&file.name);
+        let status = self.files.status(&source).at("look at", &source)?;
+        let (open, copied) = open_whole(self.files, &path, file.bytes)?;
+        let crc = checksum(&*open, &path, self.options.block_bytes)?;
+        compare(&path, file.crc.filter(|_| (rules.sums)(&file.name)), Some(crc))?;
+        let (name, bytes, crc) = (file.name.clone(), copied.len, Some(crc));
+        Ok(FetchedFile { name, path, bytes, crc, mode: status.mode, mtime: status.mtime })
+    }
+}
+
+/// As it came.
+pub(super) fn from_tree(tree: &KvTree) -> Option<Vec<Mine>> {
+    let copied_by = tree.iter().map(|(_, entry)| Some(entry.parse(COPIED_BY).ok()?.map(Rank)));
+    let files = lists::from_tree(tree)?.into_iter();
+    files.zip(copied_by).map(|(file, copied_by)| Some(Mine { file, copied_by: copied_by? })).collect()
+}
+
+const COPIED_BY: &str = "COPIED_BY";
