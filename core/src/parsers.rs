@@ -90,7 +90,7 @@ fn filemap(bytes: &[u8]) {
 
 fn rank_record(bytes: &[u8]) {
     if let Ok(record) = RankRecord::from_tree(&tree(bytes)) {
-        black_box((record.label(), record.data_bytes(), record.cache_bytes()));
+        black_box((record.label(), record.data_bytes()));
         black_box(record.members.first().map(|&member| record.member_name(member)));
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
     }

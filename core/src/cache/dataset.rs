@@ -2,8 +2,8 @@
 
 use super::filemap::{Entry, Journal};
 use super::part::PartDir;
-use super::record::RankRecord;
-use crate::fs::At;
+use super::record::{FileRecord, RankRecord};
+use crate::fs::{At, Files};
 use crate::job::Job;
 use crate::prefix::Seq;
 
@@ -85,6 +85,19 @@ impl CachedDataset {
     /// What it is called as a checkpoint.
     pub(crate) fn checkpoint(&self) -> CheckpointId {
         CheckpointId { id: self.id(), seq: self.seq(), name: self.record.dataset.name.clone() }
+    }
+
+    /// What this rank's part takes in cache. A file that ranks have linked counts for each of them in part, and once in all.
+    pub(crate) fn cache_bytes(&self, files: &dyn Files) -> u64 {
+        let redundancy = self.record.redundancy.map_or(0, |file| file.bytes);
+        if self.record.protection.bypass {
+            return redundancy;
+        }
+        let share = |file: &FileRecord| {
+            let links = files.status(&self.part.file(&file.name)).map_or(1, |status| status.links);
+            file.bytes.div_ceil(links.max(1))
+        };
+        self.record.files.iter().map(share).fold(redundancy, u64::saturating_add)
     }
 
     /// Whether a complete copy is in the prefix directory.

@@ -134,7 +134,7 @@ impl Cache {
         for store in 0..self.stores.len() {
             let here = self.datasets.iter().filter(|cached| cached.store == store);
             let newest = here.max_by_key(|cached| cached.seq());
-            let bytes = newest.map_or(0, |cached| cached.record.cache_bytes());
+            let bytes = newest.map_or(0, |cached| cached.cache_bytes(job.files()));
             self.record_bytes(job, store, bytes)?;
         }
         Ok(())

@@ -186,7 +186,7 @@ impl Cache {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn add_complete(&mut self, job: &Job, dataset: CachedDataset) -> Result<(), CommError> {
-        self.record_bytes(job, dataset.store, dataset.record.cache_bytes())?;
+        self.record_bytes(job, dataset.store, dataset.cache_bytes(job.files()))?;
         job.report.debug(&format!("{} is complete in cache", dataset.record.label()));
         self.insert(dataset);
         self.mark_superseded(&[]);

@@ -148,16 +148,6 @@ impl RankRecord {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// What it takes in cache.
-    pub(crate) fn cache_bytes(&self) -> u64 {
-        let redundancy = self.redundancy.map_or(0, |file| file.bytes);
-        if self.protection.bypass {
-            redundancy
-        } else {
-            self.data_bytes().saturating_add(redundancy)
-        }
-    }
-
     /// Where a file of it lies in the prefix directory.
     pub(crate) fn prefix_path(&self, file: &FileRecord) -> PathBuf {
         file.name.below(Path::new(OsStr::from_bytes(&self.prefix)))

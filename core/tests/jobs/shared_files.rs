@@ -281,3 +281,24 @@ fn a_shared_file_that_is_not_valid_on_one_rank_fails_on_all_and_leaves_nothing()
     let data = world.cached_files().into_iter().filter(|path| path.display().to_string().contains("/r"));
     assert_eq!(data.filter(|path| path.ends_with(".h5")).count(), 0);
 }
+
+/// It counted once for each rank, so that a store with room enough gave up the old checkpoint before the new one was complete.
+#[test]
+fn a_shared_file_takes_its_room_once() {
+    let mut world = World::new(4, 1).set("SCR_COPY_TYPE", "FILE");
+    let base = world.dir().join("nodes/$SCR_NODE_NAME").display().to_string();
+    // Two checkpoints take 80 KB.
+    for (size, is_crowded) in [(120_000, false), (70_000, true)] {
+        let lines = format!("STORE={base} COUNT=1 SIZE={size}\nCKPT=0 STORE={base} TYPE=SINGLE\n");
+        std::fs::write(world.prefix().join(".scrconf"), lines).unwrap();
+        world.put("SCR_CACHE_PURGE", "1");
+        let run = world.run(|application| (1..=3).for_each(|step| checkpoint(application, step, of_all)));
+        assert_eq!(run.has_line_with("gives up an old dataset"), is_crowded, "{}", run.lines.join("\n"));
+        world.put("SCR_CACHE_PURGE", "0");
+        let run = world.run(|application| {
+            assert_eq!(restart(application, of_all), Some(3));
+            checkpoint(application, 4, of_all);
+        });
+        assert_eq!(run.has_line_with("gives up an old dataset"), is_crowded, "{}", run.lines.join("\n"));
+    }
+}
