@@ -12,6 +12,7 @@ use crate::doctor;
 use crate::flush_file;
 use crate::halt;
 use crate::index;
+use crate::inspect;
 use crate::log;
 use crate::machine;
 use crate::output::Answer;
@@ -81,6 +82,9 @@ enum Command {
     /// List and change the index of the datasets in a prefix directory
     #[command(after_help = index::EXIT_CODES)]
     Index(index::IndexArgs),
+    /// Say which datasets in the caches of the nodes can be rebuilt
+    #[command(after_help = inspect::EXIT_CODES)]
+    Inspect(inspect::InspectArgs),
     /// Read the datasets in cache or in a prefix directory, and report damage
     #[command(after_help = scrub::EXIT_CODES)]
     Scrub(scrub::ScrubArgs),
@@ -120,6 +124,9 @@ enum Command {
     /// Say whether a script must not restart the job, and why
     #[command(after_help = small::EXIT_CODES)]
     ShouldExit(small::ShouldExitArgs),
+    /// End a step of a job
+    #[command(after_help = small::KILL_CODES)]
+    KillJobstep(small::KillJobstepArgs),
     /// Check whether this node has the stores that a job would use
     #[command(after_help = EXIT_CODES)]
     CheckNode(machine::CheckNodeArgs),
@@ -150,6 +157,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::LogTransfer(args) => log::add::transfer(&args),
         Command::CkptInterval(args) => log::interval::run(&args),
         Command::Index(args) => index::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Plugin(command) => plugin::run(&command),
         Command::Scrub(args) => scrub::run(&args),
@@ -165,6 +173,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::NodesFile(args) => small::nodes_file(&args),
         Command::ListDir(args) => small::list_dir(&args),
         Command::ShouldExit(args) => small::should_exit(&args),
+        Command::KillJobstep(args) => small::kill_jobstep(&args),
         Command::CheckNode(args) => machine::health::check_node(&args),
         Command::Complete(args) => pages::completions::run(&args),
         Command::Pages(args) => pages::run(&args, Cli::command()),

@@ -13,6 +13,7 @@ mod environment;
 mod flush_file;
 mod halt;
 mod index;
+mod inspect;
 mod log;
 mod machine;
 mod output;

@@ -198,3 +198,64 @@ fn every_classic_name_answers_help_also_without_what_it_calls() {
         assert!(out(&help).contains("Usage: "), "{name}: {}", out(&help));
     }
 }
+
+/// Programs on PATH that note how they were started.
+fn with_stand_ins(names: &[&str]) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    for name in names {
+        let path = folder.path().join(name);
+        std::fs::write(
+            &path,
+            format!("#!/bin/sh\necho {name} \"$@\" >> {}/calls\n", folder.path().display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_step_is_ended_as_its_resource_manager_does() {
+    for (manager, variable, step, call) in [
+        ("slurm", "SLURM_JOB_ID", "77.3", "scancel 77.3"),
+        ("flux", "FLUX_JOB_ID", "\u{192}2oLkTLb", "flux job cancel \u{192}2oLkTLb"),
+        ("lsf", "LSB_JOBID", "4", "jskill 4"),
+        ("pbs", "PBS_JOBID", "4711", "apkill 4711"),
+    ] {
+        let folder = with_stand_ins(&["scancel", "flux", "jskill", "apkill"]);
+        let kill = |arguments: &[&str], variables: &[(&str, &str)]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+            command.env_clear().env("USER", "tester").env("PATH", folder.path()).current_dir(folder.path());
+            command.arg("kill-jobstep").args(arguments).envs(variables.iter().copied()).output().unwrap()
+        };
+        let detected = kill(&["--jobStepId", step], &[(variable, "77")]);
+        assert_eq!(code(&detected), 0, "{}", err(&detected));
+        assert_eq!(code(&kill(&["-j", step, "--resource-manager", manager], &[])), 0);
+        let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
+        assert_eq!(calls, format!("{call}\n{call}\n"));
+        for wrong in ["", "-1", "0", "1", "7 8", "a/b"] {
+            let refused = kill(&[&format!("--jobStepId={wrong}")], &[(variable, "77")]);
+            assert!(
+                code(&refused) == 2 && err(&refused).contains("is no id of a job step"),
+                "{}",
+                err(&refused)
+            );
+        }
+        assert_eq!(std::fs::read_to_string(folder.path().join("calls")).unwrap(), calls);
+    }
+}
+
+#[test]
+fn without_a_resource_manager_a_step_is_the_process_of_the_launcher() {
+    use std::os::unix::process::ExitStatusExt;
+    let mut launcher = Command::new("sleep").arg("1000").spawn().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command.env_clear().env("USER", "tester").env("PATH", "/usr/bin:/bin").current_dir(folder.path());
+    let ended = command.args(["kill-jobstep", "--jobStepId", &launcher.id().to_string()]).output().unwrap();
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert_eq!(launcher.wait().unwrap().signal(), Some(15));
+    let gone = command.output().unwrap();
+    assert_eq!(code(&gone), 2, "there is no such process any more: {}", err(&gone));
+}

@@ -5,20 +5,18 @@
 //! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
 //! and recorded where none were.
 
-use super::filemap::{ScavengedMap, UnusablePart};
+use super::filemap::ScavengedMap;
 use super::place::{being_copied, Apart, ScavengedPart};
-use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
 use crate::cache::record::DatasetKey;
 use crate::fetch::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{At, Durability, Files, How, OwnedDir, MAX_TREE_BYTES};
+use crate::fs::{At, Durability, Files, How, OwnedDir};
 use crate::parallel::at_a_time;
 use crate::prefix::{Index, Prefix, PrefixError, PrefixId, DIR_MODE};
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,15 +73,20 @@ impl Copied {
     }
 }
 
+/// The file layer through which no link in the cache directories is followed; `None` where there are none.
+pub(super) fn held(files: &dyn Files, caches: &[OwnedDir]) -> Option<Arc<dyn Files>> {
+    caches.iter().fold(None, |held: Option<Arc<dyn Files>>, cache| {
+        Some(cache.held_in(held.as_deref().unwrap_or(files)))
+    })
+}
+
 impl Copier<'_> {
     /// Copies what the cache directories have of dataset `id`.
     ///
     /// # Errors
     /// The prefix directory cannot be read or written. What is wrong with a part is in its account.
     pub fn dataset(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
-        let held = caches.iter().fold(None, |files: Option<Arc<dyn Files>>, cache| {
-            Some(cache.held_in(files.as_deref().unwrap_or(self.files)))
-        });
+        let held = held(self.files, caches);
         let Self { prefix, node, block_bytes, width, progress, .. } = *self;
         let files = held.as_deref().unwrap_or(self.files);
         let copier = Copier { files, prefix, node, block_bytes, width, progress };
@@ -140,7 +143,7 @@ impl Copier<'_> {
             passed_over.extend(found.errors.iter().map(|error| crate::describe(error)));
             for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {
                 let part = PartDir::new(&cache, id, rank);
-                match self.read(&part, prefix_id.as_ref()) {
+                match ScavengedMap::read(self.files, self.prefix, &part, prefix_id.as_ref()) {
                     Ok(map) => parts.push((part, map)),
                     Err(error) => {
                         let why = crate::describe(&error);
@@ -162,19 +165,6 @@ impl Copier<'_> {
         let own = nodes.iter().position(|dir| dir.node.as_deref() == Some(self.node));
         nodes.rotate_left(own.unwrap_or(0));
         std::iter::once(cache.to_owned()).chain(nodes.into_iter().map(|dir| dir.path)).collect()
-    }
-
-    fn read(&self, part: &PartDir, prefix_id: Option<&PrefixId>) -> Result<ScavengedMap, UnusablePart> {
-        let bytes = self.files.read_all(&part.filemap(), MAX_TREE_BYTES)?;
-        let map = ScavengedMap::of(&Filemap::parse(&bytes)).ok_or(UnusablePart::NeverComplete)?;
-        if map.record.prefix != self.prefix.dir().as_os_str().as_bytes() {
-            let other = String::from_utf8_lossy(&map.record.prefix).into_owned();
-            return Err(UnusablePart::OfOtherPrefix { other });
-        }
-        if !map.record.is_of(prefix_id) {
-            return Err(UnusablePart::OfEarlierPrefix);
-        }
-        Ok(map)
     }
 
     fn part(

@@ -15,10 +15,11 @@
 //! may be moved. What is gone by are the records, which are those of the cache.
 
 use crate::cache::filemap::{Filemap, State};
+use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
-use crate::fs::{At, Durability, Files, FsError};
-use crate::prefix::{set_crc, Prefix, FILE_MODE};
+use crate::fs::{At, Durability, Files, FsError, MAX_TREE_BYTES};
+use crate::prefix::{set_crc, Prefix, PrefixId, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -46,6 +47,25 @@ impl ScavengedMap {
         Some(Self { complete, record: map.record.clone()?, neighbours: map.neighbours.clone() })
     }
 
+    /// Of a part in cache that belongs to this prefix directory.
+    pub(super) fn read(
+        files: &dyn Files,
+        prefix: &Prefix,
+        part: &PartDir,
+        prefix_id: Option<&PrefixId>,
+    ) -> Result<Self, UnusablePart> {
+        let bytes = files.read_all(&part.filemap(), MAX_TREE_BYTES)?;
+        let map = Self::of(&Filemap::parse(&bytes)).ok_or(UnusablePart::NeverComplete)?;
+        if map.record.prefix != prefix.dir().as_os_str().as_bytes() {
+            let other = String::from_utf8_lossy(&map.record.prefix).into_owned();
+            return Err(UnusablePart::OfOtherPrefix { other });
+        }
+        if !map.record.is_of(prefix_id) {
+            return Err(UnusablePart::OfEarlierPrefix);
+        }
+        Ok(map)
+    }
+
     /// Writes it into the folder of its dataset, durably.
     pub(super) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         files.write_tree(&self.path(prefix), &self.to_tree(), FILE_MODE, Durability::Synced)
@@ -60,7 +80,7 @@ impl ScavengedMap {
         prefix.dataset_dir(self.record.id_in_prefix).join(format!("{}{ENDING}", self.record.rank))
     }
 
-    fn to_tree(&self) -> KvTree {
+    pub(super) fn to_tree(&self) -> KvTree {
         let (record, rank) = (&self.record, self.record.rank);
         let id = record.id_in_prefix;
         let mut tree = KvTree::new();

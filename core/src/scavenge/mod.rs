@@ -15,12 +15,14 @@
 //! | `build` | a dataset becomes complete, in the index too |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `import` | files that were not written through scr become a dataset |
+//! | `inspect` | which datasets in the caches of the nodes can be made whole |
 //! | `relist` | a dataset that is whole comes back into an index that has lost it |
 
 mod build;
 mod copy;
 pub(crate) mod filemap;
 mod import;
+mod inspect;
 mod place;
 mod relist;
 mod repair;
@@ -30,4 +32,5 @@ mod unsaved;
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
 pub use import::{Import, ImportError, Imported};
+pub use inspect::{inspect, Inspected, Inventory};
 pub use unsaved::{unsaved, Unsaved};

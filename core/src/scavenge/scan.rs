@@ -34,16 +34,20 @@ impl Scan {
     /// Reads the filemaps of a dataset; `None` where there is none that can be used.
     pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
         let found = read_all(files, prefix, id)?;
-        let mut passed_over: Vec<String> = found
+        let passed_over: Vec<String> = found
             .unusable
             .iter()
             .map(|(path, why)| format!("{} cannot be used: {}", path.display(), crate::describe(why)))
             .collect();
-        // An id may have been used twice where ids could not be reserved; the newer dataset counts.
-        let records = found.maps.iter().map(|map| &map.record);
-        let Some(any) = records.max_by_key(|record| DatasetKey::of(record)).cloned() else { return Ok(None) };
+        Ok(Self::of(&found.maps, passed_over))
+    }
+
+    /// Of these filemaps. An id may have been used twice where ids could not be reserved; the newer dataset counts.
+    pub(super) fn of(maps: &[ScavengedMap], mut passed_over: Vec<String>) -> Option<Self> {
+        let records = maps.iter().map(|map| &map.record);
+        let any = records.max_by_key(|record| DatasetKey::of(record)).cloned()?;
         let mut parts: BTreeMap<Rank, Known> = BTreeMap::new();
-        let (ours, others): (Vec<_>, Vec<_>) = found.maps.iter().partition(|map| belong(&any, &map.record));
+        let (ours, others): (Vec<_>, Vec<_>) = maps.iter().partition(|map| belong(&any, &map.record));
         passed_over.extend(others.iter().map(|map| stranger(map)));
         for neighbour in ours.iter().flat_map(|map| &map.neighbours).filter(|record| belong(&any, record)) {
             parts.entry(neighbour.rank).or_default().record = Some(neighbour.clone());
@@ -51,7 +55,7 @@ impl Scan {
         for map in ours {
             parts.insert(map.record.rank, Known { record: Some(map.record.clone()), own: true });
         }
-        Ok(Some(Self { parts, any, passed_over }))
+        Some(Self { parts, any, passed_over })
     }
 
     /// Every record that is known, by rank.

@@ -92,17 +92,17 @@ const MOST_THREADS: u32 = 8;
 
 /// Where to look for parts of the dataset.
 #[derive(Default)]
-struct Caches {
+pub(crate) struct Caches {
     /// All paths that were tried.
     paths: Vec<PathBuf>,
-    found: Vec<OwnedDir>,
+    pub(crate) found: Vec<OwnedDir>,
     /// Why some are not used. One that another user could have planted keeps nobody from saving what lies in the others.
-    refused: Vec<String>,
+    pub(crate) refused: Vec<String>,
 }
 
 impl Caches {
     /// The cache directories of this allocation on this node, where none are given.
-    fn find(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Self> {
+    pub(crate) fn find(env: &Env, params: &Params, given: &[PathBuf]) -> Result<Self> {
         let mut caches = Self::default();
         for dir in given {
             let dir = param::normalise(&env.current_dir.join(dir));

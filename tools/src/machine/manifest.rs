@@ -38,6 +38,9 @@ pub(crate) struct ResourceManager {
     pub(crate) live_jobs: Query,
     /// How to run a command on one of the nodes.
     pub(crate) on_node: Option<OnNode>,
+    /// The command that ends a job step; `{step}` is its id.
+    #[serde(default)]
+    pub(crate) kill_step: Vec<String>,
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
     #[serde(default)]
     pub(crate) agent_steps: bool,

@@ -218,6 +218,19 @@ const SECTIONS: &[Sections] = &[
         files: &[HALT, NODES],
     },
     Sections {
+        page: "scr-kill-jobstep",
+        examples: &[("scr kill-jobstep --jobStepId 77.3", "Ends step 3 of job 77 under Slurm.")],
+        files: &[],
+    },
+    Sections {
+        page: "scr-inspect",
+        examples: &[
+            ("scr inspect", "Says which datasets in the caches of all nodes can be rebuilt."),
+            ("scr inspect --down n7", "The same, if node n7 is lost."),
+        ],
+        files: &[CACHE],
+    },
+    Sections {
         page: "scr-check-node",
         examples: &[("scr check-node", "Answers by its exit code whether this node is fit for a job.")],
         files: &[CACHE],

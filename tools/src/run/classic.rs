@@ -1,18 +1,20 @@
-//! Small commands of C SCR that scripts call: `scr_print`, `scr_crc32`, `scr_nodes_file`, `scr_list_dir` and
-//! `scr_should_exit`.
+//! Small commands of C SCR that scripts call: `scr_print`, `scr_crc32`, `scr_nodes_file`, `scr_list_dir`,
+//! `scr_should_exit` and `scr_kill_jobstep`.
 
 use super::queries::bad;
 use super::{JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::good_nodes;
+use crate::machine::{process, Manifests};
 use crate::output::{print, Answer};
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use scr_core::param;
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Text below the help of these commands.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
@@ -128,9 +130,7 @@ pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
         false => {
             let id = match &args.jobid {
                 Some(id) => id.clone(),
-                None => {
-                    crate::machine::current_job_id(&env, &params, &crate::machine::Manifests::load(&env)?)?
-                }
+                None => crate::machine::current_job_id(&env, &params, &Manifests::load(&env)?)?,
             };
             let user = args.user.clone().unwrap_or_else(|| params.get(&param::USER_NAME));
             PathBuf::from(user).join(format!("scr.{id}"))
@@ -178,3 +178,46 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     }
     Ok(Answer::from(why.is_some()))
 }
+
+/// Text below the help of `scr kill-jobstep`.
+pub(crate) const KILL_CODES: &str = "\
+Under Slurm the step is that of `squeue --steps', under Flux a job of `flux jobs', under LSF a step of jsrun, under PBS a step of \
+aprun, and otherwise the process id of the launcher.
+
+Exit codes: 0 the resource manager was told to end it, 2 error.";
+
+/// Which step of a job.
+#[derive(Args)]
+pub(crate) struct KillJobstepArgs {
+    /// The id of the job step
+    #[arg(short, long = "jobStepId", visible_alias = "job-step-id", value_name = "ID")]
+    jobstepid: String,
+    /// The resource manager [default: the one whose variables are set]
+    #[arg(long, value_name = "NAME")]
+    resource_manager: Option<String>,
+}
+
+/// `scr kill-jobstep`.
+pub(crate) fn kill_jobstep(args: &KillJobstepArgs) -> Result<Answer> {
+    let env = environment::env()?;
+    let manifests = Manifests::load(&env)?;
+    let manager = manifests.resource_manager(args.resource_manager.as_deref(), &env)?;
+    let step = args.jobstepid.as_str();
+    // It becomes a word of a command line; process 0 would be this command itself, and 1 is everybody's.
+    let is_id = step.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '+'));
+    ensure!(
+        is_id && !step.is_empty() && !matches!(step.parse(), Ok(0..=1_u64)),
+        "`{step}' is no id of a job step"
+    );
+    let command: Vec<_> = manager.kill_step.iter().map(|word| word.replace("{step}", step)).collect();
+    ensure!(
+        !command.is_empty(),
+        "the description of {} does not say how to end a job step; add kill-step to its file",
+        manager.name
+    );
+    process::output_of(&command, LONGEST_KILL)?;
+    Ok(Answer::Yes)
+}
+
+/// How long a resource manager may take to answer.
+const LONGEST_KILL: Duration = Duration::from_secs(60);

@@ -1,0 +1,179 @@
+//! Which datasets in the caches of the nodes a restart, or a scavenge, can make whole. See C SCR's `scr_inspect`.
+//!
+//! Each node takes an inventory of its caches, and one process looks at all of them together. Lengths are compared, and no byte
+//! is read: damage is found by a scrub, or by the restart itself.
+
+use super::copy::held;
+use super::filemap::ScavengedMap;
+use super::scan::Scan;
+use crate::cache::node_dir;
+use crate::cache::part::{look_through, PartDir};
+use crate::cache::place::{first_flaw, first_flaw_in_place};
+use crate::cache::record::{DatasetKey, RankRecord};
+use crate::comm::Rank;
+use crate::fs::{Files, OwnedDir};
+use crate::plugin::{PluginHost, PluginKind};
+use crate::prefix::{Prefix, PrefixError, PrefixId};
+use crate::redundancy::plugins::{readable_scheme, UseError};
+use scr_plugin_api::{KvTree, Scheme};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the caches of a node have.
+#[derive(Default)]
+pub struct Inventory {
+    parts: Vec<Part>,
+}
+
+/// A part in cache.
+struct Part {
+    map: ScavengedMap,
+    /// Whether all its files are there with the right lengths.
+    is_whole: bool,
+}
+
+/// What the nodes have of one dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// Its number in the prefix directory.
+    pub id: u64,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Whether a job can restart from it.
+    pub checkpoint: bool,
+    /// How many ranks wrote it.
+    pub ranks: u32,
+    /// The ranks whose parts are lost.
+    pub lost: Vec<u32>,
+    /// Why it cannot be made whole, if so.
+    pub beyond_repair: Option<String>,
+}
+
+impl Inventory {
+    /// Looks at the caches of this node.
+    ///
+    /// # Errors
+    /// The prefix directory cannot be read.
+    pub fn take(files: &dyn Files, prefix: &Prefix, caches: &[OwnedDir]) -> Result<Self, PrefixError> {
+        let held = held(files, caches);
+        let files = held.as_deref().unwrap_or(files);
+        let prefix_id = PrefixId::read(files, prefix)?;
+        let mut parts = Vec::new();
+        for cache in caches {
+            let places =
+                node_dir::places(files, cache.path()).unwrap_or_else(|_| vec![cache.path().to_owned()]);
+            for place in places {
+                for (id, rank) in look_through(files, &place).parts {
+                    let part = PartDir::new(&place, id, rank);
+                    let map = ScavengedMap::read(files, prefix, &part, prefix_id.as_ref());
+                    let part =
+                        |map: ScavengedMap| Part { is_whole: is_whole(files, &part, &map.record), map };
+                    parts.extend(map.ok().map(part));
+                }
+            }
+        }
+        Ok(Self { parts })
+    }
+
+    /// To be sent to who looks at all of them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut tree = KvTree::new();
+        for (place, part) in self.parts.iter().enumerate() {
+            let below = tree.child(place.to_string());
+            below.set(WHOLE, u8::from(part.is_whole));
+            below.put(MAP, part.map.to_tree());
+        }
+        tree.to_file_bytes()
+    }
+
+    /// As it came. What cannot be read counts as lost.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let tree = KvTree::from_file_bytes(bytes).unwrap_or_default();
+        let part = |part: &KvTree| {
+            let map = ScavengedMap::from_tree(part.get(MAP)?).ok()?;
+            Some(Part { map, is_whole: part.text(WHOLE) == Some("1") })
+        };
+        Self { parts: tree.iter().filter_map(|(_, below)| part(below)).collect() }
+    }
+}
+
+const WHOLE: &str = "WHOLE";
+const MAP: &str = "MAP";
+
+fn is_whole(files: &dyn Files, part: &PartDir, record: &RankRecord) -> bool {
+    match record.protection.bypass {
+        true => first_flaw_in_place(files, record).is_ok(),
+        false => first_flaw(files, part, record).is_ok(),
+    }
+}
+
+/// The datasets that any node has something of, the newest first.
+pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspected> {
+    let mut datasets: BTreeMap<DatasetKey, (Vec<ScavengedMap>, BTreeSet<Rank>)> = BTreeMap::new();
+    for part in inventories.into_iter().flat_map(|inventory| inventory.parts) {
+        let (maps, whole) = datasets.entry(DatasetKey::of(&part.map.record)).or_default();
+        whole.extend(Some(part.map.record.rank).filter(|_| part.is_whole));
+        maps.push(part.map);
+    }
+    let newest_first = datasets.into_values().rev();
+    let scans = newest_first.filter_map(|(maps, whole)| Some((Scan::of(&maps, Vec::new())?, whole)));
+    scans.map(|(scan, whole)| judge(&scan, &whole, plugins)).collect()
+}
+
+fn judge(scan: &Scan, whole: &BTreeSet<Rank>, plugins: &PluginHost) -> Inspected {
+    let any = &scan.any;
+    let lost: Vec<Rank> = (0..any.ranks).map(Rank).filter(|rank| !whole.contains(rank)).collect();
+    let beyond_repair = match lost.is_empty() {
+        true => None,
+        false => why_beyond_repair(scan, &lost, plugins),
+    };
+    Inspected {
+        id: any.id_in_prefix,
+        name: any.dataset.name.clone(),
+        checkpoint: any.dataset.checkpoint,
+        ranks: any.ranks,
+        lost: lost.iter().map(|rank| rank.0).collect(),
+        beyond_repair,
+    }
+}
+
+fn why_beyond_repair(scan: &Scan, lost: &[Rank], plugins: &PluginHost) -> Option<String> {
+    let protection = &scan.any.protection;
+    if protection.bypass {
+        return Some("its files in the prefix directory are not as they were written".to_owned());
+    }
+    let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
+    if let Some(unknown) = lost.iter().find(|&rank| sets.iter().all(|set| !set.contains(rank))) {
+        return Some(format!("no node knows anything of the part of rank {unknown}"));
+    }
+    let scheme = match load(scan, plugins) {
+        Ok(scheme) => scheme,
+        Err(error) => {
+            return Some(format!(
+                "the scheme {} cannot be used: {}",
+                protection.scheme,
+                crate::describe(&error)
+            ))
+        }
+    };
+    let has_too_few = |set: &&&Vec<Rank>| {
+        let pattern: Vec<bool> = set.iter().map(|member| lost.contains(member)).collect();
+        pattern.contains(&true) && !scheme.recoverable(&pattern)
+    };
+    sets.iter().find(has_too_few).map(|set| {
+        let missing: Vec<_> =
+            set.iter().filter(|member| lost.contains(member)).map(ToString::to_string).collect();
+        let all: Vec<_> = set.iter().map(ToString::to_string).collect();
+        format!(
+            "the set of ranks {} has lost ranks {}, and {} does not survive that",
+            all.join(", "),
+            missing.join(", "),
+            protection.scheme
+        )
+    })
+}
+
+fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, UseError> {
+    let protection = &scan.any.protection;
+    let plugin = plugins.open(PluginKind::Scheme, &protection.scheme)?;
+    readable_scheme(&plugin, protection)
+}

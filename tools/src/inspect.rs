@@ -1,0 +1,167 @@
+//! `scr inspect`, and `scr_inspect`: which datasets in the caches of the nodes can be made whole, before a job is started again or
+//! its datasets are saved. Nothing is changed.
+//!
+//! Exit codes: 0 there is a checkpoint that a job can restart from, 1 there is none, 2 an error.
+
+use crate::copy::Caches;
+use crate::environment;
+use crate::machine::health::{bad_nodes, command_here, good_nodes};
+use crate::machine::hostlist;
+use crate::machine::process::Limit;
+use crate::output::{on_one_line, print, show, warn, Answer};
+use crate::run::{JobArgs, JobContext};
+use crate::table::Table;
+use anyhow::{bail, Context, Result};
+use clap::Args;
+use scr_core::param;
+use scr_core::prefix::Prefix;
+use scr_core::scavenge::{inspect, Inspected, Inventory};
+use serde_json::{json, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Text below the help.
+pub(crate) const EXIT_CODES: &str =
+    "Exit codes: 0 a job can restart from a checkpoint in cache, 1 it cannot, 2 error.";
+
+/// Which nodes to ask.
+#[derive(Args)]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    /// The nodes of the job [default: those of the allocation]
+    #[arg(long, value_name = "NODES")]
+    jobset: Option<String>,
+    /// Ask only these nodes
+    #[arg(long, value_name = "NODES", conflicts_with = "down")]
+    up: Option<String>,
+    /// Do not ask these nodes
+    #[arg(long, value_name = "NODES")]
+    down: Option<String>,
+    /// A cache directory of the job, `<base>/<user>/scr.<allocation>`; may be repeated [default: those of this allocation]
+    #[arg(long, visible_alias = "from", value_name = "DIR")]
+    cache: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print what this node has, for the command on another node
+    #[arg(long, hide = true)]
+    node: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
+    if args.node {
+        print(format!("{MARK}{}\n", to_hex(&own_inventory(args)?.to_bytes())))?;
+        return Ok(Answer::Yes);
+    }
+    let job = JobContext::of(&args.job)?;
+    let alone = job.allocation.is_here_alone() && args.jobset.is_none() && args.up.is_none();
+    let inventories = if alone { vec![own_inventory(args)?] } else { of_nodes(args, &job)? };
+    let found = inspect(inventories, &environment::plugin_host(&job.env, None));
+    show(args.json, json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }), text(&found))?;
+    let can_restart = |dataset: &Inspected| dataset.checkpoint && dataset.beyond_repair.is_none();
+    Ok(Answer::from(found.iter().any(can_restart)))
+}
+
+fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
+    let (env, _) = args.job.environment()?;
+    let params = environment::params(&env);
+    let prefix = environment::prefix(&env, None)?;
+    let caches = Caches::find(&env, &params, &args.cache)?;
+    caches.refused.iter().for_each(warn);
+    Inventory::take(&*env.files, &prefix, &caches.found)
+        .with_context(|| format!("cannot read {}", prefix.dir().display()))
+}
+
+/// What the nodes have that can be asked. What the others have counts as lost.
+fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
+    let list = |nodes: &Option<String>| nodes.as_deref().map(hostlist::expand).transpose();
+    let nodes = match (list(&args.up)?, list(&args.jobset)?) {
+        (Some(up), _) => up,
+        (None, Some(set)) => set,
+        (None, None) => good_nodes(
+            &job.allocation,
+            &bad_nodes(&job.allocation, &job.params, &[], &mut |line| warn(line))?,
+        ),
+    };
+    let down = list(&args.down)?.unwrap_or_default();
+    let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();
+    let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
+    let prefix = Prefix::new(job.params.get(&param::PREFIX));
+    let prefix = prefix.dir().to_str().context("the name of the prefix directory is not UTF-8")?;
+    let mut command: Vec<String> =
+        [&scr, "inspect", "--node", "--prefix", prefix].map(str::to_owned).to_vec();
+    for cache in &args.cache {
+        let cache = cache.to_str().context("the name of a cache directory is not UTF-8")?;
+        command.extend(["--cache".to_owned(), cache.to_owned()]);
+    }
+    let answers = job.allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
+    let mut inventories = Vec::new();
+    for (node, answer) in nodes.iter().zip(answers) {
+        let answer = answer.with_context(|| format!("node {node}"));
+        let found = answer.as_ref().ok().and_then(|answer| {
+            let line = answer.stdout.lines().find_map(|line| line.strip_prefix(MARK))?;
+            from_hex(line)
+        });
+        let why = match (found, answer) {
+            (Some(bytes), _) => {
+                inventories.push(Inventory::from_bytes(&bytes));
+                continue;
+            }
+            (None, Ok(answer)) => format!("node {node}: {}", answer.failure()),
+            (None, Err(error)) => format!("{error:#}"),
+        };
+        warn(format_args!("what a node has counts as lost: {why}"));
+    }
+    Ok(inventories)
+}
+
+fn text(found: &[Inspected]) -> String {
+    if found.is_empty() {
+        return "no dataset is in cache\n".to_owned();
+    }
+    let mut table = Table::with_head(&["DATASET", "NAME", "RANKS", "LOST", "STATE"]);
+    for dataset in found {
+        let state = match (&dataset.beyond_repair, dataset.lost.is_empty()) {
+            (Some(why), _) => format!("lost: {why}"),
+            (None, true) => "whole".to_owned(),
+            (None, false) => "can be rebuilt".to_owned(),
+        };
+        let name = on_one_line(&String::from_utf8_lossy(&dataset.name));
+        table.row([
+            dataset.id.to_string(),
+            name,
+            dataset.ranks.to_string(),
+            dataset.lost.len().to_string(),
+            state,
+        ]);
+    }
+    table.text()
+}
+
+fn row(dataset: &Inspected) -> Value {
+    json!({
+        "id": dataset.id,
+        "name": String::from_utf8_lossy(&dataset.name),
+        "checkpoint": dataset.checkpoint,
+        "ranks": dataset.ranks,
+        "lost": dataset.lost,
+        "recoverable": dataset.beyond_repair.is_none(),
+        "why": dataset.beyond_repair,
+    })
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.trim_end().as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// Stands before the answer of a node, among all that a shell there may print.
+const MARK: &str = "scr-inspect: ";
+/// How long a node may take to look at its caches.
+const TIMEOUT: Duration = Duration::from_secs(120);
