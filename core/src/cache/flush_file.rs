@@ -8,41 +8,47 @@ use crate::param;
 use crate::prefix::{FlushEntry, FlushFile, Location, Seq};
 
 impl Cache {
-    /// Reports the checkpoint that the last run of this allocation has left only in cache, if no node of this run has
-    /// anything of it: the job is about to repeat work. `seen` are the ids of which any node has something, and `newest` the
-    /// place of what would be restarted from. Gives, on rank 0, whether there is one.
-    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: Seq) -> bool {
+    /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
+    /// about to repeat work. `seen` are the ids of which any node has something, and `newest` the place of what would be
+    /// restarted from. Rank 0 knows whether there is one.
+    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: Seq) -> Option<Missing> {
         if job.rank() != Rank(0) {
-            return false;
+            return None;
         }
         // That it cannot be read is reported where it is renewed.
-        let Ok(file) = FlushFile::read(job.files(), &job.prefix) else { return false };
-        let job_id = job.params.get(&param::JOB_ID);
+        let file = FlushFile::read(job.files(), &job.prefix).ok()?;
         let is_missing = |entry: &FlushEntry| {
-            let ours = entry.dataset.as_ref().is_some_and(|dataset| dataset.job_id == job_id);
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
-            ours && only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
+            let is_known = entry.dataset.is_some();
+            is_known && only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
         };
-        let missing = file.entries().into_iter().find(is_missing);
-        if let Some(missing) = &missing {
+        let missing = file.entries().into_iter().find(is_missing)?;
+        let (id, name) = (missing.id, String::from_utf8_lossy(&missing.name));
+        if let Some(other) = other_allocation(job, &missing) {
             job.report.notice(&format!(
-                "dataset {} `{}' was in cache only when the last run ended, and no node of this run has anything of it; if \
-                 its nodes are only away, end this run and start it on them",
-                missing.id,
-                String::from_utf8_lossy(&missing.name)
+                "dataset {id} `{name}' is only in the cache of allocation {other}, which this run does not look at; if its nodes \
+                 are still there, end this run, and start it on them with SCR_JOB_ID={other}, or save the dataset first with \
+                 SCR_JOB_ID={other} scr postrun"
             ));
+            return Some(Missing::Elsewhere);
         }
-        missing.is_some()
+        job.report.notice(&format!(
+            "dataset {id} `{name}' was in cache only when the last run ended, and no node of this run has anything of it; if \
+             its nodes are only away, end this run and start it on them"
+        ));
+        Some(Missing::Lost)
     }
 
-    /// Makes the flush file list the datasets that are in cache now.
-    pub(crate) fn renew_flush_file(&self, job: &Job) {
+    /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, unless there is
+    /// a newer one than that to restart from, which is at `newest`.
+    pub(crate) fn renew_flush_file(&self, job: &Job, newest: Seq) {
         if job.rank() != Rank(0) {
             return;
         }
         let updated = FlushFile::renew(job.files(), &job.prefix, |flush| {
             for entry in flush.entries() {
-                if self.dataset(entry.id).is_none() {
+                let is_elsewhere = other_allocation(job, &entry).is_some() && entry.seq() > newest;
+                if self.dataset(entry.id).is_none() && !is_elsewhere {
                     flush.remove_location(entry.id, Location::Cache);
                 }
                 Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
@@ -82,6 +88,21 @@ impl Cache {
             update_flush_file(job, |flush| flush.remove_location(cached.id(), Location::Cache));
         }
     }
+}
+
+/// Where a checkpoint may be that this run cannot restart from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// In a cache of this allocation that no node of the run has any more.
+    Lost,
+    /// In the cache of another allocation.
+    Elsewhere,
+}
+
+/// The id of the allocation that has a dataset, if it is another one.
+fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {
+    let of = entry.dataset.as_ref().map(|dataset| dataset.job_id.as_str());
+    of.filter(|of| !of.is_empty() && *of != job.params.get(&param::JOB_ID))
 }
 
 /// Changes the flush file. It is only for commands: if it cannot be written, the run goes on.

@@ -29,6 +29,8 @@ pub(crate) struct PrefixState {
     purged: Vec<u64>,
     /// Whether there is a dataset in cache that could not be brought back.
     pub(crate) is_any_left: bool,
+    /// The place of what a run restarts from, from there or from cache.
+    pub(crate) newest: Seq,
 }
 
 /// A dataset that is complete in the prefix directory.
@@ -79,6 +81,7 @@ impl PrefixState {
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             is_any_left: false,
+            newest: Seq::default(),
         }
     }
 

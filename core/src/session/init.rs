@@ -5,6 +5,7 @@
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
+use crate::cache::flush_file::Missing;
 use crate::cache::part::MAX_ID;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::any;
@@ -64,7 +65,7 @@ impl Session {
         prepare_prefix(&session.job, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
         let in_prefix = session.find_datasets(is_shared)?;
-        session.cache.renew_flush_file(&session.job);
+        session.cache.renew_flush_file(&session.job, in_prefix.newest);
         compare_flushed(&session.job, &mut session.cache)?;
         session.with_flushes(Flushes::flush_restored)?;
         let unused = in_prefix.unused(&session.cache);
@@ -103,13 +104,18 @@ impl Session {
             let cached = CachedDataset::new(restored.record, restored.part, store);
             self.cache.insert(CachedDataset { listed: true, refused: restored.refused, ..cached });
         }
+        let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
+        in_prefix.newest = newest.max(in_prefix.first).unwrap_or_default();
         if !purge {
-            let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
-            let newest = newest.max(in_prefix.first).unwrap_or_default();
-            let is_missing = self.cache.report_missing(&self.job, &found.seen, newest);
+            let missing = self.cache.report_missing(&self.job, &found.seen, in_prefix.newest);
+            let is = |wanted| missing == Some(wanted);
+            let [lost, elsewhere] = any(&*self.job.comm, [is(Missing::Lost), is(Missing::Elsewhere)])?;
             // Here, as the flush file is about to forget it.
-            if newest == Seq::default() && any(&*self.job.comm, [is_missing])? == [true] {
+            if in_prefix.newest == Seq::default() && lost {
                 self.starts_without("the last run has left one in cache that no node of this run has")?;
+            }
+            if in_prefix.newest == Seq::default() && elsewhere {
+                self.starts_without("another allocation has one in its cache only")?;
             }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);

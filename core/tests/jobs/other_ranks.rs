@@ -69,6 +69,36 @@ fn a_run_that_could_fetch_nothing_does_not_start_if_a_restart_is_required() {
     world.run(|application| application.restart(some)).line_with(&["the run starts without a checkpoint"]);
 }
 
+/// It began anew without a word, and the flush file forgot what the other allocation had.
+#[test]
+fn a_run_in_another_allocation_says_what_only_the_cache_of_the_first_one_has() {
+    let mut world = World::new(4, 4).set("SCR_JOB_ID", "5131");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.put("SCR_JOB_ID", "5132");
+    world.put("SCR_REQUIRE_RESTART", "1");
+    for _ in 0..2 {
+        fails_to_begin(&world, "another allocation has one in its cache only");
+    }
+    world.put("SCR_REQUIRE_RESTART", "0");
+    for _ in 0..2 {
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&None);
+        outcome.line_with(&["dataset 1 `ckpt.1' is only in the cache of allocation 5131", "SCR_JOB_ID=5131"]);
+        outcome.line_with(&["another allocation has one in its cache only", "starts without a checkpoint"]);
+    }
+    world.put("SCR_JOB_ID", "5131");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    // Once there is a newer one it is of no more use.
+    world.put("SCR_JOB_ID", "5132");
+    world.put("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    for _ in 0..2 {
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&Some(2));
+        assert!(!outcome.has_line_with("allocation 5131"), "{}", outcome.lines.join("\n"));
+    }
+}
+
 #[test]
 fn a_run_without_the_nodes_of_the_last_one_does_not_start_if_a_restart_is_required() {
     let mut world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
