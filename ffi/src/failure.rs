@@ -80,7 +80,7 @@ pub(crate) enum Failure {
     #[error("there is no memory for the answer")]
     NoMemory,
     /// Without where it was set: that is the call, which every line names.
-    #[error("{}", .0.problem().cause)]
+    #[error("{}", .0.causes())]
     Config(Box<ConfigError>),
     #[error(transparent)]
     Comm(#[from] CommError),

@@ -35,25 +35,25 @@ pub(crate) struct FlushFileArgs {
 #[derive(Args)]
 #[group(multiple = false)]
 struct Selection {
-    /// Prints the id of the newest checkpoint
+    /// Print the id of the newest checkpoint; exit with 1 if there is none
     #[arg(long)]
     latest: bool,
-    /// Whether a dataset still has to be copied to the prefix directory: 0 if so, 1 if not or if it is not known
+    /// Exit with 0 if a dataset still has to be copied to the prefix directory, with 1 if not or if it is not known
     #[arg(long, visible_alias = "need-flush", value_name = "ID")]
     needflush: Option<u64>,
-    /// Whether a dataset is in the prefix directory: 0 if so, 1 if not or if it is not known
+    /// Exit with 0 if a dataset is in the prefix directory, with 1 if not or if it is not known
     #[arg(long, value_name = "ID")]
     id: Option<u64>,
-    /// Prints where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE
+    /// Print where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE; exit with 1 if it is not known
     #[arg(long, value_name = "ID")]
     location: Option<u64>,
-    /// Prints the name of a dataset
+    /// Print the name of a dataset; exit with 1 if it is not known
     #[arg(long, value_name = "ID")]
     name: Option<u64>,
-    /// Prints the ids of output datasets, the oldest first
+    /// Print the ids of output datasets, the oldest first; exit with 1 if there is none
     #[arg(long)]
     list_output: bool,
-    /// Prints the ids of checkpoints, the newest first
+    /// Print the ids of checkpoints, the newest first; exit with 1 if there is none
     #[arg(long)]
     list_ckpt: bool,
 }

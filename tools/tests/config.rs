@@ -190,3 +190,19 @@ fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
     let checked = scr.in_prefix(&["config", "--system", "--check"]).arg(&file).output().unwrap();
     assert!(!text(&checked).contains("others can read"), "{}", text(&checked));
 }
+
+/// Those behind the first one were shown once that was mended.
+#[test]
+fn a_check_shows_every_mistake_that_keeps_a_job_from_starting() {
+    let scr = Installation::with_system_file("");
+    let stores = scr.write("stores.conf", "STORE=/a GROUP=ONE\nSTORE=/b GROUP=TWO\n");
+    let lines = "SCR_COPY_TYPE=FILE\nCKPT=0 STORE=/none\nCKPT=1 INTERVAL=2 GROUP=THREE\nCKPT=2 INTERVAL=4 STORE=/nowhere\n";
+    let checkpoints = scr.write("checkpoints.conf", lines);
+    for (file, mistakes) in [(stores, &["ONE", "TWO"][..]), (checkpoints, &["/none", "THREE", "/nowhere"])] {
+        let checked = text(&scr.in_prefix(&["config", "--check", file.to_str().unwrap()]).output().unwrap());
+        for mistake in mistakes {
+            assert!(checked.contains(mistake), "no {mistake} in {checked}");
+        }
+        assert_eq!(checked.matches("(no job starts with this)").count(), mistakes.len(), "{checked}");
+    }
+}

@@ -70,7 +70,7 @@ fn has_line(output: &Output, verdict: &str, words: &str) -> bool {
 fn a_whole_installation_needs_no_mending() {
     let output = doctor(&whole(), &[], &[]);
     assert_eq!(code(&output), 0, "{output:?}");
-    for words in ["for Open MPI", "SYNC XOR", "nothing is wrong", "is that of Open MPI", "bytes free"] {
+    for words in ["for Open MPI", "SYNC XOR", "nothing is wrong", "is that of Open MPI", "a job makes it"] {
         assert!(has_line(&output, "good", words), "{words}: {}", out(&output));
     }
     assert!(out(&output).ends_with("nothing has to be mended\n"), "{}", out(&output));
@@ -91,7 +91,7 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
     };
     broken(|scr| fs::remove_file(scr.path("lib/libscr.so")).unwrap(), &[], "install it with `make install'");
     broken(|scr| fs::remove_file(scr.path("lib/scr/plugins/libscr_xor.so")).unwrap(), &[], "the scheme XOR");
-    broken(|_| (), &[("SCR_FLUSH", "ten")], "1 problem, the first is: environment: SCR_FLUSH");
+    broken(|_| (), &[("SCR_FLUSH", "ten")], "environment: SCR_FLUSH holds `ten'");
     broken(|scr| program(scr, "mpirun", "echo HYDRA build details:"), &[], "use the installation for MPICH");
     broken(|scr| drop(scr.write("file", "")), &[("SCR_CACHE_BASE", "/proc/version/cache")], "store ");
 }
@@ -120,4 +120,30 @@ fn every_node_of_the_allocation_is_compared() {
         assert_eq!(code(&output), 1, "{}", out(&output));
         assert!(has_line(&output, "BAD", words) && has_line(&output, "good", "node a"), "{}", out(&output));
     }
+}
+
+#[test]
+fn every_mistake_in_the_settings_is_shown_and_no_room_in_a_folder_that_is_not_there() {
+    let scr = whole();
+    scr.write(
+        "prefix/.scrconf",
+        "SCR_CASHE_SIZE=1\nSCR_FLUSH=often\nSTORE=/ssd GROUP=NOD\nSTORE=/nvme GROUP=RAKC\n",
+    );
+    let found = doctor(&scr, &[], &[]);
+    for mistake in ["SCR_CASHE_SIZE", "often", "NOD", "RAKC"] {
+        let is_it =
+            |line: &str| line.starts_with("BAD") && line.contains("settings") && line.contains(mistake);
+        assert!(out(&found).lines().any(is_it), "no {mistake} in {}", out(&found));
+    }
+    fs::remove_file(scr.path("prefix/.scrconf")).unwrap();
+    let found = doctor(&scr, &[], &[]);
+    let cache = scr.path("cache").display().to_string();
+    let line = out(&found).lines().find(|line| line.contains(&format!("store {cache}"))).unwrap().to_owned();
+    assert!(line.contains("it is not there; a job makes it") && !line.contains("free"), "{line}");
+    fs::create_dir(scr.path("cache")).unwrap();
+    let found = out(&doctor(&scr, &[], &[]));
+    assert!(
+        found.lines().any(|line| line.contains(&format!("store {cache}")) && line.contains("bytes free")),
+        "{found}"
+    );
 }

@@ -466,3 +466,22 @@ fn prerun_and_postrun_with_nothing_to_do_say_that_all_is_well() {
     assert_eq!(printed(&safe), "no dataset is in cache only: there is nothing to save\n", "{}", said(&safe));
     assert_eq!((ready.status.code(), safe.status.code()), (Some(0), Some(0)));
 }
+
+/// It was taken for the launcher: cannot start --prefx.
+#[test]
+fn a_mistyped_option_is_told_with_the_one_that_was_meant() {
+    let world = World::new().launcher("mpirun", "exit 0");
+    for (option, meant) in [
+        ("--prefx", "`--prefix'"),
+        ("--resource-manger=slurm", "`--resource-manager'"),
+        ("--pauze", "`--pause'"),
+    ] {
+        let told = world.scr(&["run", option, "mpirun", "./app"], &[]);
+        let text = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(told.status.code() == Some(2) && text.contains(&format!("did you mean {meant}?")), "{text}");
+    }
+    let told = world.scr(&["run", "-n", "4", "./app"], &[]);
+    let text = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(text.contains("there is no option `-n'; options of the launcher come after it"), "{text}");
+    assert!(world.starts().is_empty());
+}

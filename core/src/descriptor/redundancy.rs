@@ -262,7 +262,7 @@ impl<'a> Builder<'a> {
     }
 
     fn described(&mut self) -> Result<Vec<Redundancy>, ConfigError> {
-        let mut list: Vec<Redundancy> = Vec::new();
+        let mut list = Vec::new();
         let mut numbers = Vec::new();
         for line in self.params.lines("CKPT") {
             let mut keys = Keys { line, problems: self.problems };
@@ -278,10 +278,10 @@ impl<'a> Builder<'a> {
                 continue;
             }
             numbers.push(index);
-            list.extend(self.one(index, line)?);
+            list.push(self.one(index, line));
         }
         self.check_numbers(numbers);
-        Ok(list)
+        Ok(ConfigError::of_all(list)?.into_iter().flatten().collect())
     }
 
     /// `None` for one that is not to be used, or cannot be.

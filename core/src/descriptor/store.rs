@@ -140,7 +140,8 @@ pub(super) fn build(
     groups: &Groups,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<Store>, ConfigError> {
-    let mut stores: Vec<Store> = Vec::new();
+    let mut paths: Vec<(PathBuf, &Origin)> = Vec::new();
+    let mut stores = Vec::new();
     for line in params.lines("STORE") {
         let mut keys = Keys { line, problems };
         if !line.value.starts_with('/') {
@@ -148,14 +149,16 @@ pub(super) fn build(
             continue;
         }
         let path = normalise(Path::new(&line.value));
-        if let Some(earlier) = stores.iter().find(|store| store.path == path) {
-            if let Some(earlier) = earlier.origin.place().cloned() {
+        if let Some((_, earlier)) = paths.iter().find(|(known, _)| *known == path) {
+            if let Some(earlier) = earlier.place().cloned() {
                 keys.warn(Cause::Twice { name: format!("STORE={}", line.value), earlier });
             }
             continue;
         }
-        stores.push(described(params, groups, line, path, problems)?);
+        paths.push((path.clone(), &line.origin));
+        stores.push(described(params, groups, line, path, problems));
     }
+    let mut stores = ConfigError::of_all(stores)?;
     let implied = Store::implied(params, &param::CACHE_BASE);
     if stores.iter().all(|store| store.path != implied.path) {
         stores.push(implied);

@@ -325,7 +325,7 @@ fn what_is_wrong_is_told_once_with_its_line() {
     for (text, line, expected, goes_on) in BROKEN {
         let (descriptors, mut problems) = built(text);
         assert_eq!(descriptors.is_ok(), *goes_on, "{text}: {descriptors:?}");
-        problems.extend(descriptors.err().map(|error| error.problem().clone()));
+        problems.extend(descriptors.err().iter().flat_map(|error| error.problems().to_vec()));
         let told: Vec<_> = problems.iter().filter(|p| p.to_string().contains(expected)).collect();
         assert_eq!(told.len(), 1, "{text}: {problems:?}");
         let found = told[0].origin.place().map_or(0, |place| place.line);

@@ -19,21 +19,46 @@ pub struct Problem {
     pub cause: Cause,
 }
 
-/// Something wrong with the configuration that the run cannot go on with.
+/// What is wrong with the configuration, so that the run cannot go on.
 #[derive(Debug, Clone, PartialEq, Error)]
-#[error("{0}")]
-pub struct ConfigError(Box<Problem>);
+#[error("{}", list(.0))]
+pub struct ConfigError(Vec<Problem>);
 
 impl ConfigError {
-    /// What it is, and where.
-    pub fn problem(&self) -> &Problem {
+    /// What it is, and where; at least one.
+    pub fn problems(&self) -> &[Problem] {
         &self.0
     }
+
+    /// What it is, without where.
+    pub fn causes(&self) -> String {
+        self.0.iter().map(|problem| problem.cause.to_string()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What was made of every line, or what is wrong with any of them.
+    pub(crate) fn of_all<T>(lines: impl IntoIterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
+        let (mut good, mut wrong) = (Vec::new(), Vec::new());
+        for line in lines {
+            match line {
+                Ok(value) => good.push(value),
+                Err(Self(problems)) => wrong.extend(problems),
+            }
+        }
+        if wrong.is_empty() {
+            Ok(good)
+        } else {
+            Err(Self(wrong))
+        }
+    }
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl From<Problem> for ConfigError {
     fn from(problem: Problem) -> Self {
-        Self(Box::new(problem))
+        Self(vec![problem])
     }
 }
 

@@ -83,7 +83,11 @@ impl Outcome {
 #[non_exhaustive]
 pub enum BuildError {
     /// Nothing is known of it.
-    #[error("there is no dataset {id}: {} is not there", folder.display())]
+    #[error(
+        "there is no dataset {id}: {} is not there; save it with `scr copy' on the nodes that have it, or build all datasets \
+         with `scr index --build'",
+        folder.display()
+    )]
     NoDataset {
         /// Its number.
         id: u64,
@@ -91,7 +95,10 @@ pub enum BuildError {
         folder: PathBuf,
     },
     /// Nothing is known of it.
-    #[error("no summary below {} is that of a dataset named `{name}'", folder.display())]
+    #[error(
+        "no summary below {} is that of a dataset named `{name}'; `scr index --import' makes a dataset of files",
+        folder.display()
+    )]
     NoName {
         /// Its name.
         name: String,

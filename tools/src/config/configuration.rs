@@ -37,7 +37,7 @@ impl Configuration {
                 Some(descriptors)
             }
             Err(error) => {
-                findings.push(Finding::stops(error.problem().clone()));
+                findings.extend(error.problems().iter().cloned().map(Finding::stops));
                 None
             }
         };

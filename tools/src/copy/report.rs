@@ -22,7 +22,12 @@ impl CopyReport<'_> {
         });
         let mut lines: Vec<String> = self.copied.passed_over.iter().cloned().chain(wrong).collect();
         if self.copied.dataset.is_none() {
-            lines.push(format!("there is nothing of dataset {} in {}", self.id, self.caches().join(", ")));
+            lines.push(format!(
+                "there is nothing of dataset {} in {}; `scr flush-file' shows the datasets of the allocation, and --cache names \
+                 another directory",
+                self.id,
+                self.caches().join(", ")
+            ));
         }
         lines
     }

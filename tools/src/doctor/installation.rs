@@ -5,7 +5,6 @@ use crate::config::problems;
 use crate::environment;
 use crate::machine::process;
 use crate::machine::Manifests;
-use crate::output::count;
 use anyhow::{bail, ensure, Context, Result};
 use scr_core::env::Env;
 use scr_core::param::{self, Params};
@@ -14,12 +13,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Check> {
-    let mut checks = vec![
-        Check::of("library", library(env)),
-        Check::of("plugins", plugins(env)),
-        Check::of("settings", settings(env)),
-        prefix(params),
-    ];
+    let mut checks = vec![Check::of("library", library(env)), Check::of("plugins", plugins(env))];
+    checks.extend(settings(env));
+    checks.push(prefix(params));
     if let Some(mpi) = library_path(env).ok().and_then(|path| mpi_of(&path)) {
         checks.push(launcher(mpi, manifests));
     }
@@ -60,14 +56,11 @@ fn plugins(env: &Env) -> Result<String> {
     Ok(names.join(" "))
 }
 
-fn settings(env: &Env) -> Result<String> {
-    let problems = problems(env);
-    match problems.as_slice() {
-        [] => Ok("nothing is wrong".to_owned()),
-        [first, ..] => bail!(
-            "{}, the first is: {first}; `scr config' shows all",
-            count(problems.len() as u64, "problem")
-        ),
+fn settings(env: &Env) -> Vec<Check> {
+    let check = |problem| Check::new(Verdict::Bad, "settings", problem);
+    match problems(env) {
+        none if none.is_empty() => vec![Check::new(Verdict::Good, "settings", "nothing is wrong")],
+        problems => problems.into_iter().map(check).collect(),
     }
 }
 

@@ -65,15 +65,11 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
 }
 
 fn store_check(subject: &str, store: &Store) -> Check {
-    let free = || {
-        let there = store.path.ancestors().find(|folder| folder.exists())?;
-        statvfs(there).ok().map(|found| found.f_bavail.saturating_mul(found.f_frsize))
+    let text = || {
+        let Ok(found) = statvfs(&store.path) else { return "it is not there; a job makes it".to_owned() };
+        format!("{} free", count(found.f_bavail.saturating_mul(found.f_frsize), "byte"))
     };
-    let outcome = check_store(store);
-    Check::of(
-        subject,
-        outcome.map(|()| free().map_or_else(String::new, |free| format!("{} free", count(free, "byte")))),
-    )
+    Check::of(subject, check_store(store).map(|()| text()))
 }
 
 /// Whether a store in memory could be faster.

@@ -26,7 +26,7 @@ mod watchdog;
 use crate::environment;
 use crate::machine::Overrides;
 use crate::output::{print_to_stderr, Answer};
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use clap::Args;
 use job::Job;
 use restart_policy::StopReason;
@@ -97,6 +97,7 @@ pub(super) fn warn(line: &str) {
 
 /// `scr run`.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
+    refuse_option(args.command.first())?;
     let (env, overrides) = args.job.environment()?;
     let params = environment::params(&env);
     if !params.get(&param::ENABLE) {
@@ -115,6 +116,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     }
     job.end_agents();
     stopped.map(|_| job.answer())
+}
+
+/// A word with a dash in place of the launcher is a mistyped option.
+fn refuse_option(first: Option<&OsString>) -> Result<()> {
+    let Some(word) = first.and_then(|word| word.to_str()).filter(|word| word.starts_with('-')) else {
+        return Ok(());
+    };
+    let name = word.split('=').next().unwrap_or(word);
+    let known = RunArgs::augment_args(clap::Command::new("run"));
+    let known: Vec<_> =
+        known.get_arguments().filter_map(|known| known.get_long()).map(|long| format!("--{long}")).collect();
+    let meant = param::nearest(name, known.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}'?"));
+    bail!("there is no option `{name}'{meant}; options of the launcher come after it")
 }
 
 /// Prints why the job is not started again, unless all went as the user wanted.
