@@ -1,12 +1,14 @@
 //! The real file system with directories that are reached through their descriptors.
 //!
-//! A path that begins with that of such a directory is taken apart: the parts between it and the last one are opened one by
-//! one without following links, and the system is asked about the last one in the directory before it. So nothing that
-//! happens to the names above matters any more.
+//! A path that begins with that of such a directory is taken apart: the folders between it and the last part are opened without
+//! following links, and the system is asked about the last part in the folder before it. So nothing that happens to the names
+//! above matters any more.
 
 use super::real::{open_file, RealFiles};
 use super::{File, Files, How, Status};
-use rustix::fs::{openat, Mode, OFlags};
+use rustix::fs::{
+    linkat, mkdirat, openat, openat2, renameat, unlinkat, AtFlags, Mode, OFlags, ResolveFlags, CWD,
+};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -32,13 +34,15 @@ impl Held {
     }
 }
 
-/// A name in an open directory.
+/// A name in an open directory, or a path of which nothing is held.
 struct Spot<'a> {
     parent: Parent,
     name: &'a OsStr,
 }
 
 enum Parent {
+    /// The current folder of the process, which matters for no absolute path.
+    Current,
     Held(Arc<dyn File>),
     Opened(OwnedFd),
 }
@@ -46,6 +50,7 @@ enum Parent {
 impl Parent {
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         match self {
+            Parent::Current => Ok(CWD),
             Parent::Held(dir) => dir.descriptor().ok_or_else(|| io::ErrorKind::Unsupported.into()),
             Parent::Opened(fd) => Ok(fd.as_fd()),
         }
@@ -84,25 +89,36 @@ impl HeldDirs {
         work(&spot.path()?, false)
     }
 
-    /// As `reach`, for what changes a name. That of a held directory itself stands in another one.
-    fn name<R>(&self, path: &Path, work: impl FnOnce(&Path) -> io::Result<R>) -> io::Result<R> {
-        match self.holder(path) {
-            Some((_, rest)) if rest.as_os_str().is_empty() => work(path),
-            _ => self.reach(path, |path, _| work(path)),
+    /// For what changes a name. That of a held directory itself stands in another one.
+    fn spot<'a>(&self, path: &'a Path) -> io::Result<Spot<'a>> {
+        match self.holder(path).filter(|(_, rest)| !rest.as_os_str().is_empty()) {
+            Some((held, rest)) => descend(held, rest),
+            None => Ok(Spot { parent: Parent::Current, name: path.as_os_str() }),
         }
     }
 }
 
 fn descend(held: Arc<dyn File>, rest: &Path) -> io::Result<Spot<'_>> {
+    let mut parts = rest.components().map(plain).collect::<io::Result<Vec<_>>>()?;
+    let name = parts.pop().unwrap_or(OsStr::new("."));
+    Ok(Spot { parent: open_folders(held, rest.parent().unwrap_or(rest), &parts)?, name })
+}
+
+/// Opens the last folder of a path with these parts. One call does it, unless the system has it not, or a part is missing or a
+/// link.
+fn open_folders(held: Arc<dyn File>, path: &Path, parts: &[&OsStr]) -> io::Result<Parent> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut parent = Parent::Held(held);
-    let mut parts = rest.components();
-    let Some(mut name) = parts.next() else { return Ok(Spot { parent, name: OsStr::new(".") }) };
-    for next in parts {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        parent = Parent::Opened(openat(parent.descriptor()?, plain(name)?, flags, Mode::empty())?);
-        name = next;
+    if parts.len() > 1 {
+        let dir = parent.descriptor()?;
+        if let Ok(last) = openat2(dir, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            return Ok(Parent::Opened(last));
+        }
     }
-    Ok(Spot { parent, name: plain(name)? })
+    for part in parts {
+        parent = Parent::Opened(openat(parent.descriptor()?, *part, flags, Mode::empty())?);
+    }
+    Ok(parent)
 }
 
 /// A part that goes up would leave the directory.
@@ -123,7 +139,8 @@ impl Files for HeldDirs {
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.name(path, |path| RealFiles.make_dir(path, mode))
+        let Spot { parent, name } = self.spot(path)?;
+        Ok(mkdirat(parent.descriptor()?, name, Mode::from_raw_mode(mode))?)
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -136,19 +153,24 @@ impl Files for HeldDirs {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.name(path, |path| RealFiles.remove_file(path))
+        let Spot { parent, name } = self.spot(path)?;
+        Ok(unlinkat(parent.descriptor()?, name, AtFlags::empty())?)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.name(path, |path| RealFiles.remove_dir(path))
+        let Spot { parent, name } = self.spot(path)?;
+        Ok(unlinkat(parent.descriptor()?, name, AtFlags::REMOVEDIR)?)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.name(from, |from| self.name(to, |to| RealFiles.rename(from, to)))
+        let (from, to) = (self.spot(from)?, self.spot(to)?);
+        Ok(renameat(from.parent.descriptor()?, from.name, to.parent.descriptor()?, to.name)?)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.name(from, |from| self.name(to, |to| RealFiles.link(from, to)))
+        let (from, to) = (self.spot(from)?, self.spot(to)?);
+        let (old, new) = (from.parent.descriptor()?, to.parent.descriptor()?);
+        Ok(linkat(old, from.name, new, to.name, AtFlags::empty())?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
