@@ -198,7 +198,13 @@ fn a_check_shows_every_mistake_that_keeps_a_job_from_starting() {
     let stores = scr.write("stores.conf", "STORE=/a GROUP=ONE\nSTORE=/b GROUP=TWO\n");
     let lines = "SCR_COPY_TYPE=FILE\nCKPT=0 STORE=/none\nCKPT=1 INTERVAL=2 GROUP=THREE\nCKPT=2 INTERVAL=4 STORE=/nowhere\n";
     let checkpoints = scr.write("checkpoints.conf", lines);
-    for (file, mistakes) in [(stores, &["ONE", "TWO"][..]), (checkpoints, &["/none", "THREE", "/nowhere"])] {
+    let both = scr
+        .write("both.conf", "SCR_COPY_TYPE=FILE\nSTORE=/a GROUP=ONE\nCKPT=0 STORE=/a\nCKPT=1 STORE=/none\n");
+    for (file, mistakes) in [
+        (stores, &["ONE", "TWO"][..]),
+        (checkpoints, &["/none", "THREE", "/nowhere"]),
+        (both, &["ONE", "/none"]),
+    ] {
         let checked = text(&scr.in_prefix(&["config", "--check", file.to_str().unwrap()]).output().unwrap());
         for mistake in mistakes {
             assert!(checked.contains(mistake), "no {mistake} in {checked}");

@@ -42,13 +42,14 @@ impl Descriptors {
     /// error: it may have come of one of them.
     ///
     /// # Errors
-    /// The first thing that cannot be lived with: a group or a store that is not described, no descriptor for
-    /// every checkpoint.
+    /// What cannot be lived with: a group or a store that is not described, no descriptor for every checkpoint.
     pub fn build(params: &Params, problems: &mut Vec<Problem>) -> Result<Self, ConfigError> {
         let groups = Groups::build(params, problems);
-        let stores = store::build(params, &groups, problems)?;
+        let mut fatal = Vec::new();
+        let stores = store::build(params, &groups, problems, &mut fatal);
         let control = store::control(params);
-        let redundancy = redundancy::build(params, &groups, &stores, problems)?;
+        let redundancy = redundancy::build(params, &groups, &stores, problems);
+        let redundancy = ConfigError::after(fatal, redundancy)?;
         Ok(Self { groups, stores, control, redundancy })
     }
 

@@ -3,8 +3,8 @@
 //! One per `STORE=` line, and one for `SCR_CACHE_BASE` if no line describes it.
 
 use super::group::{Groups, NODE, WORLD};
-use super::keys::{fatal, Keys};
-use crate::param::{self, normalise, Cause, ConfigError, Kind, Line, Origin, Params, Problem};
+use super::keys::Keys;
+use crate::param::{self, normalise, Cause, Kind, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -134,14 +134,14 @@ fn word<T: PartialEq + Copy>(words: &[(&'static str, T)], value: T) -> &'static 
     words.iter().find(|(_, own)| *own == value).map_or("", |(word, _)| *word)
 }
 
-/// All stores.
+/// All stores. What no run can go on with is added to `fatal`, and the store is there all the same, for those who name it.
 pub(super) fn build(
     params: &Params,
     groups: &Groups,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<Store>, ConfigError> {
-    let mut paths: Vec<(PathBuf, &Origin)> = Vec::new();
-    let mut stores = Vec::new();
+    fatal: &mut Vec<Problem>,
+) -> Vec<Store> {
+    let mut stores: Vec<Store> = Vec::new();
     for line in params.lines("STORE") {
         let mut keys = Keys { line, problems };
         if !line.value.starts_with('/') {
@@ -149,21 +149,24 @@ pub(super) fn build(
             continue;
         }
         let path = normalise(Path::new(&line.value));
-        if let Some((_, earlier)) = paths.iter().find(|(known, _)| *known == path) {
-            if let Some(earlier) = earlier.place().cloned() {
+        if let Some(earlier) = stores.iter().find(|store| store.path == path) {
+            if let Some(earlier) = earlier.origin.place().cloned() {
                 keys.warn(Cause::Twice { name: format!("STORE={}", line.value), earlier });
             }
             continue;
         }
-        paths.push((path.clone(), &line.origin));
-        stores.push(described(params, groups, line, path, problems));
+        let store = described(params, line, path, problems);
+        if store.enabled && !groups.has(&store.group) {
+            let cause = groups.unknown(&line.title("GROUP"), &store.group);
+            fatal.push(Problem { origin: line.origin.clone(), cause });
+        }
+        stores.push(store);
     }
-    let mut stores = ConfigError::of_all(stores)?;
     let implied = Store::implied(params, &param::CACHE_BASE);
     if stores.iter().all(|store| store.path != implied.path) {
         stores.push(implied);
     }
-    Ok(stores)
+    stores
 }
 
 /// The store for the control directory.
@@ -171,21 +174,12 @@ pub(super) fn control(params: &Params) -> Store {
     Store::implied(params, &param::CNTL_BASE)
 }
 
-fn described(
-    params: &Params,
-    groups: &Groups,
-    line: &Line,
-    path: PathBuf,
-    problems: &mut Vec<Problem>,
-) -> Result<Store, ConfigError> {
+fn described(params: &Params, line: &Line, path: PathBuf, problems: &mut Vec<Problem>) -> Store {
     let mut keys = Keys { line, problems };
     let group = keys.text("GROUP").unwrap_or_else(|| NODE.to_string());
     let enabled = keys.read("ENABLED", Kind::Bool, true);
-    if enabled && !groups.has(&group) {
-        return Err(fatal(&line.origin, groups.unknown(&line.title("GROUP"), &group)));
-    }
     let view = if group == WORLD { View::Global } else { View::Private };
-    Ok(Store {
+    Store {
         name: plain_name(&line.shared),
         path,
         group,
@@ -198,7 +192,7 @@ fn described(
         size: keys.read("SIZE", Kind::Bytes { least: 1 }, None),
         options: keys.options(KEYS),
         origin: line.origin.clone(),
-    })
+    }
 }
 
 /// The same name for `/ssd` and `/ssd/`. One with variables is left as it is.
