@@ -73,7 +73,7 @@ fn wait_for_the_first_rank() {
 fn disable(state: &mut State) -> Result<(), Failure> {
     *state = State::Disabled;
     if message::is_first_rank() {
-        message::note("SCR is disabled by SCR_ENABLE=0: every call to it fails from here on");
+        message::note("SCR is disabled by SCR_ENABLE=0: every call to it fails from here on; SCR_PASS_THROUGH=1 lets them succeed");
     }
     Err(Failure::Disabled)
 }

@@ -259,3 +259,23 @@ fn without_a_resource_manager_a_step_is_the_process_of_the_launcher() {
     let gone = command.output().unwrap();
     assert_eq!(code(&gone), 2, "there is no such process any more: {}", err(&gone));
 }
+
+#[test]
+fn a_copy_that_finds_nothing_says_where_to_look_and_the_help_of_a_question_says_its_exit_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = scr(folder.path(), &["copy", "--id", "9"]);
+    assert_eq!(code(&nothing), 1);
+    let told = err(&nothing);
+    assert!(
+        told.contains("nothing of dataset 9") && told.contains("`scr flush-file' shows the datasets"),
+        "{told}"
+    );
+    let help = out(&scr(folder.path(), &["flush-file", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for question in [
+        "Exit with 0 if a dataset still has to be copied",
+        "Exit with 0 if a dataset is in the prefix directory",
+    ] {
+        assert!(help.contains(question), "{help}");
+    }
+}

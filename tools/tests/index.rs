@@ -217,7 +217,11 @@ fn what_is_not_whole_or_may_be_replaced_is_told_and_not_listed_as_complete() {
     let text = listed(prefix);
     assert!(text.contains("   4 NO ") && text.contains("   2 NO "), "{text}");
     let (code, text) = told(prefix, &["--build", "77"]);
-    assert_eq!((code, text.contains("scr.dataset.77 is not there")), (Some(1), true), "{text}");
+    assert_eq!(
+        (code, text.contains("scr.dataset.77 is not there; save it with `scr copy'")),
+        (Some(1), true),
+        "{text}"
+    );
 }
 
 #[test]
