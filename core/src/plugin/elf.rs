@@ -254,11 +254,12 @@ mod tests {
 
     #[test]
     fn any_flipped_byte_of_the_headers_gives_a_verdict_and_no_panic() {
-        let whole = this_program();
-        for place in 0..1024.min(whole.len()) {
-            let mut bytes = whole.clone();
+        // In place: a copy for each byte would be a hundred gigabytes.
+        let mut bytes = this_program();
+        for place in 0..1024.min(bytes.len()) {
             bytes[place] ^= 0xff;
             let _ = check(&bytes);
+            bytes[place] ^= 0xff;
         }
     }
 }
