@@ -1,12 +1,13 @@
 //! Every mutating operation of a flush fails once, and the world stops before and in the middle of each: whatever
 //! the index then lists as complete is complete, and what was cached is still there.
 
-use super::stage::{through, Cached, Stage, NOW};
+use super::stage::{through, Cached, Kept, Stage, NOW};
 use crate::flush::closing::{finalize_arrived, finalize_pending};
 use crate::flush::{FlushError, FlushReport};
 use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::RealFiles;
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 const RANKS: u32 = 3;
@@ -22,13 +23,34 @@ fn in_background(stage: &Stage, files: &FaultyFiles, cached: &Cached) -> Result<
     stage.flush_in_background(files, "1.x", cached)
 }
 
-/// Number of mutating operations of a whole flush of this stage's dataset.
-fn operations(prepare: impl Fn(&Stage) -> Cached, flush: Way) -> u64 {
-    let stage = Stage::new(RANKS);
-    let cached = prepare(&stage);
-    let files = FaultyFiles::new(RealFiles);
-    flush(&stage, &files, &cached).unwrap();
-    files.mutations()
+/// A stage with a dataset to flush. It is prepared once, and put back before each flush.
+struct Scene {
+    stage: Stage,
+    cached: Cached,
+    prepared: Kept,
+}
+
+impl Scene {
+    fn new(prepare: impl Fn(&Stage) -> Cached) -> Self {
+        let stage = Stage::new(RANKS);
+        let cached = prepare(&stage);
+        let prepared = stage.keep();
+        Self { stage, cached, prepared }
+    }
+
+    /// The stage as it was prepared.
+    fn anew(&self) -> (&Stage, &Cached) {
+        self.stage.put_back(&self.prepared);
+        (&self.stage, &self.cached)
+    }
+
+    /// Each mutating operation of a whole flush.
+    fn operations(&self, flush: Way) -> RangeInclusive<u64> {
+        let (stage, cached) = self.anew();
+        let files = FaultyFiles::new(RealFiles);
+        flush(stage, &files, cached).unwrap();
+        1..=files.mutations()
+    }
 }
 
 fn fresh(stage: &Stage) -> Cached {
@@ -86,17 +108,17 @@ fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
 #[test]
 fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
     for (name, prepare, flush) in CASES {
-        for at in 1..=operations(prepare, flush) {
-            let stage = Stage::new(RANKS);
-            let cached = prepare(&stage);
+        let scene = Scene::new(prepare);
+        for at in scene.operations(flush) {
+            let (stage, cached) = scene.anew();
             let files = FaultyFiles::new(RealFiles);
             files.fail_once(at, ErrorKind::StorageFull);
-            let outcome = flush(&stage, &files, &cached);
+            let outcome = flush(stage, &files, cached);
             let context = format!("{name}, operation {at}");
             if outcome.is_ok() {
-                assert!(stage.is_listed(1) && stage.is_right(&cached), "{context}: done but not listed");
+                assert!(stage.is_listed(1) && stage.is_right(cached), "{context}: done but not listed");
             }
-            assert_sound(&stage, &cached, &context);
+            assert_sound(stage, cached, &context);
         }
     }
 }
@@ -116,16 +138,16 @@ fn was_marked(files: &FaultyFiles) -> bool {
 fn an_error_after_the_mark_never_takes_a_flush_back() {
     let (mut closed, mut left) = (0, 0);
     for (name, prepare, flush) in CASES {
-        for at in 1..=operations(prepare, flush) {
+        let scene = Scene::new(prepare);
+        for at in scene.operations(flush) {
             for lasts in [false, true] {
-                let stage = Stage::new(RANKS);
-                let cached = prepare(&stage);
+                let (stage, cached) = scene.anew();
                 let files = FaultyFiles::new(RealFiles);
                 match lasts {
                     false => files.fail_once(at, ErrorKind::Other),
                     true => files.fail_from(at, ErrorKind::Other),
                 }
-                let outcome = flush(&stage, &files, &cached);
+                let outcome = flush(stage, &files, cached);
                 if !was_marked(&files) {
                     continue;
                 }
@@ -142,7 +164,7 @@ fn an_error_after_the_mark_never_takes_a_flush_back() {
                         continue;
                     }
                 }
-                assert!(stage.is_listed(1) && stage.is_right(&cached), "{context}: not rolled forward");
+                assert!(stage.is_listed(1) && stage.is_right(cached), "{context}: not rolled forward");
             }
         }
     }
@@ -152,13 +174,13 @@ fn an_error_after_the_mark_never_takes_a_flush_back() {
 #[test]
 fn a_full_prefix_is_told_and_nothing_is_lost() {
     for (way, flush) in [("at once", at_once as Way), ("in the worker", in_background)] {
-        for at in 1..=operations(fresh, flush) {
-            let stage = Stage::new(RANKS);
-            let cached = fresh(&stage);
+        let scene = Scene::new(fresh);
+        for at in scene.operations(flush) {
+            let (stage, cached) = scene.anew();
             let files = FaultyFiles::new(RealFiles);
             files.fail_from(at, ErrorKind::StorageFull);
-            let _ = flush(&stage, &files, &cached);
-            assert_sound(&stage, &cached, &format!("{way}, full from operation {at}"));
+            let _ = flush(stage, &files, cached);
+            assert_sound(stage, cached, &format!("{way}, full from operation {at}"));
         }
     }
 }
@@ -166,18 +188,18 @@ fn a_full_prefix_is_told_and_nothing_is_lost() {
 #[test]
 fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
     for (name, prepare, flush) in CASES {
-        for at in 1..=operations(prepare, flush) {
+        let scene = Scene::new(prepare);
+        for at in scene.operations(flush) {
             for torn in [false, true] {
-                let stage = Stage::new(RANKS);
-                let cached = prepare(&stage);
+                let (stage, cached) = scene.anew();
                 let files = FaultyFiles::new(RealFiles);
                 if torn {
                     files.stop_torn_at(at);
                 } else {
                     files.stop_at(at);
                 }
-                let _ = flush(&stage, &files, &cached);
-                assert_sound(&stage, &cached, &format!("{name}, crash at {at}, torn: {torn}"));
+                let _ = flush(stage, &files, cached);
+                assert_sound(stage, cached, &format!("{name}, crash at {at}, torn: {torn}"));
             }
         }
     }
@@ -186,13 +208,15 @@ fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
 #[test]
 fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
     let mut finished = 0;
-    for at in 1..=operations(reused, at_once) {
+    let scene = Scene::new(reused);
+    for at in scene.operations(at_once) {
+        let (stage, cached) = scene.anew();
+        let files = FaultyFiles::new(RealFiles);
+        files.stop_at(at);
+        let _ = at_once(stage, &files, cached);
+        let crashed = stage.keep();
         for again in 1.. {
-            let stage = Stage::new(RANKS);
-            let cached = reused(&stage);
-            let files = FaultyFiles::new(RealFiles);
-            files.stop_at(at);
-            let _ = stage.flush(&files, &through(&files), "1.x", &cached);
+            stage.put_back(&crashed);
             let second = FaultyFiles::new(RealFiles);
             second.stop_at(again);
             let _ = finalize_pending(&second, &stage.prefix, NOW);
@@ -200,7 +224,7 @@ fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
                 finished += u32::from(stage.is_listed(1));
                 break;
             }
-            assert_sound(&stage, &cached, &format!("crash at {at}, then at {again}"));
+            assert_sound(stage, cached, &format!("crash at {at}, then at {again}"));
         }
     }
     assert!(finished > 0, "no flush was ever finished by the next run");
@@ -210,19 +234,19 @@ fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
 #[test]
 fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
     for name in ["a", "b"] {
-        for at in 1..=operations(fresh, at_once) {
-            let stage = Stage::new(RANKS);
-            let cached = fresh(&stage);
+        let scene = Scene::new(fresh);
+        for at in scene.operations(at_once) {
+            let (stage, cached) = scene.anew();
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
-            let _ = stage.flush(&files, &through(&files), "1.x", &cached);
+            let _ = at_once(stage, &files, cached);
             let newer = stage.cache(2, name);
             stage.flush_well("2.x", &newer);
             let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
             let context = format!("crash at {at}, then {name}: {ended:?}");
             assert!(stage.is_listed(2) && stage.is_right(&newer), "{context}: the newer one is not right");
             assert_eq!(stage.index().current(), Some(name.as_bytes()), "{context}");
-            assert!(!stage.is_listed(1) || stage.is_right(&cached), "{context}: listed but not right");
+            assert!(!stage.is_listed(1) || stage.is_right(cached), "{context}: listed but not right");
             assert!(stage.leftovers().is_empty(), "{context}: {:?}", stage.leftovers());
         }
     }

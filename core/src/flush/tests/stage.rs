@@ -109,6 +109,9 @@ pub(crate) struct Stage {
     nodes: u32,
 }
 
+/// A copy of all that a stage stored at some moment.
+pub(crate) struct Kept(TempDir);
+
 /// A dataset in cache.
 pub(crate) struct Cached {
     pub(crate) dataset: DatasetDescriptor,
@@ -119,8 +122,7 @@ pub(crate) struct Cached {
 
 impl Stage {
     pub(crate) fn new(ranks: u32) -> Self {
-        // Thousands of syncs: in memory where there is such a place.
-        let dir = TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap();
+        let dir = scratch();
         let prefix = Prefix::new(dir.path().join("prefix"));
         fs::create_dir(prefix.dir()).unwrap();
         let stage = Self { dir, prefix, ranks, nodes: 1 };
@@ -133,6 +135,20 @@ impl Stage {
         let stage = Self { nodes, ..Self::new(ranks) };
         (1..nodes).for_each(|node| fs::create_dir(stage.control(node)).unwrap());
         stage
+    }
+
+    /// A copy of all that is stored, to go back to with [`put_back`](Self::put_back).
+    pub(crate) fn keep(&self) -> Kept {
+        let kept = scratch();
+        copy_tree(self.dir.path(), kept.path());
+        Kept(kept)
+    }
+
+    /// Stores again what was stored when the copy was made, and nothing else.
+    pub(crate) fn put_back(&self, kept: &Kept) {
+        fs::remove_dir_all(self.dir.path()).unwrap();
+        fs::create_dir(self.dir.path()).unwrap();
+        copy_tree(kept.0.path(), self.dir.path());
     }
 
     /// Puts a dataset into cache: each rank has two files, some of them empty, some in folders of their own.
@@ -307,6 +323,17 @@ impl Stage {
         found.sort();
         found
     }
+}
+
+/// Thousands of syncs: in memory where there is such a place.
+fn scratch() -> TempDir {
+    TempDir::new_in("/dev/shm").or_else(|_| TempDir::new()).unwrap()
+}
+
+/// All that lies in one folder, into another that is there, with permissions and times.
+fn copy_tree(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp").arg("-aT").args([from, to]).status();
+    assert!(copied.unwrap().success(), "{} cannot be copied", from.display());
 }
 
 pub(crate) const OPTIONS: Options = Options {
