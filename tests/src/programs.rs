@@ -18,7 +18,7 @@ pub enum Program {
     CopyRestart,
     /// The example.
     Heat2d,
-    /// The suite of all communicators, over MPI. A program of core's, not of C.
+    /// The suite of all communicators, over MPI. Not of C.
     CommSuite,
     /// The `scr` command, one process for each rank.
     Scr,
@@ -31,7 +31,7 @@ impl Program {
             Program::ApiMisuse => "tests/programs/api_misuse.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Heat2d => "examples/heat2d.c",
-            Program::CommSuite => "core/examples/comm_suite.rs",
+            Program::CommSuite => "ffi/examples/comm_suite.rs",
             Program::Scr => "tools/src/main.rs",
         }
     }
@@ -79,18 +79,7 @@ impl Program {
 
 fn build_comm_suite(mpi: Mpi) -> PathBuf {
     let mut command = Command::new(env!("CARGO"));
-    command.args([
-        "build",
-        "--release",
-        "--quiet",
-        "--locked",
-        "-p",
-        "scr-core",
-        "--features",
-        "mpi",
-        "--example",
-        "comm_suite",
-    ]);
+    command.args(["build", "--release", "--quiet", "--locked", "-p", "scr-ffi", "--example", "comm_suite"]);
     command.arg("--target-dir").arg(target(mpi)).env("MPICC", mpi.compiler()).current_dir(repository());
     compile(&mut command);
     target(mpi).join("release/examples/comm_suite")
