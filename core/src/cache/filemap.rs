@@ -130,7 +130,8 @@ impl Journal {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.trim()?;
         self.torn.set(true);
-        let written = self.file.write_at(self.sound.get(), bytes);
+        let behind = if planted(Bug::WritesBehindTorn) { self.file.status()?.len } else { self.sound.get() };
+        let written = self.file.write_at(behind, bytes);
         if written.is_ok() {
             self.torn.set(false);
             self.sound.set(self.sound.get() + bytes.len() as u64);

@@ -10,8 +10,8 @@ use super::running::RunningFlush;
 use super::{new_token, policy, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::{Cache, CachedDataset, PrefixCopy};
-use crate::comm::collective::broadcast;
-use crate::comm::Rank;
+use crate::comm::collective::{broadcast, broadcast_tree};
+use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::fs::{At, FsError, Kind};
 use crate::job::Job;
@@ -19,9 +19,10 @@ use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::Location;
+use crate::prefix::{Index, Location};
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
+use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -370,7 +371,7 @@ impl Flushes {
                     files: record.dataset.files.unwrap_or(0),
                     bytes: record.dataset.bytes.unwrap_or(0),
                 };
-                self.record_success(site, &record, Duration::ZERO, report, FlushKind::Sync);
+                self.record_success(site, &record, Duration::ZERO, report, FlushKind::Sync)?;
             }
         }
         self.unfinished.remove(place);
@@ -390,10 +391,7 @@ impl Flushes {
         let took = job.elapsed() - began;
         set_copy(site.cache, id, PrefixCopy::Missing);
         let error = match outcome {
-            Ok(report) => {
-                self.record_success(site, record, took, report, kind);
-                return Ok(());
-            }
+            Ok(report) => return self.record_success(site, record, took, report, kind),
             Err(error) => error,
         };
         let why = crate::describe(&error);
@@ -419,7 +417,7 @@ impl Flushes {
         took: Duration,
         report: FlushReport,
         kind: FlushKind,
-    ) {
+    ) -> Result<(), Error> {
         let (job, dataset, id) = (site.job, &record.dataset, record.dataset.id);
         job.log.add_entry(Record::event(Event::FlushSuccess).dataset(dataset).took(took));
         if let Some(cached) = site.cache.dataset(id) {
@@ -443,7 +441,36 @@ impl Flushes {
             self.retry_pending = false;
             self.flushed.push(id);
         }
+        Ok(mark_replaced(site, id)?)
     }
+}
+
+/// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs.
+/// Collective.
+fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
+    let others = site.cache.datasets().iter().filter(|other| other.id() != id && other.is_flushed());
+    let others: Vec<u64> = others.filter(|other| !other.superseded).map(CachedDataset::id).collect();
+    if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {
+        return Ok(());
+    }
+    let mut tree = KvTree::new();
+    if site.job.rank() == Rank(0) {
+        let index = Index::read(site.job.files(), &site.job.prefix).unwrap_or_else(|error| {
+            site.job.report.error(&crate::describe(&error));
+            Index::new()
+        });
+        for other in others {
+            let entry = index.entry(dataset(site.cache, other).record.id_in_prefix);
+            if !entry.is_some_and(|entry| entry.complete && !entry.superseded) {
+                tree.entry("REPLACED", other);
+            }
+        }
+    }
+    let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;
+    for other in tree.get("REPLACED").into_iter().flat_map(KvTree::keys_as::<u64>) {
+        site.cache.dataset_mut(other).into_iter().for_each(|cached| cached.superseded = true);
+    }
+    Ok(())
 }
 
 /// Reports an error that does not make the call fail.

@@ -301,11 +301,7 @@ impl<'a> Recovery<'a> {
 
     /// What lies here of a rank's part. A node may have two copies, and one of them may not be whole.
     fn best_copy(&self, owner: Rank) -> Option<&'a LocalPart> {
-        self.local
-            .iter()
-            .copied()
-            .filter(|local| local.owner == owner)
-            .max_by_key(|local| (!planted(Bug::WorseCopyMoves)).then(|| local.quality()))
+        self.local.iter().copied().filter(|local| local.owner == owner).max_by_key(|local| local.quality())
     }
 
     /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path

@@ -69,6 +69,46 @@ fn a_checkpoint_that_is_flushed_late_does_not_replace_files_of_a_newer_one() {
     }
 }
 
+/// The names that are offered, one after the other, after a comparison of every byte; each is refused.
+fn refuse_all(application: &mut Application) -> Vec<String> {
+    let (rank, mut offered) = (application.rank, Vec::new());
+    while let Some(name) = application.session().have_restart().unwrap() {
+        let step = if name == b"one" { 1 } else { 2 };
+        application.session().start_restart().unwrap();
+        let path = application.session().route_file(file("b", rank).as_bytes()).unwrap();
+        let name = String::from_utf8(name).unwrap();
+        assert!(
+            std::fs::read(path_of(&path)).unwrap() == contents(step, rank, 0, BYTES),
+            "other bytes: {name}"
+        );
+        offered.push(name);
+        let _ = application.session().complete_restart(false);
+    }
+    offered
+}
+
+/// The older one was offered with the bytes of the newer one, where the application reads in the prefix directory.
+#[test]
+fn a_checkpoint_whose_files_a_newer_one_has_replaced_is_not_read_there() {
+    for (bypass, global) in [("0", "1"), ("1", "0"), ("1", "1")] {
+        let world = world(bypass).set("SCR_CACHE_SIZE", "2").set("SCR_GLOBAL_RESTART", global);
+        let mut world = world.set("SCR_CRC_ON_FLUSH", "0");
+        let write_both = |application: &mut Application| {
+            write(application, "one", "b", 1).unwrap();
+            write(application, "two", "b", 2).unwrap();
+        };
+        let run = world.run(|application| {
+            write_both(application);
+            refuse_all(application)
+        });
+        run.all_gave(&vec!["two".to_owned()]);
+        // Now both are flushed when the run begins.
+        world.put("SCR_FLUSH", "0");
+        world.run(|application| write_both(application));
+        world.run(refuse_all).all_gave(&vec!["two".to_owned()]);
+    }
+}
+
 /// The older one was deleted by its name, and with it the bytes of the newer one.
 #[test]
 fn two_names_of_one_folder_are_no_two_files() {
