@@ -45,6 +45,9 @@ pub(crate) struct Outcome<T> {
     pub(crate) lines: Vec<String>,
 }
 
+/// The clock of a run begins so many seconds after that of the run before.
+pub(crate) const SECONDS_OF_A_RUN: u64 = 1_000_000;
+
 /// How much a rank writes in a checkpoint: the lengths of its files.
 pub(crate) type Sizes = fn(Rank) -> Vec<usize>;
 
@@ -165,6 +168,28 @@ impl World {
         copy_tree(&kept.0.path().join("nodes"), &nodes);
     }
 
+    /// All folders of the world stand aside from here on, and a copy in their place, until they are taken back.
+    pub(crate) fn set_aside(&self) -> Aside {
+        let aside =
+            TempDir::new_in(self.dir.path().parent().expect("it lies in a folder")).expect("a folder");
+        for entry in std::fs::read_dir(self.dir.path()).expect("it can be listed").flatten() {
+            let kept = aside.path().join(entry.file_name());
+            std::fs::rename(entry.path(), &kept).expect("both are ours");
+            copy_tree(&kept, &entry.path());
+        }
+        Aside(aside)
+    }
+
+    /// What was done to the copy is forgotten.
+    pub(crate) fn take_back(&self, aside: &Aside) {
+        for entry in std::fs::read_dir(self.dir.path()).expect("it can be listed").flatten() {
+            std::fs::remove_dir_all(entry.path()).expect("it is ours");
+        }
+        for entry in std::fs::read_dir(aside.0.path()).expect("it can be listed").flatten() {
+            std::fs::rename(entry.path(), self.dir.path().join(entry.file_name())).expect("both are ours");
+        }
+    }
+
     /// What the nodes have stored otherwise than when the copy was made: files of other bytes, or of other permissions, and
     /// files that are there only now or were only then. Filemaps count as the same where they record the same.
     pub(crate) fn changes_since(&self, kept: &Kept) -> Vec<String> {
@@ -227,7 +252,7 @@ impl World {
         let results = thread::run(ranks, |comm| {
             let rank = comm.rank();
             let env = self.env_of(rank);
-            env.clock().set_since_epoch(Duration::from_secs(1_000_000 * run));
+            env.clock().set_since_epoch(Duration::from_secs(SECONDS_OF_A_RUN * run));
             let world = Env { watch: watch.clone(), ..env.env() };
             let session = Session::init(wrap(comm), world, &self.application);
             let begun = |session| Application { session: Some(session), rank, env: env.clone() };
@@ -380,6 +405,9 @@ impl Application {
 /// A copy of all that the nodes stored at some moment.
 pub(crate) struct Kept(TempDir);
 
+/// All that was in a world at some moment.
+pub(crate) struct Aside(TempDir);
+
 fn copy_tree(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder for the copy");
     let permissions = std::fs::metadata(from).expect("the folder is there").permissions();
@@ -389,7 +417,10 @@ fn copy_tree(from: &Path, to: &Path) {
         if entry.path().is_dir() {
             copy_tree(&entry.path(), &target);
         } else {
-            std::fs::copy(entry.path(), target).expect("the file can be copied");
+            std::fs::copy(entry.path(), &target).expect("the file can be copied");
+            let time = entry.metadata().and_then(|status| status.modified()).expect("it was listed");
+            let copy = std::fs::File::options().append(true).open(target).expect("the copy is ours");
+            copy.set_modified(time).expect("the copy is ours");
         }
     }
 }

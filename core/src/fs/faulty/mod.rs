@@ -84,6 +84,8 @@ struct State {
     meant: Option<Meant>,
     stopped: bool,
     hurries: bool,
+    /// Whether a write that fails gets half of its bytes down.
+    tears: bool,
     room: Option<u64>,
     lacks: Vec<What>,
     interruption: Option<Interruption>,
@@ -148,7 +150,12 @@ impl FaultyFiles {
         self.state().fault = Some(Fault::Stop { at, torn: true });
     }
 
-    /// Counts, records and fails only what is done to paths below this one.
+    /// Writes that fail get half of their bytes down before they do, as on a device that is full.
+    pub fn tear_writes(&self) {
+        self.state().tears = true;
+    }
+
+    /// Counts, records and fails only what is done to paths below this one; a world that has stopped fails everywhere.
     pub fn only_below(&self, path: impl Into<PathBuf>) {
         let below = path.into();
         self.only(move |_, path| path.starts_with(&below));
@@ -252,7 +259,7 @@ impl FaultyFiles {
     fn judge(&self, what: What, path: &Path, to: Option<&Path>, bytes: usize) -> Verdict {
         let mut state = self.state();
         let is_meant = |path: &Path| state.meant.as_ref().is_none_or(|meant| meant(what, path));
-        if !is_meant(path) && !to.is_some_and(is_meant) {
+        if !state.stopped && !is_meant(path) && !to.is_some_and(is_meant) {
             return Verdict::Go;
         }
         let verdict = state.judge(what);
@@ -303,7 +310,11 @@ impl State {
         self.mutations += 1;
         match self.fault {
             Some(Fault::Span(at, end, kind)) if (at..end).contains(&self.mutations) => {
-                Verdict::Fail(kind.into())
+                if self.tears {
+                    Verdict::Tear(kind.into())
+                } else {
+                    Verdict::Fail(kind.into())
+                }
             }
             Some(Fault::Stop { at, torn }) if self.mutations >= at => {
                 self.stopped = true;
@@ -542,6 +553,17 @@ mod tests {
         let file = files.open(&path, How::Append(0o600)).unwrap();
         assert!(file.append(b"12345678").is_err());
         assert_eq!(fs::read(&path).unwrap(), b"1234");
+    }
+
+    #[test]
+    fn a_world_that_stopped_at_one_place_fails_everywhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.only_below(dir.path().join("cache"));
+        files.stop_at(1);
+        files.make_dir(&dir.path().join("prefix"), 0o700).unwrap();
+        assert!(files.make_dir(&dir.path().join("cache"), 0o700).is_err());
+        assert!(files.make_dir(&dir.path().join("other"), 0o700).is_err());
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(super) struct Settings {
     pub(super) bypass: bool,
     pub(super) fetch_bypass: bool,
     pub(super) sums: bool,
+    /// Whether checksums are compared of what is flushed and fetched.
+    pub(super) flush_sums: bool,
     pub(super) global: bool,
     /// How many checkpoints stay in the prefix directory; 0 for all.
     pub(super) window: u8,
@@ -32,9 +34,7 @@ pub(super) struct Run {
     pub(super) reaction: Reaction,
     pub(super) steps: Vec<Step>,
     pub(super) finalizes: bool,
-    /// The operation, of all that change anything, at which the world stops, if it does.
-    pub(super) dies: Option<u64>,
-    pub(super) torn: bool,
+    pub(super) dies: Option<Death>,
     pub(super) stumbles: Option<Stumble>,
     pub(super) meets: Option<Meeting>,
     /// The power fails when the run is over, or dead.
@@ -42,27 +42,60 @@ pub(super) struct Run {
     /// The checkpoint that the user names with `SCR_CURRENT`.
     pub(super) wants: Option<u8>,
     pub(super) after: Vec<Event>,
+    pub(super) looks: Look,
 }
 
 impl Run {
-    /// A run that only restarts.
-    pub(super) fn last(runs: &[Self]) -> Self {
-        let before = runs.last().expect("a history has runs");
-        let (steps, after) = (Vec::new(), Vec::new());
-        let reaction = Reaction::Take;
+    /// A run on these nodes that takes one checkpoint after the other, until none is left.
+    pub(super) fn that_takes_all(&self, nodes: Vec<usize>) -> Self {
         Self {
-            reaction,
-            steps,
+            nodes,
+            reaction: Reaction::RefuseAll,
+            steps: Vec::new(),
             finalizes: false,
             dies: None,
             stumbles: None,
             meets: None,
             outage: None,
             wants: None,
-            after,
-            ..before.clone()
+            after: Vec::new(),
+            ..self.clone()
         }
     }
+}
+
+/// What else could happen after a run. A copy of the world shows it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Look {
+    /// A run on the same nodes, or with another one in the place of that of this rank.
+    Here { lost: Option<usize> },
+    /// A run on the nodes of the run before.
+    Before,
+    /// A run that comes to a good end, after which its nodes are lost. The user may name a checkpoint with `SCR_CURRENT`.
+    Later { wants: Option<u8> },
+}
+
+/// The world stops at the operation, of all in an area that change anything, that has this number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Death {
+    pub(super) at: u64,
+    pub(super) area: Area,
+    pub(super) torn: bool,
+}
+
+/// Which operations are counted, and may fail.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Area {
+    All,
+    /// The files of checkpoints in the prefix directory.
+    Data,
+    /// What scr records there.
+    Records,
+    /// The record of this name there.
+    Record(&'static str),
+    Cache,
+    /// One file of a checkpoint in the prefix directory, whoever uses it: of this rank, and with this number.
+    File(usize, usize),
 }
 
 /// File operations of one rank that fail.
@@ -75,10 +108,11 @@ pub(super) struct Stumble {
     pub(super) many: u64,
     /// Whether operations that change nothing are counted, and may fail.
     pub(super) reads: bool,
-    /// Whether only those below the prefix directory are counted, and may fail.
-    pub(super) in_prefix: bool,
+    pub(super) area: Area,
     /// Whether the error is one that may pass.
     pub(super) passes: bool,
+    /// Whether half of the bytes of a write that fails are written.
+    pub(super) tears: bool,
 }
 
 /// A command changes the index, and the list of what is left to flush, while rank 0 has been stopped for so long that its lock is
@@ -103,6 +137,8 @@ pub(super) enum Reaction {
     Take,
     /// This rank calls the first one invalid.
     Refuse(usize),
+    /// The first rank calls each of them invalid.
+    RefuseAll,
     /// It never asks.
     Ignore,
 }
@@ -186,31 +222,29 @@ pub(super) fn name_of(name: u8) -> String {
     format!("ckpt.{name}")
 }
 
-fn file_name(name: &str, rank: Rank, number: usize) -> String {
-    format!("{name}/rank_{rank}.{number}")
+/// The folder of a dataset's files in the prefix directory. Two names have the same one.
+pub(super) fn folder_of(name: &str) -> &str {
+    match name {
+        "ckpt.2" => "ckpt.1",
+        own => own,
+    }
 }
 
-/// The lengths of a rank's files in a version; their sum over all ranks tells the version.
-pub(super) fn sizes(version: u64, rank: Rank, ranks: u32) -> Vec<usize> {
-    let other = |rank: u32| -> Vec<usize> {
-        let mut state =
-            version.wrapping_mul(31).wrapping_add(u64::from(rank)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        state ^= state >> 29;
-        let count = if rank == 0 { state % 2 } else { state % 4 };
-        (0..count).map(|number| (state >> (8 + 12 * number)) as usize % 700 + 16).collect()
-    };
-    if rank.0 > 0 {
-        return other(rank.0);
-    }
-    let rest: usize = (0..ranks).flat_map(other).sum();
-    let mut own = vec![BASE_BYTES + version as usize - rest];
-    own.extend(other(0));
-    own
+pub(super) fn file_name(name: &str, rank: Rank, number: usize) -> String {
+    format!("{}/rank_{rank}.{number}", folder_of(name))
+}
+
+/// The lengths of a rank's files in a version. Every other version has the same ones, so that its files may be taken for theirs.
+pub(super) fn sizes(version: u64, rank: Rank) -> Vec<usize> {
+    let mut state =
+        (version % 2).wrapping_mul(31).wrapping_add(u64::from(rank.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    state ^= state >> 29;
+    let count = if rank.0 == 0 { state % 2 + 1 } else { state % 4 };
+    (0..count).map(|number| (state >> (8 + 12 * number)) as usize % 700 + 16).collect()
 }
 
 /// What a rank is told that stumbles, or that is in a world that has stopped.
 const TROUBLE: [&str; 3] = ["other error", "timed out", "the world has stopped"];
-pub(super) const BASE_BYTES: usize = 16_384;
 
 /// Takes part in a run as one rank; versions count up from `first`, one for each step.
 pub(super) fn live(
@@ -226,7 +260,9 @@ pub(super) fn live(
         return seen;
     }
     for (number, step) in run.steps.iter().enumerate() {
-        let came = take(&mut application, run, step, first + number as u64);
+        // The time tells the version.
+        application.wait(if number == 0 { first } else { 1 });
+        let came = take(&mut application, step, first + number as u64);
         let is_short = matches!(came, Came::Short(_));
         seen.came.push(came);
         if is_short {
@@ -249,11 +285,15 @@ fn restart(
     while let Some(name) = application.session().have_restart()? {
         application.session().start_restart()?;
         let name = String::from_utf8_lossy(&name).into_owned();
-        let read = read(application, &name, known, run.nodes.len() as u32);
-        let refused = matches!(run.reaction, Reaction::Refuse(who) if who == application.rank.index());
-        let is_first = seen.handed.is_empty();
+        let read = read(application, &name, known);
+        let (rank, is_first) = (application.rank.index(), seen.handed.is_empty());
+        let refused = match run.reaction {
+            Reaction::Refuse(who) => who == rank && is_first,
+            Reaction::RefuseAll => rank == 0,
+            Reaction::Take | Reaction::Ignore => false,
+        };
         seen.handed.push((name, read));
-        if application.session().complete_restart(!refused || !is_first).is_ok() {
+        if application.session().complete_restart(!refused).is_ok() {
             return Ok(());
         }
     }
@@ -261,7 +301,7 @@ fn restart(
 }
 
 /// Finds out which version this rank's files are of.
-fn read(application: &mut Application, name: &str, known: &[(u64, String)], ranks: u32) -> Read {
+fn read(application: &mut Application, name: &str, known: &[(u64, String)]) -> Read {
     let rank = application.rank;
     let mut files = Vec::new();
     for number in 0..4 {
@@ -280,7 +320,7 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)], rank
         return Read::Nothing;
     }
     let is = |version: u64| {
-        let sizes = sizes(version, rank, ranks);
+        let sizes = sizes(version, rank);
         // Other files may lie beside them, where the application reads in the prefix directory.
         let same = |number: usize| {
             files
@@ -297,7 +337,7 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)], rank
     found.map_or_else(told, |(version, _)| Read::Version(*version))
 }
 
-fn take(application: &mut Application, run: &Run, step: &Step, version: u64) -> Came {
+fn take(application: &mut Application, step: &Step, version: u64) -> Came {
     let rank = application.rank;
     let session = application.session();
     let (name, flags, bad) = match *step {
@@ -311,7 +351,7 @@ fn take(application: &mut Application, run: &Run, step: &Step, version: u64) -> 
     if let Err(why) = session.start_output(Some(name.as_bytes()), flags) {
         return Came::Short(why.to_string());
     }
-    let written = write(application, run, &name, version);
+    let written = write(application, &name, version);
     let valid = written.is_ok() && bad != Some(rank.index());
     let completed = application.session().complete_output(valid);
     written.map_or_else(Came::Invalid, |()| came(completed))
@@ -321,11 +361,14 @@ fn came(outcome: Result<(), Error>) -> Came {
     outcome.map_or_else(|why| Came::Failed(why.to_string()), |()| Came::Good)
 }
 
-fn write(application: &mut Application, run: &Run, name: &str, version: u64) -> Result<(), String> {
+fn write(application: &mut Application, name: &str, version: u64) -> Result<(), String> {
     let rank = application.rank;
-    for (number, size) in sizes(version, rank, run.nodes.len() as u32).into_iter().enumerate() {
+    for (number, size) in sizes(version, rank).into_iter().enumerate() {
         let file = file_name(name, rank, number);
-        let path = application.session().route_file(file.as_bytes()).map_err(|error| error.to_string())?;
+        // It tries again once, as an application may.
+        let routed = application.session().route_file(file.as_bytes());
+        let routed = routed.or_else(|_| application.session().route_file(file.as_bytes()));
+        let path = routed.map_err(|error| error.to_string())?;
         let bytes = contents(version, rank, number, size);
         std::fs::write(path_of(&path), bytes).map_err(|error| error.to_string())?;
     }

@@ -1,7 +1,7 @@
 //! Random histories: runs with other settings, on other nodes and from other directories follow each other. They die
 //! anywhere, files fail once, nodes are lost and come back with what they had, names are used again, and commands change the
 //! index between runs. Whatever happens, a restart hands out, byte for byte, one completed checkpoint of that name, and
-//! nothing older than what was promised to be there.
+//! nothing older than what was promised to be there. After each run a copy of the world shows what else could be restarted from.
 //!
 //! The file system of the prefix directory loses what was not synced when the power fails; nodes lose all, or some pages of
 //! each file. A process is stopped in the middle of a change, while another one takes its lock.
@@ -10,12 +10,13 @@
 //! and `make torture` runs new ones for as long as it is asked to. proptest shortens a history that fails, and prints it.
 
 mod history;
+mod in_prefix;
 mod model;
 #[cfg(feature = "planted")]
 mod planted;
 mod saved;
 
-use history::{Event, Meeting, Outage, Reaction, Run, Settings, Step, Stumble};
+use history::{Area, Death, Event, Look, Meeting, Outage, Reaction, Run, Settings, Step, Stumble};
 use model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -32,20 +33,22 @@ fn settings() -> impl Strategy<Value = Settings> {
     let place = (0..8_usize, 0..10_usize);
     let keeping =
         (prop_oneof![4 => Just("XOR"), 1 => Just("SINGLE"), 2 => Just("PARTNER"), 1 => Just("RS")], 1..3_u8);
-    let flushing = (0..4_u8, any::<bool>(), 0..5_u8);
-    let rest = (0..6_u8, any::<bool>(), 0..6_u8, 0..6_u8, 0..6_u8);
+    let flushing = (prop_oneof![1 => Just(0_u8), 2 => Just(1), 1 => Just(2)], any::<bool>(), 0..4_u8);
+    let sums = (any::<bool>(), 0..4_u8);
+    let rest = (0..6_u8, sums, 0..6_u8, 0..6_u8, 0..4_u8);
     (place, keeping, flushing, rest).prop_map(|(place, (scheme, keep), (flush, behind, bypass), rest)| {
         Settings {
             other_base: place.0 == 0,
             other_prefix: place.1 == 0,
             scheme,
             keep,
-            flush: flush.saturating_sub(1),
+            flush,
             behind,
             bypass: bypass == 0,
             fetch_bypass: rest.0 == 0,
             // Nothing else would find out that a byte has changed.
-            sums: rest.1 || scheme == "SINGLE",
+            sums: rest.1 .0 || scheme == "SINGLE",
+            flush_sums: rest.1 .1 > 0,
             global: rest.2 == 0,
             window: rest.3.saturating_sub(3),
             drop_after_current: rest.4 == 0,
@@ -68,12 +71,78 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => (0..POOL).prop_map(Event::Lose),
         2 => Just(Event::LoseAll),
-        1 => any::<prop::sample::Index>().prop_map(Event::Flip),
+        2 => any::<prop::sample::Index>().prop_map(Event::Flip),
         1 => any::<prop::sample::Index>().prop_map(Event::Cut),
-        2 => (any::<prop::sample::Index>(), any::<bool>())
+        3 => (any::<prop::sample::Index>(), any::<bool>())
             .prop_map(|(which, noticed)| Event::FlipInPrefix { which, noticed }),
         1 => (0..3_u8).prop_map(Event::DropFromIndex),
         1 => (0..3_u8).prop_map(Event::MakeCurrent),
+    ]
+}
+
+/// What goes wrong in a run while it lives.
+#[derive(Debug, Clone, Default)]
+struct Fate {
+    dies: Option<Death>,
+    stumbles: Option<Stumble>,
+    meets: Option<Meeting>,
+    outage: Option<Outage>,
+}
+
+fn area() -> impl Strategy<Value = Area> {
+    prop_oneof![
+        3 => Just(Area::All),
+        2 => Just(Area::Data),
+        2 => Just(Area::Records),
+        2 => prop::sample::select(RECORDS).prop_map(Area::Record),
+        2 => Just(Area::Cache)
+    ]
+}
+
+const RECORDS: &[&str] = &["index.scr", "flush.scr", "ids.scr", "summary.scr", "rank2file.scr"];
+
+/// One of the first operations, or any.
+fn operation() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => 1..8_u64, 2 => 1..20_u64, 2 => 1..80_u64, 1 => 1..500_u64]
+}
+
+fn death() -> impl Strategy<Value = Death> {
+    (operation(), area(), any::<bool>()).prop_map(|(at, area, torn)| Death { at, area, torn })
+}
+
+fn stumble() -> impl Strategy<Value = Stumble> {
+    let many = prop_oneof![4 => Just(1_u64), 3 => 2..9_u64, 1 => Just(u64::MAX)];
+    let rank = prop_oneof![2 => Just(0_usize), 3 => 0..4_usize];
+    let kind = (any::<bool>(), any::<bool>(), any::<bool>());
+    let somewhere =
+        (rank, operation(), many, area(), kind).prop_map(|(rank, at, many, area, (reads, passes, tears))| {
+            Stumble { rank, at, many, reads, area, passes, tears }
+        });
+    let kind = (any::<bool>(), any::<bool>());
+    let one_file = (1..4_usize, 0..2_usize, kind).prop_map(|(rank, number, (reads, passes))| {
+        let area = Area::File(rank, number);
+        Stumble { rank: 0, at: 1, many: u64::MAX, reads, area, passes, tears: false }
+    });
+    prop_oneof![5 => somewhere, 1 => one_file]
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    let meeting = || (1..80_u64).prop_map(|at| Meeting { at });
+    let outage = || (any::<u64>(), any::<bool>()).prop_map(|(seed, disks)| Outage { seed, disks });
+    let several = (
+        prop::option::weighted(0.5, death()),
+        prop::option::weighted(0.4, stumble()),
+        prop::option::weighted(0.2, meeting()),
+        prop::option::weighted(0.3, outage()),
+    );
+    prop_oneof![
+        4 => Just(Fate::default()),
+        3 => (death(), prop::option::weighted(0.2, outage()))
+            .prop_map(|(dies, outage)| Fate { dies: Some(dies), outage, ..Fate::default() }),
+        4 => stumble().prop_map(|stumble| Fate { stumbles: Some(stumble), ..Fate::default() }),
+        1 => meeting().prop_map(|meeting| Fate { meets: Some(meeting), ..Fate::default() }),
+        1 => outage().prop_map(|outage| Fate { outage: Some(outage), ..Fate::default() }),
+        2 => several.prop_map(|(dies, stumbles, meets, outage)| Fate { dies, stumbles, meets, outage }),
     ]
 }
 
@@ -88,24 +157,16 @@ fn run() -> impl Strategy<Value = Run> {
         2 => (0..4_usize).prop_map(Reaction::Refuse),
         1 => Just(Reaction::Ignore)
     ];
-    let dies =
-        prop_oneof![5 => Just(None), 2 => (1..60_u64).prop_map(Some), 3 => (1..500_u64).prop_map(Some)];
-    let stumble = |most, reads| {
-        let many = prop_oneof![4 => Just(1_u64), 2 => 2..8_u64, 1 => Just(u64::MAX)];
-        let at = prop_oneof![1 => 1..40_u64, 1 => 1..most];
-        (prop_oneof![2 => Just(0_usize), 3 => 0..4_usize], at, many, any::<bool>(), any::<bool>()).prop_map(
-            move |(rank, at, many, in_prefix, passes)| {
-                Some(Stumble { rank, at, many, reads, in_prefix, passes })
-            },
-        )
-    };
-    let stumbles = prop_oneof![6 => Just(None), 2 => stumble(150_u64, false), 2 => stumble(400_u64, true)];
-    let meets = prop_oneof![5 => Just(None), 1 => (1..80_u64).prop_map(|at| Some(Meeting { at }))];
-    let outage = (any::<u64>(), any::<bool>()).prop_map(|(seed, disks)| Some(Outage { seed, disks }));
-    let outage = prop_oneof![4 => Just(None), 1 => outage];
-    let wants = prop_oneof![6 => Just(None), 1 => (0..3_u8).prop_map(Some)];
-    let ends = (any::<bool>(), dies, any::<bool>(), stumbles, meets, outage, wants);
-    let all = (settings(), ranks, spread, swaps, reaction, vec(step(), 0..4), ends, vec(event(), 0..2));
+    let wants = prop_oneof![4 => Just(None), 1 => (0..3_u8).prop_map(Some)];
+    let looks = prop_oneof![
+        3 => Just(Look::Here { lost: None }),
+        2 => (0..4_usize).prop_map(|rank| Look::Here { lost: Some(rank) }),
+        1 => Just(Look::Before),
+        2 => Just(Look::Later { wants: None }),
+        2 => (0..3_u8).prop_map(|name| Look::Later { wants: Some(name) }),
+    ];
+    let ends = (any::<bool>(), fate(), wants, looks);
+    let all = (settings(), ranks, spread, swaps, reaction, vec(step(), 0..5), ends, vec(event(), 0..3));
     all.prop_map(|(settings, ranks, spread, (swaps, elsewhere), reaction, steps, ends, after)| {
         let mut order: Vec<usize> = (0..POOL).collect();
         swaps.into_iter().for_each(|(one, other)| order.swap(one, other));
@@ -113,8 +174,33 @@ fn run() -> impl Strategy<Value = Run> {
             order.rotate_left(POOL / 2);
         }
         let nodes = (0..ranks).map(|rank| order[rank / spread]).collect();
-        let (finalizes, dies, torn, stumbles, meets, outage, wants) = ends;
-        Run { settings, nodes, reaction, steps, finalizes, dies, torn, stumbles, meets, outage, wants, after }
+        let (finalizes, Fate { dies, stumbles, meets, outage }, wants, looks) = ends;
+        Run {
+            settings,
+            nodes,
+            reaction,
+            steps,
+            finalizes,
+            dies,
+            stumbles,
+            meets,
+            outage,
+            wants,
+            after,
+            looks,
+        }
+    })
+}
+
+/// Most runs of a history are set alike.
+fn history() -> impl Strategy<Value = Vec<Run>> {
+    let changes = prop_oneof![3 => Just(false), 1 => Just(true)];
+    (settings(), vec((changes, run()), 2..6)).prop_map(|(common, runs)| {
+        let set = |(changes, run): (bool, Run)| match changes {
+            true => run,
+            false => Run { settings: common.clone(), ..run },
+        };
+        runs.into_iter().map(set).collect()
     })
 }
 
@@ -129,14 +215,14 @@ fn drawn(seed: u64) -> (TestRunner, impl ValueTree<Value = Vec<Run>>) {
         ..Config::default()
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let history = vec(run(), 2..7).new_tree(&mut runner).expect("a history can be drawn");
+    let history = history().new_tree(&mut runner).expect("a history can be drawn");
     (runner, history)
 }
 
-/// Lives a history, with a last run that only restarts.
+/// Lives a history.
 fn live(runs: &[Run]) -> Result<(), String> {
     let mut model = Model::new();
-    runs.iter().chain([&Run::last(runs)]).try_for_each(|run| model.live(run))
+    runs.iter().try_for_each(|run| model.live(run))
 }
 
 /// The first of so many seeds whose history fails, and why. Several histories live at a time, as their ranks wait most of it.
@@ -180,7 +266,7 @@ fn expect_none_fails(first: u64, many: u64) {
 }
 
 /// A history that fails is made shorter for at most so many milliseconds.
-const MOST_SHRINKING: u32 = 120_000;
+const MOST_SHRINKING: u32 = 30_000;
 
 /// So many histories live at the same time.
 const AT_A_TIME: usize = 4;

@@ -1,8 +1,10 @@
 //! What was promised in a history so far, and whether a run keeps it.
 
 use super::super::world::{files_below, Outcome, World};
-use super::history::{live, name_of, sizes, Came, Event, Reaction, Read, Run, Seen, Step};
-use super::saved::{failed, offered, Saved};
+use super::history::{
+    folder_of, live, name_of, sizes, Area, Came, Event, Look, Reaction, Read, Run, Seen, Settings, Step,
+};
+use super::saved::{entries_of, failed, offered, Saved};
 use super::POOL;
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
@@ -22,14 +24,15 @@ const LOST: usize = 1000;
 
 /// A checkpoint that somebody tried to make.
 #[derive(Debug)]
-struct Version {
-    number: u64,
-    name: String,
-    ranks: usize,
+pub(super) struct Version {
+    pub(super) number: u64,
+    pub(super) name: String,
+    pub(super) ranks: usize,
     /// Whether all ranks called it valid, so that it may be whole, whatever came after.
     possible: bool,
     checkpoint: bool,
     output: bool,
+    bypass: bool,
     /// Whether it was dropped, deleted or refused, and no node that has anything of it was away.
     gone: bool,
     other_base: bool,
@@ -43,32 +46,58 @@ struct Version {
 }
 
 /// What a run finds, and what it has to find.
-struct Found {
+pub(super) struct Found {
     /// The version that the index offers.
-    listed: Option<u64>,
+    pub(super) listed: Option<u64>,
     /// The newest version that was promised to be in the prefix directory.
-    saved: Option<u64>,
+    pub(super) saved: Option<u64>,
     /// A version in cache of which the index says that its copy failed.
-    failed: Option<u64>,
+    pub(super) failed: Option<u64>,
     /// All that the index offers.
-    offered: Vec<(bool, u64, String)>,
+    pub(super) offered: Vec<(bool, u64, String)>,
+    /// The numbers and names of all that the index has.
+    pub(super) entries: Vec<(u64, String)>,
+}
+
+/// How a run went.
+pub(super) struct Lived<'a> {
+    pub(super) run: &'a Run,
+    pub(super) outcome: &'a Outcome<Seen>,
+    pub(super) found: &'a Found,
+    /// Whether a command has changed the index meanwhile.
+    pub(super) met: bool,
+    /// Whether nothing went wrong.
+    pub(super) healthy: bool,
 }
 
 /// A world, and what its past runs have promised.
 pub(super) struct Model {
-    world: World,
+    pub(super) world: World,
     base: String,
-    versions: Vec<Version>,
-    saved: Saved,
+    pub(super) versions: Vec<Version>,
+    pub(super) saved: Saved,
     next: u64,
     runs: usize,
+    /// The nodes of the run before.
+    before: Vec<usize>,
+    /// Prefix directories in which files may have no checksum.
+    unsummed: BTreeSet<bool>,
 }
 
 impl Model {
     pub(super) fn new() -> Self {
         let world = World::new(4, 4);
         let base = world.dir().join("nodes/$SCR_NODE_NAME").display().to_string();
-        Self { world, base, versions: Vec::new(), saved: Saved::default(), next: 1, runs: 0 }
+        Self {
+            world,
+            base,
+            versions: Vec::new(),
+            saved: Saved::default(),
+            next: 1,
+            runs: 0,
+            before: Vec::new(),
+            unsummed: BTreeSet::new(),
+        }
     }
 
     /// Lives one run and looks whether it kept what was promised.
@@ -76,47 +105,168 @@ impl Model {
         self.runs += 1;
         self.prepare(run);
         let faulty = FaultyFiles::new(RealFiles);
-        if let Some(at) = run.dies {
-            if run.torn {
-                faulty.stop_torn_at(at);
-            } else {
-                faulty.stop_at(at);
+        if let Some(death) = run.dies {
+            self.limit(&faulty, death.area);
+            match death.torn {
+                true => faulty.stop_torn_at(death.at),
+                false => faulty.stop_at(death.at),
             }
         }
         self.expect_outage(run, &faulty);
         self.world.files = Arc::new(faulty.clone());
         let trouble = self.trouble(run, &faulty);
         let met = run.meets.map(|meeting| self.meet(meeting.at, &faulty));
-        let known: Vec<_> =
-            self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
         let found = self.found(run);
         let first = self.next;
         self.next += run.steps.len() as u64;
-        let lived = self.world.try_run(|application| live(application, run, &known, first));
+        let outcome = self.run(run, first);
         let (last, stumbled) = (faulty.first_failed(), trouble.first_failed());
         let came = met.map_or(0, |met| met.load(Ordering::SeqCst));
         let met = came == WROTE;
         let stopped = last.is_some() || stumbled.is_some() || came > 0;
         self.world.files = Arc::new(RealFiles);
         self.world.own_files.clear();
-        let checked = self
-            .check(run, &lived, &found, stopped)
-            .and_then(|()| self.check_prefix(run, &lived, &found, (met, !stopped)));
+        let lived = Lived { run, outcome: &outcome, found: &found, met, healthy: !stopped };
+        let checked = self.check(run, &outcome, &found, stopped).and_then(|()| self.check_prefix(&lived));
         if met {
             let id = self.saved.next_command();
             self.saved.add_command(run.settings.other_prefix, id);
         }
-        self.remember(run, &lived.ranks, first, stopped);
+        self.remember(run, &outcome.ranks, first, stopped);
         self.go_out(run, &faulty);
+        let checked = checked.and_then(|()| self.check_listed(run));
         run.after.iter().for_each(|event| self.happen(*event, run));
+        let checked = checked.and_then(|()| self.look(run));
+        self.before.clone_from(&run.nodes);
         checked.map_err(|why| {
             let versions: Vec<_> = self.versions.iter().map(|version| format!("{version:?}")).collect();
-            let (lines, versions) = (lived.lines.join("\n"), versions.join("\n"));
+            let (lines, versions) = (outcome.lines.join("\n"), versions.join("\n"));
             format!(
                 "run {}: {why}\nstopped at {last:?}, stumbled at {stumbled:?}, met: {met}\n{:?}\n{lines}\n{versions}",
                 self.runs, self.saved
             )
         })
+    }
+
+    fn run(&self, run: &Run, first: u64) -> Outcome<Seen> {
+        let known: Vec<_> =
+            self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
+        self.world.try_run(|application| live(application, run, &known, first))
+    }
+
+    /// What else could happen now. Each is tried in a copy of the world.
+    fn look(&mut self, run: &Run) -> Result<(), String> {
+        let elsewhere: Vec<usize> = (POOL..POOL + run.nodes.len()).collect();
+        self.in_copy(|model| model.take_all(&run.that_takes_all(elsewhere.clone())))?;
+        let nodes = match run.looks {
+            Look::Later { wants } => return self.in_copy(|model| model.end_well(run, wants, elsewhere)),
+            Look::Before if !self.before.is_empty() => self.before.clone(),
+            Look::Here { lost: Some(rank) } if rank < run.nodes.len() => {
+                let in_its_place = |&node: &usize| if node == run.nodes[rank] { POOL } else { node };
+                run.nodes.iter().map(in_its_place).collect()
+            }
+            Look::Here { .. } | Look::Before => run.nodes.clone(),
+        };
+        self.in_copy(|model| model.take_all(&run.that_takes_all(nodes)))
+    }
+
+    fn in_copy(&mut self, work: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
+        let aside = self.world.set_aside();
+        let done = work(self);
+        self.world.take_back(&aside);
+        done
+    }
+
+    /// All that can be restarted from is whole, and nothing is missing.
+    fn take_all(&mut self, look: &Run) -> Result<(), String> {
+        self.prepare(look);
+        let found = self.found(look);
+        let outcome = self.run(look, self.next);
+        let checked = self.check(look, &outcome, &found, false).and_then(|()| self.check_all(look, &outcome));
+        checked.map_err(|why| told_of_look(look, &outcome, &why))
+    }
+
+    /// What a run restarts from is there for the next one on other nodes, if it comes to a good end; and if the user has gone back to
+    /// it, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
+    fn end_well(&mut self, run: &Run, wants: Option<u8>, elsewhere: Vec<usize>) -> Result<(), String> {
+        let settings = Settings { flush: 1, window: 0, ..run.settings.clone() };
+        let reaction = Reaction::Take;
+        let look =
+            Run { settings, wants, reaction, finalizes: true, ..run.that_takes_all(run.nodes.clone()) };
+        self.prepare(&look);
+        let found = self.found(&look);
+        let outcome = self.run(&look, self.next);
+        let checked = self.check(&look, &outcome, &found, false);
+        checked.map_err(|why| told_of_look(&look, &outcome, &why))?;
+        let Some(taken) = first_handed(&outcome.ranks).and_then(|number| self.version(number)) else {
+            return Ok(());
+        };
+        let (number, name) = (taken.number, taken.name.clone());
+        let mut later = self.versions.iter().filter(|version| version.number > number);
+        if later.any(|version| share(&version.name, &name)) {
+            // It may be in cache only.
+            return Ok(());
+        }
+        let went_back = wants.map(name_of) == Some(name);
+        let drops = went_back && look.settings.drop_after_current;
+        let next = look.that_takes_all(if drops { run.nodes.clone() } else { elsewhere });
+        self.prepare(&next);
+        let outcome = self.run(&next, self.next);
+        let handed = self.handed(&next, &outcome.ranks, true)?;
+        let is_right = match went_back {
+            true => handed.first() == Some(&number),
+            false => handed.contains(&number),
+        };
+        match is_right {
+            true => Ok(()),
+            false => {
+                let why = format!("a run took {number} and ended well, and the next one finds {handed:?}");
+                Err(told_of_look(&next, &outcome, &why))
+            }
+        }
+    }
+
+    /// All that is promised is there to be taken, or what has come in its place.
+    fn check_all(&self, look: &Run, outcome: &Outcome<Seen>) -> Result<(), String> {
+        let handed = self.handed(look, &outcome.ranks, true)?;
+        let here: BTreeSet<usize> = look.nodes.iter().copied().collect();
+        let cached = self.versions.iter().filter(|version| version.is_of(look) && version.is_promised(&here));
+        let cached = cached.map(|version| version.number);
+        let promised = cached.chain(self.saved.all(look.settings.other_prefix, look.nodes.len()));
+        let replaces = |number: u64, other: u64| {
+            let names = self.version(number).zip(self.version(other));
+            other >= number && names.is_some_and(|(one, other)| share(&one.name, &other.name))
+        };
+        let is_kept = |number: &u64| handed.iter().any(|other| replaces(*number, *other));
+        match promised.into_iter().find(|number| !is_kept(number)) {
+            Some(number) => Err(format!("{number} was promised, and only {handed:?} can be restarted from")),
+            None => Ok(()),
+        }
+    }
+
+    /// Only such operations are counted, and fail.
+    fn limit(&self, files: &FaultyFiles, area: Area) {
+        let prefix = self.world.prefix();
+        match area {
+            Area::All => (),
+            Area::Data => {
+                let records = prefix.join(".scr");
+                files.only(move |_, path| path.starts_with(&prefix) && !path.starts_with(&records));
+            }
+            Area::Record(name) => {
+                let records = prefix.join(".scr");
+                files.only(move |_, path| path.starts_with(&records) && path.ends_with(name));
+            }
+            Area::Records => files.only_below(prefix.join(".scr")),
+            Area::Cache => files.only_below(self.world.dir().join("nodes")),
+            Area::File(rank, number) => {
+                let name = format!("rank_{rank}.{number}");
+                files.only(move |_, path| {
+                    let is_named = |path: &Path| path.file_name().is_some_and(|other| *other == *name);
+                    path.starts_with(&prefix) && is_named(path)
+                });
+            }
+        }
     }
 
     /// A layer in which one rank has its troubles, for the rank that has them.
@@ -126,13 +276,20 @@ impl Model {
             if stumble.reads {
                 trouble.count_all();
             }
-            if stumble.in_prefix {
-                trouble.only_below(self.world.prefix());
+            if stumble.tears {
+                trouble.tear_writes();
             }
+            self.limit(&trouble, stumble.area);
             trouble.never_pause();
             let kind = if stumble.passes { ErrorKind::TimedOut } else { ErrorKind::Other };
             trouble.fail_for(stumble.at, stumble.many, kind);
-            self.world.own_files.insert(Rank(stumble.rank as u32), Arc::new(trouble.clone()));
+            let ranks = match stumble.area {
+                Area::File(..) => 0..run.nodes.len(),
+                _ => stumble.rank..stumble.rank + 1,
+            };
+            for rank in ranks {
+                self.world.own_files.insert(Rank(rank as u32), Arc::new(trouble.clone()));
+            }
         }
         trouble
     }
@@ -196,6 +353,11 @@ impl Model {
         self.world.turn_to(if settings.other_prefix { "prefix2" } else { "prefix" });
         let base = if settings.other_base { format!("{}/other", self.base) } else { self.base.clone() };
         let flag = |on: bool| if on { "1" } else { "0" };
+        // Where bytes have changed, nothing else would find out.
+        let flush_sums = settings.flush_sums || self.saved.has_damage(settings.other_prefix);
+        if !flush_sums {
+            self.unsummed.insert(settings.other_prefix);
+        }
         for (name, value) in [
             ("SCR_CACHE_BASE", base.as_str()),
             ("SCR_COPY_TYPE", settings.scheme),
@@ -207,6 +369,7 @@ impl Model {
             ("SCR_CACHE_BYPASS", flag(settings.bypass)),
             ("SCR_FETCH_BYPASS", flag(settings.fetch_bypass)),
             ("SCR_CRC_ON_COPY", flag(settings.sums)),
+            ("SCR_CRC_ON_FLUSH", flag(flush_sums)),
             ("SCR_GLOBAL_RESTART", flag(settings.global)),
             ("SCR_PREFIX_SIZE", &settings.window.to_string()),
             ("SCR_DROP_AFTER_CURRENT", flag(settings.drop_after_current)),
@@ -220,16 +383,38 @@ impl Model {
     /// What the index offers to this run: the current one, or else the newest.
     fn found(&self, run: &Run) -> Found {
         let (place, offered) = (run.settings.other_prefix, offered(&self.world));
-        let fits = |number: u64| self.version(number).is_some_and(|version| version.ranks == run.nodes.len());
-        let usable =
-            offered.iter().filter(|(_, number, _)| fits(*number) && !self.saved.is_damaged(place, *number));
+        let fits = |number: u64| {
+            let stays = |version: &Version| !self.is_overwritten(version) && !self.has_later_output(version);
+            self.version(number).is_some_and(|version| version.ranks == run.nodes.len() && stays(version))
+        };
+        let is_usable = |number: u64| fits(number) && !self.saved.is_damaged(place, number);
+        let usable = offered.iter().filter(|(_, number, _)| is_usable(*number));
+        // It may be taken all the same.
+        let doubtful = offered.iter().any(|(current, number, _)| *current && !is_usable(*number));
         let listed = usable.map(|(current, number, _)| (*current, *number)).max().map(|(_, number)| number);
+        let listed = listed.filter(|_| !doubtful);
         let failed = self.cached(run).filter(|number| failed(&self.world).contains(number));
-        Found { listed, saved: self.saved.newest(place, run.nodes.len()), failed, offered }
+        let saved = self.saved.all(place, run.nodes.len()).max();
+        Found { listed, saved, failed, offered, entries: entries_of(&self.world) }
     }
 
-    fn version(&self, number: u64) -> Option<&Version> {
+    pub(super) fn version(&self, number: u64) -> Option<&Version> {
         self.versions.iter().find(|version| version.number == number)
+    }
+
+    /// Whether there may be output in cache that takes its files' place when a run begins.
+    fn has_later_output(&self, version: &Version) -> bool {
+        let later = self
+            .versions
+            .iter()
+            .filter(|other| other.number > version.number && other.possible && !other.checkpoint);
+        later.into_iter().any(|other| share(&other.name, &version.name))
+    }
+
+    /// Whether the application may have written over it in place, under another name, which scr learns only in the end.
+    pub(super) fn is_overwritten(&self, version: &Version) -> bool {
+        let later = self.versions.iter().filter(|other| other.number > version.number && other.bypass);
+        later.into_iter().any(|other| other.name != version.name && share(&other.name, &version.name))
     }
 
     /// The newest version that is in cache as far as this run can see.
@@ -264,72 +449,6 @@ impl Model {
         Ok(())
     }
 
-    /// What a run has done to the index, and what it must not do.
-    fn check_prefix(
-        &self,
-        run: &Run,
-        lived: &Outcome<Seen>,
-        found: &Found,
-        (met, healthy): (bool, bool),
-    ) -> Result<(), String> {
-        let place = run.settings.other_prefix;
-        let prefix = Prefix::new(self.world.prefix());
-        let index = Index::read(&RealFiles, &prefix).map_err(|error| format!("the index: {error}"))?;
-        self.saved.check_commands(place, &index)?;
-        if met {
-            let id = self.saved.next_command();
-            let flush =
-                FlushFile::read(&RealFiles, &prefix).map_err(|error| format!("the flush file: {error}"))?;
-            if index.entry(id).is_none() || flush.entry(id).is_none() {
-                return Err(format!("a command has written the entry {id}, and it is lost"));
-            }
-        }
-        let began = lived.ranks.iter().all(|seen| seen.began);
-        let asked = began && !matches!(run.reaction, Reaction::Ignore);
-        let handed = first_handed(&lived.ranks);
-        let quiet = run.steps.is_empty() && lived.ranks.iter().all(|seen| seen.finalized);
-        let chosen = run
-            .wants
-            .map(name_of)
-            .filter(|_| healthy && asked && quiet && matches!(run.reaction, Reaction::Take));
-        if let Some((name, version)) = chosen.zip(handed.and_then(|number| self.version(number))) {
-            // What is in cache alone is not in the index.
-            let is_listed = index.id_of(&name).is_some();
-            if version.name == name && is_listed && index.current() != Some(name.as_bytes()) {
-                let current = index.current().map(String::from_utf8_lossy);
-                return Err(format!("the user went back to {name}, and {current:?} is the current one"));
-            }
-        }
-        let is_due =
-            healthy && asked && run.settings.flush == 1 && run.steps.is_empty() && run.wants.is_none();
-        let is_taken = matches!(run.reaction, Reaction::Take) && handed == found.failed;
-        if let Some(number) = found.failed.filter(|_| is_due && is_taken) {
-            if !offered(&self.world).iter().any(|(_, other, _)| *other == number) {
-                return Err(format!(
-                    "the copy of {number} had failed, and it was not flushed again from cache"
-                ));
-            }
-        }
-        let unread = found.saved.filter(|saved| asked && run.wants.is_none() && handed < Some(*saved));
-        let Some((_, number, name)) = found.offered.iter().find(|(_, number, _)| Some(*number) == unread)
-        else {
-            return Ok(());
-        };
-        let is_told = lived.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"));
-        if !is_told {
-            return Err(format!("restarted from {handed:?} without a word, and {number} was flushed"));
-        }
-        let touched = run.steps.iter().any(|step| match *step {
-            Step::Checkpoint { name: other, .. } | Step::Output { name: other } => name_of(other) == *name,
-            Step::Delete { name: other } | Step::Drop { name: other } => name_of(other) == *name,
-            Step::Current { .. } => run.settings.drop_after_current,
-        });
-        if !touched && !offered(&self.world).iter().any(|(_, other, _)| other == number) {
-            return Err(format!("{number} could not be read for a moment, and the index offers it no more"));
-        }
-        Ok(())
-    }
-
     /// What was handed out, one after the other.
     fn handed(&self, run: &Run, ranks: &[Seen], healthy: bool) -> Result<Vec<u64>, String> {
         let mut all = Vec::new();
@@ -358,7 +477,7 @@ impl Model {
             }
             for (rank, (named, read)) in &reads {
                 // Where files are read in the prefix directory, a rank without any finds those of an older version.
-                let has_files = !sizes(*number, Rank(*rank as u32), version.ranks as u32).is_empty();
+                let has_files = !sizes(*number, Rank(*rank as u32)).is_empty();
                 if let (Read::Wrong(why), true) = (read, has_files) {
                     return Err(why.clone());
                 }
@@ -377,8 +496,10 @@ impl Model {
 
     /// Without faults every step comes to what it should.
     fn check_steps(&self, run: &Run, ranks: &[Seen]) -> Result<(), String> {
+        // An older checkpoint that the user goes back to cannot be flushed over a newer one.
+        let ends = run.finalizes && run.wants.is_none();
         for (rank, seen) in ranks.iter().enumerate() {
-            if seen.came.len() < run.steps.len() || run.finalizes && !seen.finalized {
+            if seen.came.len() < run.steps.len() || ends && !seen.finalized {
                 return Err(format!("rank {rank} has not come to its end: {seen:?}"));
             }
             for (step, came) in run.steps.iter().zip(&seen.came) {
@@ -408,7 +529,7 @@ impl Model {
         if let (Reaction::Refuse(_), Some(number)) = (run.reaction, first_handed(ranks)) {
             self.forget(|version| version.number == number);
             let name = self.version(number).map(|version| version.name.clone());
-            self.saved.forget(place, &name.unwrap_or_default());
+            self.saved.forget_named(place, &name.unwrap_or_default());
         }
         if run.wants.is_some() {
             self.saved.go_back(place);
@@ -416,7 +537,7 @@ impl Model {
         self.drop_newer(run);
         // Flushes that are under way.
         let mut arriving: Vec<(u64, String)> = Vec::new();
-        let mut newest = None;
+        let mut newest: Option<(u64, String)> = None;
         for (at, step) in run.steps.iter().enumerate() {
             let came: Vec<_> = ranks.iter().map(|seen| seen.came.get(at)).collect();
             if came.iter().all(Option::is_none) {
@@ -429,8 +550,8 @@ impl Model {
                     let (name, valid) = (name_of(name), bad.is_none_or(|bad| bad >= ranks.len()));
                     let bypass = run.settings.bypass;
                     self.saved.begin(place, &name, ranks.len(), bypass);
-                    arriving.retain(|(_, other)| *other != name || !bypass && healthy);
-                    newest = newest.filter(|(_, other)| *other != name || !bypass);
+                    arriving.retain(|(_, other)| !share(other, &name) || !bypass && healthy);
+                    newest = newest.filter(|(_, other)| !share(other, &name) || !bypass);
                     self.add(run, number, name.clone(), (true, output, valid), &came);
                     if !(good && valid) {
                         continue;
@@ -443,8 +564,8 @@ impl Model {
                     }
                 }
                 Step::Output { name } => {
-                    arriving.retain(|(_, other)| *other != name_of(name));
-                    newest = newest.filter(|(_, other)| *other != name_of(name));
+                    arriving.retain(|(_, other)| !share(other, &name_of(name)));
+                    newest = newest.filter(|(_, other)| !share(other, &name_of(name)));
                     self.saved.forget(place, &name_of(name));
                     self.add(run, number, name_of(name), (false, true, true), &came);
                 }
@@ -452,10 +573,8 @@ impl Model {
                     let name = name_of(name);
                     arriving.retain(|(_, other)| *other != name);
                     newest = newest.filter(|(_, other)| *other != name);
-                    self.saved.forget(place, &name);
-                    if matches!(step, Step::Delete { .. }) {
-                        self.forget(|version| version.name == name);
-                    }
+                    self.saved.forget_named(place, &name);
+                    self.forget(|version| version.name == name);
                     if healthy && good {
                         self.lose_for_good(run, &here, |version| {
                             version.name == name && version.number < number
@@ -556,7 +675,7 @@ impl Model {
         }
         if run.settings.bypass {
             // Its files go over those of the older ones of its name.
-            self.forget(|version| version.name == name);
+            self.forget(|version| share(&version.name, &name));
         }
         let complete = possible && came.iter().all(|came| *came == Some(&Came::Good));
         let promised = complete && checkpoint && !run.settings.bypass;
@@ -567,6 +686,7 @@ impl Model {
             possible,
             checkpoint,
             output,
+            bypass: run.settings.bypass,
             gone: false,
             places: here.iter().map(|&node| (run.settings.other_base, node)).collect(),
             other_base: run.settings.other_base,
@@ -607,7 +727,7 @@ impl Model {
             Event::Cut(which) => self.damage(which, |bytes| bytes.truncate(bytes.len() * 2 / 3)),
             Event::FlipInPrefix { which, noticed } => self.damage_flushed(which, noticed, place),
             Event::DropFromIndex(name) => {
-                self.saved.forget(place, &name_of(name));
+                self.saved.forget_named(place, &name_of(name));
                 self.change_index(|index| _ = index.drop_name(name_of(name)));
             }
             Event::MakeCurrent(name) => {
@@ -642,7 +762,7 @@ impl Model {
         let prefix = self.world.prefix();
         let files: Vec<_> =
             files_below(&prefix).into_iter().filter(|path| !path.starts_with(prefix.join(".scr"))).collect();
-        if files.is_empty() {
+        if files.is_empty() || self.unsummed.contains(&place) {
             return;
         }
         let path = which.get(&files);
@@ -652,7 +772,8 @@ impl Model {
         std::fs::write(path, bytes).expect("it is ours");
         let below = path.strip_prefix(&prefix).expect("it lies there");
         let name = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
-        let hit = self.versions.iter().filter(|version| version.name == name).map(|version| version.number);
+        let hit =
+            self.versions.iter().filter(|version| share(&version.name, &name)).map(|version| version.number);
         self.saved.damage(place, &name, hit);
         if noticed {
             self.change_index(|index| {
@@ -689,7 +810,16 @@ impl Version {
     }
 }
 
-fn first_handed(ranks: &[Seen]) -> Option<u64> {
+fn told_of_look(look: &Run, outcome: &Outcome<Seen>, why: &str) -> String {
+    format!("a look at {:?} afterwards: {why}\n{}\n", look.nodes, outcome.lines.join("\n"))
+}
+
+/// Whether the datasets of these names have files in common.
+pub(super) fn share(one: &str, other: &str) -> bool {
+    folder_of(one) == folder_of(other)
+}
+
+pub(super) fn first_handed(ranks: &[Seen]) -> Option<u64> {
     ranks.iter().find_map(|seen| match seen.handed.first()?.1 {
         Read::Version(number) => Some(number),
         _ => None,

@@ -1,7 +1,7 @@
 //! What was promised of the prefix directories.
 
-use super::super::world::World;
-use super::history::BASE_BYTES;
+use super::super::world::{World, SECONDS_OF_A_RUN};
+use super::history::folder_of;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Index, IndexEntry, Prefix};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Whether it is the other prefix directory.
 type Place = bool;
 
-/// A checkpoint that was reported to be in a prefix directory, or one that has come after it under its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A checkpoint that was reported to be in a prefix directory, or one that has come after it in its folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Floor {
+    name: String,
     number: u64,
     ranks: usize,
 }
@@ -19,6 +20,7 @@ struct Floor {
 /// What was promised of the prefix directories, and what became of them otherwise.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
+    /// By the folder of the files.
     floors: BTreeMap<(Place, String), Floor>,
     /// Where somebody has gone back to an older checkpoint, which is offered first.
     went_back: BTreeSet<Place>,
@@ -29,10 +31,12 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// The newest checkpoint that a run of so many ranks must find.
-    pub(super) fn newest(&self, place: Place, ranks: usize) -> Option<u64> {
-        let here = self.floors.iter().filter(|((there, _), floor)| *there == place && floor.ranks == ranks);
-        here.map(|(_, floor)| floor.number).max().filter(|_| !self.has_gone_back(place))
+    /// The checkpoints that a run of so many ranks must find.
+    pub(super) fn all(&self, place: Place, ranks: usize) -> impl Iterator<Item = u64> + '_ {
+        let here = self.floors.iter().filter(move |((there, _), floor)| {
+            *there == place && floor.ranks == ranks && !self.has_gone_back(place)
+        });
+        here.map(|(_, floor)| floor.number)
     }
 
     pub(super) fn has_gone_back(&self, place: Place) -> bool {
@@ -41,20 +45,26 @@ impl Saved {
 
     /// It is there, and it is the current one.
     pub(super) fn promise(&mut self, place: Place, name: String, number: u64, ranks: usize) {
-        self.floors.insert((place, name), Floor { number, ranks });
+        self.floors.insert((place, folder_of(&name).to_owned()), Floor { name, number, ranks });
         self.went_back.remove(&place);
     }
 
-    /// A dataset of so many ranks is begun under this name. What it replaces at once is promised no more; nor is what a run of another
-    /// size could not find again.
+    /// A dataset of so many ranks is begun in the folder of this name. What it replaces at once is promised no more; nor is what a
+    /// run of another size could not find again.
     pub(super) fn begin(&mut self, place: Place, name: &str, ranks: usize, at_once: bool) {
-        self.floors.retain(|(there, named), floor| {
-            *there != place || named != name || !at_once && floor.ranks == ranks
+        self.floors.retain(|(there, folder), floor| {
+            *there != place || folder != folder_of(name) || !at_once && floor.ranks == ranks
         });
     }
 
+    /// Nothing is promised of what lies in the folder of this name.
     pub(super) fn forget(&mut self, place: Place, name: &str) {
-        self.floors.remove(&(place, name.to_owned()));
+        self.floors.remove(&(place, folder_of(name).to_owned()));
+    }
+
+    /// Nothing is promised of the dataset of this name.
+    pub(super) fn forget_named(&mut self, place: Place, name: &str) {
+        self.floors.retain(|(there, _), floor| *there != place || floor.name != name);
     }
 
     pub(super) fn forget_all(&mut self, place: Place) {
@@ -76,6 +86,10 @@ impl Saved {
     pub(super) fn damage(&mut self, place: Place, name: &str, numbers: impl Iterator<Item = u64>) {
         self.forget(place, name);
         self.damaged.extend(numbers.map(|number| (place, number)));
+    }
+
+    pub(super) fn has_damage(&self, place: Place) -> bool {
+        self.damaged.iter().any(|(there, _)| *there == place)
     }
 
     pub(super) fn is_damaged(&self, place: Place, number: u64) -> bool {
@@ -107,6 +121,12 @@ pub(super) fn offered(world: &World) -> Vec<(bool, u64, String)> {
     offered.collect()
 }
 
+/// The numbers and names of all that an index has.
+pub(super) fn entries_of(world: &World) -> Vec<(u64, String)> {
+    let named = |entry: IndexEntry| (entry.id, String::from_utf8_lossy(&entry.name).into_owned());
+    entries(world).into_iter().map(named).collect()
+}
+
 /// The versions of which an index says that they failed.
 pub(super) fn failed(world: &World) -> Vec<u64> {
     entries(world)
@@ -121,7 +141,9 @@ fn entries(world: &World) -> Vec<IndexEntry> {
     index.map(|index| index.entries()).unwrap_or_default()
 }
 
-/// The bytes of all its files tell the version.
+/// The time at which it was begun tells the version.
 fn number_of(entry: &IndexEntry) -> Option<u64> {
-    entry.dataset.as_ref()?.bytes?.checked_sub(BASE_BYTES as u64)
+    Some(entry.dataset.as_ref()?.created / MICROS % SECONDS_OF_A_RUN)
 }
+
+const MICROS: u64 = 1_000_000;

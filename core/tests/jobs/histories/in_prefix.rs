@@ -1,0 +1,193 @@
+//! What a run may do to the prefix directory, and what it has to do.
+
+use super::super::world::contents;
+use super::history::{file_name, name_of, sizes, Reaction, Run, Seen, Step};
+use super::model::{first_handed, share, Lived, Model};
+use super::saved::{entries_of, offered};
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{FlushFile, Index, Prefix};
+
+impl Model {
+    /// What a run has done to the index, and what it must not do.
+    pub(super) fn check_prefix(&self, lived: &Lived<'_>) -> Result<(), String> {
+        let prefix = Prefix::new(self.world.prefix());
+        let index = Index::read(&RealFiles, &prefix).map_err(|error| format!("the index: {error}"))?;
+        self.saved.check_commands(lived.run.settings.other_prefix, &index)?;
+        if lived.met {
+            let id = self.saved.next_command();
+            let flush =
+                FlushFile::read(&RealFiles, &prefix).map_err(|error| format!("the flush file: {error}"))?;
+            if index.entry(id).is_none() || flush.entry(id).is_none() {
+                return Err(format!("a command has written the entry {id}, and it is lost"));
+            }
+        }
+        self.check_entries(lived)?;
+        self.check_current(lived, &index)?;
+        self.check_flushed_again(lived)?;
+        self.check_unread(lived, &index)
+    }
+
+    /// What is in the index stays there, unless somebody has taken it away.
+    fn check_entries(&self, lived: &Lived<'_>) -> Result<(), String> {
+        let run = lived.run;
+        let drops = run.settings.drop_after_current || run.settings.window > 0;
+        if drops {
+            return Ok(());
+        }
+        let now = entries_of(&self.world);
+        let lost = lived.found.entries.iter().find(|entry| {
+            let (_, name) = entry;
+            let is_touched = run.steps.iter().any(|step| step.may_take(name));
+            // Another dataset may have got the name.
+            !is_touched && !now.iter().any(|(_, other)| other == name)
+        });
+        match lost {
+            Some((id, name)) => Err(format!("dataset {id}, `{name}', is in the index no more")),
+            None => Ok(()),
+        }
+    }
+
+    /// Who has gone back to a checkpoint restarts from it next time as well.
+    fn check_current(&self, lived: &Lived<'_>, index: &Index) -> Result<(), String> {
+        let ranks = &lived.outcome.ranks;
+        let quiet = run_writes_none(lived.run) && ranks.iter().all(|seen| seen.finalized);
+        let is_taken = matches!(lived.run.reaction, Reaction::Take) && lived.began();
+        let Some(wanted) = lived.run.wants.map(name_of).filter(|_| lived.healthy && is_taken && quiet) else {
+            return Ok(());
+        };
+        let is_untouched = !lived.run.steps.iter().any(|step| step.may_take(&wanted));
+        let handed = first_handed(ranks).and_then(|number| self.version(number));
+        // What is in cache alone is not in the index.
+        let is_listed = index.id_of(&wanted).is_some() && is_untouched;
+        if handed.is_some_and(|version| version.name == wanted)
+            && is_listed
+            && index.current() != Some(wanted.as_bytes())
+        {
+            let current = index.current().map(String::from_utf8_lossy);
+            return Err(format!("the user went back to {wanted}, and {current:?} is the current one"));
+        }
+        Ok(())
+    }
+
+    /// A checkpoint in cache whose copy failed is flushed again.
+    fn check_flushed_again(&self, lived: &Lived<'_>) -> Result<(), String> {
+        let Lived { run, found, .. } = lived;
+        let ranks = &lived.outcome.ranks;
+        let finalized = ranks.iter().all(|seen| seen.finalized);
+        let at_start = run.settings.flush == 1 || run.settings.global;
+        let is_due = at_start || run.settings.flush > 1 && finalized && run_writes_none(run);
+        let is_taken = matches!(run.reaction, Reaction::Take) && first_handed(ranks) == found.failed;
+        let wanted = found.failed.filter(|_| {
+            lived.healthy
+                && lived.began()
+                && is_due
+                && is_taken
+                && run.wants.is_none()
+                && run.settings.window == 0
+        });
+        let Some(version) = wanted.and_then(|number| self.version(number)) else { return Ok(()) };
+        let is_touched = run.steps.iter().any(|step| step.touches(&version.name));
+        if !is_touched && !offered(&self.world).iter().any(|(_, other, _)| *other == version.number) {
+            return Err(format!(
+                "the copy of {} had failed, and it was not flushed again from cache",
+                version.number
+            ));
+        }
+        Ok(())
+    }
+
+    /// A checkpoint that could not be read for a moment is still there, and the user hears of it.
+    fn check_unread(&self, lived: &Lived<'_>, index: &Index) -> Result<(), String> {
+        let Lived { run, found, .. } = lived;
+        let handed = first_handed(&lived.outcome.ranks);
+        let asked = lived.began() && !matches!(run.reaction, Reaction::Ignore);
+        let unread = found.saved.filter(|saved| asked && run.wants.is_none() && handed < Some(*saved));
+        let Some((was_current, number, name)) =
+            found.offered.iter().find(|(_, number, _)| Some(*number) == unread)
+        else {
+            return Ok(());
+        };
+        let is_told =
+            lived.outcome.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"));
+        if !is_told {
+            return Err(format!("restarted from {handed:?} without a word, and {number} was flushed"));
+        }
+        let touched = run.steps.iter().any(|step| step.touches(name))
+            || run.settings.drop_after_current && run.chooses();
+        if touched {
+            return Ok(());
+        }
+        if !offered(&self.world).iter().any(|(_, other, _)| other == number) {
+            return Err(format!("{number} could not be read for a moment, and the index offers it no more"));
+        }
+        let stays = *was_current && run_writes_none(run) && !run.chooses();
+        if stays && index.current() != Some(name.as_bytes()) {
+            return Err(format!(
+                "{number} could not be read for a moment, and is not the current one any more"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the index offers is in the prefix directory, byte for byte, at any time.
+    pub(super) fn check_listed(&self, run: &Run) -> Result<(), String> {
+        let place = run.settings.other_prefix;
+        for (_, number, name) in offered(&self.world) {
+            let Some(version) = self.version(number).filter(|_| !self.saved.is_damaged(place, number)) else {
+                continue;
+            };
+            if self.is_overwritten(version) {
+                continue;
+            }
+            for rank in (0..version.ranks as u32).map(Rank) {
+                for (at, size) in sizes(number, rank).into_iter().enumerate() {
+                    let path = self.world.prefix().join(file_name(&name, rank, at));
+                    if std::fs::read(&path).ok() != Some(contents(number, rank, at, size)) {
+                        let path = path.display();
+                        return Err(format!("the index offers {number}, `{name}', but {path} is not of it"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Lived<'_> {
+    fn began(&self) -> bool {
+        self.outcome.ranks.iter().all(|seen: &Seen| seen.began)
+    }
+}
+
+impl Run {
+    fn chooses(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Current { .. }))
+    }
+}
+
+impl Step {
+    /// Whether it may take a dataset of this name out of the index, or put another one in its place.
+    fn may_take(&self, name: &str) -> bool {
+        match *self {
+            Step::Checkpoint { name: other, .. } | Step::Output { name: other } => name_of(other) == name,
+            Step::Delete { name: other } | Step::Drop { name: other } => name_of(other) == name,
+            Step::Current { .. } => false,
+        }
+    }
+
+    /// Whether it may take away a dataset of this name, or its files.
+    fn touches(&self, name: &str) -> bool {
+        match *self {
+            Step::Checkpoint { name: other, .. } | Step::Output { name: other } => {
+                share(&name_of(other), name)
+            }
+            _ => self.may_take(name),
+        }
+    }
+}
+
+fn run_writes_none(run: &Run) -> bool {
+    !run.steps.iter().any(|step| matches!(step, Step::Checkpoint { .. } | Step::Output { .. }))
+        && !run.chooses()
+}
