@@ -190,7 +190,7 @@ impl Model {
     /// it, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
     fn end_well(&mut self, run: &Run, wants: Option<u8>, elsewhere: Vec<usize>) -> Result<(), String> {
         let settings = Settings { flush: 1, window: 0, ..run.settings.clone() };
-        let reaction = Reaction::Take;
+        let (reaction, failed) = (Reaction::Take, failed(&self.world));
         let look =
             Run { settings, wants, reaction, finalizes: true, ..run.that_takes_all(run.nodes.clone()) };
         self.prepare(&look);
@@ -208,6 +208,14 @@ impl Model {
             return Ok(());
         }
         let went_back = wants.map(name_of) == Some(name);
+        if !went_back && self.saved.has_gone_back(look.settings.other_prefix) {
+            // An older one may be the current one, which counts where no cache is at hand.
+            return Ok(());
+        }
+        if self.saved.is_damaged(look.settings.other_prefix, number) && !failed.contains(&number) {
+            // Nobody has noticed it.
+            return Ok(());
+        }
         let drops = went_back && look.settings.drop_after_current;
         let next = look.that_takes_all(if drops { run.nodes.clone() } else { elsewhere });
         self.prepare(&next);
