@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install demo test torture planted fuzz check test-slurm bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install dist deb demo test torture planted fuzz check test-slurm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -32,6 +32,13 @@ stage: build          ## installs into target/ for the demo and the tests
 
 install: build        ## installs into PREFIX=/path: bin, lib, include, etc, share
 	@scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)"
+
+dist:                 ## packs sources and dependencies into target/dist, for builds without network
+	@packaging/dist.sh
+
+deb:                  ## builds the Debian packages into target/deb
+	@packaging/debian/source.sh
+	@cd target/deb/scr-*/ && dpkg-buildpackage --build=binary --no-sign
 
 demo: stage           ## runs a job that loses a node and restarts
 	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"
@@ -57,6 +64,10 @@ test-slurm:           ## runs a job that loses a node under a real Slurm (as roo
 	@scripts/deps.sh slurm
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
 	$(CARGO) test --locked -p scr-tests --test slurm -- --test-threads 1
+
+test-deb:             ## tries the Debian packages in clean roots (as root, on Debian)
+	@scripts/deps.sh deb
+	@packaging/debian/try.sh
 
 bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
 	$(CARGO) bench --locked

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Sees to what scr is built from: a Rust toolchain, gcc, both MPIs, and libclang for their bindings.
-# deps.sh tests: also what only the tests need. deps.sh slurm: what `make test-slurm` needs besides.
+# deps.sh tests: also what only the tests need. deps.sh slurm, deps.sh deb: what `make test-slurm', `make test-deb' need.
 # Installs what is missing where it may (Debian's apt, as root); says what to install where it may not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,6 +43,8 @@ missing_packages() {
     [ "$for_tests" != tests ] || command -v pkg-config >/dev/null || echo pkg-config
     [ "$for_tests" != tests ] || has_python || echo python3-venv python3-dev
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
+    [ "$for_tests" != deb ] || command -v debootstrap >/dev/null || echo debootstrap
+    [ "$for_tests" != deb ] || command -v dpkg-source >/dev/null || echo dpkg-dev
     has_libclang && has_clang_headers || clang_packages
 }
 clang_packages() { # the two that are needed of the release's default version; libclang-dev would bring ten times more

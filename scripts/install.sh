@@ -13,8 +13,9 @@ put 755 "target/$mpi/release/libscr.so" lib
 put 644 ffi/include/scr.h include
 put 644 ffi/include/scr.hpp include
 install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
-    ${CC:-cc} -std=c99 -O2 -fPIC -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' -Iffi/include ffi/fortran/scrf.c \
-        -o "$prefix/lib/libscrf.so.new" -L"$prefix/lib" -lscr
+    # shellcheck disable=SC2086 # options of the compiler are several words
+    ${CC:-cc} -std=c99 ${CFLAGS:--O2} -fPIC -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' ${LDFLAGS:-} -Iffi/include \
+        ffi/fortran/scrf.c -o "$prefix/lib/libscrf.so.new" -L"$prefix/lib" -lscr
     chmod 755 "$prefix/lib/libscrf.so.new" && mv "$prefix/lib/libscrf.so.new" "$prefix/lib/libscrf.so"
     put 644 ffi/fortran/scrf.h include
     put 644 ffi/fortran/scr.f90 include # a module file belongs to one compiler; this is for all others
@@ -73,7 +74,7 @@ ${CARGO:-cargo} package --quiet --no-verify --exclude-lockfile --offline --allow
 for crate in scr-plugin-api scr-core scr-conformance; do
     rm -rf "$prefix/share/scr/crates/$crate" && install -d "$prefix/share/scr/crates/$crate"
     tar -xzf "$packaged/package/$crate"-[0-9]*.crate --strip-components 1 -C "$prefix/share/scr/crates/$crate"
-    rm "$prefix/share/scr/crates/$crate"/{Cargo.toml.orig,.cargo_vcs_info.json}
+    rm -f "$prefix/share/scr/crates/$crate"/{Cargo.toml.orig,.cargo_vcs_info.json} # the latter from a clone only
 done
 # What the pages link to: an unchanged sample, the header, example programs.
 put 644 etc/scr.conf share/doc/scr/etc

@@ -155,12 +155,13 @@ fn is_source(code: &str) -> bool {
 }
 
 /// `etc` is not among them: pages name files of an installation there.
-const SOURCE_FOLDERS: [&str; 10] = [
+const SOURCE_FOLDERS: [&str; 11] = [
     "benches",
     "conformance",
     "core",
     "examples",
     "ffi",
+    "packaging",
     "plugin-api",
     "plugins",
     "scripts",
