@@ -22,6 +22,8 @@ pub(crate) struct CachedDataset {
     pub(crate) refused: bool,
     /// Whether the user went back to a checkpoint before it. It is not flushed any more.
     pub(crate) passed_over: bool,
+    /// Whether it is output that the application is about to read back. It stays meanwhile.
+    pub(crate) offered: bool,
     /// Whether the flush file says that it is in cache.
     pub(crate) listed: bool,
     /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
@@ -58,7 +60,7 @@ pub(crate) enum PrefixCopy {
 impl CachedDataset {
     /// A dataset that has just become complete, or has been found in cache.
     pub(crate) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
-        let (superseded, refused, passed_over, listed) = (false, false, false, false);
+        let (superseded, refused, passed_over, offered, listed) = (false, false, false, false, false);
         Self {
             record,
             part,
@@ -67,6 +69,7 @@ impl CachedDataset {
             superseded,
             refused,
             passed_over,
+            offered,
             listed,
             may_replace: true,
         }

@@ -60,7 +60,7 @@ impl Cache {
     }
 
     /// The dataset to evict next from a store that keeps more than its limit. Datasets from which no run can restart leave
-    /// first, then the oldest ones. Output that exists only in cache stays.
+    /// first, then the oldest ones. Output stays that exists only in cache, or that the application is about to read.
     pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
         if self.count_in(store) <= limit.most {
             return None;
@@ -70,7 +70,7 @@ impl Cache {
         let newest = restartable.max_by_key(|cached| cached.seq()).map(CachedDataset::id);
         let newest = newest.filter(|_| limit.keep_newest);
         let may_leave = |cached: &&CachedDataset| {
-            let stays = cached.must_stay() && !cached.is_being_flushed();
+            let stays = cached.offered || cached.must_stay() && !cached.is_being_flushed();
             cached.store == store && Some(cached.id()) != newest && !stays
         };
         let all = self.datasets.iter().filter(may_leave);
@@ -197,11 +197,11 @@ impl Cache {
         Ok(())
     }
 
-    /// Evicts output-only datasets that are flushed.
+    /// Evicts output-only datasets that are flushed, unless the application is about to read one.
     pub(crate) fn evict_flushed_output(&mut self, job: &Job) {
         let is_done = |cached: &&CachedDataset| {
             let dataset = &cached.record.dataset;
-            let stays = cached.is_unflushed() || cached.is_being_flushed();
+            let stays = cached.offered || cached.is_unflushed() || cached.is_being_flushed();
             !stays && dataset.output && !dataset.checkpoint
         };
         let done: Vec<u64> = self.datasets.iter().filter(is_done).map(CachedDataset::id).collect();

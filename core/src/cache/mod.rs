@@ -174,6 +174,16 @@ impl Cache {
         self.datasets.iter_mut().find(|cached| cached.id() == id)
     }
 
+    /// The output that the application is about to read back.
+    pub(crate) fn offered(&self) -> Option<&CachedDataset> {
+        self.datasets.iter().find(|cached| cached.offered)
+    }
+
+    /// Offers this dataset, and no other, to be read back.
+    pub(crate) fn offer(&mut self, id: Option<u64>) {
+        self.datasets.iter_mut().for_each(|cached| cached.offered = Some(cached.id()) == id);
+    }
+
     /// Adds a dataset that has been found or fetched.
     pub(crate) fn insert(&mut self, dataset: CachedDataset) {
         let place = self.datasets.partition_point(|cached| cached.seq() < dataset.seq());

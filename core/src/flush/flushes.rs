@@ -132,6 +132,7 @@ impl Flushes {
             }
             outcome = outcome.and(flushed);
         }
+        site.cache.offer(None);
         site.cache.evict_flushed_output(site.job);
         outcome
     }

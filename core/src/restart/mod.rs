@@ -26,35 +26,36 @@ pub(crate) struct Restart {
     chosen: Option<Vec<u8>>,
     /// Whether the application has begun to restart, or has written a checkpoint.
     begun: bool,
-    /// Output that the application is about to read back.
-    output: Option<CheckpointId>,
 }
 
 impl Restart {
-    /// The checkpoint to restart from, or the output to read back, unless it has left the cache since.
+    /// The output to read back, or else the checkpoint to restart from, unless that has left the cache since.
     pub(crate) fn checkpoint<'a>(&self, cache: &'a Cache) -> Option<&'a CachedDataset> {
-        self.output.as_ref().or(self.loaded.as_ref()).and_then(|loaded| cache.dataset(loaded.id))
+        cache.offered().or_else(|| self.loaded.as_ref().and_then(|loaded| cache.dataset(loaded.id)))
     }
 
     /// Offers output in place of the checkpoint, until the application has read it. Collective.
     ///
     /// # Errors
     /// It is not in cache, and cannot be fetched.
-    pub(crate) fn read_output(&mut self, from: &mut Fetcher<'_>, wanted: &Candidate) -> Result<(), Error> {
+    pub(crate) fn read_output(from: &mut Fetcher<'_>, wanted: &Candidate) -> Result<(), Error> {
         let is_it = |cached: &&CachedDataset| {
             let is_overwritten = cached.record.protection.bypass && cached.superseded;
             cached.seq() == wanted.seq && cached.record.dataset.name == wanted.name && !is_overwritten
         };
-        self.output = match from.cache.datasets().iter().find(is_it) {
-            Some(cached) => Some(cached.checkpoint()),
-            None => Some(from.one(wanted, false)?.map_err(|error| Error::Refused(error.to_string()))?),
+        let id = match from.cache.datasets().iter().find(is_it) {
+            Some(cached) => cached.id(),
+            None if from.job.params.get(&param::FETCH) => {
+                from.one(wanted, false)?.map_err(|error| Error::Refused(error.to_string()))?.id
+            }
+            None => {
+                let name = wanted.shown();
+                let why = format!("`{name}' is not in cache, and with SCR_FETCH=0 it is not fetched");
+                return Err(Error::Refused(why));
+            }
         };
+        from.cache.offer(Some(id));
         Ok(())
-    }
-
-    /// The application has read the output that was offered, if any.
-    pub(crate) fn end_output(&mut self) -> bool {
-        self.output.take().is_some()
     }
 
     /// Finds the checkpoint to restart from when a run begins. Collective.
@@ -93,7 +94,7 @@ impl Restart {
     /// The application goes back to the checkpoint of this name and place in the index, and newer ones are not flushed any more.
     /// Until it begins to restart, it can restart from that one.
     pub(crate) fn choose(&mut self, cache: &mut Cache, name: &[u8], seq: Seq) {
-        self.output = None;
+        cache.offer(None);
         if !self.begun {
             self.chosen = Some(name.to_owned());
             pass_over_after(cache, seq);
@@ -121,9 +122,9 @@ impl Restart {
         Ok(())
     }
 
-    /// The application begins to restart.
-    pub(crate) fn begin(&mut self, job: &Job) {
-        if self.output.is_some() {
+    /// The application begins to restart, or to read back output.
+    pub(crate) fn begin(&mut self, job: &Job, cache: &Cache) {
+        if cache.offered().is_some() {
             return;
         }
         self.begun = true;
@@ -134,8 +135,9 @@ impl Restart {
     }
 
     /// The application can read back the newest checkpoint, since it has written one.
-    pub(crate) fn offer_newest(&mut self, job: &Job, cache: &Cache) {
-        (self.begun, self.chosen, self.output) = (true, None, None);
+    pub(crate) fn offer_newest(&mut self, job: &Job, cache: &mut Cache) {
+        (self.begun, self.chosen) = (true, None);
+        cache.offer(None);
         attempts::forget(job);
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }

@@ -10,7 +10,7 @@ use crate::flush::Flushes;
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Seq};
-use crate::restart::drop_newer;
+use crate::restart::{drop_newer, Restart};
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -35,11 +35,11 @@ impl Session {
             index.set_current(name);
             Some(Listed::Checkpoint(seq, known.unwrap_or(0)))
         })?;
-        let Self { job, cache, schemes, restart, .. } = self;
+        let Self { job, cache, schemes, .. } = self;
         let (seq, checkpoint) = match changed {
             Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
             Some(Listed::Output(wanted)) => {
-                return restart.read_output(&mut Fetcher { job, cache, schemes }, &wanted);
+                return Restart::read_output(&mut Fetcher { job, cache, schemes }, &wanted);
             }
             None => {
                 let name = String::from_utf8_lossy(name);

@@ -37,7 +37,7 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
-        self.restart.begin(&self.job);
+        self.restart.begin(&self.job, &self.cache);
         self.phase = Phase::Restart;
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
@@ -56,8 +56,9 @@ impl Session {
         let outcome = self.job.agree(own);
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
-        let is_output = self.restart.end_output();
+        let is_output = self.cache.offered().is_some();
         if is_output {
+            self.cache.offer(None);
             self.cache.evict_flushed_output(&self.job);
         }
         let Err(error) = outcome else {

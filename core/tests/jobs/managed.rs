@@ -154,7 +154,6 @@ fn current_sets_where_checkpoints_are_counted_on_from_and_what_is_fetched_next()
     assert_eq!(dataset.checkpoint_id, Some(4), "it comes after the third");
 }
 
-/// Also where it has to be fetched; and a job that fails again and again does not begin anew each time.
 /// Writes output that is no checkpoint, with the files of a step.
 fn output(application: &mut Application, name: &[u8], step: u64) {
     let flags = OutputFlags { checkpoint: false, output: true };
@@ -204,6 +203,39 @@ fn output_is_read_back_by_its_name_and_the_checkpoint_to_restart_from_stays() {
     }
 }
 
+/// A call in between would have evicted it, and the run would have begun anew.
+#[test]
+fn output_stays_until_it_is_read_and_without_it_there_is_the_checkpoint() {
+    let world = job().set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        output(application, b"result", 50);
+    });
+    let asks = |application: &mut Application| {
+        application.session().current(b"result").unwrap();
+        application.session().need_checkpoint().unwrap();
+        assert!(!application.session().should_exit().unwrap());
+        assert_eq!(application.session().have_restart().unwrap().as_deref(), Some(&b"result"[..]));
+    };
+    world.run(|application| {
+        asks(application);
+        output(application, b"other", 60);
+        application.session().start_restart().unwrap();
+        application.compare(50, some).unwrap();
+        application.session().complete_restart(true).unwrap();
+        asks(application);
+        application.session().delete(b"result").unwrap();
+        assert_eq!(application.restart(some), Some(1));
+        application.finalize().unwrap();
+    });
+    lose_all(&world);
+    let world = world.set("SCR_FETCH", "0").set("SCR_REQUIRE_RESTART", "0");
+    world.run(|application| {
+        let error = application.session().current(b"other").unwrap_err().to_string();
+        assert!(error.contains("SCR_FETCH=0"), "{error}");
+    });
+}
+
 /// It would have been marked as failed, and the checkpoint with it.
 #[test]
 fn output_that_cannot_be_read_back_is_an_error_and_nothing_else() {
@@ -229,6 +261,7 @@ fn output_that_cannot_be_read_back_is_an_error_and_nothing_else() {
     });
 }
 
+/// Also where it has to be fetched; and a job that fails again and again does not begin anew each time.
 #[test]
 fn what_the_user_names_goes_before_a_newer_one_in_cache_once_in_an_allocation() {
     for kept in ["1", "2"] {

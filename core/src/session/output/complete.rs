@@ -168,7 +168,7 @@ impl Session {
         self.evict_to(store, self.cache.limit_after(store))?;
         self.cache.record_stayed(&self.job);
         if flags.checkpoint {
-            self.restart.offer_newest(&self.job, &self.cache);
+            self.restart.offer_newest(&self.job, &mut self.cache);
             self.halt.count_checkpoint(&self.job)?;
         }
         self.with_flushes(|flushes, site| {
