@@ -365,21 +365,24 @@ impl Flushes {
         let text = broadcast(&*job.comm, Rank(0), own)?;
         let outcome = CloseOutcome::from_text(&String::from_utf8_lossy(&text));
         match &outcome {
-            CloseOutcome::Unfinished(_) => return Ok(outcome),
+            CloseOutcome::Unfinished(_) => (),
             CloseOutcome::TakenBack => self.retry_pending |= record.dataset.checkpoint,
             CloseOutcome::Complete => {
                 let report = FlushReport {
                     files: record.dataset.files.unwrap_or(0),
                     bytes: record.dataset.bytes.unwrap_or(0),
                 };
-                self.record_success(site, &record, Duration::ZERO, report, FlushKind::Sync)?;
+                self.record_success(site, &record, Duration::ZERO, report, FlushKind::Sync);
             }
         }
-        self.unfinished.remove(place);
+        if !matches!(outcome, CloseOutcome::Unfinished(_)) {
+            self.unfinished.remove(place);
+        }
+        mark_replaced(site, record.dataset.id)?;
         Ok(outcome)
     }
 
-    /// Records and reports how a flush has ended.
+    /// Records and reports how a flush has ended. However it did, it may have replaced files. Collective.
     fn record_end(
         &mut self,
         site: &mut FlushSite<'_>,
@@ -388,14 +391,34 @@ impl Flushes {
         outcome: Result<FlushReport, FlushError>,
         kind: FlushKind,
     ) -> Result<(), Error> {
-        let (id, job) = (record.dataset.id, site.job);
-        let took = job.elapsed() - began;
-        set_copy(site.cache, id, PrefixCopy::Missing);
-        let error = match outcome {
-            Ok(report) => return self.record_success(site, record, took, report, kind),
-            Err(error) => error,
+        let took = site.job.elapsed() - began;
+        set_copy(site.cache, record.dataset.id, PrefixCopy::Missing);
+        let ended = match outcome {
+            Ok(report) => {
+                self.record_success(site, record, took, report, kind);
+                Ok(())
+            }
+            Err(error) => {
+                self.record_failure(site, record, took, &error, kind);
+                Err(Error::from(error))
+            }
         };
-        let why = crate::describe(&error);
+        if !matches!(ended, Err(Error::Comm(_))) {
+            mark_replaced(site, record.dataset.id)?;
+        }
+        ended
+    }
+
+    fn record_failure(
+        &mut self,
+        site: &FlushSite<'_>,
+        record: &PendingFlush,
+        took: Duration,
+        error: &FlushError,
+        kind: FlushKind,
+    ) {
+        let (id, job) = (record.dataset.id, site.job);
+        let why = crate::describe(error);
         let failed = Record::event(Event::FlushFail).dataset(&record.dataset).took(took).note(why);
         job.log.add_entry(failed);
         let label = dataset(site.cache, id).record.label();
@@ -408,7 +431,6 @@ impl Flushes {
         } else {
             self.retry_pending |= record.dataset.checkpoint;
         }
-        Err(error.into())
     }
 
     fn record_success(
@@ -418,7 +440,7 @@ impl Flushes {
         took: Duration,
         report: FlushReport,
         kind: FlushKind,
-    ) -> Result<(), Error> {
+    ) {
         let (job, dataset, id) = (site.job, &record.dataset, record.dataset.id);
         job.log.add_entry(Record::event(Event::FlushSuccess).dataset(dataset).took(took));
         if let Some(cached) = site.cache.dataset(id) {
@@ -442,12 +464,11 @@ impl Flushes {
             self.retry_pending = false;
             self.flushed.push(id);
         }
-        Ok(mark_replaced(site, id)?)
     }
 }
 
-/// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs.
-/// Collective.
+/// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs,
+/// or was about to. Collective.
 fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     let others = site.cache.datasets().iter().filter(|other| other.id() != id && other.is_flushed());
     let others: Vec<u64> = others.filter(|other| !other.superseded).map(CachedDataset::id).collect();

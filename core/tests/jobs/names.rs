@@ -3,9 +3,13 @@
 
 use super::world::{contents, path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
 use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::{Arc, Barrier};
 
 const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
 const BYTES: usize = 3000;
@@ -107,6 +111,31 @@ fn a_checkpoint_whose_files_a_newer_one_has_replaced_is_not_read_there() {
         world.run(|application| write_both(application));
         world.run(refuse_all).all_gave(&vec!["two".to_owned()]);
     }
+}
+
+/// One rank gave its file the name, and another one could not: the flush failed with a file of the older checkpoint replaced.
+#[test]
+fn a_checkpoint_of_which_a_flush_that_failed_has_replaced_a_file_is_not_read_there() {
+    let world = world("0").set("SCR_CACHE_SIZE", "2").set("SCR_GLOBAL_RESTART", "1");
+    let mut world = world.set("SCR_FLUSH_TYPE", "SYNC");
+    let files = Arc::new(FaultyFiles::new(RealFiles));
+    let target = world.prefix().join("b/f1");
+    files.only(move |what, path| what == What::Rename && path == target);
+    world.files = files.clone();
+    let turns = Barrier::new(2);
+    let run = world.run(|application| {
+        write(application, "one", "b", 1).unwrap();
+        turns.wait();
+        files.fail_from(1, ErrorKind::PermissionDenied);
+        turns.wait();
+        write(application, "two", "b", 2).unwrap();
+        refuse_all(application)
+    });
+    run.all_gave(&Vec::new());
+    assert!(run.has_line_with("could not be listed"), "{}", run.lines.join("\n"));
+    // The next run closes the flush.
+    files.heal();
+    world.run(|application| restart(application, "b", 2)).all_gave(&Some(b"two".to_vec()));
 }
 
 /// The older one was deleted by its name, and with it the bytes of the newer one.
