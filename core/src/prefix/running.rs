@@ -46,6 +46,11 @@ impl Running {
         Ok((Self(Some(Claim { file, read })), None))
     }
 
+    /// Whether others are told of it, and it of them.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The line of a run that has begun since this was asked last, if this one was the first.
     pub(crate) fn newcomer(&mut self) -> Option<String> {
         let claim = self.0.as_mut()?;

@@ -1,19 +1,22 @@
 //! Files that were not written through scr become a dataset, where they lie, so that a run can fetch it.
 //!
 //! Every file is read once, for its length and checksum, and synced. The dataset counts from the moment the index lists it; a
-//! crash before leaves a folder in `.scr` that no index names. It counts as the dataset of a run of its own, which is newer than all
-//! before: no job may run in the prefix directory meanwhile, since what that one goes on to write would be older.
+//! crash before leaves a folder in `.scr` that no index names, with a mark that keeps `scr index --build` from listing it. It counts
+//! as the dataset of a run of its own, which is newer than all before: no job may run in the prefix directory meanwhile, since what
+//! that one goes on to write would be older. The import says that it runs before it reads a byte, and looks once more before the
+//! index lists the dataset.
 
 use crate::env::Env;
 use crate::flush::catalog::Catalog;
 use crate::fs::verify::{checksum, open_whole, FileError};
-use crate::fs::{At, Files, FsError, Kind};
+use crate::fs::{At, Durability, Files, FsError, Kind, Status};
 use crate::parallel::at_a_time;
 use crate::param;
 use crate::prefix::{
     real, DatasetDescriptor, FileName, FileNameError, FlushFile, Ids, Index, Prefix, PrefixError, PrefixFile,
-    Running, MAX_NAME_BYTES,
+    Running, FILE_MODE, MAX_NAME_BYTES,
 };
+use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +34,7 @@ pub struct Import<'a> {
     /// Whether a job can restart from it; otherwise it is output.
     pub checkpoint: bool,
     /// The files of each rank. A relative path begins at the current folder, or at the prefix directory if it would lead out of
-    /// that otherwise. Ranks may share a file.
+    /// that otherwise and nothing is there. Ranks may share a file.
     pub ranks: &'a [Vec<PathBuf>],
 }
 
@@ -44,6 +47,8 @@ pub struct Imported {
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
+    /// What the user should know besides.
+    pub caution: Option<&'static str>,
 }
 
 /// Why files did not become a dataset. Nothing was changed.
@@ -61,7 +66,7 @@ pub enum ImportError {
     /// Another dataset has it.
     #[error(
         "the name `{name}' is that of dataset {id}; choose another, or take that dataset out of the index with \
-         `scr index --drop {name}'"
+         `scr index --drop'"
     )]
     NameTaken {
         /// The name.
@@ -149,9 +154,14 @@ impl Import<'_> {
         let all: BTreeSet<&FileName> = names.iter().flatten().collect();
         self.prefix.refuse_links(self.files(), all.iter().copied())?;
         self.refuse_claimed(&names)?;
+        self.prefix.make_scr_dir(self.files())?;
+        let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
+        let (running, other) = Running::begin(self.files(), self.prefix, &line);
+        if let Some(line) = other {
+            return Err(ImportError::JobRuns { line });
+        }
         let read = self.read(&all.into_iter().collect::<Vec<_>>())?;
-        let list = |names: &Vec<FileName>| names.iter().filter_map(|name| read.get(name).cloned()).collect();
-        self.list(&names.iter().map(list).collect::<Vec<Vec<PrefixFile>>>())
+        self.list(&names, &read, running)
     }
 
     fn files(&self) -> &dyn Files {
@@ -189,7 +199,9 @@ impl Import<'_> {
             let folder = real(self.files(), given.parent()?);
             inside(&folder.join(given.file_name()?))
         };
-        let from_prefix = || inside(&param::normalise(&prefix.join(path)));
+        // What is there is what was meant, and not a file of the same name elsewhere.
+        let is_there = || self.files().status(&given).is_ok();
+        let from_prefix = || inside(&param::normalise(&prefix.join(path))).filter(|_| !is_there());
         let below = inside(&given).or_else(really).or_else(from_prefix);
         let below =
             below.ok_or_else(|| ImportError::Outside { path: given.clone(), prefix: prefix.to_owned() })?;
@@ -207,7 +219,7 @@ impl Import<'_> {
     }
 
     /// Reads every file, and makes sure that its bytes are safe.
-    fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, PrefixFile>, ImportError> {
+    fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, ReadFile>, ImportError> {
         let one = |name: &&FileName| {
             let path = self.prefix.file(name);
             if self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link) {
@@ -217,24 +229,49 @@ impl Import<'_> {
             let crc = checksum(&*file, &path, BLOCK_BYTES)?;
             file.sync().at("sync", &path)?;
             let after = file.status().at("look at", &path)?;
-            if (before.len, before.mtime) != (after.len, after.mtime) {
+            let version = version(&after);
+            if version != self::version(&before) {
                 return Err(ImportError::Changed { path });
             }
             let name = (*name).clone();
-            Ok((name.clone(), PrefixFile { name, bytes: Some(after.len), crc: Some(crc) }))
+            let file = PrefixFile { name: name.clone(), bytes: Some(after.len), crc: Some(crc) };
+            Ok((name, ReadFile { file, version }))
         };
         at_a_time(self.env.processors, names, one).into_iter().collect()
     }
 
-    /// The dataset gets its number, and counts.
-    fn list(&self, lists: &[Vec<PrefixFile>]) -> Result<Imported, ImportError> {
-        let (files, prefix) = (self.files(), self.prefix);
-        prefix.make_scr_dir(files)?;
-        let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
-        let (_running, other) = Running::begin(files, prefix, &line);
-        if let Some(line) = other {
+    /// Whether every file is still the one that was read, and nobody else has any use for it.
+    fn refuse_outdated(
+        &self,
+        names: &[Vec<FileName>],
+        read: &BTreeMap<FileName, ReadFile>,
+        running: &mut Running,
+    ) -> Result<(), ImportError> {
+        if let Some(line) = running.newcomer() {
             return Err(ImportError::JobRuns { line });
         }
+        for ReadFile { file, version: then } in read.values() {
+            let path = self.prefix.file(&file.name);
+            let now = self.files().status(&path).at("look at", &path)?;
+            if version(&now) != *then {
+                return Err(ImportError::Changed { path });
+            }
+        }
+        self.refuse_claimed(names)
+    }
+
+    /// The dataset gets its number, and counts.
+    fn list(
+        &self,
+        names: &[Vec<FileName>],
+        read: &BTreeMap<FileName, ReadFile>,
+        mut running: Running,
+    ) -> Result<Imported, ImportError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let list = |names: &Vec<FileName>| {
+            names.iter().filter_map(|name| read.get(name).map(|read| read.file.clone())).collect()
+        };
+        let lists: Vec<Vec<PrefixFile>> = names.iter().map(list).collect();
         let (run, _) = Ids::begin_run(files, prefix, 0)?;
         let mut dataset = DatasetDescriptor { run: run.number, ..self.descriptor(self.new_id()?) };
         let count = lists.iter().map(Vec::len).sum::<usize>() as u64;
@@ -245,16 +282,28 @@ impl Import<'_> {
             let highest = numbers.filter_map(|dataset| dataset.checkpoint_id).max().unwrap_or(0);
             dataset.checkpoint_id = Some(highest.saturating_add(1));
         }
-        let written = self.catalog().write_lists(&dataset, lists).map_err(ImportError::from).and_then(|()| {
-            let now = self.env.local_time();
-            self.catalog().commit_if(&dataset, self.checkpoint, &now, |index| self.refuse_taken(index))
-        });
+        prefix.make_dataset_dir(files, dataset.id)?;
+        let mark = unfinished_mark(prefix, dataset.id);
+        files.write_tree(&mark, &KvTree::new(), FILE_MODE, Durability::Synced)?;
+        let written =
+            self.catalog().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
+                let now = self.env.local_time();
+                self.catalog().commit_if(&dataset, self.checkpoint, &now, |index| {
+                    self.refuse_taken(index)?;
+                    self.refuse_outdated(names, read, &mut running)
+                })
+            });
         if let Err(error) = written {
-            // Otherwise `scr index --build' would list it.
             let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
             return Err(error);
         }
-        Ok(Imported { id: dataset.id, files: count, bytes })
+        // Nobody asks for the mark of a dataset that is listed.
+        let _ = files.remove_file(&mark);
+        let caution = (!running.is_known()).then_some(
+            "nothing could tell whether a job runs in the prefix directory, as its file system has no locks; if one did, take the \
+             dataset out of the index with `scr index --drop', and import the files when the job has ended",
+        );
+        Ok(Imported { id: dataset.id, files: count, bytes, caution })
     }
 
     fn new_id(&self) -> Result<u64, PrefixError> {
@@ -271,7 +320,8 @@ impl Import<'_> {
             id,
             name: self.name.to_vec(),
             checkpoint: self.checkpoint,
-            output: !self.checkpoint,
+            // Nobody has given the files to scr: as output, SCR_PREFIX_SIZE never deletes them.
+            output: true,
             created: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             user: self.env.user.clone(),
             ..DatasetDescriptor::default()
@@ -281,6 +331,24 @@ impl Import<'_> {
     fn catalog(&self) -> Catalog<'_> {
         Catalog { files: self.files(), prefix: self.prefix }
     }
+}
+
+/// A file, as it was read.
+struct ReadFile {
+    file: PrefixFile,
+    version: Version,
+}
+
+/// Which file it is, its length, and when it was changed.
+type Version = ((u64, u64), u64, (i64, u32));
+
+fn version(status: &Status) -> Version {
+    (status.identity, status.len, status.mtime)
+}
+
+/// What is there while a dataset is imported, so that one whose import was cut short never counts.
+pub(super) fn unfinished_mark(prefix: &Prefix, id: u64) -> PathBuf {
+    prefix.dataset_dir(id).join("import.unfinished")
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;

@@ -5,6 +5,7 @@
 //! checksums have to prove it.
 
 use super::build::{BuildError, Builder, Built, Outcome};
+use super::import::unfinished_mark;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
@@ -46,6 +47,14 @@ impl Builder<'_> {
             outcome: Outcome::Already,
             notes: Vec::new(),
         };
+        if self.files().status(&unfinished_mark(self.prefix, id)).is_ok() {
+            let why = format!(
+                "its import was cut short; import the files again, and remove {}",
+                self.prefix.dataset_dir(id).display()
+            );
+            built.outcome = Outcome::Incomplete { why };
+            return Ok(built);
+        }
         let why = match self.evidence(id, entry) {
             Ok(evidence) => {
                 built.name.clone_from(&evidence.dataset.name);

@@ -3,10 +3,14 @@
 use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
+use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{Import, ImportError, Imported};
+use scr_core::scavenge::{Builder, Import, ImportError, Imported};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Another program writes what this application would have written at a step.
 fn write_without_scr(world: &World, step: u64) -> Vec<Vec<PathBuf>> {
@@ -161,4 +165,129 @@ fn ranks_may_share_a_file() {
         assert_eq!(std::fs::read(super::world::path_of(&path)).unwrap(), [7; 1000]);
         application.session().complete_restart(true).unwrap();
     });
+}
+
+fn lists(world: &World, name: &str) -> bool {
+    let index = Index::read(&RealFiles, &Prefix::at(&RealFiles, &world.prefix())).unwrap();
+    index.id_of(name).and_then(|id| index.entry(id)).is_some_and(|entry| entry.is_valid())
+}
+
+/// What is changed while an import runs, at any moment after its files were read.
+fn interrupted(meanwhile: impl FnOnce(&Path) + Send + 'static) -> ImportError {
+    let mut world = World::new(2, 2);
+    let files = write_without_scr(&world, 5);
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(|_, path| path.ends_with("import.unfinished"));
+    let prefix = world.prefix();
+    faulty.interrupt_at(1, move || meanwhile(&prefix));
+    world.files = Arc::new(faulty.clone());
+    let error = import(&world, "ckpt.5", true, &files).unwrap_err();
+    assert!(faulty.was_interrupted());
+    world.files = Arc::new(RealFiles);
+    assert!(!lists(&world, "ckpt.5"));
+    world.run(|application| application.restart(small)).all_gave(&None);
+    import(&world, "ckpt.5", true, &files).unwrap();
+    error
+}
+
+#[test]
+fn what_is_written_after_it_was_read_is_not_imported() {
+    let of_same_length = |prefix: &Path| {
+        let path = prefix.join("ckpt.5/rank_1.0");
+        let len = std::fs::read(&path).unwrap().len();
+        std::fs::write(&path, vec![1; len]).unwrap();
+    };
+    assert!(matches!(interrupted(of_same_length), ImportError::Changed { .. }));
+    let a_job_begins = |prefix: &Path| {
+        let mut running = std::fs::OpenOptions::new().append(true).open(prefix.join(".scr/running")).unwrap();
+        running.write_all(b"allocation 7\n").unwrap();
+    };
+    let error = interrupted(a_job_begins);
+    assert!(matches!(&error, ImportError::JobRuns { line } if line == "allocation 7"), "{error}");
+}
+
+#[test]
+fn an_import_says_so_where_nothing_can_tell_whether_a_job_runs() {
+    let mut world = World::new(2, 2);
+    let files = write_without_scr(&world, 5);
+    assert_eq!(import(&world, "ckpt.5", true, &files).unwrap().caution, None);
+    let files = write_without_scr(&world, 6);
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.lack(What::Lock);
+    world.files = Arc::new(faulty);
+    let caution = import(&world, "ckpt.6", true, &files).unwrap().caution.unwrap();
+    assert!(caution.contains("nothing could tell whether a job runs"), "{caution}");
+}
+
+#[test]
+fn an_import_that_was_killed_counts_only_if_the_index_listed_it() {
+    let mut cut_short = 0;
+    for at in 1.. {
+        let mut world = World::new(2, 2);
+        let files = write_without_scr(&world, 5);
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.stop_at(at);
+        world.files = Arc::new(faulty.clone());
+        let imported = import(&world, "ckpt.5", true, &files);
+        if !faulty.stopped() {
+            imported.unwrap();
+            break;
+        }
+        world.files = Arc::new(RealFiles);
+        let listed = lists(&world, "ckpt.5");
+        let env = world.env_of(Rank(0)).env();
+        let prefix = Prefix::at(&RealFiles, &world.prefix());
+        let host = PluginHost::new(&env, None);
+        let builder = Builder::new(&env, &prefix, &host, 0);
+        for id in builder.datasets().unwrap() {
+            let built = builder.build(id).unwrap();
+            assert_eq!(built.outcome.is_complete(), listed, "killed at {at}: {:?}", built.outcome);
+            cut_short += usize::from(format!("{:?}", built.outcome).contains("its import was cut short"));
+        }
+        assert_eq!(lists(&world, "ckpt.5"), listed, "killed at {at}");
+        if !listed {
+            import(&world, "ckpt.5", true, &files).unwrap();
+        }
+        world.run(|application| application.restart(small)).all_gave(&Some(5));
+    }
+    assert!(cut_short > 2, "some are killed between the summary and the index");
+}
+
+/// Another program wrote them, and nobody has given them to scr.
+#[test]
+fn the_window_of_the_prefix_directory_leaves_imported_files_alone() {
+    for bypass in ["0", "1"] {
+        let world = World::new(2, 2)
+            .set("SCR_FLUSH", "1")
+            .set("SCR_PREFIX_SIZE", "1")
+            .set("SCR_CACHE_BYPASS", bypass);
+        let files = write_without_scr(&world, 5);
+        import(&world, "ckpt.5", true, &files).unwrap();
+        world.run(|application| {
+            assert_eq!(application.restart(small), Some(5));
+            (6..=8).for_each(|step| application.checkpoint(step, small).unwrap());
+            application.finalize().unwrap();
+        });
+        assert!(files.iter().flatten().all(|file| world.prefix().join(file).exists()));
+        assert!(lists(&world, "ckpt.5") && !world.prefix().join("ckpt.7/rank_0.0").exists());
+    }
+}
+
+#[test]
+fn a_file_that_is_there_is_never_taken_for_one_of_the_same_name_in_the_prefix_directory() {
+    let world = World::new(1, 1);
+    let files = write_without_scr(&world, 5);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut env = world.env_of(Rank(0)).env();
+    env.current_dir = elsewhere.path().to_owned();
+    let prefix = Prefix::at(&RealFiles, &world.prefix());
+    let import = Import { env: &env, prefix: &prefix, name: b"ckpt.5", checkpoint: true, ranks: &files };
+    let other = elsewhere.path().join(&files[0][0]);
+    std::fs::create_dir(other.parent().unwrap()).unwrap();
+    std::fs::write(&other, "other").unwrap();
+    let error = import.run().unwrap_err();
+    assert!(matches!(&error, ImportError::Outside { path, .. } if *path == other), "{error}");
+    std::fs::remove_file(&other).unwrap();
+    import.run().unwrap();
+    world.run(|application| application.restart(small)).all_gave(&Some(5));
 }

@@ -32,34 +32,56 @@ pub(super) fn by_rank(
     if each * count != given.len() {
         bail!("{} files cannot be shared out to {count} ranks; give as many for each rank", given.len());
     }
-    refuse_sorted_by_letters(given)?;
-    let of_rank = |names: &[OsString]| names.iter().map(PathBuf::from).collect();
-    Ok(given.chunks(each).map(of_rank).collect())
+    let groups: Vec<&[OsString]> = given.chunks(each).collect();
+    refuse_disordered(&groups)?;
+    let of_rank = |names: &&[OsString]| names.iter().map(PathBuf::from).collect();
+    Ok(groups.iter().map(of_rank).collect())
 }
 
-/// A shell puts `rank_10` before `rank_2`.
-fn refuse_sorted_by_letters(given: &[OsString]) -> Result<()> {
-    let after_number = given.windows(2).find(|pair| by_numbers(&pair[0]) > by_numbers(&pair[1]));
-    let is_sorted = given.is_sorted();
-    match after_number.filter(|_| is_sorted) {
-        Some(pair) => bail!(
-            "`{}' stands before `{}', as a shell sorts names: give the files in the order of the ranks, or a name with %d and \
-             --ranks",
-            Path::new(&pair[0]).display(),
-            Path::new(&pair[1]).display()
-        ),
-        None => Ok(()),
+/// A shell puts `rank_10` before `rank_2`, and all of `a_*` before all of `b_*`.
+fn refuse_disordered(groups: &[&[OsString]]) -> Result<()> {
+    for (rank, pair) in groups.windows(2).enumerate() {
+        for (before, after) in pair[0].iter().zip(pair[1]) {
+            let is_alike = without_numbers(before) == without_numbers(after);
+            if !is_alike && pair[0].len() > 1 {
+                bail!(
+                    "rank {rank} would have `{}' where rank {} has `{}', and their names differ in more than numbers: give all \
+                     files of rank 0, then those of rank 1 in the same order and so on, or names with %d",
+                    Path::new(before).display(),
+                    rank + 1,
+                    Path::new(after).display()
+                );
+            }
+            if is_alike && by_numbers(before) > by_numbers(after) {
+                bail!(
+                    "`{}' stands before `{}', as where a shell sorts names: give the files in the order of the ranks, or a name \
+                     with %d and --ranks",
+                    Path::new(before).display(),
+                    Path::new(after).display()
+                );
+            }
+        }
     }
+    Ok(())
+}
+
+/// What stands around the numbers of a name.
+fn without_numbers(name: &OsStr) -> Vec<&[u8]> {
+    runs(name).map(|run| if run[0].is_ascii_digit() { &[] } else { run }).collect()
 }
 
 /// What a name is sorted by so that numbers in it count as numbers.
 fn by_numbers(name: &OsStr) -> Vec<(u128, Vec<u8>)> {
-    let runs = name.as_bytes().chunk_by(|one, two| one.is_ascii_digit() == two.is_ascii_digit());
     let part = |run: &[u8]| match std::str::from_utf8(run).ok().and_then(|digits| digits.parse().ok()) {
         Some(number) => (number, Vec::new()),
         None => (0, run.to_vec()),
     };
-    runs.map(part).collect()
+    runs(name).map(part).collect()
+}
+
+/// The numbers of a name, and what stands around them.
+fn runs(name: &OsStr) -> impl Iterator<Item = &[u8]> {
+    name.as_bytes().chunk_by(|one, two| one.is_ascii_digit() == two.is_ascii_digit())
 }
 
 /// A name with the number of a rank in it.
@@ -125,7 +147,8 @@ mod tests {
     #[test]
     fn files_belong_to_ranks_by_pattern_or_by_their_order() {
         assert_eq!(of(&["b", "a"], None).unwrap(), [["b"], ["a"]]);
-        assert_eq!(of(&["a", "b", "c", "d"], Some(2)).unwrap(), [["a", "b"], ["c", "d"]]);
+        assert_eq!(of(&["b1", "a1", "b2", "a2"], Some(2)).unwrap(), [["b1", "a1"], ["b2", "a2"]]);
+        assert_eq!(of(&["f8", "f9", "f10", "f11"], Some(2)).unwrap(), [["f8", "f9"], ["f10", "f11"]]);
         assert_eq!(of(&["x/%d", "r%03d.%d.h"], Some(2)).unwrap(), [["x/0", "r000.0.h"], ["x/1", "r001.1.h"]]);
         assert_eq!(of(&["all", "%d"], Some(2)).unwrap(), [["all", "0"], ["all", "1"]]);
         assert_eq!(of(&["all.h5"], Some(3)).unwrap(), [["all.h5"], ["all.h5"], ["all.h5"]]);
@@ -140,7 +163,11 @@ mod tests {
         let sorted = of(&["r_1", "r_10", "r_2"], None).unwrap_err();
         assert!(sorted.contains("`r_10' stands before `r_2'"), "{sorted}");
         of(&["r_1", "r_2", "r_10"], None).unwrap();
-        of(&["r_2", "r_10", "r_1"], None).unwrap();
+        for by_locale in [["r_1_x", "r_10_x", "r_2_x"], ["r_2", "r_10", "r_1"]] {
+            assert!(of(&by_locale, None).unwrap_err().contains("or a name with %d and --ranks"));
+        }
+        let by_kind = of(&["a_0", "a_1", "b_0", "b_1"], Some(2)).unwrap_err();
+        assert!(by_kind.contains("rank 0 would have `a_0' where rank 1 has `b_0'"), "{by_kind}");
         let fewer = of(&["more%d"], Some(4)).unwrap_err();
         assert!(
             fewer.contains("more4 is there too, and --ranks 4 leaves it out: ranks count from 0"),

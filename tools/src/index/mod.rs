@@ -195,7 +195,10 @@ fn import(args: &IndexArgs, env: &Env, prefix: &Prefix, name: &OsStr) -> Result<
     drop(progress);
     let imported =
         imported.with_context(|| format!("nothing was imported into {}", prefix.dir().display()))?;
-    let Imported { id, files, bytes } = imported;
+    let Imported { id, files, bytes, caution } = imported;
+    if let Some(caution) = caution {
+        warn(caution);
+    }
     let (name, ranks) = (name.to_string_lossy(), ranks.len() as u64);
     let sizes = format!("{}, {}, {}", count(ranks, "rank"), count(files, "file"), count(bytes, "byte"));
     let what = if args.output { "" } else { "; the next job restarts from it" };
