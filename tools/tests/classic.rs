@@ -217,11 +217,17 @@ fn with_stand_ins(names: &[&str]) -> tempfile::TempDir {
 
 #[test]
 fn a_step_is_ended_as_its_resource_manager_does() {
-    for (manager, variable, step, call) in [
-        ("slurm", "SLURM_JOB_ID", "77.3", "scancel 77.3"),
-        ("flux", "FLUX_JOB_ID", "\u{192}2oLkTLb", "flux job cancel \u{192}2oLkTLb"),
-        ("lsf", "LSB_JOBID", "4", "jskill 4"),
-        ("pbs", "PBS_JOBID", "4711", "apkill 4711"),
+    for (manager, variable, step, call, wrong) in [
+        ("slurm", "SLURM_JOB_ID", "77.3", "scancel 77.3", &["77", "77.", ".3", "myapp", "my.app", "1"][..]),
+        (
+            "flux",
+            "FLUX_JOB_ID",
+            "\u{192}2oLkTLb",
+            "flux job cancel \u{192}2oLkTLb",
+            &["\u{192}", "\u{e4}b", "1"],
+        ),
+        ("lsf", "LSB_JOBID", "1", "jskill 1", &["all", "1.0"]),
+        ("pbs", "PBS_JOBID", "4711", "apkill 4711", &["myapp"]),
     ] {
         let folder = with_stand_ins(&["scancel", "flux", "jskill", "apkill"]);
         let kill = |arguments: &[&str], variables: &[(&str, &str)]| {
@@ -234,7 +240,7 @@ fn a_step_is_ended_as_its_resource_manager_does() {
         assert_eq!(code(&kill(&["-j", step, "--resource-manager", manager], &[])), 0);
         let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
         assert_eq!(calls, format!("{call}\n{call}\n"));
-        for wrong in ["", "-1", "0", "1", "7 8", "a/b"] {
+        for wrong in ["", "-1", "+1", "0", "7 8", "a/b"].iter().chain(wrong) {
             let refused = kill(&[&format!("--jobStepId={wrong}")], &[(variable, "77")]);
             assert!(
                 code(&refused) == 2 && err(&refused).contains("is no id of a job step"),
@@ -255,6 +261,14 @@ fn without_a_resource_manager_a_step_is_the_process_of_the_launcher() {
     command.env_clear().env("USER", "tester").env("PATH", "/usr/bin:/bin").current_dir(folder.path());
     let ended = command.args(["kill-jobstep", "--jobStepId", &launcher.id().to_string()]).output().unwrap();
     assert_eq!(code(&ended), 0, "{}", err(&ended));
+    let stand_ins = with_stand_ins(&["kill"]);
+    for wrong in ["sleep", "77.3", "1", "+2", "4294967295", "\u{661}\u{662}"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.env_clear().env("USER", "tester").env("PATH", stand_ins.path());
+        let refused = command.args(["kill-jobstep", "--jobStepId", wrong]).output().unwrap();
+        let told = err(&refused);
+        assert!(code(&refused) == 2 && told.contains("is no id of a job step"), "{wrong}: {told}");
+    }
     assert_eq!(launcher.wait().unwrap().signal(), Some(15));
     let gone = command.output().unwrap();
     assert_eq!(code(&gone), 2, "there is no such process any more: {}", err(&gone));

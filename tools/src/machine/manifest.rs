@@ -41,12 +41,57 @@ pub(crate) struct ResourceManager {
     /// The command that ends a job step; `{step}` is its id.
     #[serde(default)]
     pub(crate) kill_step: Vec<String>,
+    /// What the id of a job step looks like.
+    #[serde(default)]
+    pub(crate) step_id: StepId,
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
     #[serde(default)]
     pub(crate) agent_steps: bool,
     /// Seconds to wait before a job is started again, so that nodes come to rest.
     #[serde(default)]
     pub(crate) pause: u64,
+}
+
+/// What the id of a job step looks like.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum StepId {
+    /// A word.
+    #[default]
+    Word,
+    /// A number from 1.
+    Number,
+    /// The number of a process that is not everybody's.
+    Process,
+    /// The job's id, a dot, and the step's; without the dot it would be the whole job.
+    OfJob,
+}
+
+impl StepId {
+    /// Whether this may be one. It becomes a word of a command line.
+    pub(crate) fn allows(self, step: &str) -> bool {
+        let is_digits = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());
+        let number = step.parse::<i32>().ok().filter(|_| is_digits);
+        match self {
+            // Flux begins its ids with this letter.
+            Self::Word => {
+                let rest = step.strip_prefix('\u{192}').unwrap_or(step);
+                is_word(rest) && !matches!(step.parse(), Ok(0..=1_u64))
+            }
+            Self::Number => number.is_some_and(|number| number >= 1),
+            Self::Process => number.is_some_and(|number| number >= 2),
+            Self::OfJob => {
+                let begins_with_number = step.starts_with(|first: char| first.is_ascii_digit());
+                let parts = step.split_once('.');
+                begins_with_number && parts.is_some_and(|(job, step)| is_word(job) && is_word(step))
+            }
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'+');
+    !text.is_empty() && text.bytes().all(allowed)
 }
 
 /// How a command is run on a node.

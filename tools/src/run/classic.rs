@@ -203,12 +203,7 @@ pub(crate) fn kill_jobstep(args: &KillJobstepArgs) -> Result<Answer> {
     let manifests = Manifests::load(&env)?;
     let manager = manifests.resource_manager(args.resource_manager.as_deref(), &env)?;
     let step = args.jobstepid.as_str();
-    // It becomes a word of a command line; process 0 would be this command itself, and 1 is everybody's.
-    let is_id = step.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '_' | '+'));
-    ensure!(
-        is_id && !step.is_empty() && !matches!(step.parse(), Ok(0..=1_u64)),
-        "`{step}' is no id of a job step"
-    );
+    ensure!(manager.step_id.allows(step), "`{step}' is no id of a job step");
     let command: Vec<_> = manager.kill_step.iter().map(|word| word.replace("{step}", step)).collect();
     ensure!(
         !command.is_empty(),
