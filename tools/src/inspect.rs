@@ -57,7 +57,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     }
     let job = JobContext::of(&args.job)?;
     let alone = job.allocation.is_here_alone() && args.jobset.is_none() && args.up.is_none();
-    let inventories = if alone { vec![own_inventory(args)?] } else { of_nodes(args, &job)? };
+    let inventories = if alone { of_this_node(args, &job)? } else { of_nodes(args, &job)? };
     let found = inspect(inventories, &environment::plugin_host(&job.env, None));
     show(args.json, json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }), text(&found))?;
     let can_restart = |dataset: &Inspected| dataset.checkpoint && dataset.beyond_repair.is_none();
@@ -70,8 +70,17 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
     let prefix = environment::prefix(&env, None)?;
     let caches = Caches::find(&env, &params, &args.cache)?;
     caches.refused.iter().for_each(warn);
-    Inventory::take(&*env.files, &prefix, &caches.found)
+    Inventory::take(&*env.files, &prefix, &caches.found, &mut |problem| warn(problem))
         .with_context(|| format!("cannot read {}", prefix.dir().display()))
+}
+
+/// What this machine has, which is all of the job, unless it counts as lost.
+fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
+    let down = args.down.as_deref().map(hostlist::expand).transpose()?.unwrap_or_default();
+    match down.contains(&job.params.get(&param::NODE_NAME)) {
+        true => Ok(Vec::new()),
+        false => Ok(vec![own_inventory(args)?]),
+    }
 }
 
 /// What the nodes have that can be asked. What the others have counts as lost.
@@ -105,7 +114,9 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
             from_hex(line)
         });
         let why = match (found, answer) {
-            (Some(bytes), _) => {
+            (Some(bytes), answer) => {
+                let told = answer.map(|answer| answer.stderr).unwrap_or_default();
+                told.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
                 inventories.push(Inventory::from_bytes(&bytes));
                 continue;
             }

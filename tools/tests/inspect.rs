@@ -15,6 +15,10 @@ use std::process::{Command, Output};
 const SSH: &str = "#!/bin/sh\n[ \"$3\" = n9 ] && { echo 'no route to host' >&2; exit 255; }\nSCR_NODE_NAME=$3 exec sh -c \"$4\"\n";
 
 fn inspect(job: &FinishedJob, arguments: &[&str]) -> Output {
+    inspect_from(job, ("SCR_NODELIST", "n[0-1]"), arguments)
+}
+
+fn inspect_from(job: &FinishedJob, variable: (&str, &str), arguments: &[&str]) -> Output {
     let bin = job.path().join("bin");
     if !bin.exists() {
         fs::create_dir(&bin).unwrap();
@@ -22,7 +26,7 @@ fn inspect(job: &FinishedJob, arguments: &[&str]) -> Output {
         fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
-    command.env_clear().current_dir(job.prefix()).env("USER", "user1").env("SCR_NODELIST", "n[0-1]");
+    command.env_clear().current_dir(job.prefix()).env("USER", "user1").env(variable.0, variable.1);
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     command.env("SCR_CACHE_BASE", job.path().join("nodes/$SCR_NODE_NAME"));
     command.env("SCR_PLUGIN_PATH", job.plugins());
@@ -78,4 +82,73 @@ fn without_the_scheme_or_the_cache_there_is_nothing_to_restart_from() {
     );
     let elsewhere = inspect(&job, &["--cache", "/nowhere"]);
     assert_eq!((code(&elsewhere), out(&elsewhere).as_str()), (1, "no dataset is in cache\n"));
+}
+
+/// A filemap as it was after so many of its records.
+fn first_records(map: &[u8], count: usize) -> Vec<u8> {
+    let mut end = 8;
+    for _ in 0..count {
+        let length = map[end..end + 4].try_into().unwrap();
+        end += 8 + u32::from_be_bytes(length) as usize;
+    }
+    map[..end].to_vec()
+}
+
+fn records(map: &[u8]) -> usize {
+    (0..).find(|&count| first_records(map, count).len() == map.len()).unwrap()
+}
+
+#[test]
+fn what_a_restart_would_not_use_is_not_said_to_be_of_use() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let map =
+        |rank: u32| job.node(rank).join(format!("user1/scr.defjobid/scr.dataset.1/.scr/filemap_{rank}"));
+    let state = || {
+        let output = inspect(&job, &[]);
+        let json = json_of(&inspect(&job, &["--json"]));
+        assert_eq!(json["datasets"][0]["recoverable"], code(&output) == 0);
+        out(&output).lines().find(|line| line.contains("ckpt.1")).unwrap().to_owned()
+    };
+    let kept = [0, 1].map(|rank| fs::read(map(rank)).unwrap());
+
+    // The job died before rank 1 had its part; nobody knew the dataset to be complete.
+    let before_complete = first_records(&kept[0], records(&kept[0]) - 1);
+    fs::write(map(0), &before_complete).unwrap();
+    assert!(state().ends_with("whole"), "it is complete, as rank 1 knows: {}", state());
+    fs::write(map(1), first_records(&kept[1], 1)).unwrap();
+    assert!(state().ends_with("lost: it was never complete, and the next run removes it"), "{}", state());
+    fs::write(map(1), "").unwrap();
+    assert!(state().ends_with("can be rebuilt"), "a part that is lost says nothing: {}", state());
+
+    // The job died while its ranks noted that they cannot restart from it.
+    let mut refused = scr_plugin_api::KvTree::new();
+    refused.child("REFUSED");
+    let payload = refused.pack();
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let checksum = crc32fast::hash(&payload).to_be_bytes();
+    fs::write(map(0), &kept[0]).unwrap();
+    fs::write(map(1), [&kept[1][..], &length, &checksum, &payload].concat()).unwrap();
+    assert!(state().ends_with("lost: the application could not restart from it"), "{}", state());
+}
+
+#[test]
+fn what_a_node_cannot_look_at_is_told_with_its_name() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let dataset = job.node(1).join("user1/scr.defjobid/scr.dataset.9");
+    fs::create_dir(&dataset).unwrap();
+    fs::write(dataset.join(".scr"), "no folder").unwrap();
+    let found = inspect(&job, &[]);
+    let told = err(&found);
+    let is_told = |line: &str| line.contains("node n1: ") && line.contains("scr.dataset.9/.scr");
+    assert!(code(&found) == 0 && told.lines().any(is_told), "{told}");
+}
+
+#[test]
+fn a_machine_alone_may_count_as_lost() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let alone = |arguments: &[&str]| inspect_from(&job, ("SCR_NODE_NAME", "n0"), arguments);
+    assert!(out(&alone(&[])).contains("can be rebuilt"));
+    assert!(out(&alone(&["--down", "n1"])).contains("can be rebuilt"));
+    let lost = alone(&["--down", "n0"]);
+    assert_eq!((code(&lost), out(&lost).as_str()), (1, "no dataset is in cache\n"));
 }

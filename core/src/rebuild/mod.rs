@@ -13,7 +13,7 @@
 mod parts;
 mod recover;
 mod scan;
-mod state;
+pub(crate) mod state;
 mod transfer;
 
 use crate::cache::node_dir;

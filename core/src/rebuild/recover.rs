@@ -65,9 +65,7 @@ pub(crate) fn recover(
     let state = DatasetState::take(job, local)?;
     let label = state.label(job, key, local)?;
     let same_size = state.ranks == Some(job.comm.size());
-    // What is open anywhere was never complete, whoever wrote it. What is prepared nowhere may be so on nodes that another
-    // number of ranks ran on.
-    if !state.complete && (state.open || same_size && !state.prepared) {
+    if state.is_unfinished(job.comm.size()) {
         if on.is_shared {
             job.report.notice(&format!(
                 "{label} is not complete, and another job of this allocation runs in the prefix directory: it is left alone"

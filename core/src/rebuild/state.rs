@@ -1,49 +1,55 @@
 //! What all ranks together know of a cached dataset before anything is done to it.
 
 use super::parts::LocalPart;
-use crate::cache::filemap::State;
+use crate::cache::filemap::{Filemap, State};
 use crate::cache::record::DatasetKey;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::CommError;
 use crate::job::Job;
 use crate::redundancy::repair::first_known;
 
-/// How far a dataset has come, as all ranks together know it.
-pub(super) struct DatasetState {
+/// How far a dataset has come, as all that is left of it tells.
+pub(crate) struct DatasetState {
     pub(super) complete: bool,
-    pub(super) refused: bool,
-    pub(super) open: bool,
-    pub(super) prepared: bool,
+    pub(crate) refused: bool,
+    open: bool,
+    prepared: bool,
     /// How many ranks wrote it; `None` where the records disagree.
     pub(super) ranks: Option<u32>,
 }
 
+/// What some parts tell; of all of them together each number is the highest.
+type Facts = [u64; 6];
+
 impl DatasetState {
+    /// As all ranks together know it. Collective.
     pub(super) fn take(job: &Job, local: &[&LocalPart]) -> Result<Self, CommError> {
-        // A damaged filemap that got no further than open is not unfinished but lost.
-        let counted = |part: &&&LocalPart| !(part.map.damaged && part.map.state == State::Open);
-        let any = |states: &[State]| {
-            u64::from(local.iter().filter(counted).any(|part| states.contains(&part.map.state)))
-        };
-        let ranks = || local.iter().filter_map(|part| part.ranks()).map(u64::from);
-        let mut facts = [
-            any(&[State::Complete, State::Refused]),
-            any(&[State::Refused]),
-            any(&[State::Open]),
-            any(&[State::Prepared, State::Complete, State::Refused]),
-            ranks().max().unwrap_or(0),
-            ranks().min().map_or(0, |least| u64::MAX - least),
-        ];
+        let parts: Vec<_> = local.iter().map(|part| (counted_state(&part.map), part.ranks())).collect();
+        let mut facts = facts(&parts);
         all_reduce(&*job.comm, &mut facts, Op::Max)?;
-        let [complete, refused, open, prepared, most, least] = facts;
+        Ok(Self::from_facts(facts))
+    }
+
+    /// As these parts tell it: how far each has come, and how many ranks wrote it.
+    pub(crate) fn of(parts: &[(State, Option<u32>)]) -> Self {
+        Self::from_facts(facts(parts))
+    }
+
+    fn from_facts([complete, refused, open, prepared, most, least]: Facts) -> Self {
         let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
-        Ok(Self {
+        Self {
             complete: complete > 0,
             refused: refused > 0,
             open: open > 0,
             prepared: prepared > 0,
             ranks: one,
-        })
+        }
+    }
+
+    /// Whether it was never complete, as a run of so many ranks can tell. What is open anywhere was not, whoever wrote it. What is
+    /// prepared nowhere may be so on nodes that another number of ranks ran on.
+    pub(crate) fn is_unfinished(&self, ranks: u32) -> bool {
+        !self.complete && (self.open || self.ranks == Some(ranks) && !self.prepared)
     }
 
     /// The dataset as messages name it, the same on all ranks.
@@ -58,4 +64,26 @@ impl DatasetState {
         let name = first_known(&*job.comm, name)?;
         Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
     }
+}
+
+/// How far a part has come. A damaged filemap that got no further than open is not unfinished but lost.
+pub(crate) fn counted_state(map: &Filemap) -> State {
+    if map.damaged && map.state == State::Open {
+        State::Unknown
+    } else {
+        map.state
+    }
+}
+
+fn facts(parts: &[(State, Option<u32>)]) -> Facts {
+    let any = |states: &[State]| u64::from(parts.iter().any(|(state, _)| states.contains(state)));
+    let ranks = || parts.iter().filter_map(|(_, ranks)| *ranks).map(u64::from);
+    [
+        any(&[State::Complete, State::Refused]),
+        any(&[State::Refused]),
+        any(&[State::Open]),
+        any(&[State::Prepared, State::Complete, State::Refused]),
+        ranks().max().unwrap_or(0),
+        ranks().min().map_or(0, |least| u64::MAX - least),
+    ]
 }

@@ -54,16 +54,7 @@ impl ScavengedMap {
         part: &PartDir,
         prefix_id: Option<&PrefixId>,
     ) -> Result<Self, UnusablePart> {
-        let bytes = files.read_all(&part.filemap(), MAX_TREE_BYTES)?;
-        let map = Self::of(&Filemap::parse(&bytes)).ok_or(UnusablePart::NeverComplete)?;
-        if map.record.prefix != prefix.dir().as_os_str().as_bytes() {
-            let other = String::from_utf8_lossy(&map.record.prefix).into_owned();
-            return Err(UnusablePart::OfOtherPrefix { other });
-        }
-        if !map.record.is_of(prefix_id) {
-            return Err(UnusablePart::OfEarlierPrefix);
-        }
-        Ok(map)
+        Self::of(&read_own(files, prefix, part, prefix_id)?).ok_or(UnusablePart::NeverComplete)
     }
 
     /// Writes it into the folder of its dataset, durably.
@@ -130,6 +121,25 @@ impl ScavengedMap {
             neighbours: kept.map_or(Ok(Vec::new()), Iterator::collect)?,
         })
     }
+}
+
+/// The filemap of a part in cache, where its record is one of this prefix directory.
+pub(super) fn read_own(
+    files: &dyn Files,
+    prefix: &Prefix,
+    part: &PartDir,
+    prefix_id: Option<&PrefixId>,
+) -> Result<Filemap, UnusablePart> {
+    let map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
+    let record = map.record.as_ref().ok_or(UnusablePart::NeverComplete)?;
+    if record.prefix != prefix.dir().as_os_str().as_bytes() {
+        let other = String::from_utf8_lossy(&record.prefix).into_owned();
+        return Err(UnusablePart::OfOtherPrefix { other });
+    }
+    if !record.is_of(prefix_id) {
+        return Err(UnusablePart::OfEarlierPrefix);
+    }
+    Ok(map)
 }
 
 /// A filemap as it was written at some moment: each time it is another file.

@@ -4,8 +4,9 @@
 //! is read: damage is found by a scrub, or by the restart itself.
 
 use super::copy::held;
-use super::filemap::ScavengedMap;
+use super::filemap::{read_own, ScavengedMap, UnusablePart};
 use super::scan::Scan;
+use crate::cache::filemap::{Filemap, State};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::{first_flaw, first_flaw_in_place};
@@ -14,6 +15,7 @@ use crate::comm::Rank;
 use crate::fs::{Files, OwnedDir};
 use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, PrefixError, PrefixId};
+use crate::rebuild::state::{counted_state, DatasetState};
 use crate::redundancy::plugins::{readable_scheme, UseError};
 use scr_plugin_api::{KvTree, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Default)]
 pub struct Inventory {
     parts: Vec<Part>,
+    spoilers: Vec<Spoiler>,
 }
 
 /// A part in cache.
@@ -29,6 +32,13 @@ struct Part {
     map: ScavengedMap,
     /// Whether all its files are there with the right lengths.
     is_whole: bool,
+}
+
+/// A part that a run would not restart from, nor from the others of its dataset.
+struct Spoiler {
+    record: RankRecord,
+    /// Whether the application could not restart from it; otherwise it was still being written.
+    is_refused: bool,
 }
 
 /// What the nodes have of one dataset.
@@ -49,38 +59,65 @@ pub struct Inspected {
 }
 
 impl Inventory {
-    /// Looks at the caches of this node.
+    /// Looks at the caches of this node. What cannot be looked at counts as lost, and is told.
     ///
     /// # Errors
     /// The prefix directory cannot be read.
-    pub fn take(files: &dyn Files, prefix: &Prefix, caches: &[OwnedDir]) -> Result<Self, PrefixError> {
+    pub fn take(
+        files: &dyn Files,
+        prefix: &Prefix,
+        caches: &[OwnedDir],
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Self, PrefixError> {
         let held = held(files, caches);
         let files = held.as_deref().unwrap_or(files);
         let prefix_id = PrefixId::read(files, prefix)?;
-        let mut parts = Vec::new();
+        let mut inventory = Self::default();
         for cache in caches {
-            let places =
-                node_dir::places(files, cache.path()).unwrap_or_else(|_| vec![cache.path().to_owned()]);
+            let places = node_dir::places(files, cache.path()).unwrap_or_else(|error| {
+                tell(&crate::describe(&error));
+                vec![cache.path().to_owned()]
+            });
             for place in places {
-                for (id, rank) in look_through(files, &place).parts {
+                let found = look_through(files, &place);
+                found.errors.iter().for_each(|error| tell(&crate::describe(error)));
+                for (id, rank) in found.parts {
                     let part = PartDir::new(&place, id, rank);
-                    let map = ScavengedMap::read(files, prefix, &part, prefix_id.as_ref());
-                    let part =
-                        |map: ScavengedMap| Part { is_whole: is_whole(files, &part, &map.record), map };
-                    parts.extend(map.ok().map(part));
+                    match read_own(files, prefix, &part, prefix_id.as_ref()) {
+                        Ok(map) => inventory.add(files, &part, &map),
+                        Err(UnusablePart::Fs(error)) => tell(&crate::describe(&error)),
+                        Err(_) => {}
+                    }
                 }
             }
         }
-        Ok(Self { parts })
+        Ok(inventory)
+    }
+
+    fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap) {
+        if let Some(map) = ScavengedMap::of(map) {
+            self.parts.push(Part { is_whole: is_whole(files, part, &map.record), map });
+        }
+        let is_refused = match counted_state(map) {
+            State::Open => false,
+            State::Refused => true,
+            State::Unknown | State::Arriving | State::Prepared | State::Complete => return,
+        };
+        self.spoilers.extend(map.record.clone().map(|record| Spoiler { record, is_refused }));
     }
 
     /// To be sent to who looks at all of them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut tree = KvTree::new();
         for (place, part) in self.parts.iter().enumerate() {
-            let below = tree.child(place.to_string());
+            let below = tree.child(PARTS).child(place.to_string());
             below.set(WHOLE, u8::from(part.is_whole));
             below.put(MAP, part.map.to_tree());
+        }
+        for (place, spoiler) in self.spoilers.iter().enumerate() {
+            let below = tree.child(SPOILERS).child(place.to_string());
+            below.set(REFUSED, u8::from(spoiler.is_refused));
+            below.put(RECORD, spoiler.record.to_tree());
         }
         tree.to_file_bytes()
     }
@@ -88,14 +125,26 @@ impl Inventory {
     /// As it came. What cannot be read counts as lost.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let tree = KvTree::from_file_bytes(bytes).unwrap_or_default();
+        let below = |key: &str| tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, below)| below);
         let part = |part: &KvTree| {
             let map = ScavengedMap::from_tree(part.get(MAP)?).ok()?;
             Some(Part { map, is_whole: part.text(WHOLE) == Some("1") })
         };
-        Self { parts: tree.iter().filter_map(|(_, below)| part(below)).collect() }
+        let spoiler = |spoiler: &KvTree| {
+            let record = RankRecord::from_tree(spoiler.get(RECORD)?).ok()?;
+            Some(Spoiler { record, is_refused: spoiler.text(REFUSED) == Some("1") })
+        };
+        Self {
+            parts: below(PARTS).filter_map(part).collect(),
+            spoilers: below(SPOILERS).filter_map(spoiler).collect(),
+        }
     }
 }
 
+const PARTS: &str = "PARTS";
+const SPOILERS: &str = "SPOILERS";
+const REFUSED: &str = "REFUSED";
+const RECORD: &str = "RECORD";
 const WHOLE: &str = "WHOLE";
 const MAP: &str = "MAP";
 
@@ -108,23 +157,51 @@ fn is_whole(files: &dyn Files, part: &PartDir, record: &RankRecord) -> bool {
 
 /// The datasets that any node has something of, the newest first.
 pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspected> {
-    let mut datasets: BTreeMap<DatasetKey, (Vec<ScavengedMap>, BTreeSet<Rank>)> = BTreeMap::new();
-    for part in inventories.into_iter().flat_map(|inventory| inventory.parts) {
-        let (maps, whole) = datasets.entry(DatasetKey::of(&part.map.record)).or_default();
-        whole.extend(Some(part.map.record.rank).filter(|_| part.is_whole));
-        maps.push(part.map);
+    let mut datasets: BTreeMap<DatasetKey, Dataset> = BTreeMap::new();
+    for inventory in inventories {
+        for Spoiler { record, is_refused } in inventory.spoilers {
+            let state = if is_refused { State::Refused } else { State::Open };
+            datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks)));
+        }
+        for Part { map, is_whole } in inventory.parts {
+            let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
+            let state = if map.complete { State::Complete } else { State::Prepared };
+            dataset.states.push((state, Some(map.record.ranks)));
+            dataset.whole.extend(Some(map.record.rank).filter(|_| is_whole));
+            dataset.maps.push(map);
+        }
     }
-    let newest_first = datasets.into_values().rev();
-    let scans = newest_first.filter_map(|(maps, whole)| Some((Scan::of(&maps, Vec::new())?, whole)));
-    scans.map(|(scan, whole)| judge(&scan, &whole, plugins)).collect()
+    datasets.into_values().rev().filter_map(|dataset| dataset.judge(plugins)).collect()
 }
 
-fn judge(scan: &Scan, whole: &BTreeSet<Rank>, plugins: &PluginHost) -> Inspected {
+/// What all nodes have of a dataset.
+#[derive(Default)]
+struct Dataset {
+    maps: Vec<ScavengedMap>,
+    whole: BTreeSet<Rank>,
+    /// How far each part has come, and how many ranks wrote it.
+    states: Vec<(State, Option<u32>)>,
+}
+
+impl Dataset {
+    /// `None` where no part is known to have been prepared.
+    fn judge(&self, plugins: &PluginHost) -> Option<Inspected> {
+        let scan = Scan::of(&self.maps, Vec::new())?;
+        Some(judge(&scan, &self.whole, &DatasetState::of(&self.states), plugins))
+    }
+}
+
+fn judge(scan: &Scan, whole: &BTreeSet<Rank>, state: &DatasetState, plugins: &PluginHost) -> Inspected {
     let any = &scan.any;
     let lost: Vec<Rank> = (0..any.ranks).map(Rank).filter(|rank| !whole.contains(rank)).collect();
-    let beyond_repair = match lost.is_empty() {
-        true => None,
-        false => why_beyond_repair(scan, &lost, plugins),
+    let beyond_repair = if state.is_unfinished(any.ranks) {
+        Some("it was never complete, and the next run removes it".to_owned())
+    } else if state.refused {
+        Some("the application could not restart from it".to_owned())
+    } else if lost.is_empty() {
+        None
+    } else {
+        why_beyond_repair(scan, &lost, plugins)
     };
     Inspected {
         id: any.id_in_prefix,
