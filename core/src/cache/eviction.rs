@@ -181,6 +181,21 @@ impl Cache {
         self.record_evicted(job, &cached);
     }
 
+    /// Gives up what there is of datasets in the prefix directory, where their files are overwritten: those that lie nowhere else
+    /// leave. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn give_up_in_prefix(&mut self, job: &Job, ids: &[u64]) -> Result<(), CommError> {
+        for cached in self.datasets.iter_mut().filter(|cached| ids.contains(&cached.id())) {
+            cached.superseded = true;
+        }
+        let overwritten = self.datasets.iter().filter(|cached| ids.contains(&cached.id()));
+        let overwritten = overwritten.filter(|cached| cached.record.protection.bypass);
+        let overwritten: Vec<u64> = overwritten.map(CachedDataset::id).collect();
+        self.withdraw(job, &overwritten)
+    }
+
     /// Evicts datasets that no run may restart from any more. All ranks record that before the first part goes: otherwise a rank
     /// that dies meanwhile leaves a part that counts, and redundancy brings the whole dataset back. Collective.
     ///

@@ -12,7 +12,7 @@ use super::node_dir;
 use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
-use crate::comm::collective::route;
+use crate::comm::collective::{all_reduce, route, Op};
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
 use crate::prefix::FileName;
@@ -107,22 +107,60 @@ impl SharedFiles {
     }
 }
 
-/// How many names, of those that this rank is asked about, were claimed by two ranks. The digest of a name chooses the rank
-/// that is asked. All ranks call it.
+/// How many names, of those that this rank is asked about, were claimed by two ranks. All ranks call it.
 pub(crate) fn clashes<'a>(
     comm: &dyn Comm,
     claimed: impl Iterator<Item = &'a FileName>,
 ) -> Result<u64, CommError> {
+    let mut known = HashSet::new();
+    let asked = ask(comm, claimed.map(|name| (0, name)))?;
+    Ok(asked.into_iter().filter(|question| !known.insert(*question)).count() as u64)
+}
+
+/// Which of these older datasets have a file of a name that any rank has routed since, by their place. All ranks call it.
+pub(crate) fn with_names_of<'a>(
+    comm: &dyn Comm,
+    routed: impl Iterator<Item = &'a FileName>,
+    older: &[&'a RankRecord],
+) -> Result<Vec<usize>, CommError> {
+    let names = |(number, record): (u64, &&'a RankRecord)| {
+        let record: &'a RankRecord = record;
+        record.files.iter().map(move |file| (number, &file.name))
+    };
+    let asked = ask(comm, routed.map(|name| (0, name)).chain((1..).zip(older).flat_map(names)))?;
+    let of =
+        |wanted: u64| asked.iter().filter(move |(number, _)| *number == wanted).map(|(_, digest)| *digest);
+    let routed: HashSet<u128> = of(0).collect();
+    let has_one = |number| u64::from(of(number).any(|digest| routed.contains(&digest)));
+    let mut found: Vec<u64> = (1..=older.len() as u64).map(has_one).collect();
+    all_reduce(comm, &mut found, Op::Max)?;
+    Ok((0..found.len()).filter(|&place| found[place] > 0).collect())
+}
+
+/// Gives names, each with a number, to the ranks that are asked about them: the digest of a name chooses the rank. Gives the digests
+/// that this rank is asked about. All ranks call it.
+fn ask<'a>(
+    comm: &dyn Comm,
+    names: impl Iterator<Item = (u64, &'a FileName)>,
+) -> Result<Vec<(u64, u128)>, CommError> {
     let mut asked: BTreeMap<Rank, Vec<u8>> = BTreeMap::new();
-    for name in claimed {
+    for (number, name) in names {
         let digest = digest(name.as_bytes());
-        let to = Rank((digest % u128::from(comm.size())) as u32);
-        asked.entry(to).or_default().extend(digest.to_be_bytes());
+        let to = asked.entry(Rank((digest % u128::from(comm.size())) as u32)).or_default();
+        to.extend(number.to_be_bytes());
+        to.extend(digest.to_be_bytes());
     }
     let came = route(comm, asked.into_iter().collect())?;
-    let mut known = HashSet::new();
-    let digests = came.iter().flat_map(|(_, bytes)| bytes.chunks(size_of::<u128>()));
-    Ok(digests.filter(|digest| !known.insert(*digest)).count() as u64)
+    let read = |mut bytes: &[u8]| {
+        let mut questions = Vec::new();
+        while let Some((number, rest)) = bytes.split_first_chunk() {
+            let Some((digest, rest)) = rest.split_first_chunk() else { break };
+            questions.push((u64::from_be_bytes(*number), u128::from_be_bytes(*digest)));
+            bytes = rest;
+        }
+        questions
+    };
+    Ok(came.iter().flat_map(|(_, bytes)| read(bytes)).collect())
 }
 
 /// The names that a rank has claimed, with a mark where they hold the name of the dataset.

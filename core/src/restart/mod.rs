@@ -142,6 +142,17 @@ impl Restart {
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }
 
+    /// Where the checkpoint cannot be read any more, the newest one in cache takes its place.
+    pub(crate) fn leave_lost(&mut self, job: &Job, cache: &Cache) {
+        let is_readable = |id: u64| {
+            let global = job.params.get(&param::GLOBAL_RESTART);
+            cache.dataset(id).is_some_and(|cached| !cached.superseded || !global && cached.is_restartable())
+        };
+        if let Some(lost) = self.loaded.take_if(|loaded| !is_readable(loaded.id)) {
+            self.loaded = newest_cached(job, cache, |cached| !cached.passed_over && cached.seq() < lost.seq);
+        }
+    }
+
     /// The application could not restart from the checkpoint: it is not offered again, and the next older one takes its
     /// place. Gives the one that was refused. Collective.
     ///

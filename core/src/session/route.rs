@@ -66,7 +66,8 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
         named.next().filter(|_| named.next().is_none())
     };
     // Whether the application reads the checkpoint where it lies in the prefix directory.
-    let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && cached.is_flushed();
+    let is_there = cached.is_flushed() && !cached.superseded;
+    let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
     if let Some(file) = exact(false).or_else(|| exact(true)).or_else(bare) {
         let path = if in_prefix { record.prefix_path(file) } else { cached.part.file(&file.name) };
         job.files().open(&path, How::Read).map_err(|error| Error::Argument {

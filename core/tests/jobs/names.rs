@@ -138,6 +138,49 @@ fn a_checkpoint_of_which_a_flush_that_failed_has_replaced_a_file_is_not_read_the
     world.run(|application| restart(application, "b", 2)).all_gave(&Some(b"two".to_vec()));
 }
 
+/// Writes files of the other rank in place, and leaves the dataset incomplete if `valid` is wanting on a rank.
+fn overwrite(application: &mut Application, valid: bool, anew: bool) -> bool {
+    let rank = application.rank;
+    let session = application.session();
+    session.start_output(Some(b"two"), CHECKPOINT).unwrap();
+    let routed = session.route_file(file("b", Rank(1 - rank.0)).as_bytes()).unwrap();
+    if anew {
+        std::fs::remove_file(path_of(&routed)).unwrap();
+    }
+    let kept = std::fs::metadata(path_of(&routed)).and_then(|status| status.modified());
+    std::fs::write(path_of(&routed), contents(2, rank, 0, BYTES)).unwrap();
+    if let Ok(kept) = kept {
+        // As if the clock of the file system had not gone on since.
+        let written = std::fs::File::options().write(true).open(path_of(&routed)).unwrap();
+        written.set_modified(kept).unwrap();
+    }
+    session.complete_output(valid || rank != Rank(1)).is_ok()
+}
+
+/// The newer one became nothing, or was not flushed, and the older one was offered with its bytes, also by the next run.
+#[test]
+fn a_checkpoint_whose_files_were_given_out_to_write_over_is_not_offered() {
+    for (valid, anew) in [(false, false), (false, true), (true, false)] {
+        let world = world("1").set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", "3");
+        let run = world.run(|application| {
+            write(application, "zero", "a", 0).unwrap();
+            write(application, "one", "b", 1).unwrap();
+            assert_eq!(overwrite(application, valid, anew), valid);
+            application.session().have_restart().unwrap()
+        });
+        let expected = Some(if valid { b"two".to_vec() } else { b"zero".to_vec() });
+        run.all_gave(&expected);
+        let refused = |application: &mut Application| {
+            if valid {
+                application.session().start_restart().unwrap();
+                application.session().complete_restart(false).unwrap_err();
+            }
+            restart(application, "a", 0)
+        };
+        world.run(refused).all_gave(&Some(b"zero".to_vec()));
+    }
+}
+
 /// The older one was deleted by its name, and with it the bytes of the newer one.
 #[test]
 fn two_names_of_one_folder_are_no_two_files() {
