@@ -5,7 +5,7 @@ use super::{Fetch, FetchedFile, Rules};
 use crate::comm::Rank;
 use crate::flush::lists;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::At;
+use crate::fs::{At, Kind};
 use crate::placement::Placement;
 use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
@@ -47,7 +47,8 @@ impl Fetch<'_> {
         lists
     }
 
-    /// Takes the copy that another rank of this node has made of a file. Where that cannot be linked, the file is copied.
+    /// Takes the copy that another rank of this node has made of a file. Where that cannot be linked, or is not what was recorded,
+    /// the file is read once more in the prefix directory: only what lies there can prove that the dataset is damaged.
     pub(super) fn take(
         &self,
         rules: &Rules<'_>,
@@ -55,15 +56,31 @@ impl Fetch<'_> {
         copy: &Path,
         path: PathBuf,
     ) -> Result<FetchedFile, FileError> {
-        if self.files.link(copy, &path).is_err() {
-            return self.bring_one(rules, file, Some(path));
-        }
+        self.link_copy(rules, file, copy, &path).or_else(|_| {
+            // It may be a link, to the very copy: what is written there would be written into that.
+            self.files.remove_if_there(&path)?;
+            self.bring_one(rules, file, Some(path))
+        })
+    }
+
+    fn link_copy(
+        &self,
+        rules: &Rules<'_>,
+        file: &PrefixFile,
+        copy: &Path,
+        path: &Path,
+    ) -> Result<FetchedFile, FileError> {
         let source = self.prefix.file(&file.name);
         let status = self.files.status(&source).at("look at", &source)?;
-        let (open, copied) = open_whole(self.files, &path, file.bytes)?;
-        let crc = checksum(&*open, &path, self.options.block_bytes)?;
-        compare(&path, file.crc.filter(|_| (rules.sums)(&file.name)), Some(crc))?;
-        let (name, bytes, crc) = (file.name.clone(), copied.len, Some(crc));
+        if status.kind != Kind::File {
+            // Nothing but the file that it leads to has the mode and the time.
+            return Err(FileError::NotAFile { path: source });
+        }
+        self.files.link(copy, path).at("link", path)?;
+        let (open, copied) = open_whole(self.files, path, file.bytes)?;
+        let crc = checksum(&*open, path, self.options.block_bytes)?;
+        compare(path, file.crc.filter(|_| (rules.sums)(&file.name)), Some(crc))?;
+        let (name, path, bytes, crc) = (file.name.clone(), path.to_owned(), copied.len, Some(crc));
         Ok(FetchedFile { name, path, bytes, crc, mode: status.mode, mtime: status.mtime })
     }
 }

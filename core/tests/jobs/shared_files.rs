@@ -5,8 +5,11 @@ use super::world::{contents, files_below, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
+use scr_core::prefix::{Index, IndexEntry, Prefix};
 use scr_core::session::OutputFlags;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Bytes that each rank writes of a shared file. The last one writes a few more.
@@ -207,6 +210,47 @@ fn where_no_link_can_be_made_each_rank_fetches_its_own_copy() {
     without.lack(What::Link);
     world.files = without;
     world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
+}
+
+/// The dataset was marked as failed; and where the link was there already, the file of both ranks was written over.
+#[test]
+fn a_fault_of_one_copy_in_cache_is_none_of_the_dataset_in_the_prefix_directory() {
+    let cut: fn(&Path) = |copy| {
+        std::fs::OpenOptions::new().write(true).open(copy).unwrap().set_len(7).unwrap();
+    };
+    let link: fn(&Path) = |copy| {
+        let (part, name) = (copy.parent().unwrap(), copy.file_name().unwrap());
+        let of_mate = if part.ends_with("r0") { "r1" } else { "r3" };
+        std::fs::hard_link(copy, part.with_file_name(of_mate).join(name)).unwrap();
+    };
+    for (fault, links) in [(cut, 2), (link, 1)] {
+        let mut world = World::new(4, 2).set("SCR_FLUSH", "1");
+        world.run(|application| {
+            checkpoint(application, 1, of_pair);
+            application.finalize().unwrap();
+        });
+        ["n0", "n1"].iter().for_each(|node| world.lose(node));
+        let faulty = Arc::new(FaultyFiles::new(RealFiles));
+        let done = Arc::new(AtomicUsize::new(0));
+        let seen = done.clone();
+        faulty.only(move |what, path| {
+            if what == What::Link && path.extension().is_some_and(|extension| extension == "h5") {
+                fault(path);
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            true
+        });
+        world.files = faulty;
+        world.run(|application| application.session().have_restart().unwrap());
+        assert_eq!(done.load(Ordering::Relaxed), 2, "a rank of each node links");
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert!(index.entries().iter().all(IndexEntry::is_valid));
+        world.files = Arc::new(RealFiles);
+        world.run(|application| restart(application, of_pair)).all_gave(&Some(1));
+        let cached =
+            world.cached_files().into_iter().filter(|path| path.extension().is_some_and(|end| end == "h5"));
+        cached.for_each(|path| assert_eq!(std::fs::metadata(path).unwrap().nlink(), links));
+    }
 }
 
 #[test]
