@@ -39,15 +39,15 @@ impl Cache {
         Some(Missing::Lost)
     }
 
-    /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, unless there is
-    /// a newer one than that to restart from, which is at `newest`.
+    /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, but for a
+    /// checkpoint that is older than the one to restart from, which is at `newest`.
     pub(crate) fn renew_flush_file(&self, job: &Job, newest: Seq) {
         if job.rank() != Rank(0) {
             return;
         }
         let updated = FlushFile::renew(job.files(), &job.prefix, |flush| {
             for entry in flush.entries() {
-                let is_elsewhere = other_allocation(job, &entry).is_some() && entry.seq() > newest;
+                let is_elsewhere = other_allocation(job, &entry).is_some() && entry.is_still_wanted(newest);
                 if self.dataset(entry.id).is_none() && !is_elsewhere {
                     flush.remove_location(entry.id, Location::Cache);
                 }

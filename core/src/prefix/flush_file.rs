@@ -54,6 +54,12 @@ impl FlushEntry {
         Seq { run: self.dataset.as_ref().map_or(0, |dataset| dataset.run), id: self.id }
     }
 
+    /// Whether what a cache has of it must not be forgotten, with `newest` as the place of the newest checkpoint in the prefix
+    /// directory: output, and a newer checkpoint, that are not there.
+    pub fn is_still_wanted(&self, newest: Seq) -> bool {
+        !self.is_at(Location::Prefix) && (self.output || self.seq() > newest)
+    }
+
     /// Whether it is there.
     pub fn is_at(&self, location: Location) -> bool {
         self.locations.contains(&location)

@@ -1,8 +1,11 @@
 //! A run that cannot restart from what is there says so, fails where the user wants no such run, and takes nothing away from the
 //! run with the right number of ranks.
 
-use super::world::{files_below, World};
+use super::world::{files_below, path_of, World};
 use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{FlushFile, Location, Prefix};
+use scr_core::session::OutputFlags;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![700 + 7 * rank.index(), 3]
@@ -97,6 +100,32 @@ fn a_run_in_another_allocation_says_what_only_the_cache_of_the_first_one_has() {
         outcome.all_gave(&Some(2));
         assert!(!outcome.has_line_with("allocation 5131"), "{}", outcome.lines.join("\n"));
     }
+}
+
+/// It forgot the output too, as a newer checkpoint was flushed, and `scr postrun` had nothing to save.
+#[test]
+fn a_run_in_another_allocation_keeps_the_record_of_output_that_only_the_first_one_has() {
+    let mut world = World::new(4, 4).set("SCR_JOB_ID", "5131").set("SCR_FLUSH", "1");
+    // In the way of the folder of the output.
+    std::fs::write(world.prefix().join("plots"), b"").unwrap();
+    world.run(|application| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"plot"), OutputFlags { checkpoint: false, output: true }).unwrap();
+        let path = session.route_file(format!("plots/{rank}").as_bytes()).unwrap();
+        std::fs::write(path_of(&path), b"plot").unwrap();
+        session.complete_output(true).unwrap_err();
+        application.checkpoint(2, some).unwrap();
+    });
+    let in_cache = |world: &World| {
+        let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        let entries = file.entries().into_iter().filter(|entry| entry.is_at(Location::Cache));
+        entries.map(|entry| entry.id).collect::<Vec<_>>()
+    };
+    assert_eq!(in_cache(&world), [2, 1]);
+    world.put("SCR_JOB_ID", "5132");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    assert_eq!(in_cache(&world).last(), Some(&1), "nobody else knows of it");
 }
 
 #[test]

@@ -125,11 +125,9 @@ impl Unsaved {
         let is_ours =
             |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
         entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
-        let newest = entries.iter().find(|entry| entry.checkpoint && entry.is_at(Location::Prefix)).cloned();
-        let is_newer = |entry: &FlushEntry| newest.as_ref().is_none_or(|newest| entry.seq() > newest.seq());
-        let is_elsewhere = |entry: &&FlushEntry| {
-            !entry.is_at(Location::Prefix) && !is_ours(entry) && (entry.output || is_newer(entry))
-        };
+        let newest = entries.iter().find(|entry| entry.checkpoint && entry.is_at(Location::Prefix));
+        let newest = newest.map(FlushEntry::seq).unwrap_or_default();
+        let is_elsewhere = |entry: &&FlushEntry| !is_ours(entry) && entry.is_still_wanted(newest);
         let elsewhere = entries.iter().filter(is_elsewhere).cloned().collect();
         entries.retain(|entry| entry.is_at(Location::Prefix) || is_ours(entry));
         let only_cached = |entry: &&FlushEntry| !entry.is_at(Location::Prefix);
