@@ -20,7 +20,7 @@ extern "C" {
 
 /* Return codes. The numbers never change their meaning. */
 #define SCR_SUCCESS (0)
-#define SCR_FAILURE (1)      /* the operation failed on this rank or another one, or SCR_ENABLE=0 */
+#define SCR_FAILURE (1)      /* the operation failed on this rank or another one, or SCR_ENABLE=0 without SCR_PASS_THROUGH=1 */
 #define SCR_ERR_STATE (2)    /* the call is not legal now: before SCR_Init, inside a phase, outside of one, ... */
 #define SCR_ERR_ARGUMENT (3) /* NULL where a value is needed, a name too long, a path outside the prefix, ... */
 #define SCR_ERR_CONFIG (4)   /* a setting is wrong, or the plugin that it names cannot be used */

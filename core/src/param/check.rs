@@ -24,13 +24,6 @@ pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
         "set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous",
     );
     report(
-        on(&table::PASS_THROUGH) && on(&table::ENABLE),
-        table::PASS_THROUGH.info(),
-        table::ENABLE.info(),
-        "SCR is on and does all that the settings say",
-        "set SCR_ENABLE=0 to let files go straight to the prefix directory",
-    );
-    report(
         on(&table::FLUSH_POSTSTAGE) && !on(&table::FLUSH_ASYNC),
         table::FLUSH_POSTSTAGE.info(),
         table::FLUSH_ASYNC.info(),
@@ -135,10 +128,14 @@ mod tests {
     }
 
     #[test]
+    fn a_site_may_let_calls_succeed_for_those_who_turn_scr_off() {
+        assert_eq!(problems(&[("SCR_PASS_THROUGH", "1")]), Vec::<String>::new());
+    }
+
+    #[test]
     fn each_contradiction_is_told_once_with_both_settings() {
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("SCR_FLUSH_ASYNC", "1")], "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC"),
-            (&[("SCR_PASS_THROUGH", "1")], "SCR_PASS_THROUGH=1 and SCR_ENABLE=1"),
             (&[("SCR_FLUSH_POSTSTAGE", "1")], "SCR_FLUSH_POSTSTAGE=1 and SCR_FLUSH_ASYNC=0"),
             (&[("SCR_GLOBAL_RESTART", "1"), ("SCR_FETCH", "0")], "SCR_GLOBAL_RESTART=1 and SCR_FETCH=0"),
             (&[("SCR_WATCHDOG", "1")], "SCR_WATCHDOG=1 and SCR_WATCHDOG_TIMEOUT=(unset)"),

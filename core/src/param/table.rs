@@ -189,7 +189,7 @@ macro_rules! parameters {
 
 parameters! {
     ENABLE: bool = "SCR_ENABLE", Kind::Bool, text("1"), Anywhere,
-        "Set to 0 to turn SCR off. SCR_Init then returns an error and the application runs without it.";
+        "Set to 0 to turn SCR off. SCR_Init then returns an error, unless SCR_PASS_THROUGH=1.";
     PASS_THROUGH: bool = "SCR_PASS_THROUGH", Kind::Bool, text("0"), Anywhere,
         "With SCR_ENABLE=0: set to 1 to let all calls succeed. Files then go straight to the prefix directory.";
     DEBUG: u64 = "SCR_DEBUG", COUNT, text("0"), Anywhere,
