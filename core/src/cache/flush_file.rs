@@ -10,8 +10,8 @@ use crate::prefix::{FlushEntry, FlushFile, Location, Seq};
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
     /// about to repeat work. `seen` are the ids of which any node has something, and `newest` the place of what would be
-    /// restarted from. Rank 0 knows whether there is one.
-    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: Seq) -> Option<Missing> {
+    /// restarted from. Rank 0 knows whether there is one, and gives why the run cannot restart from it.
+    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: Seq) -> Option<&'static str> {
         if job.rank() != Rank(0) {
             return None;
         }
@@ -30,13 +30,13 @@ impl Cache {
                  are still there, end this run, and start it on them with SCR_JOB_ID={other}, or save the dataset first with \
                  SCR_JOB_ID={other} scr postrun"
             ));
-            return Some(Missing::Elsewhere);
+            return Some("another allocation has one in its cache only");
         }
         job.report.notice(&format!(
             "dataset {id} `{name}' was in cache only when the last run ended, and no node of this run has anything of it; if \
              its nodes are only away, end this run and start it on them"
         ));
-        Some(Missing::Lost)
+        Some("the last run has left one in cache that no node of this run has")
     }
 
     /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, but for a
@@ -88,15 +88,6 @@ impl Cache {
             update_flush_file(job, |flush| flush.remove_location(cached.id(), Location::Cache));
         }
     }
-}
-
-/// Where a checkpoint may be that this run cannot restart from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
-    /// In a cache of this allocation that no node of the run has any more.
-    Lost,
-    /// In the cache of another allocation.
-    Elsewhere,
 }
 
 /// The id of the allocation that has a dataset, if it is another one.

@@ -5,10 +5,9 @@
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
-use crate::cache::flush_file::Missing;
 use crate::cache::part::MAX_ID;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::any;
+use crate::comm::collective::{any, broadcast};
 use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
@@ -108,14 +107,10 @@ impl Session {
         in_prefix.newest = newest.max(in_prefix.first).unwrap_or_default();
         if !purge {
             let missing = self.cache.report_missing(&self.job, &found.seen, in_prefix.newest);
-            let is = |wanted| missing == Some(wanted);
-            let [lost, elsewhere] = any(&*self.job.comm, [is(Missing::Lost), is(Missing::Elsewhere)])?;
+            let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             // Here, as the flush file is about to forget it.
-            if in_prefix.newest == Seq::default() && lost {
-                self.starts_without("the last run has left one in cache that no node of this run has")?;
-            }
-            if in_prefix.newest == Seq::default() && elsewhere {
-                self.starts_without("another allocation has one in its cache only")?;
+            if in_prefix.newest == Seq::default() && !why.is_empty() {
+                self.starts_without(&String::from_utf8_lossy(&why))?;
             }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);

@@ -61,9 +61,7 @@ impl Session {
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
-        let dropped = change_index(&self.job, |index| {
-            (!index.drop_name(name).is_empty()).then_some(Listed::Checkpoint(Seq::default(), 0))
-        });
+        let dropped = update_index(&self.job, |index| index.drop_name(name));
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
@@ -129,19 +127,22 @@ enum Listed {
     Output(Candidate),
 }
 
-/// Changes the index on rank 0, and gives every rank the result.
+/// Changes the index on rank 0, which alone gets the result.
+fn update_index<T: Default>(job: &Job, change: impl FnOnce(&mut Index) -> T) -> Result<T, Error> {
+    let changed = match job.rank() {
+        Rank(0) => Index::update(job.files(), &job.prefix, change),
+        _ => Ok(T::default()),
+    };
+    job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))
+}
+
+/// The same for what becomes of one dataset, which every rank gets.
 fn change_index(
     job: &Job,
     change: impl FnOnce(&mut Index) -> Option<Listed>,
 ) -> Result<Option<Listed>, Error> {
-    let changed = match job.rank() {
-        Rank(0) => Index::update(job.files(), &job.prefix, change),
-        _ => Ok(None),
-    };
-    let own =
-        job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))?;
     let mut tree = KvTree::new();
-    match own {
+    match update_index(job, change)? {
         Some(Listed::Checkpoint(seq, checkpoint)) => {
             tree.set("ID", seq.id);
             tree.set("RUN", seq.run);
