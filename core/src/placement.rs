@@ -38,7 +38,7 @@ impl Placement {
         Self { groups: Arc::new(groups), leaders: leaders.into_iter().flatten().collect() }
     }
 
-    /// Other groups, of which each has all ranks of one or several of these: each gets its name from its first rank.
+    /// Merges groups whose first ranks are given the same name.
     pub(crate) fn join(&self, name: impl Fn(Rank) -> String) -> Self {
         Self::of(self.groups.map(|group| name(self.leaders[group])))
     }

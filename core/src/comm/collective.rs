@@ -142,7 +142,7 @@ pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<
 }
 
 /// Gives all ranks the values of all ranks. Messages have room for each different value and for each run of neighbours that
-/// share one, so that values of nodes cost the more the more nodes there are, and not the more ranks.
+/// share one, so the cost grows with the number of nodes, not of ranks.
 ///
 /// # Errors
 /// [`CommError`] of the communicator.

@@ -1,4 +1,4 @@
-//! A value of every rank, in little room where neighbouring ranks have the same, as the ranks of a node do.
+//! A value of every rank, stored compactly where neighbouring ranks have the same, as the ranks of a node do.
 
 use super::frame::{Reader, Writer};
 use super::Rank;
@@ -51,8 +51,7 @@ impl<T> RankValues<T> {
     /// Other values, each made of the place of a distinct one.
     pub fn map<U: Eq + Hash + Clone>(&self, value: impl Fn(usize) -> U) -> RankValues<U> {
         let mut builder = Builder::default();
-        let places: Vec<u32> = (0..self.values.len()).map(|place| builder.place(value(place))).collect();
-        self.runs().for_each(|(ranks, place)| builder.run(ranks.len() as u32, places[place]));
+        builder.append(self, value);
         builder.made
     }
 }
@@ -61,10 +60,7 @@ impl RankValues<Vec<u8>> {
     /// The ranks of all parts, one part after the other.
     pub(super) fn concat(parts: &[Self]) -> Self {
         let mut builder = Builder::default();
-        for part in parts {
-            let places: Vec<u32> = part.values.iter().map(|value| builder.place(value.clone())).collect();
-            part.runs().for_each(|(ranks, place)| builder.run(ranks.len() as u32, places[place]));
-        }
+        parts.iter().for_each(|part| builder.append(part, |place| part.values[place].clone()));
         builder.made
     }
 
@@ -110,6 +106,12 @@ impl<T> Default for Builder<T> {
 }
 
 impl<T: Eq + Hash + Clone> Builder<T> {
+    /// The next ranks have the values made of the places of those of `part`.
+    fn append<U>(&mut self, part: &RankValues<U>, value: impl Fn(usize) -> T) {
+        let places: Vec<u32> = (0..part.values.len()).map(|place| self.place(value(place))).collect();
+        part.runs().for_each(|(ranks, place)| self.run(ranks.len() as u32, places[place]));
+    }
+
     /// The place of a value.
     fn place(&mut self, value: T) -> u32 {
         *self.places.entry(value).or_insert_with_key(|value| {

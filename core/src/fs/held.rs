@@ -104,8 +104,7 @@ fn descend(held: Arc<dyn File>, rest: &Path) -> io::Result<Spot<'_>> {
     Ok(Spot { parent: open_folders(held, rest.parent().unwrap_or(rest), &parts)?, name })
 }
 
-/// Opens the last folder of a path with these parts. One call does it, unless the system has it not, or a part is missing or a
-/// link.
+/// Opens the last folder of a path with these parts. One call does it, unless the kernel lacks it, or a part is missing or a link.
 fn open_folders(held: Arc<dyn File>, path: &Path, parts: &[&OsStr]) -> io::Result<Parent> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut parent = Parent::Held(held);

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// The set of one rank, as all its members choose it, each by itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnSet {
-    /// The ranks in it, this one among them, in order.
+    /// The ranks in it, this one among them, in the same order on all of them.
     pub(crate) members: Vec<Rank>,
     /// How many ranks of the job are in a set of their own, which no scheme can protect.
     pub(crate) unprotected: usize,
@@ -30,7 +30,7 @@ impl OwnSet {
         let columns = Columns::of(groups);
         let alone: Vec<Rank> = columns.rows_of_one().filter_map(|row| columns.row(row).pop()).collect();
         if alone.is_empty() {
-            let sets = cut(&columns.row(columns.row_of(me)), minimum);
+            let sets = cut(&columns.row(columns.row_of(me, groups)), minimum);
             return Self { members: own(sets, me), unprotected: 0 };
         }
         let mut sets: Vec<_> =
@@ -65,10 +65,9 @@ impl Columns {
     }
 
     /// The place of a rank in its group.
-    fn row_of(&self, rank: Rank) -> usize {
-        let column = self.0.iter().find(|column| column.iter().any(|ranks| ranks.contains(&rank.0)));
+    fn row_of(&self, rank: Rank, groups: &Placement) -> usize {
         let before = |ranks: &Range<u32>| (ranks.start..ranks.end.min(rank.0)).len();
-        column.map_or(0, |column| column.iter().map(before).sum())
+        self.0[groups.number(rank) as usize].iter().map(before).sum()
     }
 
     /// The rows that have only one rank are the last ones, and all are of the largest group.
