@@ -1,7 +1,26 @@
 //! Work for several threads.
 
+use nix::sys::signal::{SigSet, SigmaskHow};
+use std::io;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+/// Starts a thread that goes on while the application does. It takes no signals: those of the process are for threads of the
+/// application, which may block one at any time.
+///
+/// # Errors
+/// The system gives no thread.
+pub(crate) fn start<T: Send + 'static>(
+    thread: Builder,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    // A thread begins with the mask of the one that starts it.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+    let started = thread.spawn(work);
+    mask.thread_set_mask()?;
+    started
+}
 
 /// Does the work for each item, for `width` of them at a time, and gives the results in the order of the items.
 pub(crate) fn at_a_time<T: Sync, R: Send>(width: u32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
@@ -24,4 +43,23 @@ pub(crate) fn at_a_time<T: Sync, R: Send>(width: u32, items: &[T], work: impl Fn
     });
     all.sort_unstable_by_key(|(at, _)| *at);
     all.into_iter().map(|(_, done)| done).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::Signal;
+
+    #[test]
+    fn a_thread_takes_no_signal_and_who_starts_it_takes_those_that_it_did_before() {
+        let mut before = SigSet::empty();
+        before.add(Signal::SIGUSR2);
+        before.thread_set_mask().unwrap();
+        let mask = || SigSet::thread_get_mask().unwrap();
+        let of_thread = start(Builder::new(), mask).unwrap().join().unwrap();
+        for signal in [Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2] {
+            assert!(of_thread.contains(signal), "{signal}");
+        }
+        assert_eq!(mask(), before);
+    }
 }

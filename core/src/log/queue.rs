@@ -6,10 +6,12 @@
 
 use super::warn_failure;
 use crate::message::Reporter;
+use crate::parallel;
 use scr_plugin_api::{LogEntry, LogSink};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::Arc;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// How many entries may wait: some hundred checkpoints.
@@ -41,7 +43,7 @@ impl Queue {
         let (alive, thread) = sync_channel::<()>(0);
         let waiting = Arc::new(AtomicU64::new(0));
         let (done, reporter, sink_name) = (waiting.clone(), report.clone(), name.to_owned());
-        std::thread::Builder::new().name("scr-log".to_owned()).spawn(move || {
+        parallel::start(Builder::new().name("scr-log".to_owned()), move || {
             let _alive = alive;
             write_all(&incoming, &*sink, &done, &reporter, &sink_name);
         })?;

@@ -2,6 +2,7 @@
 
 use crate::output::{warn, Answer};
 use anyhow::{bail, Context, Result};
+use nix::sys::signal::SigSet;
 use scr_agent::AgentPresence;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -54,10 +55,18 @@ pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
     }
 }
 
-/// The process gets a session of its own, so that no signal to the job reaches it.
+/// The process gets a session of its own, so that no signal to the job reaches it, and takes those that are meant for it:
+/// whoever has started it may have blocked them.
 pub(super) fn leave_session() {
+    take_signals();
     if let Err(error) = rustix::process::setsid() {
         warn(format_args!("the agent has no session of its own: {error}"));
+    }
+}
+
+fn take_signals() {
+    if let Err(error) = SigSet::empty().thread_set_mask() {
+        warn(format_args!("signals to the agent stay blocked: {error}"));
     }
 }
 
@@ -69,5 +78,17 @@ fn close_on_exec() {
     if result != 0 {
         let error = std::io::Error::last_os_error();
         warn(format_args!("files of the application stay open in the agent: {error}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_takes_signals_that_whoever_started_it_has_blocked() {
+        SigSet::all().thread_set_mask().unwrap();
+        take_signals();
+        assert_eq!(SigSet::thread_get_mask().unwrap(), SigSet::empty());
     }
 }

@@ -5,6 +5,7 @@ use super::task::{Task, TaskEnd};
 use crate::flush::pauses::LEAST_PAUSE;
 use crate::flush::step::StepError;
 use crate::fs::Files;
+use crate::parallel;
 use scr_plugin_api::Transport;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -48,7 +49,7 @@ impl RunningWorker {
             }
         };
         let flags = self.flags.clone();
-        let thread = Builder::new().name("scr-flush".to_owned()).spawn(move || {
+        let thread = parallel::start(Builder::new().name("scr-flush".to_owned()), move || {
             let _flags = PanicIsFailure(&flags);
             task.run(&flags)
         });
