@@ -1,25 +1,32 @@
 //! Looks at what is under way in a process, now and then: what hangs cannot say so itself.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::JoinHandle;
+use crate::parallel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Something under way.
 pub(crate) trait Watched: Send + Sync {
-    /// Called twice a second, in another thread.
-    fn look(&self);
+    /// Called twice a second, in another thread, until it says that this is over, and a last time when the watch ends.
+    fn look(&self) -> Looked;
+}
+
+/// What a look has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looked {
+    UnderWay,
+    Over,
 }
 
 /// The thread that looks, one for all that shares it. It starts when there is something to look at, sleeps while there is nothing,
-/// and ends with the last clone.
+/// and ends after the last clone. Nobody waits for it: it may look at a file system that does not answer.
 #[derive(Clone, Default)]
 pub struct Watch(Arc<Watcher>);
 
 #[derive(Default)]
 struct Watcher {
     shared: Arc<Shared>,
-    /// Without a thread nobody looks.
-    thread: OnceLock<Option<JoinHandle<()>>>,
+    started: OnceLock<()>,
 }
 
 #[derive(Default)]
@@ -30,20 +37,21 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    watched: Vec<Weak<dyn Watched>>,
+    watched: Vec<Arc<dyn Watched>>,
     /// The thread waits until there is something to look at.
     is_asleep: bool,
     is_over: bool,
 }
 
 impl Watch {
-    /// Looks at this while it exists. Only the first call starts a thread, and the others wake one at most.
-    pub(crate) fn add(&self, watched: Weak<dyn Watched>) {
+    /// Looks at this until it is over. Only the first call starts a thread, and the others wake one at most.
+    pub(crate) fn add(&self, watched: Arc<dyn Watched>) {
         let shared = &self.0.shared;
-        self.0.thread.get_or_init(|| {
+        self.0.started.get_or_init(|| {
             let shared = Arc::clone(shared);
-            let thread = std::thread::Builder::new().name("scr-watch".to_owned()).stack_size(STACK);
-            thread.spawn(move || shared.look_until_over()).ok()
+            let thread = Builder::new().name("scr-watch".to_owned()).stack_size(STACK);
+            // Without a thread nobody looks.
+            let _ = parallel::start(thread, move || shared.look_until_over());
         });
         let mut state = shared.state();
         state.watched.push(watched);
@@ -57,10 +65,6 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_one();
-        if let Some(Some(thread)) = self.thread.take() {
-            // A panic of the thread has been reported, and nothing depends on it.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -70,22 +74,21 @@ impl Shared {
     }
 
     fn look_until_over(&self) {
-        let mut state = self.state();
-        while !state.is_over {
-            if state.watched.is_empty() {
+        let mut is_last = false;
+        while !is_last {
+            let mut state = self.state();
+            while state.watched.is_empty() && !state.is_over {
                 state.is_asleep = true;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
             }
-            let waited = self.changed.wait_timeout(state, TICK);
+            let waited = self.changed.wait_timeout_while(state, TICK, |state| !state.is_over);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            state.watched.retain(|watched| watched.strong_count() > 0);
-            let watched: Vec<_> = state.watched.iter().filter_map(Weak::upgrade).collect();
+            is_last = state.is_over;
+            let mut watched = std::mem::take(&mut state.watched);
             // Who begins or ends something does not wait for those that look at files.
             drop(state);
-            watched.iter().for_each(|watched| watched.look());
-            drop(watched);
-            state = self.state();
+            watched.retain(|watched| watched.look() == Looked::UnderWay);
+            self.state().watched.append(&mut watched);
         }
     }
 }
@@ -99,29 +102,40 @@ const STACK: usize = 256 << 10;
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::ThreadId;
     use std::time::Instant;
 
     /// The threads that have looked, and how often.
     #[derive(Default)]
-    struct Looks(Mutex<Vec<ThreadId>>);
+    struct Looks {
+        threads: Mutex<Vec<ThreadId>>,
+        is_over: AtomicBool,
+    }
 
     impl Watched for Looks {
-        fn look(&self) {
-            self.0.lock().unwrap().push(std::thread::current().id());
+        fn look(&self) -> Looked {
+            self.threads.lock().unwrap().push(std::thread::current().id());
+            match self.is_over.load(Ordering::Relaxed) {
+                true => Looked::Over,
+                false => Looked::UnderWay,
+            }
         }
     }
 
     impl Looks {
         fn begin(watch: &Watch) -> Arc<Self> {
             let looks = Arc::new(Self::default());
-            let watched = Arc::downgrade(&looks);
-            watch.add(watched);
+            watch.add(Arc::<Self>::clone(&looks));
             looks
         }
 
+        fn end(&self) {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
+
         fn threads(&self) -> Vec<ThreadId> {
-            self.0.lock().unwrap().clone()
+            self.threads.lock().unwrap().clone()
         }
     }
 
@@ -138,7 +152,8 @@ mod tests {
         let watch = Watch::default();
         let (outer, inner) = (Looks::begin(&watch), Looks::begin(&watch.clone()));
         wait_until(|| !outer.threads().is_empty() && !inner.threads().is_empty());
-        drop((outer, inner));
+        outer.end();
+        inner.end();
         wait_until(|| watch.0.shared.state().is_asleep);
         let later = Looks::begin(&watch);
         assert!(!watch.0.shared.state().is_asleep);
@@ -150,17 +165,17 @@ mod tests {
     fn the_thread_ends_with_the_last_clone_whether_it_looks_or_sleeps() {
         for sleeps in [false, true] {
             let watch = Watch::default();
-            let mut looks = Some(Looks::begin(&watch));
+            let looks = Looks::begin(&watch);
             if sleeps {
-                looks = None;
+                looks.end();
                 wait_until(|| watch.0.shared.state().is_asleep);
             }
             let shared = Arc::downgrade(&watch.0.shared);
             drop(watch.clone());
             assert!(shared.strong_count() > 1, "another clone is left");
             drop(watch);
-            assert_eq!(shared.strong_count(), 0);
-            drop(looks);
+            wait_until(|| shared.strong_count() == 0);
+            assert!(!looks.threads().is_empty());
         }
     }
 }

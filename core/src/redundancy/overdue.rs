@@ -3,9 +3,11 @@
 //! A rank in such a call sends no messages any more, and the others wait for it. So the thread that watches its process says so,
 //! in a file below the prefix directory, and that of rank 0 reads these files and tells the user. Both do so only after a time
 //! that follows from earlier calls: a call that returns costs no message, no file and no thread.
+//!
+//! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
 use crate::comm::Rank;
-use crate::env::{Clock, Watch, Watched};
+use crate::env::{Clock, Looked, Watch, Watched};
 use crate::fs::{Durability, Files};
 use crate::job::Job;
 use crate::message::Reporter;
@@ -45,10 +47,11 @@ struct Shared {
     mark: String,
     began: Duration,
     limit: Duration,
+    /// The application's thread takes this lock, so no file is touched while it is held.
     state: Mutex<State>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct State {
     /// The call that the scheme is in, and since when; none while it waits for other members.
     call: Option<(&'static str, Duration)>,
@@ -79,8 +82,7 @@ impl<'a> SchemePhase<'a> {
 
     fn watched(watch: &Watch, shared: Shared, longest: &'a LongestCall) -> Self {
         let shared = Arc::new(shared);
-        let watched = Arc::downgrade(&shared);
-        watch.add(watched);
+        watch.add(Arc::<Shared>::clone(&shared));
         Self { shared, longest }
     }
 
@@ -110,11 +112,7 @@ impl Drop for SchemePhase<'_> {
     fn drop(&mut self) {
         let took = self.shared.clock.elapsed().saturating_sub(self.shared.began);
         self.longest.0.set(self.longest.0.get().max(Some(took)));
-        let mut state = self.shared.state();
-        state.ended = true;
-        if state.noted {
-            let _ = self.shared.files.remove_file(&self.shared.file());
-        }
+        self.shared.state().ended = true;
     }
 }
 
@@ -142,25 +140,30 @@ impl Shared {
 
 impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are passed over.
-    fn look(&self) {
+    fn look(&self) -> Looked {
         let now = self.clock.elapsed();
+        let State { call, noted, told, ended } = *self.state();
+        if ended {
+            if noted {
+                let _ = self.files.remove_file(&self.file());
+            }
+            return Looked::Over;
+        }
         if now.saturating_sub(self.began) < self.limit {
-            return;
+            return Looked::UnderWay;
         }
-        let mut state = self.state();
-        if state.ended {
-            return;
-        }
-        let overdue = state.call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
-        if let (Some((call, _)), false) = (overdue, state.noted) {
+        let overdue = call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
+        if let (Some((call, _)), false) = (overdue, noted) {
             let text = format!("{call} on rank {}\n", self.place);
-            state.noted =
-                self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced).is_ok();
+            let written = self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced);
+            self.state().noted = written.is_ok();
         }
-        if self.rank == Rank(0) && !state.told {
+        if self.rank == Rank(0) && !told {
             let ranks = self.noted();
-            state.told = !ranks.is_empty();
-            if state.told {
+            // The phase may have ended in the meantime.
+            let is_to_tell = !ranks.is_empty() && !self.state().ended;
+            if is_to_tell {
+                self.state().told = true;
                 self.report.error(&format!(
                     "the scheme {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
                      another scheme or without these nodes",
@@ -170,6 +173,7 @@ impl Watched for Shared {
                 ));
             }
         }
+        Looked::UnderWay
     }
 }
 
@@ -192,6 +196,7 @@ const LONGEST_LINE: u64 = 1000;
 mod tests {
     use super::*;
     use crate::env::{Env, TestEnv};
+    use crate::fs::faulty::FaultyFiles;
     use crate::fs::RealFiles;
     use std::path::Path;
     use std::time::Instant;
@@ -271,6 +276,52 @@ mod tests {
             assert!(note.exists());
         });
         drop(phase);
-        assert!(!note.exists());
+        drop(watch);
+        wait_until(|| !note.exists());
+    }
+
+    #[test]
+    fn while_the_prefix_directory_does_not_answer_the_application_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut shared, test) = shared(0, dir.path(), LEAST);
+        let files = FaultyFiles::new(RealFiles);
+        let (stalls, stalled) = std::sync::mpsc::channel();
+        let (answer, answered) = std::sync::mpsc::channel::<()>();
+        files.interrupt_at(1, move || {
+            stalls.send(()).unwrap();
+            let _ = answered.recv();
+        });
+        let files: Arc<dyn Files> = Arc::new(files);
+        shared.files = Arc::clone(&files);
+        let (end, ended) = std::sync::mpsc::channel();
+        let application = std::thread::spawn(move || {
+            let longest = LongestCall::default();
+            let watch = Watch::default();
+            let phase = SchemePhase::watched(&watch, shared, &longest);
+            phase.call("rebuild", || {
+                test.clock().advance(2 * LEAST);
+                stalled.recv().unwrap();
+                phase.wait(|| ());
+            });
+            drop(phase);
+            drop(watch);
+            end.send(()).unwrap();
+            test
+        });
+        let waited = ended.recv_timeout(Duration::from_secs(60));
+        answer.send(()).unwrap();
+        waited.expect("the application waits for the prefix directory");
+        let test = application.join().unwrap();
+        wait_until(|| Arc::strong_count(&files) == 1);
+        assert_eq!(test.output().take_errors(), Vec::<String>::new(), "the call has returned");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    fn wait_until(holds: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(60), "it has not come so far");
+            std::thread::yield_now();
+        }
     }
 }
