@@ -13,6 +13,7 @@ use crate::param::{self, AppConfig, ConfigError, Params, Settings};
 use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Ids, Prefix, PrefixError, PrefixId, RunId};
 use scr_plugin_api::KvTree;
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -286,12 +287,30 @@ fn agreed_descriptors(
 
 /// Which ranks share a node, and the processors for each rank on this machine. Nodes by name may share a machine, as containers
 /// do, and then they share its processors. Collective.
-fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Placement, u32), CommError> {
+///
+/// # Errors
+/// Several machines have one name: each would count the cache of the others as its own.
+fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Placement, u32), Error> {
     let own = [node.as_bytes(), &env.files.machine()].join(&0);
     let all = all_gather(comm, &own)?;
     let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
     let part =
         |place: usize, part: usize| all.distinct()[place].splitn(2, |byte| *byte == 0).nth(part).map(text);
+    let mut machine_of = HashMap::new();
+    let known = |place: &usize| part(*place, 1).is_some_and(|machine| !machine.is_empty());
+    for (ranks, place) in all.runs().filter(|(_, place)| known(place)) {
+        let (rank, other) = *machine_of.entry(part(place, 0)).or_insert((ranks.start, place));
+        if other != place {
+            let name = part(place, 0).unwrap_or_default();
+            return Err(Error::Config {
+                why: format!(
+                    "rank {rank} and rank {} run on different machines, and both have the node name {name:?}: set SCR_NODE_NAME in \
+                     the environment of each rank to a name that no other machine has",
+                    ranks.start
+                ),
+            });
+        }
+    }
     let nodes = Placement::of(all.map(|place| part(place, 0).unwrap_or_default()));
     let machines = Placement::of(all.map(|place| part(place, 1).unwrap_or_default()));
     let mates = u32::try_from(machines.mates(comm.rank()).len()).unwrap_or(u32::MAX);

@@ -49,7 +49,7 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> 
     let made = OwnedDir::make(files, &base.path, &job.job_folder(), job.env.uid);
     let control = job.agree(made).map_err(doing)?;
     job.report_other_name(&base.path, &control);
-    let seen = sharing.of(&control, NUMBER)?.placement;
+    let seen = sharing.of(&control, NUMBER).map_err(doing)?.placement;
     let Some((one, other)) = seen.first_apart_in(&job.nodes) else {
         return job.agree(own(control, &job.params, job.env.uid)).map_err(doing);
     };

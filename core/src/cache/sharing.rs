@@ -1,10 +1,11 @@
 //! Which nodes see the same folder: this is found out, whatever the configuration says.
 //!
 //! The first rank of every node makes a file of the same name, which in one folder only one of them can. It stays
-//! empty, so that a full device is in no way.
+//! empty, so that a full device is in no way. The other ranks of the node look whether it is there: they are taken to see
+//! what their first one does.
 
-use crate::comm::collective::{all_gather, any, barrier, broadcast};
-use crate::comm::{Comm, CommError, Rank};
+use crate::comm::collective::{agree_at, all_gather, any, barrier, broadcast};
+use crate::comm::{Collective, Comm, CommError, Rank};
 use crate::fs::{Files, How, OwnedDir};
 use crate::placement::Placement;
 use std::collections::hash_map::RandomState;
@@ -19,6 +20,17 @@ pub(crate) struct Sharing<'a> {
     pub(crate) nodes: &'a Placement,
     /// What no other run has in its marks.
     token: String,
+}
+
+/// The ranks of a node do not see the same folder.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} is not the folder that rank {leader} of the same node sees there: name a folder that all ranks of a node share, without \
+     a variable that differs between them", folder.display()
+)]
+struct ApartError {
+    folder: PathBuf,
+    leader: Rank,
 }
 
 /// Who sees the same folder.
@@ -37,30 +49,38 @@ impl<'a> Sharing<'a> {
     }
 
     /// Who sees the folder that this rank knows as `folder`. `number` is another one for each folder. Collective.
-    pub(crate) fn of(&self, folder: &OwnedDir, number: usize) -> Result<Seen, CommError> {
+    ///
+    /// # Errors
+    /// The ranks of a node do not see the same folder, or the ranks cannot talk.
+    pub(crate) fn of(&self, folder: &OwnedDir, number: usize) -> Collective<Seen> {
         self.of_path(&**folder.files(), folder.path(), number)
     }
 
-    fn of_path(&self, files: &dyn Files, folder: &Path, number: usize) -> Result<Seen, CommError> {
+    fn of_path(&self, files: &dyn Files, folder: &Path, number: usize) -> Collective<Seen> {
         let me = self.comm.rank();
         let mark = folder.join(format!(".shared.{}.{number}", self.token));
-        let leads = self.nodes.leader(me) == me;
+        let leader = self.nodes.leader(me);
+        let leads = leader == me;
         let made = if leads { make(files, &mark) } else { Ok(false) };
         let made_one = matches!(made, Ok(true));
         let missed = leads && matches!(made, Ok(false));
-        let [is_shared] = any(self.comm, [missed])?;
-        let placement = match is_shared {
-            true => self.by_folder(files, &mark, made_one, missed)?,
-            false => self.nodes.clone(),
+        let [is_shared, is_unknown] = any(self.comm, [missed, made.is_err()])?;
+        // Where a leader could not look, a mark that is missing says nothing.
+        let sees = is_unknown || leads || files.status(&mark).is_ok();
+        let apart = || ApartError { folder: folder.to_owned(), leader };
+        let together = agree_at(self.comm, self.nodes.name(me), if sees { Ok(()) } else { Err(apart()) });
+        let placement = match (&together, is_shared) {
+            (Ok(()), true) => self.by_folder(files, &mark, made_one, missed)?,
+            _ => self.nodes.clone(),
         };
         if made_one {
             // What is left by a failure is in nobody's way.
             let _ = files.remove_file(&mark);
         }
-        Ok(Seen { placement, error: made.err() })
+        together.map(|()| Seen { placement, error: made.err() })
     }
 
-    /// The nodes by the folder that they see. All ranks of a node see what its first one does. Collective.
+    /// The nodes by the folder that they see. Collective.
     fn by_folder(
         &self,
         files: &dyn Files,
@@ -170,5 +190,25 @@ mod tests {
             [0, 1, 2, 3].map(|rank| seen.placement.number(Rank(rank)))
         });
         assert_eq!(all.unwrap()[3], [0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn a_rank_that_does_not_see_what_the_first_one_of_its_node_does_is_named_to_all() {
+        let dir = TempDir::new().unwrap();
+        let all = run(4, |comm| {
+            let me = comm.rank();
+            let nodes = Placement::gather(&comm, &format!("n{}", me.0 / 2)).unwrap();
+            let own = dir.path().join((me.0 % 2).to_string());
+            let _ = std::fs::create_dir(&own);
+            let seen = Sharing::new(&comm, &nodes).unwrap().of_path(&RealFiles, &own, 0);
+            seen.map(drop).unwrap_err().to_string()
+        });
+        for told in all.unwrap() {
+            let (rank, folder) = ("rank 1 on n0", dir.path().join("1").display().to_string());
+            assert!(told.contains(rank) && told.contains(&folder), "{told}");
+        }
+        for folder in ["0", "1"] {
+            assert_eq!(std::fs::read_dir(dir.path().join(folder)).unwrap().count(), 0, "a mark is left");
+        }
     }
 }

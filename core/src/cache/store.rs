@@ -63,7 +63,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     job.report_other_name(&store.path, &root);
     let is_global = store.view == View::Global;
     let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
-    let seen = sharing.of(&root, number)?;
+    let seen = sharing.of(&root, number).map_err(doing)?;
     check(job, store, &said, &seen)?;
     let placement = seen.placement;
     let cache = if is_global || placement.count() < job.nodes.count() {

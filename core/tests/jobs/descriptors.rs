@@ -4,10 +4,12 @@
 
 use super::world::World;
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::scrub;
 use scr_core::session::OutputFlags;
 use scr_plugin_api::KvTree;
+use std::sync::Arc;
 
 fn uneven(rank: Rank) -> Vec<usize> {
     vec![900 + 37 * rank.index(), 0, 5]
@@ -268,4 +270,32 @@ fn descriptors_that_differ_from_rank_to_rank_are_refused() {
             run.ranks
         );
     }
+}
+
+#[test]
+fn ranks_of_a_node_with_a_folder_each_do_not_begin() {
+    for setting in ["SCR_CACHE_BASE", "SCR_CNTL_BASE"] {
+        let mut world = World::new(4, 2);
+        world.put(setting, &world.node("$SCR_NODE_NAME").join("$RANK").display().to_string());
+        let told =
+            world.try_run(|application| application.err().expect("it does not begin").to_string()).ranks;
+        let folder = world.node("n0").join("1").display().to_string();
+        let words = [setting, "rank 1 on n0", &folder, "rank 0 of the same node"];
+        assert!(told.iter().all(|told| words.iter().all(|word| told.contains(word))), "{told:?}");
+    }
+}
+
+#[test]
+fn machines_with_one_name_do_not_begin() {
+    let mut world = World::new(4, 4);
+    world.nodes = ["n0", "same", "same", "n3"].map(str::to_owned).to_vec();
+    world.run(|application| application.finalize().expect("several ranks of one machine"));
+    let elsewhere = FaultyFiles::new(RealFiles);
+    elsewhere.pretend_machine("another");
+    world.own_files.insert(Rank(2), Arc::new(elsewhere));
+    let told = world.try_run(|application| application.err().expect("it does not begin").to_string()).ranks;
+    let words = ["rank 1 and rank 2", "\"same\"", "SCR_NODE_NAME"];
+    assert!(told.iter().all(|told| words.iter().all(|word| told.contains(word))), "{told:?}");
+    world.nodes[2] = "other".to_owned();
+    world.run(|application| application.finalize().expect("each machine has a name of its own"));
 }

@@ -134,7 +134,8 @@ impl World {
         let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
         let mut env = Env::for_test(files, self.prefix())
             .with_host("login")
-            .with_user("user1", rustix::process::getuid().as_raw());
+            .with_user("user1", rustix::process::getuid().as_raw())
+            .with_variable("RANK", &rank.to_string());
         let node = &self.nodes[rank.index()];
         if !node.is_empty() {
             env = env.with_variable("SCR_NODE_NAME", node);

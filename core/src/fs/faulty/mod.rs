@@ -87,6 +87,7 @@ struct State {
     /// Whether a write that fails gets half of its bytes down.
     tears: bool,
     room: Option<u64>,
+    machine: Option<Vec<u8>>,
     lacks: Vec<What>,
     interruption: Option<Interruption>,
     unsynced: Vec<Unsynced>,
@@ -174,6 +175,11 @@ impl FaultyFiles {
     /// Every file system has room for so many more bytes, as far as it is asked; writing goes on as before.
     pub fn pretend_room(&self, bytes: u64) {
         self.state().room = Some(bytes);
+    }
+
+    /// The processes that have this file layer run on a machine of their own, of this name.
+    pub fn pretend_machine(&self, name: &str) {
+        self.state().machine = Some(name.into());
     }
 
     /// Who waits for something looks again at once.
@@ -403,7 +409,8 @@ impl Files for FaultyFiles {
     }
 
     fn machine(&self) -> Vec<u8> {
-        self.inner.machine()
+        let machine = self.state().machine.clone();
+        machine.unwrap_or_else(|| self.inner.machine())
     }
 
     fn pause(&self, time: Duration) {
