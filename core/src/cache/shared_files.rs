@@ -59,8 +59,11 @@ impl SharedFiles {
         match files.link(&part.filemap(), &claim) {
             Ok(()) => self.claims.push(claim),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if let Some(holder) = self.holder(files, &claim) {
-                    self.borrowed.insert(name.clone(), holder.file(name));
+                match self.holder(files, &claim) {
+                    // It is routed again after an error.
+                    Some(holder) if holder == *part => self.claims.push(claim),
+                    Some(holder) => _ = self.borrowed.insert(name.clone(), holder.file(name)),
+                    None => (),
                 }
             }
             // Nobody can claim anything here, and two ranks with one file are found when the dataset is completed.
@@ -172,7 +175,9 @@ pub(crate) struct NamePattern(u128);
 
 impl NamePattern {
     pub(crate) fn of<'a>(claimed: impl Iterator<Item = &'a FileName>, dataset: &[u8]) -> Self {
-        Self(digest(claimed.map(|name| between(name.as_bytes(), dataset)).collect::<Vec<_>>()))
+        let mut pieces: Vec<_> = claimed.map(|name| between(name.as_bytes(), dataset)).collect();
+        pieces.sort_unstable();
+        Self(digest(pieces))
     }
 }
 
@@ -236,6 +241,11 @@ mod tests {
             NamePattern::of(names.iter(), dataset.as_bytes())
         };
         let first = pattern(&["ckpt.1/a.ckpt.1", "log"], "ckpt.1");
+        assert_eq!(
+            pattern(&["log", "ckpt.2/a.ckpt.2"], "ckpt.2"),
+            first,
+            "in whichever order they are routed"
+        );
         assert_eq!(pattern(&["ckpt.10/a.ckpt.10", "log"], "ckpt.10"), first);
         for (names, dataset) in [
             (&["ckpt.2/b.ckpt.2", "log"] as &[&str], "ckpt.2"),

@@ -49,7 +49,7 @@ impl Session {
             restart: Restart::default(),
             last_checkpoint: 0,
             times: CheckpointTimes::new(began),
-            distinct: None,
+            last_names: None,
             flushes: Flushes::default(),
             halt: HaltConditions::default(),
             computing_since: began,

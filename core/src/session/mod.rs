@@ -54,7 +54,7 @@ pub struct Session {
     last_checkpoint: u64,
     times: CheckpointTimes,
     /// This rank's names in the last dataset in cache, which had no name on two ranks.
-    distinct: Option<NamePattern>,
+    last_names: Option<NamePattern>,
     flushes: Flushes,
     halt: HaltConditions,
     /// When the application began to compute.

@@ -7,6 +7,7 @@ use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Index, IndexEntry, Prefix};
 use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,11 +35,19 @@ fn block(step: u64, rank: Rank) -> Vec<u8> {
     contents(step, rank, 0, BLOCK + if rank.0 == 3 { 77 } else { 0 })
 }
 
-/// Writes this rank's block of the shared file, and a file of its own.
-fn fill(application: &mut Application, step: u64, name: Name) {
-    let rank = application.rank;
+fn begin(application: &mut Application, step: u64) {
     let flags = OutputFlags { checkpoint: true, output: false };
     application.session().start_output(Some(format!("ckpt.{step}").as_bytes()), flags).unwrap();
+}
+
+fn fill(application: &mut Application, step: u64, name: Name) {
+    begin(application, step);
+    write(application, step, name);
+}
+
+/// Writes this rank's block of the shared file, and a file of its own.
+fn write(application: &mut Application, step: u64, name: Name) {
+    let rank = application.rank;
     let path = application.session().route_file(name(rank).as_bytes()).unwrap();
     let again = application.session().route_file(name(rank).as_bytes()).unwrap();
     assert_eq!(path, again, "a file that is routed twice stays where it is");
@@ -289,6 +298,26 @@ fn a_rank_that_takes_the_name_of_another_one_later_is_refused() {
     });
     let refused = run.ranks.iter().filter(|error| error.contains("`ckpt.2/0'"));
     assert_eq!(refused.count(), 4, "{:?}", run.ranks);
+}
+
+/// The rank took its own claim for that of another one, and could not link the file to itself.
+#[test]
+fn a_file_that_could_not_be_recorded_is_routed_again_and_the_dataset_is_complete() {
+    let mut world = World::new(4, 2);
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Write && path.ends_with("filemap_0"));
+    world.own_files.insert(Rank(0), Arc::new(files.clone()));
+    world.run(|application| {
+        begin(application, 1);
+        if application.rank == Rank(0) {
+            files.fail_once(files.mutations() + 1, ErrorKind::StorageFull);
+            application.session().route_file(own(Rank(0)).as_bytes()).unwrap_err();
+        }
+        write(application, 1, of_pair);
+        application.session().complete_output(true).unwrap();
+        assert_eq!(restart(application, of_pair), Some(1));
+    });
+    expect_no_claims(&world);
 }
 
 /// The claims of a run that died are in nobody's way and do not stay.

@@ -112,8 +112,8 @@ impl Session {
             barrier(comm)?;
         }
         let measured = output.measure(&self.job, valid);
-        let pattern = Some(NamePattern::of(output.claimed(), &output.record.dataset.name));
-        let renamed = !bypass && self.distinct != pattern;
+        let names = (!bypass).then(|| NamePattern::of(output.claimed(), &output.record.dataset.name));
+        let renamed = names.is_some() && self.last_names != names;
         let sums = |output: &Output, failed: bool| {
             [u64::from(failed), output.record.files.len() as u64, output.record.data_bytes()]
         };
@@ -127,8 +127,8 @@ impl Session {
             all_reduce(comm, &mut clashes, Op::Sum)?;
         }
         let clash = clashes != [0];
-        if !bypass && !clash {
-            self.distinct = pattern;
+        if !clash {
+            self.last_names = names.or(self.last_names);
         }
         if !clash && shared == 0 {
             return Ok((measured, [failed, files, bytes]));
