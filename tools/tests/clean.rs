@@ -205,6 +205,41 @@ fn with_a_resource_manager_an_allocation_is_dead_when_it_is_no_longer_listed() {
 }
 
 #[test]
+fn where_the_resource_manager_does_not_answer_the_user_may_say_that_an_allocation_has_ended() {
+    let job = flushed();
+    let ended = user_folder(&job).join("scr.8000003");
+    fs::create_dir(&ended).unwrap();
+    squeue(&job, "echo no controller >&2; exit 1");
+    let kept = clean(&job, &["--allocation", "8000003"]);
+    assert_eq!((code(&kept), ended.is_dir()), (1, true));
+    let said = err(&kept);
+    assert!(said.contains("squeue") && said.contains("no controller"), "{said}");
+    assert!(said.contains("`scr clean --allocation 8000003 --ended' removes it"), "{said}");
+    squeue(&job, "echo 8000003");
+    let kept = clean(&job, &["--allocation", "8000003", "--ended"]);
+    assert_eq!((code(&kept), ended.is_dir()), (1, true), "its word counts where it has one");
+    squeue(&job, "echo no controller >&2; exit 1");
+    let done = clean(&job, &["--allocation", "8000003", "--ended"]);
+    assert_eq!((code(&done), ended.exists()), (0, false), "{}", err(&done));
+}
+
+#[test]
+fn the_processes_that_read_what_it_prints_are_no_part_of_the_job() {
+    let id = format!("piped{}", std::process::id());
+    let job = flushed();
+    let ended = user_folder(&job).join(format!("scr.{id}"));
+    fs::rename(folder(&job), &ended).unwrap();
+    let piped = command(&job, &["--allocation", &id]);
+    // The shell, and so all that it starts, are in the allocation, as the processes of an epilog are.
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", "\"$@\" 2>&1 | cat | tee log", "sh"]).arg(piped.get_program()).args(piped.get_args());
+    shell.env_clear().envs(piped.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.env("PATH", "/usr/bin:/bin").env("SCR_JOB_ID", &id).current_dir(job.prefix());
+    let done = shell.output().unwrap();
+    assert_eq!((out(&done), ended.exists()), (format!("removed {}\n", ended.display()), false));
+}
+
+#[test]
 fn nothing_outside_the_users_own_folder_is_touched() {
     let job = flushed();
     let outside = job.path().join("outside");

@@ -20,8 +20,8 @@ use std::time::{Duration, SystemTime};
 pub(super) enum Choice {
     /// It is the one that this command runs in, whose job has ended.
     Own,
-    /// The user has named it.
-    Named,
+    /// The user has named it. Where its resource manager does not answer, it counts whether the user says that it has ended.
+    Named { has_ended: bool },
     /// The user has asked for all that are dead, so this one has to be known to be.
     AllDead,
 }
@@ -37,7 +37,7 @@ pub(super) struct Liveness {
 struct Process {
     pid: u32,
     /// The allocations that it belongs to, as its environment and, where it runs scr, its settings say. Processes that have
-    /// started this one are asked only what they have open.
+    /// started this one, and those that read what it prints, are asked only what they have open.
     jobs: BTreeSet<String>,
     /// Files that it has open, and its current folder.
     open: Vec<PathBuf>,
@@ -71,8 +71,12 @@ impl Liveness {
                 return Some(format!("the resource manager says that allocation {id} has not ended"));
             }
             Some(Ok(_)) => return None,
+            Some(Err(_)) if choice == (Choice::Named { has_ended: true }) => return None,
             Some(Err(error)) => {
-                return Some(format!("it is not known whether allocation {id} has ended: {error}"));
+                return Some(format!(
+                    "it is not known whether allocation {id} has ended: {error}; if it has, `scr clean --allocation {id} \
+                     --ended' removes it"
+                ));
             }
             _ => (),
         }
@@ -104,7 +108,7 @@ fn is_on_path(program: &str) -> bool {
 /// The processes of this user, but for this very process.
 fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
     let (own, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
-    let ancestors = ancestors(own);
+    let around: HashSet<u32> = ancestors(own).into_iter().chain(readers_of(own)).collect();
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
@@ -118,7 +122,7 @@ fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
         let maps = fs::read_to_string(dir.join("maps")).unwrap_or_default();
         let mapped = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
         let mut open: Vec<_> = mapped.collect();
-        let jobs = match ancestors.contains(&pid) {
+        let jobs = match around.contains(&pid) {
             true => BTreeSet::new(),
             false => jobs(env, &dir, variables, runs_scr(&link("exe"), &open)),
         };
@@ -163,4 +167,23 @@ fn ancestors(mut pid: u32) -> HashSet<u32> {
         }
     }
     ancestors
+}
+
+/// The processes behind this one in its pipeline: those whose standard input is what it prints, or what one of them prints.
+fn readers_of(own: u32) -> HashSet<u32> {
+    let file = |pid: u32, number: u32| fs::read_link(format!("/proc/{pid}/fd/{number}")).ok();
+    let pipe =
+        |pid: u32, number: u32| file(pid, number).filter(|path| path.to_string_lossy().starts_with("pipe:"));
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let inputs: Vec<_> = pids.filter_map(|pid| Some((pid, pipe(pid, 0)?))).collect();
+    let mut readers = HashSet::new();
+    let mut writers = vec![own];
+    while let Some(writer) = writers.pop() {
+        for printed in [pipe(writer, 1), pipe(writer, 2)].into_iter().flatten() {
+            let its = inputs.iter().filter(|(pid, input)| *input == printed && *pid != own);
+            writers.extend(its.map(|(pid, _)| *pid).filter(|pid| readers.insert(*pid)));
+        }
+    }
+    readers
 }

@@ -35,6 +35,9 @@ pub(crate) struct CleanArgs {
     /// Remove the folders of this allocation
     #[arg(long, value_name = "ID", conflicts_with = "dead")]
     allocation: Option<String>,
+    /// The allocation has ended; asked for where its resource manager cannot say so
+    #[arg(long, requires = "allocation")]
+    ended: bool,
     /// Remove the folders of all dead allocations of the user
     #[arg(long)]
     dead: bool,
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let params = environment::params(&env);
     let manifests = Manifests::load(&env)?;
     let (choice, wanted) = match (&args.allocation, args.dead) {
-        (Some(id), _) => (Choice::Named, Some(id.clone())),
+        (Some(id), _) => (Choice::Named { has_ended: args.ended }, Some(id.clone())),
         (None, true) => (Choice::AllDead, None),
         (None, false) => (Choice::Own, Some(current_job_id(&env, &params, &manifests)?)),
     };
