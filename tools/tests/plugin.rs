@@ -68,6 +68,18 @@ fn a_list_has_a_line_per_plugin_and_nothing_else_on_standard_output() {
 }
 
 #[test]
+fn a_new_plugin_does_not_take_the_name_of_one_that_is_there() {
+    let folder = Folder::new();
+    let there = folder.write("mirror.toml", manifest("MIRROR", "scheme", "mirror.so"));
+    let refused = folder.plugin(&["new", "scheme", "mirror", "--into", "mine"]);
+    assert_eq!((code(&refused), folder.path().join("mine").exists()), (2, false));
+    let expected = format!("there is a scheme MIRROR already, {}; choose another name", there.display());
+    assert!(err(&refused).contains(&expected), "{}", err(&refused));
+    let transport = folder.plugin(&["new", "transport", "mirror", "--into", "mine"]);
+    assert_eq!(code(&transport), 0, "kinds have names of their own: {}", err(&transport));
+}
+
+#[test]
 fn a_list_in_json_is_one_value_with_everything_in_it() {
     let folder = Folder::new();
     folder.write("a/mirror.toml", manifest("MIRROR", "scheme", "b.so"));

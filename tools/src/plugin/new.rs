@@ -5,6 +5,8 @@ use crate::environment;
 use crate::output::{print, Answer};
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
+use scr_core::env::Env;
+use scr_core::plugin::PluginKind;
 use scr_plugin_api::abi::API_VERSION;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,8 +46,10 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     if folder.exists() {
         bail!("{} exists; remove it, or name another folder with --into", folder.display());
     }
+    let env = environment::env()?;
+    refuse_taken(&env, args)?;
     let template = template(args.kind);
-    let sources = environment::env()?.install_dir.map(|root| root.join("share/scr/crates"));
+    let sources = env.install_dir.map(|root| root.join("share/scr/crates"));
     // A log sink has the name that jobs ask for.
     let shown = if args.kind == NewKind::LogSink { "MYSQL".to_owned() } else { name.to_ascii_uppercase() };
     let fields = [
@@ -76,6 +80,24 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
         template.what
     ))?;
     Ok(Answer::Yes)
+}
+
+/// Of two plugins with one name a job would take the one that it finds first.
+fn refuse_taken(env: &Env, args: &NewArgs) -> Result<()> {
+    let kind = match args.kind {
+        NewKind::Scheme => PluginKind::Scheme,
+        NewKind::Transport => PluginKind::Transport,
+        // Jobs ask for one by the database, so it has to take the place of what is there.
+        NewKind::LogSink => return Ok(()),
+    };
+    match environment::plugin_host(env, None).find(kind, &args.name) {
+        Ok(found) => bail!(
+            "there is a {kind} {} already, {}; choose another name",
+            found.manifest.name,
+            found.manifest_path.display()
+        ),
+        Err(_) => Ok(()),
+    }
 }
 
 /// A name that can be that of a crate, a type and a plugin.
