@@ -97,6 +97,28 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
 }
 
 #[test]
+fn an_installation_with_a_tree_for_each_mpi_is_whole() {
+    let scr = whole();
+    let library = fs::read(scr.path("lib/libscr.so")).unwrap();
+    fs::remove_file(scr.path("lib/libscr.so")).unwrap();
+    for (tree, needed) in [("mpich", "libmpich.so.12"), ("openmpi", "libmpi.so.40")] {
+        let bound = [library.strip_suffix(b"libmpi.so.40\0").unwrap(), needed.as_bytes(), b"\0"].concat();
+        scr.write(format!("{tree}/lib/libscr.so"), bound);
+        for folder in [tree.to_owned(), format!("{tree}/lib")] {
+            fs::set_permissions(scr.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    for launcher in ["HYDRA build details:", "mpirun (Open MPI) 4.1.4"] {
+        program(&scr, "mpirun", &format!("echo '{launcher}'"));
+        let output = doctor(&scr, &[], &[]);
+        assert_eq!(code(&output), 0, "{}", out(&output));
+        for words in ["mpich/lib/libscr.so, ", "openmpi/lib/libscr.so, ", "as is the library"] {
+            assert!(has_line(&output, "good", words), "{words}: {}", out(&output));
+        }
+    }
+}
+
+#[test]
 fn every_node_of_the_allocation_is_compared() {
     let scr = whole();
     program(&scr, "bhosts", "");

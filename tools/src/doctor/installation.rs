@@ -13,28 +13,43 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Check> {
-    let mut checks = vec![Check::of("library", library(env)), Check::of("plugins", plugins(env))];
+    let (libraries, mut checks) = match libraries(env) {
+        Ok(paths) => {
+            let checks = paths.iter().map(|path| Check::of("library", library(env, path))).collect();
+            (paths, checks)
+        }
+        Err(error) => (Vec::new(), vec![Check::of("library", Err(error))]),
+    };
+    checks.push(Check::of("plugins", plugins(env)));
     checks.extend(settings(env));
     checks.push(prefix(params));
-    if let Some(mpi) = library_path(env).ok().and_then(|path| mpi_of(&path)) {
-        checks.push(launcher(mpi, manifests));
+    let mpis: Vec<Mpi> = libraries.iter().filter_map(|path| mpi_of(path)).collect();
+    if !mpis.is_empty() {
+        checks.push(launcher(&mpis, manifests));
     }
     checks
 }
 
-/// The library of this installation.
-fn library_path(env: &Env) -> Result<PathBuf> {
+/// The library of this installation, or those of the trees in it, where it has a tree for each MPI.
+pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
+    const LIBRARY: &str = "lib/libscr.so";
     let dir = env.install_dir.as_ref();
     let dir = dir.context("this command lies in no installation; run that of one, in its folder bin")?;
-    let path = dir.join("lib/libscr.so");
-    ensure!(path.exists(), "there is no library {}; install it with `make install'", path.display());
-    Ok(path)
+    let own = dir.join(LIBRARY);
+    if own.exists() {
+        return Ok(vec![own]);
+    }
+    let trees = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut found: Vec<_> =
+        trees.map(|tree| tree.path().join(LIBRARY)).filter(|library| library.exists()).collect();
+    ensure!(!found.is_empty(), "there is no library {}; install it with `make install'", own.display());
+    found.sort();
+    Ok(found)
 }
 
-fn library(env: &Env) -> Result<String> {
-    let path = library_path(env)?;
-    let checked = check_library(&*env.files, &path, &Trusted::by(env))?;
-    let mpi = mpi_of(&path).map_or("no MPI that is known", Mpi::name);
+fn library(env: &Env, path: &Path) -> Result<String> {
+    let checked = check_library(&*env.files, path, &Trusted::by(env))?;
+    let mpi = mpi_of(path).map_or("no MPI that is known", Mpi::name);
     Ok(format!("{}, {} bytes, for {mpi}", path.display(), checked.bytes))
 }
 
@@ -106,8 +121,8 @@ fn mpi_of(library: &Path) -> Option<Mpi> {
     })
 }
 
-/// Whether the launcher that users find first starts programs of the library's MPI.
-fn launcher(mpi: Mpi, manifests: &Manifests) -> Check {
+/// Whether the launcher that users find first starts programs of a library's MPI.
+fn launcher(mpis: &[Mpi], manifests: &Manifests) -> Check {
     let subject = "launcher";
     let programs = ["mpirun", "mpiexec"].map(str::to_owned);
     let known = programs.iter().filter(|program| manifests.launcher(&[program.as_str().into()]).is_some());
@@ -120,9 +135,12 @@ fn launcher(mpi: Mpi, manifests: &Manifests) -> Check {
             text if text.contains("HYDRA") || text.contains("MPICH") => Mpi::Mpich,
             _ => continue,
         };
-        let (found_name, name) = (found.name(), mpi.name());
-        return match found == mpi {
-            true => Check::new(Verdict::Good, subject, format!("{program} is that of {name}, as is the library")),
+        let found_name = found.name();
+        let name = mpis.iter().map(|mpi| mpi.name()).collect::<Vec<_>>().join(" and ");
+        return match mpis.contains(&found) {
+            true => {
+                Check::new(Verdict::Good, subject, format!("{program} is that of {found_name}, as is the library"))
+            }
             false => Check::new(
                 Verdict::Bad,
                 subject,

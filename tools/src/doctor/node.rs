@@ -1,5 +1,6 @@
 //! What can be checked on a node, and the comparison of all nodes of the allocation.
 
+use super::installation::libraries;
 use super::{Check, Verdict};
 use crate::environment;
 use crate::machine::health::{check_store, command_here};
@@ -19,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What a node says of itself, on a line that begins with [`MARK`].
 #[derive(Serialize, Deserialize)]
 struct NodeReport {
-    /// The SHA-256 of its library, where there is one.
+    /// The SHA-256 of its libraries, where there are some.
     library: Option<String>,
     /// Seconds since the epoch.
     clock: u64,
@@ -37,8 +38,11 @@ pub(super) fn print_report(env: &Env, params: &Params) -> Result<Answer> {
 }
 
 fn library(env: &Env) -> Option<String> {
-    let path = env.install_dir.as_ref()?.join("lib/libscr.so");
-    check_library(&*env.files, &path, &Trusted::by(env)).ok().map(|checked| checked.sha256)
+    let sums = libraries(env)
+        .ok()?
+        .into_iter()
+        .map(|path| check_library(&*env.files, &path, &Trusted::by(env)).ok().map(|checked| checked.sha256));
+    sums.collect::<Option<Vec<_>>>().map(|sums| sums.join(" "))
 }
 
 fn now() -> u64 {
