@@ -1,5 +1,8 @@
 //! `scr run` and its like as users type them: launchers and resource managers are stand-ins on PATH.
 
+mod finished_job;
+
+use finished_job::FinishedJob;
 use rustix::process::{kill_process, Pid, Signal};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Halt, Nodes, Prefix};
@@ -127,6 +130,28 @@ fn a_run_knows_the_job_as_the_command_does() {
     let run = world.scr(&["run", "sh", "-c", script], &variables);
     let prefix = world.path("prefix");
     assert_eq!(printed(&run), format!("{} 12 4000000000 a\n", prefix.display()), "{}", said(&run));
+}
+
+/// The settings want nothing saved then, and a user who expects it must not take silence for safety.
+#[test]
+fn what_a_finished_application_leaves_in_cache_only_is_named_after_it() {
+    let id = format!("t{}", std::process::id());
+    let settings = [("SCR_FLUSH", "0"), ("SCR_JOB_ID", id.as_str())];
+    let job = FinishedJob::with_settings(&settings);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some(Halt::FINALIZED.to_owned())).unwrap();
+    let mut postrun = Command::new(env!("CARGO_BIN_EXE_scr"));
+    postrun.env_clear().current_dir(job.prefix()).env("USER", "user1").envs(settings);
+    postrun.env("SCR_CACHE_BASE", job.node(0)).env("SCR_CNTL_BASE", job.node(0)).arg("postrun");
+    let ended = postrun.output().unwrap();
+    assert_eq!((ended.status.code(), printed(&ended)), (Some(0), String::new()), "{}", said(&ended));
+    let expected = "dataset 1 `ckpt.1' is in cache only, and is not saved: the application has finished, and SCR_FLUSH=0";
+    assert!(
+        said(&ended).contains(expected) && said(&ended).contains("scr index --build 1"),
+        "{}",
+        said(&ended)
+    );
+    assert!(!job.prefix().join("ckpt.1/rank_0").exists());
 }
 
 #[test]

@@ -80,7 +80,9 @@ pub(super) fn finish(
         unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
     // An application that has called SCR_Finalize has flushed what the settings ask for.
     let halt = Halt::read(&*env.files, &prefix).ok().flatten();
-    if params.get(&param::FLUSH) > 0 || !halt.is_some_and(|halt| halt.is_finalized()) {
+    if params.get(&param::FLUSH) == 0 && halt.is_some_and(|halt| halt.is_finalized()) {
+        unsaved.checkpoints.first().into_iter().for_each(|newest| warn(&given_up(newest)));
+    } else {
         let mut checkpoints = unsaved.checkpoints.iter();
         safe &= checkpoints.next().is_none_or(|newest| {
             let newest_is_safe = scavenge.save(newest);
@@ -95,6 +97,16 @@ pub(super) fn finish(
     }
     log.add_entry(Record::event(Event::PostrunEnd));
     Ok(PostrunOutcome { is_safe: safe, saved })
+}
+
+/// What the settings of a finished application leave in cache.
+fn given_up(dataset: &FlushEntry) -> String {
+    format!(
+        "dataset {id} `{}' is in cache only, and is not saved: the application has finished, and SCR_FLUSH=0; to save it all \
+         the same, run `scr copy --id {id}' on every node and then `scr index --build {id}'",
+        String::from_utf8_lossy(&dataset.name),
+        id = dataset.id
+    )
 }
 
 /// What to do about a dataset that another allocation has in cache.
