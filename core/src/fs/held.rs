@@ -34,15 +34,13 @@ impl Held {
     }
 }
 
-/// A name in an open directory, or a path of which nothing is held.
+/// A name in an open directory.
 struct Spot<'a> {
     parent: Parent,
     name: &'a OsStr,
 }
 
 enum Parent {
-    /// The current folder of the process, which matters for no absolute path.
-    Current,
     Held(Arc<dyn File>),
     Opened(OwnedFd),
 }
@@ -50,7 +48,6 @@ enum Parent {
 impl Parent {
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         match self {
-            Parent::Current => Ok(CWD),
             Parent::Held(dir) => dir.descriptor().ok_or_else(|| io::ErrorKind::Unsupported.into()),
             Parent::Opened(fd) => Ok(fd.as_fd()),
         }
@@ -89,13 +86,17 @@ impl HeldDirs {
         work(&spot.path()?, false)
     }
 
-    /// For what changes a name. That of a held directory itself stands in another one.
-    fn spot<'a>(&self, path: &'a Path) -> io::Result<Spot<'a>> {
-        match self.holder(path).filter(|(_, rest)| !rest.as_os_str().is_empty()) {
-            Some((held, rest)) => descend(held, rest),
-            None => Ok(Spot { parent: Parent::Current, name: path.as_os_str() }),
-        }
+    /// Where a name is changed; `None` where the path is not below a held directory. The name of a held directory itself stands
+    /// in another one.
+    fn spot<'a>(&self, path: &'a Path) -> io::Result<Option<Spot<'a>>> {
+        let below = self.holder(path).filter(|(_, rest)| !rest.as_os_str().is_empty());
+        below.map(|(held, rest)| descend(held, rest)).transpose()
     }
+}
+
+/// The folder and the name for a call of the system; without a held directory, the path is the name.
+fn place<'a>(spot: Option<&'a Spot<'_>>, path: &'a Path) -> io::Result<(BorrowedFd<'a>, &'a OsStr)> {
+    spot.map_or(Ok((CWD, path.as_os_str())), |spot| Ok((spot.parent.descriptor()?, spot.name)))
 }
 
 fn descend(held: Arc<dyn File>, rest: &Path) -> io::Result<Spot<'_>> {
@@ -138,7 +139,7 @@ impl Files for HeldDirs {
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let Spot { parent, name } = self.spot(path)?;
+        let Some(Spot { parent, name }) = self.spot(path)? else { return RealFiles.make_dir(path, mode) };
         Ok(mkdirat(parent.descriptor()?, name, Mode::from_raw_mode(mode))?)
     }
 
@@ -152,24 +153,31 @@ impl Files for HeldDirs {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let Spot { parent, name } = self.spot(path)?;
+        let Some(Spot { parent, name }) = self.spot(path)? else { return RealFiles.remove_file(path) };
         Ok(unlinkat(parent.descriptor()?, name, AtFlags::empty())?)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let Spot { parent, name } = self.spot(path)?;
+        let Some(Spot { parent, name }) = self.spot(path)? else { return RealFiles.remove_dir(path) };
         Ok(unlinkat(parent.descriptor()?, name, AtFlags::REMOVEDIR)?)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from, to) = (self.spot(from)?, self.spot(to)?);
-        Ok(renameat(from.parent.descriptor()?, from.name, to.parent.descriptor()?, to.name)?)
+        let spots = (self.spot(from)?, self.spot(to)?);
+        if let (None, None) = spots {
+            return RealFiles.rename(from, to);
+        }
+        let ((old, from), (new, to)) = (place(spots.0.as_ref(), from)?, place(spots.1.as_ref(), to)?);
+        Ok(renameat(old, from, new, to)?)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let (from, to) = (self.spot(from)?, self.spot(to)?);
-        let (old, new) = (from.parent.descriptor()?, to.parent.descriptor()?);
-        Ok(linkat(old, from.name, new, to.name, AtFlags::empty())?)
+        let spots = (self.spot(from)?, self.spot(to)?);
+        if let (None, None) = spots {
+            return RealFiles.link(from, to);
+        }
+        let ((old, from), (new, to)) = (place(spots.0.as_ref(), from)?, place(spots.1.as_ref(), to)?);
+        Ok(linkat(old, from, new, to, AtFlags::empty())?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
