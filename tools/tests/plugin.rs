@@ -300,6 +300,12 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
     let output = folder.plugin(&["conformance", "mirror/libscr_mirror.so", "copies=2"]);
     assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
     assert!(out(&output).contains("pass  promised losses: every pattern comes back ("), "{}", out(&output));
+    // Users would believe its manifest.
+    let boast = fs::read_to_string(folder.path().join("mirror/mirror.toml")).unwrap();
+    folder.write("mirror/mirror.toml", boast.replace("tolerates = \"COPIES\"", "tolerates = 3"));
+    let output = folder.plugin(&["conformance", "mirror/mirror.toml", "COPIES=2"]);
+    assert_eq!(code(&output), 1, "{}{}", out(&output), err(&output));
+    assert!(out(&output).contains("announced losses: what the manifest says comes back"), "{}", out(&output));
     // This one promises to survive everything, and does nothing.
     folder.library("obedient.so", "obedient");
     folder.write("o.toml", manifest("TRY", "scheme", "obedient.so"));

@@ -22,11 +22,13 @@ pub struct Limits {
     pub call: Duration,
     /// Bytes of data of a member in the sets with much of it.
     pub much: usize,
+    /// How many losses users are told that a set survives, by `tolerates` in the manifest.
+    pub tolerates: Option<u32>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { set_sizes: 2..=9, format: 1, call: Duration::from_secs(20), much: 1_500_000 }
+        Self { set_sizes: 2..=9, format: 1, call: Duration::from_secs(20), much: 1_500_000, tolerates: None }
     }
 }
 
@@ -37,6 +39,7 @@ pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
     promises::set_of_one(&mut kit);
     losses::round_trip(&mut kit);
     losses::promised(&mut kit);
+    losses::announced(&mut kit);
     losses::beyond(&mut kit);
     losses::uneven(&mut kit);
     losses::much(&mut kit);

@@ -49,6 +49,35 @@ pub(super) fn promised(kit: &mut Kit<'_>) {
     }
 }
 
+/// What users read in the manifest: every pattern of so many losses, also where the scheme itself promises fewer.
+pub(super) fn announced(kit: &mut Kit<'_>) {
+    let Some(tolerates) = kit.limits.tolerates else { return };
+    if !kit.begin(
+        "announced losses: what the manifest says comes back",
+        "Let `tolerates` in the manifest be what `losses_survived` returns for sets that are large enough.",
+    ) {
+        return;
+    }
+    let large_enough = kit.sizes(|size| size > tolerates);
+    if large_enough.is_empty() {
+        let came = Err(format!("none is, of {:?}", kit.limits.set_sizes));
+        kit.record(|| format!("`tolerates = {tolerates}'"), "a set with more members to be taken", came);
+    }
+    for (size, promise) in large_enough {
+        if promise >= tolerates {
+            kit.record(|| format!("set of {size}"), RETURN, Ok(())); // all patterns were tried before
+            continue;
+        }
+        let Some(set) = kit.protected(plain(size)) else { return };
+        for lost in patterns(size, tolerates..=tolerates) {
+            comes_back(kit, &set, &lost);
+            if kit.hung() {
+                return;
+            }
+        }
+    }
+}
+
 /// One loss more than promised, and the loss of all: either the scheme says that it can, and does, or it refuses.
 pub(super) fn beyond(kit: &mut Kit<'_>) {
     if !kit.begin(

@@ -217,6 +217,10 @@ impl Scheme for Neighbour {
 }
 
 fn report(wrong: Wrong) -> Report {
+    report_of(wrong, None)
+}
+
+fn report_of(wrong: Wrong, tolerates: Option<u32>) -> Report {
     let made = std::cell::Cell::new(0);
     let factory = || {
         made.set(made.get() + 1);
@@ -225,7 +229,7 @@ fn report(wrong: Wrong) -> Report {
     // Who never returns costs that time; who returns has enough of it, also on a busy machine.
     let hangs = matches!(wrong, Wrong::WaitsForNobody | Wrong::SpinsForEver | Wrong::NeverGivesUp);
     let call = Duration::from_secs(if hangs { 5 } else { 60 });
-    run(&factory, &Limits { set_sizes: 2..=4, much: 101_000, call, ..Limits::default() })
+    run(&factory, &Limits { set_sizes: 2..=4, much: 101_000, call, tolerates, ..Limits::default() })
 }
 
 /// Runs the kit and expects the first check that fails to be the one with this name, for a reason with these words.
@@ -245,6 +249,18 @@ fn an_honest_scheme_passes() {
     let report = report(Wrong::Nothing);
     assert!(report.passed(), "{report}");
     assert!(report.checks.iter().all(|check| check.tried > 0 && check.warnings.is_empty()), "{report}");
+}
+
+#[test]
+fn a_manifest_that_says_more_than_comes_back_is_found() {
+    let report = report_of(Wrong::Nothing, Some(1));
+    assert!(report.passed(), "{report}");
+    for (tolerates, words) in [(2, "neighbours are lost"), (4, "`tolerates = 4'")] {
+        let report = report_of(Wrong::Nothing, Some(tolerates));
+        let failed: Vec<_> = report.checks.iter().filter(|check| check.failed > 0).collect();
+        let right = matches!(failed[..], [check] if check.name.starts_with("announced losses") && check.to_string().contains(words));
+        assert!(right, "{report}");
+    }
 }
 
 macro_rules! wrong {

@@ -84,8 +84,19 @@ fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Confor
         Ok(scheme) => scheme,
         Err(error) => panic!("the scheme was made before, and now: {}", scr_core::describe(&error)),
     };
-    let limits = Limits { format: open.formats().1, call: limit, ..Limits::default() };
+    let tolerates = tolerates(open, options)?;
+    let limits = Limits { format: open.formats().1, call: limit, tolerates, ..Limits::default() };
     Ok(ConformanceReport::of_scheme(&scr_conformance::scheme::run(&make, &limits)))
+}
+
+/// What the manifest says: a number, or the option that holds it.
+fn tolerates(open: &OpenPlugin, options: &KvTree) -> Result<Option<u32>> {
+    let Some(text) = open.manifest.capabilities.tolerates.as_deref() else { return Ok(None) };
+    let number = options.text(text).unwrap_or(text);
+    let number = number.parse().with_context(|| {
+        format!("`tolerates' of the manifest is `{text}', which is neither a number nor an option with one")
+    })?;
+    Ok(Some(number))
 }
 
 fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<ConformanceReport> {
