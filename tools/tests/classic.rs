@@ -268,6 +268,7 @@ fn without_a_resource_manager_a_step_is_the_process_of_the_launcher() {
         let refused = command.args(["kill-jobstep", "--jobStepId", wrong]).output().unwrap();
         let told = err(&refused);
         assert!(code(&refused) == 2 && told.contains("is no id of a job step"), "{wrong}: {told}");
+        assert!(told.contains("it is the process id of its launcher"), "{wrong}: {told}");
     }
     assert_eq!(launcher.wait().unwrap().signal(), Some(15));
     let gone = command.output().unwrap();

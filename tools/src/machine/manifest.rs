@@ -68,6 +68,16 @@ pub(crate) enum StepId {
 }
 
 impl StepId {
+    /// What an id is, for a message.
+    pub(crate) fn shape(self) -> &'static str {
+        match self {
+            Self::Word => "one word of letters, digits, `.', `_' and `+'",
+            Self::Number => "a number from 1 on",
+            Self::Process => "the process id of its launcher",
+            Self::OfJob => "JOBID.STEP",
+        }
+    }
+
     /// Whether this may be one. It becomes a word of a command line.
     pub(crate) fn allows(self, step: &str) -> bool {
         let is_digits = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());

@@ -203,7 +203,8 @@ pub(crate) fn kill_jobstep(args: &KillJobstepArgs) -> Result<Answer> {
     let manifests = Manifests::load(&env)?;
     let manager = manifests.resource_manager(args.resource_manager.as_deref(), &env)?;
     let step = args.jobstepid.as_str();
-    ensure!(manager.step_id.allows(step), "`{step}' is no id of a job step");
+    let (id, name) = (manager.step_id, &manager.name);
+    ensure!(id.allows(step), "`{step}' is no id of a job step; with {name} it is {}", id.shape());
     let command: Vec<_> = manager.kill_step.iter().map(|word| word.replace("{step}", step)).collect();
     ensure!(
         !command.is_empty(),
