@@ -84,7 +84,7 @@ fn kvtree_file(bytes: &[u8]) {
 
 fn filemap(bytes: &[u8]) {
     let map = Filemap::parse(bytes);
-    assert!(map.sound <= bytes.len() as u64);
+    assert!(map.valid_len <= bytes.len() as u64);
     black_box(filemap::as_tree(&map));
 }
 

@@ -62,7 +62,7 @@ bugs! {
     EvictsBeforeComplete: "the old dataset leaves before the new one is complete",
     CacheUnchecked: "checksums of files in cache are not compared",
     TornEntryCounts: "an entry of a filemap that was cut short makes the part complete",
-    WritesBehindTorn: "an entry of a filemap is written behind one that was cut short",
+    WritesAfterTorn: "an entry of a filemap is written after one that was cut short",
     NeighboursNotKept: "no rank keeps the records of its neighbours",
     OldRedundancyKept: "the redundancy file keeps the bytes of the dataset before",
     RebuiltUnchecked: "rebuilt files are taken without a look at their checksums",

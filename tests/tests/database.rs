@@ -108,9 +108,9 @@ on_each_mpi! {
             database.stop();
             let run = job(&mut cluster, mpi, &socket).run().expect_success();
             assert_eq!(run.last_complete(), Some("ckpt.4"));
-            let told = about_logging(&run);
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told[0].contains("WARNING") && told[0].contains("the job goes on"), "{told:?}");
+            let warnings = about_logging(&run);
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains("WARNING") && warnings[0].contains("the job goes on"), "{warnings:?}");
         });
     }
 
@@ -119,19 +119,19 @@ on_each_mpi! {
             let mut cluster = Cluster::new(2);
             let socket = database.socket();
             let run = job(&mut cluster, mpi, &socket).run().expect_success();
-            let told = about_logging(&run);
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told[0].contains("Unknown database 'site log'") && told[0].contains("`scr log init-db`"), "{told:?}");
+            let warnings = about_logging(&run);
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains("Unknown database 'site log'") && warnings[0].contains("`scr log init-db`"), "{warnings:?}");
 
             database.ask("CREATE DATABASE `site log`");
             let run = job(&mut cluster, mpi, &socket).run().expect_success();
-            let told = about_logging(&run);
-            assert!(told.len() == 1 && told[0].contains("`scr log init-db` makes what is missing"), "{told:?}");
+            let warnings = about_logging(&run);
+            assert!(warnings.len() == 1 && warnings[0].contains("`scr log init-db` makes what is missing"), "{warnings:?}");
 
             let run = job(&mut cluster, mpi, &socket).env("SCR_LOG_DB_PASS", "wrong-password").run().expect_success();
-            let told = about_logging(&run);
-            assert_eq!(told.len(), 1, "{told:?}");
-            assert!(told[0].contains("Access denied") && told[0].contains("SCR_LOG_DB_PASS"), "{told:?}");
+            let warnings = about_logging(&run);
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains("Access denied") && warnings[0].contains("SCR_LOG_DB_PASS"), "{warnings:?}");
             assert!(!run.mentions("wrong-password"));
         });
     }
@@ -183,8 +183,8 @@ on_each_mpi! {
         let socket = cluster.scratch().join("mute");
         let _mute = UnixListener::bind(&socket).unwrap();
         let run = job(&mut cluster, mpi, &socket).run().expect_success();
-        let told = about_logging(&run);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("has not ended within 5 s") && told[0].contains("entries are missing there"), "{told:?}");
+        let warnings = about_logging(&run);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("has not ended within 5 s") && warnings[0].contains("entries are missing there"), "{warnings:?}");
     }
 }

@@ -113,8 +113,8 @@ on_each_mpi! {
         let refused = |cluster: &mut Cluster, words: &str| {
             let run = job(cluster);
             assert!(!run.succeeded() && !run.timed_out());
-            let told = run.lines().any(|line| line.contains("ERROR") && line.contains(&format!("shared/ann {words}")));
-            assert!(told, "nobody said `{words}`");
+            let is_reported = run.lines().any(|line| line.contains("ERROR") && line.contains(&format!("shared/ann {words}")));
+            assert!(is_reported, "nobody said `{words}`");
         };
         let ann = shared.join("ann");
         std::os::unix::fs::symlink(&elsewhere, &ann).unwrap();

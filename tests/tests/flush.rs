@@ -53,9 +53,9 @@ const MOMENTS: [(&str, u32, Call); 8] = [
 
 on_each_mpi! {
     fn a_job_that_dies_at_any_moment_of_a_flush_leaves_it_to_be_finished_or_done_again(mpi: Mpi) {
-        for (transport, behind, moment) in MOMENTS {
+        for (transport, detached, moment) in MOMENTS {
             let mut cluster = Cluster::new(RANKS);
-            let job_to_die = job(&mut cluster, mpi).env("SCR_FLUSH_TYPE", transport).env("SCR_FLUSH_ASYNC", behind);
+            let job_to_die = job(&mut cluster, mpi).env("SCR_FLUSH_TYPE", transport).env("SCR_FLUSH_ASYNC", detached);
             job_to_die.at(moment, "kill").run().expect_death();
             let again = job(&mut cluster, mpi).options(&[("datasets", 1)]).run().expect_success();
             let from = again.restarted_from();
@@ -106,10 +106,10 @@ on_each_mpi! {
             ("Read-only file system", ParallelFs::becomes_read_only, ParallelFs::becomes_writable, 1, 0),
             ("has gone since this run began", ParallelFs::goes, ParallelFs::comes_back, 1, 1),
         ];
-        for (text, comes, ends, behind, code) in troubles {
+        for (text, comes, ends, detached, code) in troubles {
             let mut cluster = Cluster::new(RANKS);
             let fs = ParallelFs::new(&cluster, ENOUGH);
-            let troubled = job_by_names(&mut cluster, mpi).env("SCR_FLUSH_TYPE", "PTHREAD").env("SCR_FLUSH_ASYNC", behind);
+            let troubled = job_by_names(&mut cluster, mpi).env("SCR_FLUSH_TYPE", "PTHREAD").env("SCR_FLUSH_ASYNC", detached);
             let run = troubled
                 .options(&[("datasets", 3), ("output", 1), ("codes", 1)])
                 .args(["--run".to_owned(), format!("complete:2:{}", comes(&fs))])

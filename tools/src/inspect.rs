@@ -115,8 +115,8 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
         });
         let why = match (found, answer) {
             (Some(bytes), answer) => {
-                let told = answer.map(|answer| answer.stderr).unwrap_or_default();
-                told.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
+                let warnings = answer.map(|answer| answer.stderr).unwrap_or_default();
+                warnings.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
                 inventories.push(Inventory::from_bytes(&bytes));
                 continue;
             }

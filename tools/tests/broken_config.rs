@@ -218,9 +218,9 @@ fn expect_told(name: &str, file: &Path, checked: &Output, line: u32, words: &str
         0 => format!("{}: ", file.display()),
         line => format!("{}:{line}: ", file.display()),
     };
-    let told = out.lines().any(|told| told.starts_with(&start) && told.contains(words));
-    assert!(told, "{name}: no `{start}... {words}' in\n{short}");
-    assert!(out.lines().all(|told| told.len() < 2000), "{name}: a line of the answer is too long to be read");
+    let is_reported = out.lines().any(|line| line.starts_with(&start) && line.contains(words));
+    assert!(is_reported, "{name}: no `{start}... {words}' in\n{short}");
+    assert!(out.lines().all(|line| line.len() < 2000), "{name}: a line of the answer is too long to be read");
 }
 
 #[test]

@@ -266,9 +266,9 @@ fn without_a_resource_manager_a_step_is_the_process_of_the_launcher() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
         command.env_clear().env("USER", "tester").env("PATH", stand_ins.path());
         let refused = command.args(["kill-jobstep", "--jobStepId", wrong]).output().unwrap();
-        let told = err(&refused);
-        assert!(code(&refused) == 2 && told.contains("is no id of a job step"), "{wrong}: {told}");
-        assert!(told.contains("it is the process id of its launcher"), "{wrong}: {told}");
+        let message = err(&refused);
+        assert!(code(&refused) == 2 && message.contains("is no id of a job step"), "{wrong}: {message}");
+        assert!(message.contains("it is the process id of its launcher"), "{wrong}: {message}");
     }
     assert_eq!(launcher.wait().unwrap().signal(), Some(15));
     let gone = command.output().unwrap();
@@ -280,10 +280,10 @@ fn a_copy_that_finds_nothing_says_where_to_look_and_the_help_of_a_question_says_
     let folder = tempfile::tempdir().unwrap();
     let nothing = scr(folder.path(), &["copy", "--id", "9"]);
     assert_eq!(code(&nothing), 1);
-    let told = err(&nothing);
+    let message = err(&nothing);
     assert!(
-        told.contains("nothing of dataset 9") && told.contains("`scr flush-file' shows the datasets"),
-        "{told}"
+        message.contains("nothing of dataset 9") && message.contains("`scr flush-file' shows the datasets"),
+        "{message}"
     );
     let help = out(&scr(folder.path(), &["flush-file", "--help"]));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -99,12 +99,12 @@ fn a_user_who_sets_what_the_site_has_locked_is_told_by_whom() {
     let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
     for (line, name) in [(1, "SCR_CACHE_BASE"), (2, "STORE")] {
         let by = scr.system_file();
-        let told = format!(
+        let message = format!(
             "{}:{line}: {name} is set by the site and cannot be changed (locked by {}:1)",
             file.display(),
             by.display()
         );
-        assert!(text(&checked).contains(&told), "no `{told}' in\n{}", text(&checked));
+        assert!(text(&checked).contains(&message), "no `{message}' in\n{}", text(&checked));
     }
     let shown = text(&scr.in_prefix(&["config"]).env("SCR_CACHE_BASE", "/home/me").output().unwrap());
     assert_eq!(value_and_origin(&shown, "SCR_CACHE_BASE").0, "/ssd");

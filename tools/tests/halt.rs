@@ -89,9 +89,9 @@ fn immediate_holds_at_once_until_the_reason_or_the_file_is_removed() {
 #[test]
 fn before_without_halt_seconds_is_told_to_be_of_no_effect() {
     let scr = Installation::with_system_file("SCR_HALT_SECONDS=600\n");
-    let told = halt(&scr, &["--before", "tomorrow"]);
-    let told = String::from_utf8_lossy(&told.stderr);
-    assert!(told.contains("of no effect without halt seconds") && told.contains("600"), "{told}");
+    let message = halt(&scr, &["--before", "tomorrow"]);
+    let message = String::from_utf8_lossy(&message.stderr);
+    assert!(message.contains("of no effect without halt seconds") && message.contains("600"), "{message}");
     assert!(halt(&scr, &["--seconds", "5m"]).stderr.is_empty());
     assert_eq!(listed(&scr).0["halt_seconds"], 300, "as SCR_HALT_SECONDS has it");
 }

@@ -57,10 +57,10 @@ fn that_a_job_passes_over_what_is_made_current_is_told() {
     let prefix = sample();
     let folder = Prefix::new(prefix.path());
     Index::update(&RealFiles, &folder, |index| index.mark_failed(2, "2026-11-22T00:00:00")).expect("it can");
-    let (code, text) = told(prefix.path(), &["--current", "ckpt.2"]);
+    let (code, text) = run(prefix.path(), &["--current", "ckpt.2"]);
     assert_eq!((code, text.contains("a job passes over `ckpt.2'")), (Some(0), true), "{text}");
     assert!(listed(prefix.path()).contains("   2 NO    2026-11-21T03:28:24   * ckpt.2"));
-    assert_eq!(told(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
+    assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
 }
 
 /// Both were shown with a star.
@@ -76,7 +76,7 @@ DSET VALID FLUSHED             CUR NAME
    2 YES   2026-11-21T03:28:24     ckpt.2
 ";
     assert_eq!(listed(prefix.path()), table);
-    let (_, json) = told(prefix.path(), &["--json"]);
+    let (_, json) = run(prefix.path(), &["--json"]);
     assert_eq!(json.matches("\"current\": true").count(), 1, "{json}");
 }
 
@@ -94,12 +94,12 @@ fn a_name_that_is_not_there_is_told_and_changes_nothing() {
 #[test]
 fn a_name_is_told_to_be_unknown_also_where_no_job_has_been_yet() {
     let folder = tempfile::TempDir::new().expect("a folder for the test");
-    for wish in ["--drop", "--current"] {
-        let asked = scr(folder.path(), &[wish, "ckpt.9"]);
-        let told = String::from_utf8_lossy(&asked.stderr);
+    for option in ["--drop", "--current"] {
+        let asked = scr(folder.path(), &[option, "ckpt.9"]);
+        let run = String::from_utf8_lossy(&asked.stderr);
         assert!(
-            asked.status.code() == Some(1) && told.contains("no dataset named `ckpt.9'"),
-            "{wish}: {told}"
+            asked.status.code() == Some(1) && run.contains("no dataset named `ckpt.9'"),
+            "{option}: {run}"
         );
     }
     assert!(!folder.path().join(".scr").exists());
@@ -112,10 +112,10 @@ fn a_damaged_index_is_an_error_that_names_the_file() {
     std::fs::write(&path, b"no index at all").expect("it can be damaged");
     let asked = scr(prefix.path(), &["--json"]);
     assert_eq!(asked.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&asked.stderr);
+    let run = String::from_utf8_lossy(&asked.stderr);
     assert!(
-        told.contains("index.scr is damaged") && told.contains("move it away, and `scr index --build'"),
-        "{told}"
+        run.contains("index.scr is damaged") && run.contains("move it away, and `scr index --build'"),
+        "{run}"
     );
 }
 
@@ -149,7 +149,7 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 /// What it says and its exit code.
-fn told(prefix: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+fn run(prefix: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = scr(prefix, arguments);
     let text = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
@@ -159,20 +159,20 @@ fn told(prefix: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 fn a_dataset_that_was_dropped_is_added_again_and_one_that_is_listed_stays_as_it_is() {
     let prefix = whole_sample();
     let prefix = prefix.path();
-    assert_eq!(told(prefix, &["--remove", "ckpt.2"]).0, Some(0));
-    let (code, text) = told(prefix, &["--add", "ckpt.2"]);
+    assert_eq!(run(prefix, &["--remove", "ckpt.2"]).0, Some(0));
+    let (code, text) = run(prefix, &["--add", "ckpt.2"]);
     assert_eq!(
         (code, text.contains("dataset 2 `ckpt.2' is listed; it is unverified")),
         (Some(0), true),
         "{text}"
     );
     assert!(listed(prefix).lines().any(|line| line.starts_with("   2 YES") && line.ends_with(" ckpt.2")));
-    let (code, text) = told(prefix, &["--add", &prefix.join("ckpt.2/").display().to_string()]);
+    let (code, text) = run(prefix, &["--add", &prefix.join("ckpt.2/").display().to_string()]);
     assert_eq!(
         (code, text.as_str()),
         (Some(0), "dataset 2 `ckpt.2' is complete already, nothing was done\n")
     );
-    let (code, text) = told(prefix, &["--add", "ckpt.9"]);
+    let (code, text) = run(prefix, &["--add", "ckpt.9"]);
     assert_eq!((code, text.contains("that of a dataset named `ckpt.9'")), (Some(1), true), "{text}");
 }
 
@@ -181,10 +181,10 @@ fn an_index_that_is_lost_is_built_from_what_is_known_of_the_datasets() {
     let prefix = whole_sample();
     let prefix = prefix.path();
     std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
-    assert_eq!(told(prefix, &["--build"]).0, Some(0));
+    assert_eq!(run(prefix, &["--build"]).0, Some(0));
     let text = listed(prefix);
     assert!(text.contains("   4 YES") && text.contains("   2 YES"), "{text}");
-    let (code, text) = told(prefix, &["--build", "--json"]);
+    let (code, text) = run(prefix, &["--build", "--json"]);
     assert_eq!((code, text.matches("\"outcome\": \"already\"").count()), (Some(0), 2), "{text}");
 }
 
@@ -194,7 +194,7 @@ fn a_summary_that_is_lost_is_written_again_as_it_was() {
     let summary = prefix.path().join(".scr/scr.dataset.4/summary.scr");
     let before = std::fs::read(&summary).expect("it is there");
     std::fs::remove_file(&summary).expect("it is there");
-    assert_eq!(told(prefix.path(), &["--build", "4"]).0, Some(0));
+    assert_eq!(run(prefix.path(), &["--build", "4"]).0, Some(0));
     assert_eq!(std::fs::read(&summary).expect("it is there again"), before);
 }
 
@@ -205,18 +205,18 @@ fn what_is_not_whole_or_may_be_replaced_is_told_and_not_listed_as_complete() {
     std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
     // A newer dataset has used the same names, and without checksums nobody knows whose the files are.
     copy_folder(&prefix.join(".scr/scr.dataset.4"), &prefix.join(".scr/scr.dataset.9"));
-    let (code, text) = told(prefix, &["--build", "4"]);
+    let (code, text) = run(prefix, &["--build", "4"]);
     assert_eq!(
         (code, text.contains("dataset 9, which is newer, may have replaced ckpt.4/")),
         (Some(1), true),
         "{text}"
     );
     std::fs::remove_file(prefix.join("ckpt.2/rank_1.ckpt")).expect("it is there");
-    let (code, text) = told(prefix, &["--build", "2"]);
+    let (code, text) = run(prefix, &["--build", "2"]);
     assert_eq!((code, text.contains("ckpt.2/rank_1.ckpt is missing")), (Some(1), true), "{text}");
     let text = listed(prefix);
     assert!(text.contains("   4 NO ") && text.contains("   2 NO "), "{text}");
-    let (code, text) = told(prefix, &["--build", "77"]);
+    let (code, text) = run(prefix, &["--build", "77"]);
     assert_eq!(
         (code, text.contains("scr.dataset.77 is not there; save it with `scr copy'")),
         (Some(1), true),
@@ -254,13 +254,13 @@ fn commands_at_once_beside_a_job_that_flushes_lose_no_entry() {
 #[test]
 fn a_folder_that_no_job_has_used_and_an_index_without_datasets_are_said() {
     let folder = tempfile::TempDir::new().expect("a folder for the test");
-    let (code, text) = told(folder.path(), &[]);
+    let (code, text) = run(folder.path(), &[]);
     assert_eq!((code, text.contains("has no folder .scr: no job has used it")), (Some(0), true), "{text}");
     let prefix = sample();
     for name in ["ckpt.2", "ckpt.4"] {
         assert_eq!(scr(prefix.path(), &["--drop", name]).status.code(), Some(0));
     }
-    let (code, text) = told(prefix.path(), &[]);
+    let (code, text) = run(prefix.path(), &[]);
     assert_eq!((code, text.contains("lists no dataset")), (Some(0), true), "{text}");
     assert!(!text.contains("DSET"), "{text}");
 }
@@ -270,7 +270,7 @@ fn files_that_were_not_written_through_scr_become_a_dataset() {
     let prefix = sample();
     let write = |name: &str| std::fs::write(prefix.path().join(name), name).expect("it can be written");
     (0..12).map(|rank| format!("step.{rank}")).for_each(|name| write(&name));
-    let (code, text) = told(prefix.path(), &["--import", "restart.5", "--ranks", "12", "step.%d"]);
+    let (code, text) = run(prefix.path(), &["--import", "restart.5", "--ranks", "12", "step.%d"]);
     let expected =
         "dataset 5 `restart.5' is listed: 12 ranks, 12 files, 74 bytes; the next job restarts from it\n";
     assert_eq!((code, text.as_str()), (Some(0), expected));
@@ -278,7 +278,7 @@ fn files_that_were_not_written_through_scr_become_a_dataset() {
         .lines()
         .any(|line| line.starts_with("   5 YES") && line.ends_with("* restart.5")));
     write("result");
-    let (code, text) = told(prefix.path(), &["--import", "out", "--output", "result", "--json"]);
+    let (code, text) = run(prefix.path(), &["--import", "out", "--output", "result", "--json"]);
     assert!(code == Some(0) && text.contains("\"id\": 6") && text.contains("\"ranks\": 1"), "{text}");
     assert!(listed(prefix.path()).contains("* restart.5"), "output is nothing to restart from");
 }
@@ -299,12 +299,12 @@ fn an_import_that_would_leave_files_out_or_mix_ranks_up_is_refused() {
         (&["/etc/hostname"], "/etc/hostname lies outside the prefix directory"),
         (&[], "required"),
     ] {
-        let (code, text) = told(prefix.path(), &[&["--import", "x"], words].concat());
+        let (code, text) = run(prefix.path(), &[&["--import", "x"], words].concat());
         assert!(code == Some(2) && text.contains(reason), "{words:?}: {text}");
     }
-    let (code, text) = told(prefix.path(), &["--import", "ckpt.4", "step.0"]);
+    let (code, text) = run(prefix.path(), &["--import", "ckpt.4", "step.0"]);
     assert!(code == Some(2) && text.contains("`ckpt.4' is that of dataset 4"), "{text}");
-    let (code, text) = told(prefix.path(), &["step.0"]);
+    let (code, text) = run(prefix.path(), &["step.0"]);
     assert!(code == Some(2) && text.contains("--import"), "{text}");
     assert_eq!(listed(prefix.path()), before);
 }

@@ -138,9 +138,9 @@ fn what_a_node_cannot_look_at_is_told_with_its_name() {
     fs::create_dir(&dataset).unwrap();
     fs::write(dataset.join(".scr"), "no folder").unwrap();
     let found = inspect(&job, &[]);
-    let told = err(&found);
-    let is_told = |line: &str| line.contains("node n1: ") && line.contains("scr.dataset.9/.scr");
-    assert!(code(&found) == 0 && told.lines().any(is_told), "{told}");
+    let messages = err(&found);
+    let names_the_node = |line: &str| line.contains("node n1: ") && line.contains("scr.dataset.9/.scr");
+    assert!(code(&found) == 0 && messages.lines().any(names_the_node), "{messages}");
 }
 
 #[test]

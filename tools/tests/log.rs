@@ -90,10 +90,10 @@ fn lines_that_are_none_are_passed_over_and_told() {
     std::fs::write(folder.path().join(".scr/log"), text).expect("a log");
     let output = scr(folder.path(), &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        told.contains("2 lines were passed over; the first is line 2: it does not begin with a time"),
-        "{told}"
+        message.contains("2 lines were passed over; the first is line 2: it does not begin with a time"),
+        "{message}"
     );
 }
 
@@ -107,9 +107,9 @@ fn what_cannot_be_done_says_why_and_what_to_do() {
         (&["--db"], 2, "set SCR_LOG_DB_HOST"),
     ] {
         let output = scr(empty.path(), arguments);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(told.contains(words), "{arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
+        assert!(message.contains(words), "{arguments:?}: {message}");
     }
 }
 

@@ -44,17 +44,17 @@ impl World {
     }
 
     fn command(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
-        self.settle(Command::new(env!("CARGO_BIN_EXE_scr")), arguments, variables)
+        self.prepare(Command::new(env!("CARGO_BIN_EXE_scr")), arguments, variables)
     }
 
     /// The same, with the signal of a terminal that goes away treated like this: `default` or `ignore`.
     fn command_with_hangup(&self, treated: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("/usr/bin/env");
         command.args([&format!("--{treated}-signal=HUP"), env!("CARGO_BIN_EXE_scr")]);
-        self.settle(command, arguments, &[("SCR_RUNS", "-1")])
+        self.prepare(command, arguments, &[("SCR_RUNS", "-1")])
     }
 
-    fn settle(&self, mut command: Command, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    fn prepare(&self, mut command: Command, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
         command.args(arguments).env_clear().current_dir(self.path("prefix")).stdin(Stdio::null());
         command.env("PATH", format!("{}:/usr/bin:/bin", self.path("bin").display())).env("USER", "tester");
         command.env("SCR_CACHE_BASE", self.path("cache")).env("SCR_CNTL_BASE", self.path("cache"));
@@ -284,12 +284,12 @@ fn under_slurm_srun_is_told_which_nodes_to_leave_out() {
     assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 --exclude=n[1-2] -n2 ./app"]);
     assert!(said(&run).contains("node n1 is left out: Slurm reports it down"), "{}", said(&run));
     assert!(said(&run).contains("node n2 is left out: srun: error: n2 is silent"), "{}", said(&run));
-    let told = |what| printed(&world.scr(&["env", what], &SLURM));
+    let printed_by = |what| printed(&world.scr(&["env", what], &SLURM));
     assert_eq!(
-        (told("--jobid"), told("--nodes"), told("--down")),
+        (printed_by("--jobid"), printed_by("--nodes"), printed_by("--down")),
         ("77\n".into(), "n[0-3]\n".into(), "n[1-2]\n".into())
     );
-    assert!(told("--endtime").trim().parse::<u64>().unwrap() > 4_900_000_000);
+    assert!(printed_by("--endtime").trim().parse::<u64>().unwrap() > 4_900_000_000);
 }
 
 #[test]
@@ -388,10 +388,10 @@ fn without_scr_the_job_is_just_started() {
 fn a_prefix_directory_that_was_not_there_is_made_and_that_is_told() {
     let world = World::new().launcher("mpirun", "");
     let prefix = world.path("mistyped").display().to_string();
-    for told in [true, false] {
+    for is_new in [true, false] {
         let run = world.scr(&["run", "mpirun", "./app"], &[("SCR_PREFIX", &prefix)]);
         assert_eq!(run.status.code(), Some(0), "{}", said(&run));
-        assert_eq!(said(&run).contains("mistyped (SCR_PREFIX) was not there"), told, "{}", said(&run));
+        assert_eq!(said(&run).contains("mistyped (SCR_PREFIX) was not there"), is_new, "{}", said(&run));
     }
 }
 
@@ -400,7 +400,7 @@ fn what_stands_in_the_way_of_a_job_is_told_before_it_is_started() {
     let world = World::new().launcher("mpirun", "");
     std::fs::write(world.path("file"), "").unwrap();
     let file = world.path("file/prefix");
-    for (arguments, variables, told) in [
+    for (arguments, variables, words) in [
         (
             &["run", "mpirun", "./app"][..],
             [("SCR_PREFIX", file.to_str().unwrap())],
@@ -418,7 +418,7 @@ fn what_stands_in_the_way_of_a_job_is_told_before_it_is_started() {
     ] {
         let run = world.scr(arguments, &variables);
         assert_eq!(run.status.code(), Some(2), "{arguments:?}: {}", said(&run));
-        assert!(said(&run).contains(told), "{arguments:?}: {}", said(&run));
+        assert!(said(&run).contains(words), "{arguments:?}: {}", said(&run));
     }
     assert!(world.starts().is_empty());
 }
@@ -501,12 +501,15 @@ fn a_mistyped_option_is_told_with_the_one_that_was_meant() {
         ("--resource-manger=slurm", "`--resource-manager'"),
         ("--pauze", "`--pause'"),
     ] {
-        let told = world.scr(&["run", option, "mpirun", "./app"], &[]);
-        let text = String::from_utf8_lossy(&told.stderr).into_owned();
-        assert!(told.status.code() == Some(2) && text.contains(&format!("did you mean {meant}?")), "{text}");
+        let output = world.scr(&["run", option, "mpirun", "./app"], &[]);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && text.contains(&format!("did you mean {meant}?")),
+            "{text}"
+        );
     }
-    let told = world.scr(&["run", "-n", "4", "./app"], &[]);
-    let text = String::from_utf8_lossy(&told.stderr).into_owned();
+    let output = world.scr(&["run", "-n", "4", "./app"], &[]);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("there is no option `-n'; options of the launcher come after it"), "{text}");
     assert!(world.starts().is_empty());
 }

@@ -122,7 +122,7 @@ impl Neighbour {
         set.data().write_at(0, &bytes)
     }
 
-    fn tell(&self, set: &dyn Set, done: u64) -> Result<(), PluginError> {
+    fn report(&self, set: &dyn Set, done: u64) -> Result<(), PluginError> {
         match set.progress(done, 2) {
             Err(error) if self.is(Wrong::IgnoresTheUser) && error.kind == PluginErrorKind::Cancelled => {
                 Ok(())
@@ -164,10 +164,10 @@ impl Scheme for Neighbour {
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         assert!(!self.is(Wrong::PanicsAtEmptyFiles) || set.data_len(set.rank()) > 0, "a panic on purpose");
-        self.tell(set, 0)?;
+        self.report(set, 0)?;
         let own = self.read(set, true)?;
         let copy = self.pass(set, Some((right(set), &own)), Some((left(set), set.data_len(left(set)))))?;
-        self.tell(set, 1)?;
+        self.report(set, 1)?;
         self.keep_copy(set, &copy)
     }
 
@@ -184,7 +184,7 @@ impl Scheme for Neighbour {
                 _ => Err(PluginError::new(PluginErrorKind::TooManyLost, "neighbours are lost")),
             };
         }
-        self.tell(set, 0)?;
+        self.report(set, 0)?;
         if self.is(Wrong::WaitsForNobody) && lost.contains(&true) {
             self.pass(set, None, Some((left(set), 1)))?;
         }
@@ -208,7 +208,7 @@ impl Scheme for Neighbour {
         let own = if rights { self.read(set, true)? } else { Vec::new() };
         let wanted = mine.then(|| (left(set), set.data_len(left(set))));
         let copy = self.pass(set, rights.then_some((right(set), &own)), wanted)?;
-        self.tell(set, 1)?;
+        self.report(set, 1)?;
         if mine && !self.is(Wrong::ForgetsTheRedundancy) {
             self.keep_copy(set, &copy)?;
         }

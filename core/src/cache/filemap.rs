@@ -27,7 +27,7 @@ pub(crate) struct Filemap {
     /// Whether a record was damaged, other than cut short at the end.
     pub(crate) damaged: bool,
     /// Bytes up to the end of the last record that can be read.
-    pub(crate) sound: u64,
+    pub(crate) valid_len: u64,
 }
 
 /// How far a part of a dataset has come.
@@ -70,7 +70,7 @@ pub(crate) enum Entry<'a> {
 pub(crate) struct Journal {
     file: Box<dyn File>,
     /// Length of what can be read.
-    sound: Cell<u64>,
+    valid_len: Cell<u64>,
     /// Whether something else may stand behind it.
     torn: Cell<bool>,
 }
@@ -103,7 +103,7 @@ impl Journal {
     /// Begins a filemap with its first entry. It must not be there yet; after an error it is not.
     fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
         let file = files.open(path, How::Create(0o600))?;
-        let journal = Self { file, sound: Cell::new(0), torn: Cell::new(false) };
+        let journal = Self { file, valid_len: Cell::new(0), torn: Cell::new(false) };
         let written = journal.write(&beginning(first));
         written.map(|()| journal).inspect_err(|_| _ = files.remove_file(path))
     }
@@ -118,8 +118,8 @@ impl Journal {
     pub(crate) fn reopen(files: &dyn Files, path: &Path) -> Result<Self, FsError> {
         let bytes = files.read_all(path, MAX_TREE_BYTES)?;
         let file = files.open(path, How::Update).at("open", path)?;
-        let sound = Filemap::parse(&bytes).sound;
-        Ok(Self { file, sound: Cell::new(sound), torn: Cell::new(sound != bytes.len() as u64) })
+        let valid_len = Filemap::parse(&bytes).valid_len;
+        Ok(Self { file, valid_len: Cell::new(valid_len), torn: Cell::new(valid_len != bytes.len() as u64) })
     }
 
     /// Appends an entry. After an error the filemap is as it was before.
@@ -130,11 +130,11 @@ impl Journal {
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.trim()?;
         self.torn.set(true);
-        let behind = if planted(Bug::WritesBehindTorn) { self.file.status()?.len } else { self.sound.get() };
-        let written = self.file.write_at(behind, bytes);
+        let at = if planted(Bug::WritesAfterTorn) { self.file.status()?.len } else { self.valid_len.get() };
+        let written = self.file.write_at(at, bytes);
         if written.is_ok() {
             self.torn.set(false);
-            self.sound.set(self.sound.get() + bytes.len() as u64);
+            self.valid_len.set(self.valid_len.get() + bytes.len() as u64);
         } else {
             // If this fails as well, it is tried again before the next entry.
             let _ = self.trim();
@@ -143,8 +143,8 @@ impl Journal {
     }
 
     fn trim(&self) -> io::Result<()> {
-        if self.torn.get() && !planted(Bug::WritesBehindTorn) {
-            self.file.set_len(self.sound.get())?;
+        if self.torn.get() && !planted(Bug::WritesAfterTorn) {
+            self.file.set_len(self.valid_len.get())?;
             self.torn.set(false);
         }
         Ok(())
@@ -178,7 +178,7 @@ impl Filemap {
             map.damaged = true;
             return map;
         };
-        map.sound = MAGIC.len() as u64;
+        map.valid_len = MAGIC.len() as u64;
         while !rest.is_empty() {
             match next_frame(rest) {
                 Frame::Whole(payload, after) => {
@@ -188,7 +188,7 @@ impl Filemap {
                         break;
                     }
                     rest = after;
-                    map.sound = (bytes.len() - rest.len()) as u64;
+                    map.valid_len = (bytes.len() - rest.len()) as u64;
                 }
                 Frame::CutShort => {
                     if planted(Bug::TornEntryCounts) {
@@ -408,10 +408,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("filemap_1");
         let own = sample(1);
-        let sound = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[])]);
+        let whole = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[])]);
         let torn = frame(&Entry::Complete);
         for cut in 0..torn.len() {
-            std::fs::write(&path, [&sound[..], &torn[..cut]].concat()).unwrap();
+            std::fs::write(&path, [&whole[..], &torn[..cut]].concat()).unwrap();
             Journal::reopen(&RealFiles, &path).unwrap().append(&Entry::Complete).unwrap();
             let map = Filemap::parse(&std::fs::read(&path).unwrap());
             assert_eq!((map.state, map.damaged), (State::Complete, false), "cut at {cut}");

@@ -94,8 +94,8 @@ impl<'a> Sharing<'a> {
         let seen_by = self.whose(files, mark, &makers, made_one, missed)?;
         // The others of a node have nothing to tell.
         let me = self.comm.rank();
-        let told = if self.nodes.leader(me) == me { seen_by.to_string() } else { String::new() };
-        let all = all_gather(self.comm, told.as_bytes())?;
+        let answer = if self.nodes.leader(me) == me { seen_by.to_string() } else { String::new() };
+        let all = all_gather(self.comm, answer.as_bytes())?;
         Ok(self.nodes.join(|leader| String::from_utf8_lossy(all.get(leader)).into_owned()))
     }
 
@@ -203,9 +203,9 @@ mod tests {
             let seen = Sharing::new(&comm, &nodes).unwrap().of_path(&RealFiles, &own, 0);
             seen.map(drop).unwrap_err().to_string()
         });
-        for told in all.unwrap() {
+        for message in all.unwrap() {
             let (rank, folder) = ("rank 1 on n0", dir.path().join("1").display().to_string());
-            assert!(told.contains(rank) && told.contains(&folder), "{told}");
+            assert!(message.contains(rank) && message.contains(&folder), "{message}");
         }
         for folder in ["0", "1"] {
             assert_eq!(std::fs::read_dir(dir.path().join(folder)).unwrap().count(), 0, "a mark is left");

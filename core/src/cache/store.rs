@@ -91,9 +91,9 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
     let node = |rank: Rank| format!("{} (rank {rank})", job.nodes.name(rank));
     let (name, origin) = (&store.name, &store.origin);
     if let Some((one, other)) = said.first_apart_in(&seen.placement) {
-        let looked =
+        let identity =
             seen.error.as_ref().map_or(Ok(()), |error| Err(format!("cannot make a file in it: {error}")));
-        job.agree(looked).map_err(|error| error.doing(format!("looking at the store {name}")))?;
+        job.agree(identity).map_err(|error| error.doing(format!("looking at the store {name}")))?;
         return Err(Error::Config {
             why: format!(
                 "{origin}: the store {name} has GROUP={} VIEW={}, but {} does not see there what {} does: name a folder that \

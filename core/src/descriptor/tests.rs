@@ -326,11 +326,11 @@ fn what_is_wrong_is_told_once_with_its_line() {
         let (descriptors, mut problems) = built(text);
         assert_eq!(descriptors.is_ok(), *goes_on, "{text}: {descriptors:?}");
         problems.extend(descriptors.err().iter().flat_map(|error| error.problems().to_vec()));
-        let told: Vec<_> = problems.iter().filter(|p| p.to_string().contains(expected)).collect();
-        assert_eq!(told.len(), 1, "{text}: {problems:?}");
-        let found = told[0].origin.place().map_or(0, |place| place.line);
-        assert_eq!(found, *line, "{text}: {}", told[0]);
-        assert!(!told[0].to_string().contains('\n'), "{text}");
+        let matching: Vec<_> = problems.iter().filter(|p| p.to_string().contains(expected)).collect();
+        assert_eq!(matching.len(), 1, "{text}: {problems:?}");
+        let found = matching[0].origin.place().map_or(0, |place| place.line);
+        assert_eq!(found, *line, "{text}: {}", matching[0]);
+        assert!(!matching[0].to_string().contains('\n'), "{text}");
     }
 }
 

@@ -17,7 +17,7 @@ mod watch;
 pub use fake::{FakeClock, RecordedOutput, TestEnv};
 pub use trust::{Distrust, Trusted};
 pub use watch::Watch;
-pub(crate) use watch::{Looked, Watched};
+pub(crate) use watch::{WatchStatus, Watched};
 
 use crate::fs::Files;
 use std::collections::BTreeMap;

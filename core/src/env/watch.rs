@@ -8,12 +8,12 @@ use std::time::Duration;
 /// Something under way.
 pub(crate) trait Watched: Send + Sync {
     /// Called twice a second, in another thread, until it says that this is over, and a last time when the watch ends.
-    fn look(&self) -> Looked;
+    fn poll(&self) -> WatchStatus;
 }
 
 /// What a look has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Looked {
+pub(crate) enum WatchStatus {
     UnderWay,
     Over,
 }
@@ -51,7 +51,7 @@ impl Watch {
             let shared = Arc::clone(shared);
             let thread = Builder::new().name("scr-watch".to_owned()).stack_size(STACK);
             // Without a thread nobody looks.
-            let _ = parallel::start(thread, move || shared.look_until_over());
+            let _ = parallel::start(thread, move || shared.poll_until_over());
         });
         let mut state = shared.state();
         state.watched.push(watched);
@@ -73,7 +73,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look_until_over(&self) {
+    fn poll_until_over(&self) {
         let mut is_last = false;
         while !is_last {
             let mut state = self.state();
@@ -87,7 +87,7 @@ impl Shared {
             let mut watched = std::mem::take(&mut state.watched);
             // Who begins or ends something does not wait for those that look at files.
             drop(state);
-            watched.retain(|watched| watched.look() == Looked::UnderWay);
+            watched.retain(|watched| watched.poll() == WatchStatus::UnderWay);
             self.state().watched.append(&mut watched);
         }
     }
@@ -108,26 +108,26 @@ mod tests {
 
     /// The threads that have looked, and how often.
     #[derive(Default)]
-    struct Looks {
+    struct Polled {
         threads: Mutex<Vec<ThreadId>>,
         is_over: AtomicBool,
     }
 
-    impl Watched for Looks {
-        fn look(&self) -> Looked {
+    impl Watched for Polled {
+        fn poll(&self) -> WatchStatus {
             self.threads.lock().unwrap().push(std::thread::current().id());
             match self.is_over.load(Ordering::Relaxed) {
-                true => Looked::Over,
-                false => Looked::UnderWay,
+                true => WatchStatus::Over,
+                false => WatchStatus::UnderWay,
             }
         }
     }
 
-    impl Looks {
+    impl Polled {
         fn begin(watch: &Watch) -> Arc<Self> {
-            let looks = Arc::new(Self::default());
-            watch.add(Arc::<Self>::clone(&looks));
-            looks
+            let polled = Arc::new(Self::default());
+            watch.add(Arc::<Self>::clone(&polled));
+            polled
         }
 
         fn end(&self) {
@@ -150,12 +150,12 @@ mod tests {
     #[test]
     fn one_thread_looks_at_all_that_is_under_way_and_sleeps_in_between() {
         let watch = Watch::default();
-        let (outer, inner) = (Looks::begin(&watch), Looks::begin(&watch.clone()));
+        let (outer, inner) = (Polled::begin(&watch), Polled::begin(&watch.clone()));
         wait_until(|| !outer.threads().is_empty() && !inner.threads().is_empty());
         outer.end();
         inner.end();
         wait_until(|| watch.0.shared.state().is_asleep);
-        let later = Looks::begin(&watch);
+        let later = Polled::begin(&watch);
         assert!(!watch.0.shared.state().is_asleep);
         wait_until(|| later.threads().len() > 1);
         assert_eq!(later.threads().into_iter().collect::<HashSet<_>>().len(), 1);
@@ -165,9 +165,9 @@ mod tests {
     fn the_thread_ends_with_the_last_clone_whether_it_looks_or_sleeps() {
         for sleeps in [false, true] {
             let watch = Watch::default();
-            let looks = Looks::begin(&watch);
+            let polled = Polled::begin(&watch);
             if sleeps {
-                looks.end();
+                polled.end();
                 wait_until(|| watch.0.shared.state().is_asleep);
             }
             let shared = Arc::downgrade(&watch.0.shared);
@@ -175,7 +175,7 @@ mod tests {
             assert!(shared.strong_count() > 1, "another clone is left");
             drop(watch);
             wait_until(|| shared.strong_count() == 0);
-            assert!(!looks.threads().is_empty());
+            assert!(!polled.threads().is_empty());
         }
     }
 }

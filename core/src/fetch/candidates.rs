@@ -256,9 +256,9 @@ mod tests {
         (2..=5).for_each(|id| _ = index.set_complete(id, false));
         assert_eq!(none(&index), None);
         index.mark_failed(1, "2026-11-21T03:28:24");
-        let told = "no checkpoint in the index can be fetched, and the run begins without one: `e': it is not complete; \
+        let message = "no checkpoint in the index can be fetched, and the run begins without one: `e': it is not complete; \
                     `d': it is not complete; `c': it is not complete; and 2 more";
-        assert_eq!(none(&index).as_deref(), Some(told));
+        assert_eq!(none(&index).as_deref(), Some(message));
         (2..=5).for_each(|id| _ = index.drop_id(id));
         assert!(none(&index).unwrap().contains("`a': it was marked as failed on 2026-11-21T03:28:24"));
         index.drop_id(1);

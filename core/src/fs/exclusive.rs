@@ -98,9 +98,9 @@ impl dyn Files + '_ {
         let mine = Mine::create(self, lock)?;
         let taken = mine.try_take()?;
         if matches!(taken, Taken::No) {
-            let looked = mine.break_if_dead();
+            let broken = mine.break_if_dead();
             mine.forget_own_name();
-            return looked.map(|()| false);
+            return broken.map(|()| false);
         }
         mine.forget_own_name();
         if matches!(taken, Taken::NoSecondNames) {
@@ -223,7 +223,7 @@ impl<'a> Mine<'a> {
     /// Removes a lock whose holder is dead: it moves to a name of ours first, so that of several who find it dead
     /// one alone removes it, and one that is not the dead one after all goes back.
     fn break_if_dead(&self) -> Result<(), FsError> {
-        let Some((_locked, identity)) = self.look()? else { return Ok(()) };
+        let Some((_locked, identity)) = self.identify()? else { return Ok(()) };
         let broken = named(&self.path, "broken");
         if self.files.rename(self.lock, &broken).is_ok() {
             let moved = self.files.status(&broken).map(|status| status.identity);
@@ -238,7 +238,7 @@ impl<'a> Mine<'a> {
     /// The lock, where its holder is dead, and its identity. A holder on this machine keeps the file locked until it has
     /// removed the name: who has the lock of the system while the name still leads to the file knows that
     /// the holder is dead, and nobody else here can touch it as long as the file is open.
-    fn look(&self) -> Result<Option<Found>, FsError> {
+    fn identify(&self) -> Result<Option<Found>, FsError> {
         let file = match self.files.open(self.lock, How::Update) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 return Ok(None)

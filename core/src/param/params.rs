@@ -292,10 +292,10 @@ mod tests {
         for name in ["SCR_PREFIX", "SCR_CACHE_BASE", "SCR_NODE_NAME", "SCR_JOB_NAME", "SCR_LOG_DB_PASS"] {
             for value in ["/tmp/a\nb", "/tmp/caf\u{fffd}"] {
                 let (params, problems) = resolved(&world().with_variable(name, value), &[]);
-                let told = format!(
+                let message = format!(
                     "environment: {name} is not UTF-8 text, or holds control characters; it is passed over"
                 );
-                assert_eq!(texts(&problems), [told]);
+                assert_eq!(texts(&problems), [message]);
                 assert!(!params.named(name).unwrap().is_set(), "{name}");
             }
         }

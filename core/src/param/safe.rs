@@ -125,13 +125,13 @@ SCR_FLUSH=3
             ("/pfs/run1/.scr/app.conf", 4711, 0),
             ("/pfs/run1/.scr/app.conf", 0, 0o002),
         ] {
-            let (params, told) = resolved(&world_of_user(uid, mode, &[(file, PLACES)]));
+            let (params, messages) = resolved(&world_of_user(uid, mode, &[(file, PLACES)]));
             assert!(!set(&params).contains("evil"), "{file}: {}", set(&params));
             assert_eq!(params.get(&table::FLUSH), 3, "other settings of {file} count");
             assert_eq!(params.lines(CKPT).count(), 1);
-            assert_eq!(told.len(), 8, "{told:#?}");
+            assert_eq!(messages.len(), 8, "{messages:#?}");
             let allowed = "to trust it, set SCR_SAFE_PREFIX=/pfs/run1 in the environment";
-            assert!(told.iter().all(|line| line.ends_with(allowed)), "{told:#?}");
+            assert!(messages.iter().all(|line| line.ends_with(allowed)), "{messages:#?}");
         }
     }
 
@@ -145,20 +145,20 @@ SCR_FLUSH=3
         };
         for (uid, read) in [(4711, 0), (1000, 2)] {
             let env = world(uid).with_variable("SCR_DEBUG", "0");
-            let (params, told) = resolved(&env);
+            let (params, messages) = resolved(&env);
             let shown = params.get(&table::CLUSTER_NAME).is_some_and(|name| name.contains("secret"));
             let lines = params.lines(CKPT).filter(|line| format!("{line:?}").contains("secret")).count();
-            assert_eq!(usize::from(shown) + lines, read, "{told:#?}");
+            assert_eq!(usize::from(shown) + lines, read, "{messages:#?}");
             assert_eq!(params.get(&table::FLUSH), 3);
-            assert_eq!(told.iter().filter(|line| line.contains("SCR_SAFE_PREFIX")).count(), 2 - read);
+            assert_eq!(messages.iter().filter(|line| line.contains("SCR_SAFE_PREFIX")).count(), 2 - read);
         }
     }
 
     #[test]
     fn the_files_of_the_user_and_of_root_name_places() {
         for (uid, mode) in [(0, 0), (1000, 0), (1000, 0o020), (0, 0o1000)] {
-            let (params, told) = resolved(&world_of_user(uid, mode, &[("/pfs/run1/.scrconf", PLACES)]));
-            assert_eq!(set(&params).matches("evil").count(), 10, "{told:#?}");
+            let (params, messages) = resolved(&world_of_user(uid, mode, &[("/pfs/run1/.scrconf", PLACES)]));
+            assert_eq!(set(&params).matches("evil").count(), 10, "{messages:#?}");
         }
     }
 
@@ -167,8 +167,8 @@ SCR_FLUSH=3
         let files = [("/pfs/run1/.scrconf", PLACES)];
         let world = || world_of_user(4711, 0, &files);
         for allowed in ["/pfs/run1", "/a:/pfs"] {
-            let (params, told) = resolved(&world().with_variable("SCR_SAFE_PREFIX", allowed));
-            assert!(set(&params).contains("/evil/cache"), "{told:#?}");
+            let (params, messages) = resolved(&world().with_variable("SCR_SAFE_PREFIX", allowed));
+            assert!(set(&params).contains("/evil/cache"), "{messages:#?}");
         }
         for other in ["/pfs/run", "/pfs/run11"] {
             let (params, _) = resolved(&world().with_variable("SCR_SAFE_PREFIX", other));
@@ -202,10 +202,13 @@ SCR_FLUSH=3
             variables.iter().fold(world_of(&files), |world, (name, value)| world.with_variable(name, value));
         let world = world.with_variable("SCR_FLUSH", "3");
         assert_eq!(set(&resolved(&world).0).matches("evil").count(), 5);
-        let (params, told) = resolved(&world.with_privileges());
+        let (params, messages) = resolved(&world.with_privileges());
         assert_eq!(set(&params), "SCR_FLUSH=3");
-        assert_eq!(told.len(), 5, "{told:#?}");
-        assert!(told.iter().all(|line| line.ends_with("so the environment is not trusted")), "{told:#?}");
+        assert_eq!(messages.len(), 5, "{messages:#?}");
+        assert!(
+            messages.iter().all(|line| line.ends_with("so the environment is not trusted")),
+            "{messages:#?}"
+        );
     }
 
     #[test]

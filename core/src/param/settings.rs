@@ -495,12 +495,12 @@ mod tests {
     fn a_named_user_file_in_a_home_that_is_not_known_is_told() {
         let env = world_of(&[]).with_variable("SCR_CONF_FILE", "~/my.conf").env();
         let settings = Settings::load(&env, &AppConfig::default());
-        let told: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
+        let messages: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
         let expected = [
             "environment: SCR_CONF_FILE uses $HOME, which is not set and counts as empty; set it or write \\$ for a plain $",
             "environment: the file /my.conf cannot be read: there is no such file; its settings do not count",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(messages, expected);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct PluginHost {
 #[non_exhaustive]
 pub enum PluginLoadError {
     /// No manifest has that name.
-    #[error("there is no {kind} plugin named {name}{}; {}", hint(nearest.as_deref()), looked(places, passed_over))]
+    #[error("there is no {kind} plugin named {name}{}; {}", hint(nearest.as_deref()), searched(places, passed_over))]
     NotFound {
         /// What was wanted.
         kind: PluginKind,
@@ -97,7 +97,7 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
-fn looked(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
+fn searched(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
     let mut text = match places {
         [] => format!("there is no folder to look in: set {PATH_VARIABLE} to one with manifests"),
         places => {

@@ -344,8 +344,8 @@ mod tests {
         assert_eq!(met, HaltReason::AllocationEnds { left: 100, halt_seconds: 100 });
         assert_eq!(met.to_string(), "100 seconds are left in the allocation, and at 100 the job halts");
 
-        let told = Halt { exit_reason: Some("JOB_KILLED".to_owned()), ..none };
-        assert_eq!(reason(&told, 0).unwrap().to_string(), "the halt file gives the reason JOB_KILLED");
+        let killed = Halt { exit_reason: Some("JOB_KILLED".to_owned()), ..none };
+        assert_eq!(reason(&killed, 0).unwrap().to_string(), "the halt file gives the reason JOB_KILLED");
     }
 
     #[test]

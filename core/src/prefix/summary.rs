@@ -124,8 +124,8 @@ mod tests {
             let (_dir, prefix) = scratch_copy("bypass");
             damage(prefix.summary_file(3), change);
             let error = Summary::read(&RealFiles, &prefix, 3).unwrap_err();
-            let told = format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
-            assert!(told.contains(expected), "{told}");
+            let message = format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
+            assert!(message.contains(expected), "{message}");
             assert!(error.is_damage());
         }
     }

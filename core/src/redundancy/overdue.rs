@@ -7,7 +7,7 @@
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
 use crate::comm::Rank;
-use crate::env::{Clock, Looked, Watch, Watched};
+use crate::env::{Clock, Watch, WatchStatus, Watched};
 use crate::fs::{Durability, Files};
 use crate::job::Job;
 use crate::message::Reporter;
@@ -56,7 +56,7 @@ struct State {
     /// The call that the scheme is in, and since when; none while it waits for other members.
     call: Option<(&'static str, Duration)>,
     noted: bool,
-    told: bool,
+    warned: bool,
     ended: bool,
 }
 
@@ -140,17 +140,17 @@ impl Shared {
 
 impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are passed over.
-    fn look(&self) -> Looked {
+    fn poll(&self) -> WatchStatus {
         let now = self.clock.elapsed();
-        let State { call, noted, told, ended } = *self.state();
+        let State { call, noted, warned, ended } = *self.state();
         if ended {
             if noted {
                 let _ = self.files.remove_file(&self.file());
             }
-            return Looked::Over;
+            return WatchStatus::Over;
         }
         if now.saturating_sub(self.began) < self.limit {
-            return Looked::UnderWay;
+            return WatchStatus::UnderWay;
         }
         let overdue = call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
         if let (Some((call, _)), false) = (overdue, noted) {
@@ -158,12 +158,12 @@ impl Watched for Shared {
             let written = self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced);
             self.state().noted = written.is_ok();
         }
-        if self.rank == Rank(0) && !told {
+        if self.rank == Rank(0) && !warned {
             let ranks = self.noted();
             // The phase may have ended in the meantime.
             let is_to_tell = !ranks.is_empty() && !self.state().ended;
             if is_to_tell {
-                self.state().told = true;
+                self.state().warned = true;
                 self.report.error(&format!(
                     "the scheme {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
                      another scheme or without these nodes",
@@ -173,7 +173,7 @@ impl Watched for Shared {
                 ));
             }
         }
-        Looked::UnderWay
+        WatchStatus::UnderWay
     }
 }
 
@@ -231,20 +231,20 @@ mod tests {
         let ranks: Vec<_> = (0..3).map(|rank| shared(rank, dir.path(), limit)).collect();
         // Rank 0 waits for other members, rank 1 for all ranks.
         ranks[2].0.state().call = Some(("protect", Duration::ZERO));
-        let look = |seconds| {
+        let warnings_after = |seconds| {
             for (shared, test) in ranks.iter().rev() {
                 test.clock().advance(Duration::from_secs(seconds));
-                shared.look();
+                shared.poll();
             }
             ranks[0].1.output().take_errors()
         };
-        assert_eq!(look(79), Vec::<String>::new());
+        assert_eq!(warnings_after(79), Vec::<String>::new());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-        let told = look(1);
+        let warnings = warnings_after(1);
         let words =
             "the scheme MIRROR has not returned for 80 s from: protect on rank 2 on n2. The job waits";
-        assert!(told.len() == 1 && told[0].contains(words), "{told:?}");
-        assert_eq!(look(100), Vec::<String>::new(), "it is said once");
+        assert!(warnings.len() == 1 && warnings[0].contains(words), "{warnings:?}");
+        assert_eq!(warnings_after(100), Vec::<String>::new(), "it is said once");
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         std::fs::write(dir.path().join("overdue.6.3"), "protect on rank 3 on n3\n").unwrap();
         let (shared, test) = shared(0, dir.path(), LEAST);
         test.clock().advance(2 * LEAST);
-        shared.look();
+        shared.poll();
         assert_eq!(test.output().take_errors(), Vec::<String>::new());
     }
 

@@ -116,16 +116,16 @@ fn given_up(comm: &dyn Comm) {
     let word = Tag(8);
     let (mut never, mut came) = ([0xee; 4], [0xee; 2]);
     let mut last = Vec::new();
-    let mut told = false;
+    let mut refused = false;
     let mut receives =
         [Incoming { from: previous, bytes: &mut came }, Incoming { from: next, bytes: &mut never }];
     let ended = comm.exchange(TAG, &[Outgoing { to: next, bytes: &[1, 2] }], &mut receives, &mut |come| {
         last = come.to_vec();
-        if !told && come[0] {
-            told = true;
+        if !refused && come[0] {
+            refused = true;
             exchange_all(comm, word, &[Outgoing { to: previous, bytes: b"no" }], &mut [])?;
         }
-        let said_no = told && comm.take(word)?.is_some();
+        let said_no = refused && comm.take(word)?.is_some();
         Ok(if said_no { WaitControl::GiveUp } else { WaitControl::Wait })
     });
     assert_eq!(ended, Ok(Ended::GivenUp));

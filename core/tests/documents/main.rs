@@ -191,9 +191,9 @@ fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
         .env();
     let (params, mut problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
     let error = Descriptors::build(&params, &mut problems).err();
-    let mut told: Vec<_> = problems.iter().map(ToString::to_string).collect();
-    told.extend(error.map(|error| error.to_string()));
-    told
+    let mut messages: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    messages.extend(error.map(|error| error.to_string()));
+    messages
 }
 
 fn repository() -> PathBuf {

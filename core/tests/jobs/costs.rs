@@ -19,12 +19,13 @@ fn small(_: Rank) -> Vec<usize> {
 /// Messages and bytes of the line that begins so.
 fn sent(lines: &[String], what: &str) -> Vec<(u64, u64)> {
     let words = format!("{what}: rank 0 sent ");
-    let told = lines.iter().filter_map(|line| line.split_once(&words)).map(|(_, told)| told);
-    told.map(|told| {
-        let numbers: Vec<u64> = told.split(' ').filter_map(|word| word.parse().ok()).collect();
-        (numbers[0], numbers[1])
-    })
-    .collect()
+    let costs = lines.iter().filter_map(|line| line.split_once(&words)).map(|(_, cost)| cost);
+    costs
+        .map(|cost| {
+            let numbers: Vec<u64> = cost.split(' ').filter_map(|word| word.parse().ok()).collect();
+            (numbers[0], numbers[1])
+        })
+        .collect()
 }
 
 #[test]

@@ -260,7 +260,7 @@ fn a_flipped_bit_that_travels_to_another_node_is_found_there() {
 
 #[test]
 fn a_flipped_bit_is_told_when_a_dataset_leaves_the_cache_if_that_is_wanted() {
-    for (wanted, told) in [("1", true), ("0", false)] {
+    for (wanted, is_reported) in [("1", true), ("0", false)] {
         let world = World::new(4, 4).set("SCR_CACHE_SIZE", "1").set("SCR_CRC_ON_DELETE", wanted);
         let run = world.run(|application| {
             application.checkpoint(1, some).expect("the first is complete");
@@ -270,7 +270,7 @@ fn a_flipped_bit_is_told_when_a_dataset_leaves_the_cache_if_that_is_wanted() {
             application.checkpoint(2, some).expect("the second is complete");
         });
         let line = run.lines.iter().find(|line| line.contains("deleted from cache all the same"));
-        assert_eq!(line.is_some(), told, "{:?}", run.lines);
+        assert_eq!(line.is_some(), is_reported, "{:?}", run.lines);
         assert!(line.is_none_or(|line| line.contains("rank 2 on n2: dataset 1") && line.contains("CRC32")));
         let left = world.cached_files();
         assert!(!left.iter().any(|file| file.display().to_string().contains("scr.dataset.1")), "{left:?}");

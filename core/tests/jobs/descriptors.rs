@@ -277,11 +277,14 @@ fn ranks_of_a_node_with_a_folder_each_do_not_begin() {
     for setting in ["SCR_CACHE_BASE", "SCR_CNTL_BASE"] {
         let mut world = World::new(4, 2);
         world.put(setting, &world.node("$SCR_NODE_NAME").join("$RANK").display().to_string());
-        let told =
+        let messages =
             world.try_run(|application| application.err().expect("it does not begin").to_string()).ranks;
         let folder = world.node("n0").join("1").display().to_string();
         let words = [setting, "rank 1 on n0", &folder, "rank 0 of the same node"];
-        assert!(told.iter().all(|told| words.iter().all(|word| told.contains(word))), "{told:?}");
+        assert!(
+            messages.iter().all(|messages| words.iter().all(|word| messages.contains(word))),
+            "{messages:?}"
+        );
     }
 }
 
@@ -293,9 +296,10 @@ fn machines_with_one_name_do_not_begin() {
     let elsewhere = FaultyFiles::new(RealFiles);
     elsewhere.pretend_machine("another");
     world.own_files.insert(Rank(2), Arc::new(elsewhere));
-    let told = world.try_run(|application| application.err().expect("it does not begin").to_string()).ranks;
+    let messages =
+        world.try_run(|application| application.err().expect("it does not begin").to_string()).ranks;
     let words = ["rank 1 and rank 2", "\"same\"", "SCR_NODE_NAME"];
-    assert!(told.iter().all(|told| words.iter().all(|word| told.contains(word))), "{told:?}");
+    assert!(messages.iter().all(|messages| words.iter().all(|word| messages.contains(word))), "{messages:?}");
     world.nodes[2] = "other".to_owned();
     world.run(|application| application.finalize().expect("each machine has a name of its own"));
 }

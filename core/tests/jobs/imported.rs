@@ -107,7 +107,7 @@ fn what_cannot_be_a_dataset_is_refused_with_the_reason_and_changes_nothing() {
     let files = write_without_scr(&world, 5);
     let prefix = world.prefix();
     let with = |path: &Path| vec![vec![path.to_owned()]];
-    for (name, ranks, told) in [
+    for (name, ranks, words) in [
         ("ckpt.1", files.clone(), "`ckpt.1' is that of dataset 1"),
         ("", files.clone(), "the name of a dataset has 1 to 1023 bytes"),
         ("x", with(Path::new("ckpt.1/rank_0.0")), "dataset 1 `ckpt.1' has files of these names already"),
@@ -118,7 +118,7 @@ fn what_cannot_be_a_dataset_is_refused_with_the_reason_and_changes_nothing() {
         ("x", with(Path::new(".scr/index.scr")), "`.scr' belongs to the library"),
     ] {
         let text = refusal(&world, name, &ranks);
-        assert!(text.contains(told), "{text}");
+        assert!(text.contains(words), "{text}");
     }
     std::os::unix::fs::symlink("rank_0.0", prefix.join("ckpt.5/link")).unwrap();
     std::os::unix::fs::symlink("ckpt.5", prefix.join("step")).unwrap();

@@ -186,7 +186,7 @@ fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
             std::fs::rename(&prefix, &elsewhere).unwrap();
         }
         turns.wait();
-        let told = application.output(1, some).unwrap_err().to_string();
+        let message = application.output(1, some).unwrap_err().to_string();
         assert!(!prefix.join("ckpt.1").exists());
         turns.wait();
         if application.rank == Rank(0) {
@@ -195,11 +195,14 @@ fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
         }
         turns.wait();
         application.output(2, some).unwrap();
-        told
+        message
     });
-    let told = &outcome.ranks[0];
-    assert!(told.contains("has gone since this run began") && told.contains("it is kept in cache"), "{told}");
-    outcome.all_gave(told);
+    let message = &outcome.ranks[0];
+    assert!(
+        message.contains("has gone since this run began") && message.contains("it is kept in cache"),
+        "{message}"
+    );
+    outcome.all_gave(message);
     assert!(prefix.join("ckpt.1/rank_3.0").exists() && prefix.join("ckpt.2/rank_3.0").exists());
 }
 
@@ -628,9 +631,9 @@ fn a_cache_that_is_removed_while_the_job_runs_is_made_again_and_protects_as_befo
             application.checkpoint(2, some).unwrap();
             application.checkpoint(3, some).unwrap();
         });
-        let told: Vec<_> =
+        let warnings: Vec<_> =
             run.lines.iter().filter(|line| line.contains("was removed while the job ran")).collect();
-        assert!(told.len() == 1 && told[0].contains("rank 2 on n1"), "{told:#?}");
+        assert!(warnings.len() == 1 && warnings[0].contains("rank 2 on n1"), "{warnings:#?}");
         world.lose(lost);
         world.run(|application| application.restart(some)).all_gave(&Some(3));
     }

@@ -194,8 +194,8 @@ fn a_log_that_cannot_be_written_is_told_once_and_the_job_goes_on() {
         application.checkpoint(1, even).unwrap();
         application.checkpoint(2, even).unwrap();
     });
-    let told = outcome.lines.iter().filter(|line| line.contains("logging to")).count();
-    assert_eq!(told, 1, "{}", outcome.lines.join("\n"));
+    let warnings = outcome.lines.iter().filter(|line| line.contains("logging to")).count();
+    assert_eq!(warnings, 1, "{}", outcome.lines.join("\n"));
     outcome.line_with(&["WARNING", ".scr/log failed: cannot open it", "the job goes on"]);
 }
 

@@ -314,15 +314,15 @@ fn what_the_user_names_and_is_not_to_be_had_is_told_and_the_newest_is_taken() {
     let mut world = job();
     checkpoints(&world, 1..=4);
     std::fs::remove_file(world.prefix().join(file_name(1, Rank(2), 0))).unwrap();
-    let mut told = |name: &str, why| {
+    let mut warned = |name: &str, why| {
         world.put("SCR_CURRENT", name);
         let run = world.run(|application| application.restart(some));
         run.all_gave(&Some(4));
         run.line_with(&["rank 0", name, "cannot be fetched", why]);
     };
     // With a newer one in cache.
-    told("ckpt.9", "the index has no dataset of that name");
-    told("ckpt.1", "rank_2.0 is missing");
+    warned("ckpt.9", "the index has no dataset of that name");
+    warned("ckpt.1", "rank_2.0 is missing");
     lose_all(&world);
     let run = world.run(|application| application.restart(some));
     run.all_gave(&Some(4));
@@ -338,13 +338,13 @@ fn that_all_checkpoints_there_have_failed_is_told_by_every_run_that_begins_anew(
     for step in 1..=2 {
         std::fs::remove_file(world.prefix().join(file_name(step, Rank(1), 0))).unwrap();
     }
-    let told = |word| {
+    let warned = |word| {
         let run = world.run(|application| application.restart(some));
         run.all_gave(&None);
         run.line_with(&["rank 0", word, "ckpt.2", "ckpt.1"]);
     };
-    told("no checkpoint could be fetched from");
-    (0..2).for_each(|_| told("no checkpoint in the index can be fetched, and the run begins without one"));
+    warned("no checkpoint could be fetched from");
+    (0..2).for_each(|_| warned("no checkpoint in the index can be fetched, and the run begins without one"));
 }
 
 #[test]
@@ -426,9 +426,11 @@ fn the_checkpoints_from_one_flush_to_the_next_are_counted_over_all_runs() {
 /// An older one makes way only for one that has arrived.
 #[test]
 fn the_window_in_the_prefix_directory_keeps_the_last_good_one_while_a_newer_one_cannot_be_flushed() {
-    for behind in ["0", "1"] {
-        let world =
-            job().set("SCR_PREFIX_SIZE", "1").set("SCR_FLUSH_TYPE", "PTHREAD").set("SCR_FLUSH_ASYNC", behind);
+    for detached in ["0", "1"] {
+        let world = job()
+            .set("SCR_PREFIX_SIZE", "1")
+            .set("SCR_FLUSH_TYPE", "PTHREAD")
+            .set("SCR_FLUSH_ASYNC", detached);
         let in_the_way = world.prefix().join("ckpt.2");
         checkpoints(&world, 1..=1);
         std::fs::write(&in_the_way, "in the way").unwrap();
@@ -444,7 +446,7 @@ fn the_window_in_the_prefix_directory_keeps_the_last_good_one_while_a_newer_one_
             application.finalize().unwrap();
         });
         let left: Vec<_> = index(&world).entries().iter().map(|entry| entry.name.clone()).collect();
-        assert_eq!(left, [&b"ckpt.5"[..], b"ckpt.4"], "output stays, behind: {behind}");
+        assert_eq!(left, [&b"ckpt.5"[..], b"ckpt.4"], "output stays, behind: {detached}");
         assert!(!world.prefix().join("ckpt.1").exists() && !world.prefix().join("ckpt.3").exists());
     }
 }

@@ -256,9 +256,9 @@ fn nothing_is_removed_through_a_link_that_leads_outside() {
                 deleted
             });
             expect_there(&moved);
-            let told = |line: &String| line.contains("is a symbolic link");
+            let is_about_the_link = |line: &String| line.contains("is a symbolic link");
             let refused = run.ranks.iter().filter_map(|rank| rank.as_ref().err());
-            assert!(run.lines.iter().chain(refused).any(told), "{:?}", run.lines);
+            assert!(run.lines.iter().chain(refused).any(is_about_the_link), "{:?}", run.lines);
         }
     }
 }

@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 
 /// What a rank was told, call by call, and the step that the next run has to find, or a newer one.
-type Told = (Vec<String>, u64);
+type Answers = (Vec<String>, u64);
 
 /// One way for a job to run with one rank in trouble.
 struct Trouble {
@@ -53,7 +53,7 @@ impl Trouble {
         faulty
     }
 
-    fn run(&self, before: impl Fn(&mut World), life: impl Fn(&mut Application) -> Told + Sync) {
+    fn run(&self, before: impl Fn(&mut World), life: impl Fn(&mut Application) -> Answers + Sync) {
         for victim in [Rank(0), Rank(1)] {
             let faulty = self.layer();
             let mut world = self.world(&before);
@@ -73,7 +73,7 @@ impl Trouble {
         at: u64,
         victim: Rank,
         before: &impl Fn(&mut World),
-        life: &(impl Fn(&mut Application) -> Told + Sync),
+        life: &(impl Fn(&mut Application) -> Answers + Sync),
     ) {
         let faulty = self.layer();
         let mut world = self.world(before);
@@ -108,43 +108,43 @@ fn checkpoints(
     application: &mut Application,
     steps: std::ops::RangeInclusive<u64>,
     start: fn(&mut Application, u64) -> Result<(), Error>,
-) -> Told {
-    let (mut told, mut safe) = (Vec::new(), 0);
+) -> Answers {
+    let (mut messages, mut safe) = (Vec::new(), 0);
     for step in steps {
         let started = start(application, step);
-        told.push(said("start", &started));
+        messages.push(said("start", &started));
         if started.is_ok() {
             let written = application.fill(step, sizes);
             let completed = application.session().complete_output(written.is_ok());
-            told.push(said("complete", &completed));
+            messages.push(said("complete", &completed));
             if completed.is_ok() {
                 safe = step;
             }
         }
     }
-    told.push(said("finalize", &application.finalize()));
-    (told, safe)
+    messages.push(said("finalize", &application.finalize()));
+    (messages, safe)
 }
 
 /// Restarts as an application does: what it cannot read it calls invalid, and takes the next one. What was not offered
 /// this time is there for the next one.
-fn restart(application: &mut Application) -> Told {
-    let (mut told, mut there) = (Vec::new(), 2);
+fn restart(application: &mut Application) -> Answers {
+    let (mut messages, mut there) = (Vec::new(), 2);
     loop {
         let offered = application.session().have_restart();
-        told.push(format!("{:?}", offered.as_ref().ok()));
-        let Ok(Some(name)) = offered else { return (told, there) };
+        messages.push(format!("{:?}", offered.as_ref().ok()));
+        let Ok(Some(name)) = offered else { return (messages, there) };
         let started = application.session().start_restart().map(drop);
-        told.push(said("start", &started));
+        messages.push(said("start", &started));
         if started.is_err() {
-            return (told, there);
+            return (messages, there);
         }
         let step = String::from_utf8_lossy(&name)["ckpt.".len()..].parse().unwrap();
         let read = application.compare(step, sizes);
         let completed = application.session().complete_restart(read.is_ok());
-        told.push(said("restart", &completed));
+        messages.push(said("restart", &completed));
         if completed.is_ok() {
-            return (told, step);
+            return (messages, step);
         }
         there = 0;
     }
@@ -220,7 +220,7 @@ fn a_file_system_that_keeps_nobody_out_is_told_and_the_job_goes_on() {
     let files = FaultyFiles::new(RealFiles);
     let mut world = World::new(2, 2).set("SCR_FLUSH", "1");
     world.files = Arc::new(files.clone());
-    let told = |words| {
+    let messages = |words| {
         world
             .run(|application| application.checkpoint(1, sizes).unwrap())
             .lines
@@ -228,9 +228,9 @@ fn a_file_system_that_keeps_nobody_out_is_told_and_the_job_goes_on() {
             .filter(|line| line.contains(words))
             .count()
     };
-    assert_eq!(told("the file system has"), 0);
+    assert_eq!(messages("the file system has"), 0);
     files.lack(What::Link);
-    assert_eq!(told("/prefix: the file system has no hard links, and a lock had to do"), 1);
+    assert_eq!(messages("/prefix: the file system has no hard links, and a lock had to do"), 1);
     files.lack(What::Lock);
-    assert_eq!(told("/prefix: the file system has neither hard links nor locks"), 1);
+    assert_eq!(messages("/prefix: the file system has neither hard links nor locks"), 1);
 }

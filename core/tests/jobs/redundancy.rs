@@ -169,11 +169,11 @@ fn what_is_lent_and_what_is_read_come_to_the_same_files() {
             world.run(|application| application.restart(long)).all_gave(&Some(3));
             files
         };
-        let lent = redundancy(World::new(4, 4));
+        let mapped = redundancy(World::new(4, 4));
         let mut copied = World::new(4, 4);
         // This layer lends nothing.
         copied.files = Arc::new(FaultyFiles::new(RealFiles));
-        assert!(!lent.is_empty() && lent == redundancy(copied), "{scheme}");
+        assert!(!mapped.is_empty() && mapped == redundancy(copied), "{scheme}");
     }
 }
 

@@ -459,19 +459,19 @@ fn a_dataset_that_lacks_a_file_which_could_not_be_routed_is_complete_only_if_tha
     let outcome = world.run(|application| {
         application.checkpoint(1, some).unwrap();
         lacks_a_file(application, 2);
-        let told = application.session().complete_output(true).unwrap_err().to_string();
+        let message = application.session().complete_output(true).unwrap_err().to_string();
         lacks_a_file(application, 3);
         if application.rank == Rank(1) {
             let path = application.session().route_file(b"./ckpt.3/more").unwrap();
             std::fs::write(path_of(&path), b"here it is").unwrap();
         }
         application.session().complete_output(true).unwrap();
-        told
+        message
     });
-    let told = &outcome.ranks[0];
+    let message = &outcome.ranks[0];
     let words = ["rank 1 on n1", "ckpt.2/more, and the dataset would be without it: cannot record the file"];
-    assert!(words.iter().all(|word| told.contains(word)), "{told}");
-    outcome.all_gave(told);
+    assert!(words.iter().all(|word| message.contains(word)), "{message}");
+    outcome.all_gave(message);
     world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 

@@ -199,9 +199,9 @@ fn a_prefix_directory_that_can_only_be_read_ends_the_start_with_what_to_do() {
     files.fail_from(0, ErrorKind::ReadOnlyFilesystem);
     world.files = Arc::new(files);
     let outcome = world.try_run(|application| application.map(drop).unwrap_err().to_string());
-    let told = &outcome.ranks[0];
-    assert!(told.contains(".scr") && told.contains("let SCR_PREFIX name a folder"), "{told}");
-    outcome.all_gave(told);
+    let message = &outcome.ranks[0];
+    assert!(message.contains(".scr") && message.contains("let SCR_PREFIX name a folder"), "{message}");
+    outcome.all_gave(message);
 }
 
 /// Its name may be used again, by a dataset that is flushed.

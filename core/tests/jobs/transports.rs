@@ -39,7 +39,7 @@ fn an_option_in_a_store_line_reaches_the_transport() {
 
 #[test]
 fn a_wrong_option_of_a_transport_is_told_with_file_and_line() {
-    for (keys, told) in [
+    for (keys, words) in [
         (
             "FLUSH=PTHREAD THREADS=0",
             "THREADS=0: the transport PTHREAD takes a whole number from 1 to 256 here",
@@ -51,7 +51,7 @@ fn a_wrong_option_of_a_transport_is_told_with_file_and_line() {
         ("THREADS=2 FLUSH=SYNC", "THREADS=2: the transport SYNC has no option of this name; it takes none"),
     ] {
         let line = refusal(keys);
-        assert!(line.contains(told) && line.contains("/prefix/.scrconf:2: "), "{line}");
+        assert!(line.contains(words) && line.contains("/prefix/.scrconf:2: "), "{line}");
     }
 }
 
@@ -70,8 +70,8 @@ fn a_store_whose_transport_waits_is_told_once_where_flushes_are_to_go_on_behind(
     let folder = TempDir::new().unwrap();
     let world = world("FLUSH=SYNC", &folder).set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_TYPE", "PTHREAD");
     let run = world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, sizes).unwrap()));
-    let told = run.lines.iter().filter(|line| line.contains("no effect with the transport SYNC")).count();
-    assert_eq!(told, 1, "{}", run.lines.join("\n"));
+    let words = run.lines.iter().filter(|line| line.contains("no effect with the transport SYNC")).count();
+    assert_eq!(words, 1, "{}", run.lines.join("\n"));
 }
 
 /// The limit is for all of them together.

@@ -206,26 +206,29 @@ mod tests {
     fn every_kind_of_damage_has_its_own_error() {
         let good = resealed(|_| ());
         assert!(KvTree::from_file_bytes(&good).is_ok());
-        let told = |bytes: &[u8]| KvTree::from_file_bytes(bytes).unwrap_err().to_string();
-        assert_eq!(told(&[]), "the file has 0 bytes, and its header alone takes 20");
-        assert_eq!(told(&good[..19]), "the file has 19 bytes, and its header alone takes 20");
+        let message = |bytes: &[u8]| KvTree::from_file_bytes(bytes).unwrap_err().to_string();
+        assert_eq!(message(&[]), "the file has 0 bytes, and its header alone takes 20");
+        assert_eq!(message(&good[..19]), "the file has 19 bytes, and its header alone takes 20");
         assert_eq!(
-            told(&resealed(|bytes| bytes[0] = b'#')),
+            message(&resealed(|bytes| bytes[0] = b'#')),
             "the file begins with 0x231fc3f5 where an SCR file begins with 0x951fc3f5"
         );
-        assert_eq!(told(&resealed(|bytes| bytes[5] = 2)), "the file is of type 2, and a tree is of type 1");
         assert_eq!(
-            told(&resealed(|bytes| bytes[7] = 3)),
+            message(&resealed(|bytes| bytes[5] = 2)),
+            "the file is of type 2, and a tree is of type 1"
+        );
+        assert_eq!(
+            message(&resealed(|bytes| bytes[7] = 3)),
             "the file has format version 3, and this release reads version 1"
         );
-        assert_eq!(told(&good[..43]), "the file has 43 bytes, and its header says 44");
-        assert_eq!(told(&[&good[..], b"!"].concat()), "the file has 45 bytes, and its header says 44");
+        assert_eq!(message(&good[..43]), "the file has 43 bytes, and its header says 44");
+        assert_eq!(message(&[&good[..], b"!"].concat()), "the file has 45 bytes, and its header says 44");
         assert_eq!(
-            told(&resealed(|bytes| bytes[19] = 3)),
+            message(&resealed(|bytes| bytes[19] = 3)),
             "the file has flags 0x3, and this release knows 0x1"
         );
         assert!(
-            told(&[&good[..43], b"!"].concat()).starts_with("the file's bytes have CRC32 0xcb4f2fc1, and")
+            message(&[&good[..43], b"!"].concat()).starts_with("the file's bytes have CRC32 0xcb4f2fc1, and")
         );
     }
 

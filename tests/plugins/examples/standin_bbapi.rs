@@ -133,7 +133,7 @@ pub unsafe extern "C" fn BB_InitLibrary(_contributor: u32, version: *const c_cha
     let server = Server::of(BB_InitLibrary as *const () as usize);
     keep(match server {
         Err(error) => Err(error.into()),
-        Ok(server) if server.told("down").is_some() => {
+        Ok(server) if server.setting("down").is_some() => {
             Err(wrong(libc::ECONNREFUSED, "no bbProxy runs on this node"))
         }
         Ok(_) if !version.contains("^major^:^1^") => Err(wrong(libc::EPROTO, "another major version")),

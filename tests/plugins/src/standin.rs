@@ -107,7 +107,7 @@ impl Server {
     }
 
     /// One of the files that say how it goes.
-    pub fn told(&self, name: &str) -> Option<String> {
+    pub fn setting(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.folder.join(name)).ok()
     }
 
@@ -134,7 +134,7 @@ impl Server {
     /// # Errors
     /// The source is no file, or the destination cannot be written.
     pub fn begin(&self, from: &Path, to: &Path) -> io::Result<()> {
-        if let Some(instance) = self.told("instance") {
+        if let Some(instance) = self.setting("instance") {
             if !from.starts_with(instance.trim()) {
                 return Err(io::Error::from_raw_os_error(libc::EINVAL));
             }
@@ -152,18 +152,18 @@ impl Server {
     /// # Errors
     /// As the folder wants, or as the system says.
     pub fn step(&self, from: &Path, to: &Path) -> io::Result<bool> {
-        if self.told("hold").is_some() {
+        if self.setting("hold").is_some() {
             return Ok(false);
         }
         let (source, destination) = (File::open(from)?, OpenOptions::new().write(true).open(to)?);
         let (len, done) = (source.metadata()?.len(), destination.metadata()?.len());
         let upto = if done < len / 2 { len / 2 } else { len };
         if upto == len {
-            if let Some(number) = self.told("fail") {
+            if let Some(number) = self.setting("fail") {
                 let number = number.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
                 return Err(io::Error::from_raw_os_error(number));
             }
-            if self.told("half").is_some() {
+            if self.setting("half").is_some() {
                 return Ok(false);
             }
         }
@@ -172,7 +172,7 @@ impl Server {
         source.read_exact_at(&mut bytes, done)?;
         destination.write_all_at(&bytes, done)?;
         if upto == len {
-            if self.told("short").is_some() {
+            if self.setting("short").is_some() {
                 destination.set_len(len - 1)?;
             }
             destination.sync_all()?;

@@ -83,13 +83,13 @@ impl Reader {
         let status = self.bash(&folder, &script);
         let read = |at| std::fs::read_to_string(output(at)).ok();
         let last = (0..blocks.len()).rev().find(|&at| read(at).is_some()).unwrap_or(0);
-        let told = |at: usize, block: &Block| {
+        let described = |at: usize, block: &Block| {
             format!("{}:\n{}{}", block.place, block.text, read(at).unwrap_or_default())
         };
         for (at, block) in blocks.iter().enumerate() {
             let missing = block.missing_from(&read(at).unwrap_or_default());
-            assert!(missing.is_none(), "{missing:?} is not in the output of {}", told(at, block));
-            assert!(status || at < last, "a command fails of {}", told(at, block));
+            assert!(missing.is_none(), "{missing:?} is not in the output of {}", described(at, block));
+            assert!(status || at < last, "a command fails of {}", described(at, block));
         }
     }
 

@@ -236,7 +236,7 @@ impl<'b> Requests<'b> {
 impl Requests<'_> {
     /// Asks for each request by itself, as the library may fail for all of them at once. Of one that has failed it forgets the
     /// buffer and makes the request null.
-    fn settle_each(&mut self) {
+    fn test_each(&mut self) {
         self.active = 0;
         for request in &mut self.requests {
             let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
@@ -255,7 +255,7 @@ impl Drop for Requests<'_> {
         // next. A request that never ends holds up the rank, which is better than bytes that change under other data.
         while self.active > 0 {
             if self.progress(|_| ()).is_err() {
-                self.settle_each();
+                self.test_each();
             }
             std::thread::yield_now();
         }

@@ -47,7 +47,7 @@ impl Nodes {
         assert!(begun.iter().all(Result::is_ok), "{begun:?}");
     }
 
-    fn look(&self, node: u32) -> PollResult {
+    fn poll(&self, node: u32) -> PollResult {
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport));
         poll_some(&RealFiles, &self.control(node), &open, NOW, Which::All)
     }
@@ -62,15 +62,15 @@ fn what_an_application_has_left_is_finished_when_all_nodes_have_done_their_part(
     let nodes = Nodes::new();
     let cached = nodes.stage.cache(1, "a");
     nodes.begin(&cached, OPTIONS);
-    assert_eq!(nodes.look(0), PollResult::default());
+    assert_eq!(nodes.poll(0), PollResult::default());
     let waiting = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(matches!(waiting.as_slice(), [FlushOutcome::Waiting { done: 1, marks: 2, .. }]), "{waiting:?}");
     assert!(!nodes.stage.is_listed(1));
-    let looked = nodes.look(1);
-    assert_eq!((looked.unfinished, looked.errors.len(), looked.notices.len()), (false, 0, 1), "{looked:?}");
+    let polled = nodes.poll(1);
+    assert_eq!((polled.unfinished, polled.errors.len(), polled.notices.len()), (false, 0, 1), "{polled:?}");
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
     // The first node clears its own away the next time.
-    assert_eq!((nodes.look(0), nodes.records(0), nodes.records(1)), (PollResult::default(), 0, 0));
+    assert_eq!((nodes.poll(0), nodes.records(0), nodes.records(1)), (PollResult::default(), 0, 0));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
     assert_eq!(finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap(), []);
 }
@@ -82,7 +82,7 @@ fn all_marked() -> (Nodes, Cached) {
             let nodes = Nodes::new();
             let cached = nodes.stage.cache(1, "a");
             nodes.begin(&cached, OPTIONS);
-            nodes.look(0);
+            nodes.poll(0);
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
             let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
@@ -152,14 +152,14 @@ fn a_flush_that_was_taken_back_is_given_up_by_the_nodes() {
     let nodes = Nodes::new();
     let cached = nodes.stage.cache(1, "a");
     nodes.begin(&cached, OPTIONS);
-    nodes.look(0);
+    nodes.poll(0);
     let ended = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(matches!(ended.as_slice(), [FlushOutcome::Revoked { .. }]), "{ended:?}");
     // A copy that was late.
     let part = crate::prefix::staging_file(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
     fs::write(&part, "late").unwrap();
     for node in 0..2 {
-        assert_eq!((nodes.look(node), nodes.records(node)), (PollResult::default(), 0));
+        assert_eq!((nodes.poll(node), nodes.records(node)), (PollResult::default(), 0));
     }
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
@@ -173,16 +173,16 @@ fn a_file_that_is_not_what_was_recorded_keeps_the_dataset_from_counting() {
     let damaged = cached.by_rank[2].iter_mut().find(|file| file.bytes > 0).unwrap();
     damaged.crc = Some(!damaged.crc.unwrap());
     nodes.begin(&cached, OPTIONS);
-    nodes.look(0);
-    let looked = nodes.look(1);
+    nodes.poll(0);
+    let polled = nodes.poll(1);
     assert!(
-        looked.errors.iter().any(|line| line.contains("rank 2") && line.contains("damaged")),
-        "{looked:?}"
+        polled.errors.iter().any(|line| line.contains("rank 2") && line.contains("damaged")),
+        "{polled:?}"
     );
-    assert!(!looked.unfinished, "nothing can be done about it here");
+    assert!(!polled.unfinished, "nothing can be done about it here");
     assert!(!nodes.stage.is_listed(1));
-    let told = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
-    assert!(matches!(told.as_slice(), [FlushOutcome::Revoked { .. }]), "{told:?}");
+    let outcomes = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+    assert!(matches!(outcomes.as_slice(), [FlushOutcome::Revoked { .. }]), "{outcomes:?}");
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn checksums_that_nobody_had_taken_before_are_listed() {
     let mut cached = nodes.stage.cache(1, "a");
     cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
     nodes.begin(&cached, OPTIONS);
-    nodes.look(0);
-    nodes.look(1);
+    nodes.poll(0);
+    nodes.poll(1);
     let lists = crate::prefix::Rank2File::read(&RealFiles, &nodes.stage.prefix, 1).unwrap();
     for file in lists.by_rank().iter().flatten() {
         assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
@@ -209,15 +209,15 @@ fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
             flush.start_copying(&mut started);
             if looked_after && rank == 0 {
                 // An agent that is quicker.
-                nodes.look(0);
-                nodes.look(1);
+                nodes.poll(0);
+                nodes.poll(1);
             }
             let running = flush.is_running(&started).unwrap();
             (running, flush.finish(started).map(|report| report.files))
         });
         assert!(outcomes.iter().all(|outcome| *outcome == (false, Ok(8))), "{outcomes:?}");
         assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
-        (0..2).for_each(|node| drop(nodes.look(node)));
+        (0..2).for_each(|node| drop(nodes.poll(node)));
         assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
     }
 }
@@ -283,7 +283,7 @@ fn what_two_nodes_leave_in_one_folder_counts_for_each_by_itself() {
         nodes.control(0).join(format!("detached.{TOKEN}.2")),
     )
     .unwrap();
-    nodes.look(0);
+    nodes.poll(0);
     let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(matches!(ended.as_slice(), [FlushOutcome::Waiting { done: 0, marks: 2, .. }]), "{ended:?}");
 }

@@ -89,15 +89,15 @@ const CASES: [Case; 4] = [
 fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
     stage.assert_cache_is_whole(cached);
     let had_older = stage.index().entry(0).is_some();
-    let sound = |when: &str| {
+    let expect_intact = |when: &str| {
         assert!(!stage.is_listed(1) || stage.is_right(cached), "{context}, {when}: listed but not right");
         if stage.is_listed(0) {
             assert!(stage.is_right(&stage.cache(0, "a")), "{context}, {when}: the older one is not right");
         }
     };
-    sound("at once");
+    expect_intact("at once");
     let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
-    sound("in the next run");
+    expect_intact("in the next run");
     let any = stage.is_listed(0) || stage.is_listed(1);
     assert!(any || !had_older, "{context}: neither the older one nor the newer one is left after {ended:?}");
     assert!(stage.leftovers().is_empty(), "{context}: {:?} after {ended:?}", stage.leftovers());

@@ -332,7 +332,7 @@ fn what_is_told_of_an_earlier_run_names_the_dataset_and_the_reason() {
         (FlushOutcome::Revoked { dataset: dataset.clone(), why: why() }, "a/rank_0 is missing"),
         (FlushOutcome::Postponed { dataset, why: why() }, "a/rank_0 is missing"),
     ] {
-        let told = ended.to_string();
-        assert!(told.contains("dataset 7 `a'") && told.ends_with(text), "{told}");
+        let message = ended.to_string();
+        assert!(message.contains("dataset 7 `a'") && message.ends_with(text), "{message}");
     }
 }

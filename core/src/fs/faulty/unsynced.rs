@@ -275,13 +275,13 @@ mod tests {
             files.lose_unsynced(seed).unwrap();
             let mut names = (&RealFiles as &dyn Files).list(dir.path()).unwrap();
             names.sort();
-            let told = names.iter().map(|name| {
+            let contents = names.iter().map(|name| {
                 let mut bytes = fs::read(dir.path().join(name)).unwrap();
                 bytes.dedup();
                 let bytes = String::from_utf8_lossy(&bytes).replace('\0', "-");
                 format!("{}={bytes}", name.display())
             });
-            told.collect::<Vec<_>>().join(" ")
+            contents.collect::<Vec<_>>().join(" ")
         };
         (0..200).map(outcome).collect()
     }

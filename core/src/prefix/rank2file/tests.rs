@@ -241,15 +241,15 @@ fn a_huge_number_of_ranks_costs_nothing_and_is_refused() {
 #[test]
 fn a_missing_damaged_or_malformed_part_is_named() {
     for part in ["rank2file", "rank2file.0.0"] {
-        let told = |change: fn(&Path)| {
+        let error_after = |change: fn(&Path)| {
             let (_dir, prefix) = scratch_copy("xor-flush2");
             change(&prefix.dataset_dir(4).join(part));
             Rank2File::read(&RealFiles, &prefix, 4).unwrap_err()
         };
-        assert!(matches!(told(|path| fs::remove_file(path).unwrap()), PrefixError::Missing { .. }));
-        let cut = told(|path| fs::write(path, &fs::read(path).unwrap()[..50]).unwrap());
+        assert!(matches!(error_after(|path| fs::remove_file(path).unwrap()), PrefixError::Missing { .. }));
+        let cut = error_after(|path| fs::write(path, &fs::read(path).unwrap()[..50]).unwrap());
         assert!(matches!(&cut, PrefixError::Fs(FsError::Tree { .. })) && cut.is_damage(), "{cut}");
-        let no_level = told(|path| damage(path, |tree| drop(tree.remove("LEVEL"))));
+        let no_level = error_after(|path| damage(path, |tree| drop(tree.remove("LEVEL"))));
         assert!(matches!(no_level, PrefixError::Fs(FsError::Field { .. })), "{no_level}");
         assert!(no_level.to_string().contains(part));
     }

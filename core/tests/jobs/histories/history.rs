@@ -13,7 +13,7 @@ pub(super) struct Settings {
     pub(super) scheme: &'static str,
     pub(super) keep: u8,
     pub(super) flush: u8,
-    pub(super) behind: bool,
+    pub(super) detached: bool,
     pub(super) bypass: bool,
     pub(super) fetch_bypass: bool,
     pub(super) sums: bool,
@@ -42,7 +42,7 @@ pub(super) struct Run {
     /// The checkpoint that the user names with `SCR_CURRENT`.
     pub(super) wants: Option<u8>,
     pub(super) after: Vec<Event>,
-    pub(super) looks: Look,
+    pub(super) probe: Probe,
 }
 
 impl Run {
@@ -66,12 +66,12 @@ impl Run {
 
 /// What else could happen after a run. A copy of the world shows it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Look {
+pub(super) enum Probe {
     /// A run on the same nodes, or with another one in the place of that of this rank.
     Here { lost: Option<usize> },
     /// A run on the nodes of the run before.
     Before,
-    /// A run that comes to a good end, after which its nodes are lost. The user may name a checkpoint with `SCR_CURRENT`.
+    /// A run that ends normally, after which its nodes are lost. The user may name a checkpoint with `SCR_CURRENT`.
     Later { wants: Option<u8> },
 }
 
@@ -243,11 +243,11 @@ pub(super) fn sizes(version: u64, rank: Rank) -> Vec<usize> {
     (0..count).map(|number| (state >> (8 + 12 * number)) as usize % 700 + 16).collect()
 }
 
-/// What a rank is told that stumbles, or that is in a world that has stopped.
+/// Errors of a rank that stumbles, or that runs in a world that has stopped.
 const TROUBLE: [&str; 3] = ["other error", "timed out", "the world has stopped"];
 
 /// Takes part in a run as one rank; versions count up from `first`, one for each step.
-pub(super) fn live(
+pub(super) fn play(
     application: Result<Application, Error>,
     run: &Run,
     known: &[(u64, String)],
@@ -330,11 +330,11 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)]) -> R
         !sizes.is_empty() && (0..sizes.len()).all(same)
     };
     let found = known.iter().find(|(version, named)| named == name && is(*version));
-    let told = || {
-        let told: Vec<_> = files.iter().map(|(number, bytes)| (number, bytes.len())).collect();
-        Read::Wrong(format!("rank {rank}: {name}: no version has the files {told:?}"))
+    let none = || {
+        let sizes: Vec<_> = files.iter().map(|(number, bytes)| (number, bytes.len())).collect();
+        Read::Wrong(format!("rank {rank}: {name}: no version has the files {sizes:?}"))
     };
-    found.map_or_else(told, |(version, _)| Read::Version(*version))
+    found.map_or_else(none, |(version, _)| Read::Version(*version))
 }
 
 fn take(application: &mut Application, step: &Step, version: u64) -> Came {

@@ -2,7 +2,7 @@
 
 use super::super::world::contents;
 use super::history::{file_name, name_of, sizes, Reaction, Run, Seen, Step};
-use super::model::{first_handed, share, Lived, Model};
+use super::model::{first_handed, share, EndedRun, Model};
 use super::saved::{entries_of, offered};
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
@@ -10,11 +10,11 @@ use scr_core::prefix::{FlushFile, Index, Prefix};
 
 impl Model {
     /// What a run has done to the index, and what it must not do.
-    pub(super) fn check_prefix(&self, lived: &Lived<'_>) -> Result<(), String> {
+    pub(super) fn check_prefix(&self, ended: &EndedRun<'_>) -> Result<(), String> {
         let prefix = Prefix::new(self.world.prefix());
         let index = Index::read(&RealFiles, &prefix).map_err(|error| format!("the index: {error}"))?;
-        self.saved.check_commands(lived.run.settings.other_prefix, &index)?;
-        if lived.met {
+        self.saved.check_commands(ended.run.settings.other_prefix, &index)?;
+        if ended.met {
             let id = self.saved.next_command();
             let flush =
                 FlushFile::read(&RealFiles, &prefix).map_err(|error| format!("the flush file: {error}"))?;
@@ -22,21 +22,21 @@ impl Model {
                 return Err(format!("a command has written the entry {id}, and it is lost"));
             }
         }
-        self.check_entries(lived)?;
-        self.check_current(lived, &index)?;
-        self.check_flushed_again(lived)?;
-        self.check_unread(lived, &index)
+        self.check_entries(ended)?;
+        self.check_current(ended, &index)?;
+        self.check_flushed_again(ended)?;
+        self.check_unread(ended, &index)
     }
 
     /// What is in the index stays there, unless somebody has taken it away.
-    fn check_entries(&self, lived: &Lived<'_>) -> Result<(), String> {
-        let run = lived.run;
+    fn check_entries(&self, ended: &EndedRun<'_>) -> Result<(), String> {
+        let run = ended.run;
         let drops = run.settings.drop_after_current || run.settings.window > 0;
         if drops {
             return Ok(());
         }
         let now = entries_of(&self.world);
-        let lost = lived.found.entries.iter().find(|entry| {
+        let lost = ended.found.entries.iter().find(|entry| {
             let (_, name) = entry;
             let is_touched = run.steps.iter().any(|step| step.may_take(name));
             // Another dataset may have got the name.
@@ -49,14 +49,14 @@ impl Model {
     }
 
     /// Who has gone back to a checkpoint restarts from it next time as well.
-    fn check_current(&self, lived: &Lived<'_>, index: &Index) -> Result<(), String> {
-        let ranks = &lived.outcome.ranks;
-        let quiet = run_writes_none(lived.run) && ranks.iter().all(|seen| seen.finalized);
-        let is_taken = matches!(lived.run.reaction, Reaction::Take) && lived.began();
-        let Some(wanted) = lived.run.wants.map(name_of).filter(|_| lived.healthy && is_taken && quiet) else {
+    fn check_current(&self, ended: &EndedRun<'_>, index: &Index) -> Result<(), String> {
+        let ranks = &ended.outcome.ranks;
+        let quiet = run_writes_none(ended.run) && ranks.iter().all(|seen| seen.finalized);
+        let is_taken = matches!(ended.run.reaction, Reaction::Take) && ended.began();
+        let Some(wanted) = ended.run.wants.map(name_of).filter(|_| ended.healthy && is_taken && quiet) else {
             return Ok(());
         };
-        let is_untouched = !lived.run.steps.iter().any(|step| step.may_take(&wanted));
+        let is_untouched = !ended.run.steps.iter().any(|step| step.may_take(&wanted));
         let handed = first_handed(ranks).and_then(|number| self.version(number));
         // What is in cache alone is not in the index.
         let is_listed = index.id_of(&wanted).is_some() && is_untouched;
@@ -71,16 +71,16 @@ impl Model {
     }
 
     /// A checkpoint in cache whose copy failed is flushed again.
-    fn check_flushed_again(&self, lived: &Lived<'_>) -> Result<(), String> {
-        let Lived { run, found, .. } = lived;
-        let ranks = &lived.outcome.ranks;
+    fn check_flushed_again(&self, ended: &EndedRun<'_>) -> Result<(), String> {
+        let EndedRun { run, found, .. } = ended;
+        let ranks = &ended.outcome.ranks;
         let finalized = ranks.iter().all(|seen| seen.finalized);
         let at_start = run.settings.flush == 1 || run.settings.global;
         let is_due = at_start || run.settings.flush > 1 && finalized && run_writes_none(run);
         let is_taken = matches!(run.reaction, Reaction::Take) && first_handed(ranks) == found.failed;
         let wanted = found.failed.filter(|_| {
-            lived.healthy
-                && lived.began()
+            ended.healthy
+                && ended.began()
                 && is_due
                 && is_taken
                 && run.wants.is_none()
@@ -98,10 +98,10 @@ impl Model {
     }
 
     /// A checkpoint that could not be read for a moment is still there, and the user hears of it.
-    fn check_unread(&self, lived: &Lived<'_>, index: &Index) -> Result<(), String> {
-        let Lived { run, found, .. } = lived;
-        let handed = first_handed(&lived.outcome.ranks);
-        let asked = lived.began() && !matches!(run.reaction, Reaction::Ignore);
+    fn check_unread(&self, ended: &EndedRun<'_>, index: &Index) -> Result<(), String> {
+        let EndedRun { run, found, .. } = ended;
+        let handed = first_handed(&ended.outcome.ranks);
+        let asked = ended.began() && !matches!(run.reaction, Reaction::Ignore);
         let unread = found.saved.filter(|saved| asked && run.wants.is_none() && handed < Some(*saved));
         let Some((was_current, number, name)) =
             found.offered.iter().find(|(_, number, _)| Some(*number) == unread)
@@ -109,7 +109,7 @@ impl Model {
             return Ok(());
         };
         let is_told =
-            lived.outcome.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"));
+            ended.outcome.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"));
         if !is_told {
             return Err(format!("restarted from {handed:?} without a word, and {number} was flushed"));
         }
@@ -154,7 +154,7 @@ impl Model {
     }
 }
 
-impl Lived<'_> {
+impl EndedRun<'_> {
     fn began(&self) -> bool {
         self.outcome.ranks.iter().all(|seen: &Seen| seen.began)
     }

@@ -16,7 +16,7 @@ mod model;
 mod planted;
 mod saved;
 
-use history::{Area, Death, Event, Look, Meeting, Outage, Reaction, Run, Settings, Step, Stumble};
+use history::{Area, Death, Event, Meeting, Outage, Probe, Reaction, Run, Settings, Step, Stumble};
 use model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -36,14 +36,14 @@ fn settings() -> impl Strategy<Value = Settings> {
     let flushing = (prop_oneof![1 => Just(0_u8), 2 => Just(1), 1 => Just(2)], any::<bool>(), 0..4_u8);
     let sums = (any::<bool>(), 0..4_u8);
     let rest = (0..6_u8, sums, 0..6_u8, 0..6_u8, 0..4_u8);
-    (place, keeping, flushing, rest).prop_map(|(place, (scheme, keep), (flush, behind, bypass), rest)| {
+    (place, keeping, flushing, rest).prop_map(|(place, (scheme, keep), (flush, detached, bypass), rest)| {
         Settings {
             other_base: place.0 == 0,
             other_prefix: place.1 == 0,
             scheme,
             keep,
             flush,
-            behind,
+            detached,
             bypass: bypass == 0,
             fetch_bypass: rest.0 == 0,
             // Nothing else would find out that a byte has changed.
@@ -80,9 +80,9 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What goes wrong in a run while it lives.
+/// What goes wrong during a run.
 #[derive(Debug, Clone, Default)]
-struct Fate {
+struct Failures {
     dies: Option<Death>,
     stumbles: Option<Stumble>,
     meets: Option<Meeting>,
@@ -126,7 +126,7 @@ fn stumble() -> impl Strategy<Value = Stumble> {
     prop_oneof![5 => somewhere, 1 => one_file]
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
+fn failures() -> impl Strategy<Value = Failures> {
     let meeting = || (1..80_u64).prop_map(|at| Meeting { at });
     let outage = || (any::<u64>(), any::<bool>()).prop_map(|(seed, disks)| Outage { seed, disks });
     let several = (
@@ -136,13 +136,13 @@ fn fate() -> impl Strategy<Value = Fate> {
         prop::option::weighted(0.3, outage()),
     );
     prop_oneof![
-        4 => Just(Fate::default()),
+        4 => Just(Failures::default()),
         3 => (death(), prop::option::weighted(0.2, outage()))
-            .prop_map(|(dies, outage)| Fate { dies: Some(dies), outage, ..Fate::default() }),
-        4 => stumble().prop_map(|stumble| Fate { stumbles: Some(stumble), ..Fate::default() }),
-        1 => meeting().prop_map(|meeting| Fate { meets: Some(meeting), ..Fate::default() }),
-        1 => outage().prop_map(|outage| Fate { outage: Some(outage), ..Fate::default() }),
-        2 => several.prop_map(|(dies, stumbles, meets, outage)| Fate { dies, stumbles, meets, outage }),
+            .prop_map(|(dies, outage)| Failures { dies: Some(dies), outage, ..Failures::default() }),
+        4 => stumble().prop_map(|stumble| Failures { stumbles: Some(stumble), ..Failures::default() }),
+        1 => meeting().prop_map(|meeting| Failures { meets: Some(meeting), ..Failures::default() }),
+        1 => outage().prop_map(|outage| Failures { outage: Some(outage), ..Failures::default() }),
+        2 => several.prop_map(|(dies, stumbles, meets, outage)| Failures { dies, stumbles, meets, outage }),
     ]
 }
 
@@ -158,14 +158,14 @@ fn run() -> impl Strategy<Value = Run> {
         1 => Just(Reaction::Ignore)
     ];
     let wants = prop_oneof![4 => Just(None), 1 => (0..3_u8).prop_map(Some)];
-    let looks = prop_oneof![
-        3 => Just(Look::Here { lost: None }),
-        2 => (0..4_usize).prop_map(|rank| Look::Here { lost: Some(rank) }),
-        1 => Just(Look::Before),
-        2 => Just(Look::Later { wants: None }),
-        2 => (0..3_u8).prop_map(|name| Look::Later { wants: Some(name) }),
+    let probe = prop_oneof![
+        3 => Just(Probe::Here { lost: None }),
+        2 => (0..4_usize).prop_map(|rank| Probe::Here { lost: Some(rank) }),
+        1 => Just(Probe::Before),
+        2 => Just(Probe::Later { wants: None }),
+        2 => (0..3_u8).prop_map(|name| Probe::Later { wants: Some(name) }),
     ];
-    let ends = (any::<bool>(), fate(), wants, looks);
+    let ends = (any::<bool>(), failures(), wants, probe);
     let all = (settings(), ranks, spread, swaps, reaction, vec(step(), 0..5), ends, vec(event(), 0..3));
     all.prop_map(|(settings, ranks, spread, (swaps, elsewhere), reaction, steps, ends, after)| {
         let mut order: Vec<usize> = (0..POOL).collect();
@@ -174,7 +174,7 @@ fn run() -> impl Strategy<Value = Run> {
             order.rotate_left(POOL / 2);
         }
         let nodes = (0..ranks).map(|rank| order[rank / spread]).collect();
-        let (finalizes, Fate { dies, stumbles, meets, outage }, wants, looks) = ends;
+        let (finalizes, Failures { dies, stumbles, meets, outage }, wants, probe) = ends;
         Run {
             settings,
             nodes,
@@ -187,7 +187,7 @@ fn run() -> impl Strategy<Value = Run> {
             outage,
             wants,
             after,
-            looks,
+            probe,
         }
     })
 }
@@ -219,13 +219,13 @@ fn drawn(seed: u64) -> (TestRunner, impl ValueTree<Value = Vec<Run>>) {
     (runner, history)
 }
 
-/// Lives a history.
-fn live(runs: &[Run]) -> Result<(), String> {
+/// Runs a history, and checks after each run what was promised.
+fn check_history(runs: &[Run]) -> Result<(), String> {
     let mut model = Model::new();
-    runs.iter().try_for_each(|run| model.live(run))
+    runs.iter().try_for_each(|run| model.check_run(run))
 }
 
-/// The first of so many seeds whose history fails, and why. Several histories live at a time, as their ranks wait most of it.
+/// The first of so many seeds whose history fails, and why. Several histories run at a time, as their ranks wait most of it.
 fn first_failing(first: u64, many: u64) -> Option<(u64, String)> {
     let (next, failing) = (AtomicU64::new(first), Mutex::new(None::<(u64, String)>));
     let found = || failing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,8 +239,8 @@ fn first_failing(first: u64, many: u64) -> Option<(u64, String)> {
                     return;
                 }
                 let runs = drawn(seed).1.current();
-                let lived = catch_unwind(AssertUnwindSafe(|| live(&runs)));
-                let failed = lived.unwrap_or_else(|_| Err("it panics".to_owned())).err();
+                let ended = catch_unwind(AssertUnwindSafe(|| check_history(&runs)));
+                let failed = ended.unwrap_or_else(|_| Err("it panics".to_owned())).err();
                 let mut found = found();
                 if let Some(why) = failed.filter(|_| found.as_ref().is_none_or(|(least, _)| seed < *least)) {
                     *found = Some((seed, why));
@@ -256,7 +256,7 @@ fn expect_none_fails(first: u64, many: u64) {
     let Some((seed, why)) = first_failing(first, many) else { return };
     println!("the history of seed {seed} fails, and is made shorter: {why}");
     let (mut runner, history) = drawn(seed);
-    match runner.run_one(history, |runs| live(&runs).map_err(TestCaseError::fail)) {
+    match runner.run_one(history, |runs| check_history(&runs).map_err(TestCaseError::fail)) {
         Err(TestError::Fail(why, runs)) => {
             let runs: Vec<_> = runs.iter().map(|run| format!("{run:?}")).collect();
             panic!("the history of seed {seed} fails: {why}\n\nthe history:\n{}", runs.join("\n"));
@@ -268,7 +268,7 @@ fn expect_none_fails(first: u64, many: u64) {
 /// A history that fails is made shorter for at most so many milliseconds.
 const MOST_SHRINKING: u32 = 30_000;
 
-/// So many histories live at the same time.
+/// So many histories run at the same time.
 const AT_A_TIME: usize = 4;
 
 #[test]

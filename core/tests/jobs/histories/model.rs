@@ -2,7 +2,7 @@
 
 use super::super::world::{files_below, Outcome, World};
 use super::history::{
-    folder_of, live, name_of, sizes, Area, Came, Event, Look, Reaction, Read, Run, Seen, Settings, Step,
+    folder_of, name_of, play, sizes, Area, Came, Event, Probe, Reaction, Read, Run, Seen, Settings, Step,
 };
 use super::saved::{entries_of, failed, offered, Saved};
 use super::POOL;
@@ -60,7 +60,7 @@ pub(super) struct Found {
 }
 
 /// How a run went.
-pub(super) struct Lived<'a> {
+pub(super) struct EndedRun<'a> {
     pub(super) run: &'a Run,
     pub(super) outcome: &'a Outcome<Seen>,
     pub(super) found: &'a Found,
@@ -100,8 +100,8 @@ impl Model {
         }
     }
 
-    /// Lives one run and looks whether it kept what was promised.
-    pub(super) fn live(&mut self, run: &Run) -> Result<(), String> {
+    /// Executes one run, and checks that it kept what was promised.
+    pub(super) fn check_run(&mut self, run: &Run) -> Result<(), String> {
         self.runs += 1;
         self.prepare(run);
         let faulty = FaultyFiles::new(RealFiles);
@@ -126,17 +126,17 @@ impl Model {
         let stopped = last.is_some() || stumbled.is_some() || came > 0;
         self.world.files = Arc::new(RealFiles);
         self.world.own_files.clear();
-        let lived = Lived { run, outcome: &outcome, found: &found, met, healthy: !stopped };
-        let checked = self.check(run, &outcome, &found, stopped).and_then(|()| self.check_prefix(&lived));
+        let ended = EndedRun { run, outcome: &outcome, found: &found, met, healthy: !stopped };
+        let checked = self.check(run, &outcome, &found, stopped).and_then(|()| self.check_prefix(&ended));
         if met {
             let id = self.saved.next_command();
             self.saved.add_command(run.settings.other_prefix, id);
         }
         self.remember(run, &outcome.ranks, first, stopped);
-        self.go_out(run, &faulty);
+        self.end_outage(run, &faulty);
         let checked = checked.and_then(|()| self.check_listed(run));
-        run.after.iter().for_each(|event| self.happen(*event, run));
-        let checked = checked.and_then(|()| self.look(run));
+        run.after.iter().for_each(|event| self.apply(*event, run));
+        let checked = checked.and_then(|()| self.probe(run));
         self.before.clone_from(&run.nodes);
         checked.map_err(|why| {
             let versions: Vec<_> = self.versions.iter().map(|version| format!("{version:?}")).collect();
@@ -151,21 +151,21 @@ impl Model {
     fn run(&self, run: &Run, first: u64) -> Outcome<Seen> {
         let known: Vec<_> =
             self.versions.iter().map(|version| (version.number, version.name.clone())).collect();
-        self.world.try_run(|application| live(application, run, &known, first))
+        self.world.try_run(|application| play(application, run, &known, first))
     }
 
-    /// What else could happen now. Each is tried in a copy of the world.
-    fn look(&mut self, run: &Run) -> Result<(), String> {
+    /// Tries what else could happen now, each in a copy of the world.
+    fn probe(&mut self, run: &Run) -> Result<(), String> {
         let elsewhere: Vec<usize> = (POOL..POOL + run.nodes.len()).collect();
         self.in_copy(|model| model.take_all(&run.that_takes_all(elsewhere.clone())))?;
-        let nodes = match run.looks {
-            Look::Later { wants } => return self.in_copy(|model| model.end_well(run, wants, elsewhere)),
-            Look::Before if !self.before.is_empty() => self.before.clone(),
-            Look::Here { lost: Some(rank) } if rank < run.nodes.len() => {
+        let nodes = match run.probe {
+            Probe::Later { wants } => return self.in_copy(|model| model.end_well(run, wants, elsewhere)),
+            Probe::Before if !self.before.is_empty() => self.before.clone(),
+            Probe::Here { lost: Some(rank) } if rank < run.nodes.len() => {
                 let in_its_place = |&node: &usize| if node == run.nodes[rank] { POOL } else { node };
                 run.nodes.iter().map(in_its_place).collect()
             }
-            Look::Here { .. } | Look::Before => run.nodes.clone(),
+            Probe::Here { .. } | Probe::Before => run.nodes.clone(),
         };
         self.in_copy(|model| model.take_all(&run.that_takes_all(nodes)))
     }
@@ -178,26 +178,27 @@ impl Model {
     }
 
     /// All that can be restarted from is whole, and nothing is missing.
-    fn take_all(&mut self, look: &Run) -> Result<(), String> {
-        self.prepare(look);
-        let found = self.found(look);
-        let outcome = self.run(look, self.next);
-        let checked = self.check(look, &outcome, &found, false).and_then(|()| self.check_all(look, &outcome));
-        checked.map_err(|why| told_of_look(look, &outcome, &why))
+    fn take_all(&mut self, probe: &Run) -> Result<(), String> {
+        self.prepare(probe);
+        let found = self.found(probe);
+        let outcome = self.run(probe, self.next);
+        let checked =
+            self.check(probe, &outcome, &found, false).and_then(|()| self.check_all(probe, &outcome));
+        checked.map_err(|why| describe_check(probe, &outcome, &why))
     }
 
-    /// What a run restarts from is there for the next one on other nodes, if it comes to a good end; and if the user has gone back to
+    /// What a run restarts from is there for the next one on other nodes, if it ends normally; and if the user has gone back to
     /// it, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
     fn end_well(&mut self, run: &Run, wants: Option<u8>, elsewhere: Vec<usize>) -> Result<(), String> {
         let settings = Settings { flush: 1, window: 0, ..run.settings.clone() };
         let (reaction, failed) = (Reaction::Take, failed(&self.world));
-        let look =
+        let probe =
             Run { settings, wants, reaction, finalizes: true, ..run.that_takes_all(run.nodes.clone()) };
-        self.prepare(&look);
-        let found = self.found(&look);
-        let outcome = self.run(&look, self.next);
-        let checked = self.check(&look, &outcome, &found, false);
-        checked.map_err(|why| told_of_look(&look, &outcome, &why))?;
+        self.prepare(&probe);
+        let found = self.found(&probe);
+        let outcome = self.run(&probe, self.next);
+        let checked = self.check(&probe, &outcome, &found, false);
+        checked.map_err(|why| describe_check(&probe, &outcome, &why))?;
         let Some(taken) = first_handed(&outcome.ranks).and_then(|number| self.version(number)) else {
             return Ok(());
         };
@@ -208,16 +209,16 @@ impl Model {
             return Ok(());
         }
         let went_back = wants.map(name_of) == Some(name);
-        if !went_back && self.saved.has_gone_back(look.settings.other_prefix) {
+        if !went_back && self.saved.has_gone_back(probe.settings.other_prefix) {
             // An older one may be the current one, which counts where no cache is at hand.
             return Ok(());
         }
-        if self.saved.is_damaged(look.settings.other_prefix, number) && !failed.contains(&number) {
+        if self.saved.is_damaged(probe.settings.other_prefix, number) && !failed.contains(&number) {
             // Nobody has noticed it.
             return Ok(());
         }
-        let drops = went_back && look.settings.drop_after_current;
-        let next = look.that_takes_all(if drops { run.nodes.clone() } else { elsewhere });
+        let drops = went_back && probe.settings.drop_after_current;
+        let next = probe.that_takes_all(if drops { run.nodes.clone() } else { elsewhere });
         self.prepare(&next);
         let outcome = self.run(&next, self.next);
         let handed = self.handed(&next, &outcome.ranks, true)?;
@@ -229,18 +230,19 @@ impl Model {
             true => Ok(()),
             false => {
                 let why = format!("a run took {number} and ended well, and the next one finds {handed:?}");
-                Err(told_of_look(&next, &outcome, &why))
+                Err(describe_check(&next, &outcome, &why))
             }
         }
     }
 
     /// All that is promised is there to be taken, or what has come in its place.
-    fn check_all(&self, look: &Run, outcome: &Outcome<Seen>) -> Result<(), String> {
-        let handed = self.handed(look, &outcome.ranks, true)?;
-        let here: BTreeSet<usize> = look.nodes.iter().copied().collect();
-        let cached = self.versions.iter().filter(|version| version.is_of(look) && version.is_promised(&here));
+    fn check_all(&self, probe: &Run, outcome: &Outcome<Seen>) -> Result<(), String> {
+        let handed = self.handed(probe, &outcome.ranks, true)?;
+        let here: BTreeSet<usize> = probe.nodes.iter().copied().collect();
+        let cached =
+            self.versions.iter().filter(|version| version.is_of(probe) && version.is_promised(&here));
         let cached = cached.map(|version| version.number);
-        let promised = cached.chain(self.saved.all(look.settings.other_prefix, look.nodes.len()));
+        let promised = cached.chain(self.saved.all(probe.settings.other_prefix, probe.nodes.len()));
         let replaces = |number: u64, other: u64| {
             let names = self.version(number).zip(self.version(other));
             other >= number && names.is_some_and(|(one, other)| share(&one.name, &other.name))
@@ -343,14 +345,14 @@ impl Model {
         }
     }
 
-    /// The power fails, if it does.
-    fn go_out(&mut self, run: &Run, faulty: &FaultyFiles) {
+    /// Ends a run in an outage: unsynced bytes are lost, or whole disks.
+    fn end_outage(&mut self, run: &Run, faulty: &FaultyFiles) {
         let Some(outage) = run.outage else { return };
         faulty.lose_unsynced(outage.seed).expect("the world is made of real files");
         for &node in &run.nodes {
             match outage.disks {
                 true => self.lose(node),
-                false => self.happen(Event::Lose(node), run),
+                false => self.apply(Event::Lose(node), run),
             }
         }
     }
@@ -372,8 +374,8 @@ impl Model {
             ("SCR_SET_FAILURES", "1"),
             ("SCR_CACHE_SIZE", &settings.keep.to_string()),
             ("SCR_FLUSH", &settings.flush.to_string()),
-            ("SCR_FLUSH_ASYNC", flag(settings.behind)),
-            ("SCR_FLUSH_TYPE", if settings.behind { "PTHREAD" } else { "SYNC" }),
+            ("SCR_FLUSH_ASYNC", flag(settings.detached)),
+            ("SCR_FLUSH_TYPE", if settings.detached { "PTHREAD" } else { "SYNC" }),
             ("SCR_CACHE_BYPASS", flag(settings.bypass)),
             ("SCR_FETCH_BYPASS", flag(settings.fetch_bypass)),
             ("SCR_CRC_ON_COPY", flag(settings.sums)),
@@ -432,13 +434,13 @@ impl Model {
         there.map(|version| version.number).max()
     }
 
-    fn check(&self, run: &Run, lived: &Outcome<Seen>, found: &Found, stopped: bool) -> Result<(), String> {
+    fn check(&self, run: &Run, ended: &Outcome<Seen>, found: &Found, stopped: bool) -> Result<(), String> {
         let healthy = !stopped;
-        let handed = self.handed(run, &lived.ranks, healthy)?;
-        if healthy && lived.ranks.iter().any(|seen| !seen.began) {
+        let handed = self.handed(run, &ended.ranks, healthy)?;
+        if healthy && ended.ranks.iter().any(|seen| !seen.began) {
             return Err("no session begins".to_owned());
         }
-        if lived.ranks.iter().any(|seen| !seen.began) || matches!(run.reaction, Reaction::Ignore) {
+        if ended.ranks.iter().any(|seen| !seen.began) || matches!(run.reaction, Reaction::Ignore) {
             return Ok(());
         }
         let promised = self.cached(run).max(found.listed).max(found.saved);
@@ -452,7 +454,7 @@ impl Model {
             return Err(format!("older ones come after newer ones: {handed:?}"));
         }
         if healthy {
-            self.check_steps(run, &lived.ranks)?;
+            self.check_steps(run, &ended.ranks)?;
         }
         Ok(())
     }
@@ -565,7 +567,7 @@ impl Model {
                         continue;
                     }
                     newest = Some((number, name.clone()));
-                    if bypass || (output || healthy && run.settings.flush == 1) && !run.settings.behind {
+                    if bypass || (output || healthy && run.settings.flush == 1) && !run.settings.detached {
                         self.saved.promise(place, name, number, ranks.len());
                     } else if output || healthy && run.settings.flush == 1 {
                         arriving.push((number, name));
@@ -720,10 +722,10 @@ impl Model {
         }
     }
 
-    fn happen(&mut self, event: Event, run: &Run) {
+    fn apply(&mut self, event: Event, run: &Run) {
         let place = run.settings.other_prefix;
         match event {
-            Event::LoseAll => (0..POOL).for_each(|node| self.happen(Event::Lose(node), run)),
+            Event::LoseAll => (0..POOL).for_each(|node| self.apply(Event::Lose(node), run)),
             Event::Lose(node) => {
                 let _ = std::fs::remove_dir_all(self.world.node(&format!("n{node}")));
                 self.lose(node);
@@ -818,8 +820,8 @@ impl Version {
     }
 }
 
-fn told_of_look(look: &Run, outcome: &Outcome<Seen>, why: &str) -> String {
-    format!("a look at {:?} afterwards: {why}\n{}\n", look.nodes, outcome.lines.join("\n"))
+fn describe_check(probe: &Run, outcome: &Outcome<Seen>, why: &str) -> String {
+    format!("a restart on {:?} afterwards: {why}\n{}\n", probe.nodes, outcome.lines.join("\n"))
 }
 
 /// Whether the datasets of these names have files in common.
