@@ -1,6 +1,8 @@
 //! The manual pages and completions of an installation.
 
+use scr_core::fs::RealFiles;
 use scr_core::param::TABLE;
+use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -137,4 +139,31 @@ fn completions_offer_parameters_plugins_and_datasets_also_under_classic_names() 
     let prefix = scr.path("prefix").display().to_string();
     assert_eq!(offered(&scr, &["scr_index", "--prefix", &prefix, "--drop", "ckpt.4"]), ["ckpt.4"]);
     assert!(offered(&scr, &["scr_flush_file", "--lat"]).contains(&"--latest".to_owned()));
+}
+
+/// Whoever may write to a prefix directory may name a dataset as they like.
+#[test]
+fn the_name_of_a_dataset_is_no_command_for_a_shell_that_offers_it() {
+    let scr = with_pages();
+    let trace = scr.path("trace");
+    let names = [format!("$(touch {})", trace.display()), format!("`touch {}`", trace.display())];
+    let others = ["a b", "a*", "red\u{1b}[31m", "two\nlines"].map(str::to_owned);
+    let prefix = Prefix::new(scr.path("prefix"));
+    Index::update(&RealFiles, &prefix, |index| {
+        for (id, name) in (1..).zip(names.iter().chain(&others)) {
+            let name = name.clone().into_bytes();
+            index.record(&DatasetDescriptor { id, name, checkpoint: true, ..Default::default() }, true);
+        }
+    })
+    .expect("an index");
+    let all = offered(&scr, &["scr", "index", "--current", ""]);
+    assert!(!trace.exists(), "bash has run the name of a dataset: {all:?}");
+    assert_eq!(all.len(), 4, "those with control characters are not offered: {all:?}");
+    assert_eq!(offered(&scr, &["scr", "index", "--current", "a"]), ["a\\*", "a\\ b"]);
+    // What is offered becomes a word of the command line, which is the name and runs nothing.
+    let words = format!("printf '%s\\n' {}", all.join(" "));
+    let typed = Command::new("bash").args(["--norc", "-c", &words]).output().expect("bash starts");
+    let typed = String::from_utf8(typed.stdout).expect("text");
+    assert_eq!(typed.lines().collect::<Vec<_>>(), ["a*", "a b", &names[1], &names[0]]);
+    assert!(!trace.exists());
 }

@@ -54,15 +54,18 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
             entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
         }
     };
-    print(values.iter().map(|value| format!("{value}\n")).collect::<String>())?;
+    // A name may hold anything: what would break a line or move the cursor is not offered.
+    let plain = values.iter().filter(|value| !value.chars().any(char::is_control));
+    print(plain.map(|value| format!("{value}\n")).collect::<String>())?;
     Ok(Answer::Yes)
 }
 
-/// What follows the script of bash, for these classic names.
+/// What follows the script of bash, for these classic names. Names of datasets come from whoever may write to the prefix
+/// directory. So bash must not expand them, as `compgen -W` would, and they are quoted for the command line.
 pub(super) fn bash(classic: &[(String, String)]) -> String {
     let mut text = r#"
 _scr_values() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind="" prefix=() at
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind="" prefix=() at value
     for ((at = 1; at < COMP_CWORD; at++)); do
         [ "${COMP_WORDS[at]}" = --prefix ] && prefix=(--prefix "${COMP_WORDS[at+1]}")
     done
@@ -71,10 +74,14 @@ _scr_values() {
         --event) kind=events ;;
         --current|--drop|--remove|--add|--dataset) kind=datasets ;;
         info) [ "${COMP_WORDS[COMP_CWORD-2]}" = plugin ] && kind=plugins ;;
-        --prefix|--dir|--cache) COMPREPLY=($(compgen -d -- "$cur")); return ;;
+        --prefix|--dir|--cache) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     esac
     if [ -n "$kind" ]; then
-        COMPREPLY=($(compgen -W "$(scr complete "$kind" "${prefix[@]}" 2>/dev/null)" -- "$cur"))
+        COMPREPLY=()
+        while IFS= read -r value; do
+            printf -v value %q "$value"
+            [[ "$value" == "$cur"* ]] && COMPREPLY+=("$value")
+        done < <(scr complete "$kind" "${prefix[@]}" 2>/dev/null)
         return
     fi
     _scr "$@"
