@@ -1,6 +1,6 @@
 #!/bin/bash
 # flush.sh: measures flushes from memory to disk and fetches back, four ranks on four pretend nodes under Open MPI. Before each
-# checkpoint dd copies the same bytes to the same disk, four files at a time, synced: of each flush it is told how it compares with
+# checkpoint dd copies the same bytes to the same disk, four files at a time, synced: each flush is compared with
 # the dd right before it (`safe' from the last rank's last byte on, `flush' by itself), so that a disk which is slow for a while is so for
 # both. With `async' every second checkpoint is not flushed (`none'), and each that is flushed is compared with the one before it. It
 # uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/openmpi/stage.
@@ -136,12 +136,12 @@ sort -s -k1,1n -k2,3 -k4,4g "$work/times" | awk '
         }
     }
     function part(list, n, of,    at) { at = 1 + (n - 1) * of; return (list[int(at)] + list[int(at + 0.5)]) / 2 }
-    function row(    f, told, speed) {
+    function row(    f, ratio, speed) {
         split(before, f, " ")
         sort(ratios, m)
-        told = m ? sprintf("%6.2f (%.2f-%.2f)", part(ratios, m, 0.5), part(ratios, m, 0.25), part(ratios, m, 0.75)) : ""
+        ratio = m ? sprintf("%6.2f (%.2f-%.2f)", part(ratios, m, 0.5), part(ratios, m, 0.25), part(ratios, m, 0.75)) : ""
         speed = f[3] == "cost" ? "" : sprintf("%.2f", 4 * f[1] / 1024 / part(times, n, 0.5))
-        printf "%-8s %-8s %-9s %3d %9.4f %9.4f %9.4f %7s %s\n", f[1], f[2], f[3], n, part(times, n, 0.5), times[1], times[n], speed, told
+        printf "%-8s %-8s %-9s %3d %9.4f %9.4f %9.4f %7s %s\n", f[1], f[2], f[3], n, part(times, n, 0.5), times[1], times[n], speed, ratio
         n = m = 0
     }
     BEGIN { printf "%-8s %-8s %-9s %3s %9s %9s %9s %7s %s\n", "MiB/rank", "way", "phase", "n", "secs", "least", "most", "GiB/s", "ratio" }

@@ -19,7 +19,7 @@ program=$dir/build/x86_64-unknown-linux-gnu/release/parser
 for name in $names; do
     mkdir -p "$dir/corpus/$name"
     echo "==> $name, $seconds s"
-    # What was found last time comes first: a parser that has been mended shows it at once.
+    # Inputs that failed last time come first: they show at once whether a parser has been fixed.
     SCR_FUZZ_TARGET=$name "$program" -max_total_time="$seconds" -timeout=10 -malloc_limit_mb=512 -rss_limit_mb=1024 \
         -max_len=65536 -artifact_prefix="$dir/findings/$name." -print_final_stats=1 "$dir/corpus/$name" "fuzz/corpus/$name" \
         > "$dir/$name.log" 2>&1 || { tail -40 "$dir/$name.log"; exit 1; }

@@ -100,7 +100,7 @@ pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<String> {
     let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
     let end = job.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
     match read(job, completed > 0) {
-        // That the last run came to its end keeps nobody from running on; only whoever starts jobs heeds it.
+        // The end of the last run does not stop this one. Only programs that start jobs check for it.
         Ok(halt) if halt.is_finalized() => {
             let rest = Halt { exit_reason: None, ..halt };
             rest.reason(now, end).map(|reason| reason.to_string())

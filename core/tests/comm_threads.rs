@@ -76,7 +76,7 @@ fn thousands_of_ranks_work() {
 }
 
 #[test]
-fn ranks_that_wait_for_each_other_are_told_so() {
+fn ranks_that_wait_for_each_other_get_an_error() {
     let results = thread::run(3, |comm| receive(&comm, (comm.rank().0 + 1) % 3)).unwrap();
     for result in results {
         let text = result.unwrap_err().to_string();
@@ -88,7 +88,7 @@ fn ranks_that_wait_for_each_other_are_told_so() {
 }
 
 #[test]
-fn ranks_that_wait_for_one_that_has_ended_are_told_so_first() {
+fn ranks_that_wait_for_one_that_has_ended_get_that_error_first() {
     let results = thread::run(64, |comm| {
         if comm.rank() == Rank(40) {
             return Ok(());
@@ -107,7 +107,7 @@ fn ranks_that_wait_for_one_that_has_ended_are_told_so_first() {
 }
 
 #[test]
-fn a_sender_whom_nobody_receives_from_is_told_so() {
+fn a_sender_without_a_receiver_gets_an_error() {
     let results = Job::new(2).buffering_at_most(3).run(|comm| {
         let sends = [Outgoing { to: Rank(1), bytes: b"long" }];
         let sends = if comm.rank() == Rank(0) { &sends[..] } else { &[] };
@@ -153,7 +153,7 @@ fn a_run_without_ranks_gives_nothing() {
 }
 
 #[test]
-fn a_wish_is_asked_again_when_something_else_comes() {
+fn the_cancel_callback_runs_again_after_each_message() {
     let results = thread::run(2, |comm| {
         let other = Rank(1 - comm.rank().0);
         if comm.rank() == Rank(1) {

@@ -89,7 +89,7 @@ int SCR_Complete_restart(int valid);
 
 /* ---- Datasets, by the name given to SCR_Start_output ---- */
 
-/* Tells scr that the application has restarted from this checkpoint on its own. The name of output that is no
+/* Declares that the application has restarted from this checkpoint on its own. The name of output that is no
  * checkpoint lets the application read that output back with the restart calls, once. */
 int SCR_Current(const char* name);
 

@@ -62,7 +62,7 @@ pub extern "C" fn SCR_Init() -> c_int {
     code
 }
 
-/// An application that gives up ends all ranks, and the first one has to tell why before.
+/// An application that aborts ends all ranks, and the first one has to print the reason before.
 fn wait_for_the_first_rank() {
     if let Ok(comm) = MpiComm::of_world() {
         // Without it the message may be lost, and nothing else.
@@ -89,7 +89,7 @@ pub extern "C" fn SCR_Finalize() -> c_int {
     })
 }
 
-/// Tells where a file is.
+/// Gives the path of a file.
 ///
 /// # Safety
 /// `name` is NULL or a string of C; `file` is NULL or has `SCR_MAX_FILENAME` bytes.
@@ -247,7 +247,7 @@ pub extern "C" fn SCR_Complete_restart(valid: c_int) -> c_int {
     entry("SCR_Complete_restart", |state| Ok(state.session()?.complete_restart(valid != 0)?))
 }
 
-/// Tells which checkpoint the application restarted from by itself.
+/// Records which checkpoint the application restarted from by itself.
 ///
 /// # Safety
 /// `name` is NULL or a string of C.

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_tells_the_version_of_the_library() {
+    fn the_header_gives_the_version_of_the_library() {
         let version = format!("#define SCR_VERSION \"{}\"", scr_core::VERSION);
         assert!(include_str!("../include/scr.h").contains(&version));
     }

@@ -83,12 +83,12 @@ pub extern "C" fn SCR_Last_error() -> *const c_char {
 
 const EMPTY: &CStr = c"";
 
-/// Tells what will go on, but should not be so.
+/// Prints a warning: something is wrong, and the job continues.
 pub(crate) fn warn(text: &str) {
     line("WARNING", text);
 }
 
-/// Tells what happens on purpose.
+/// Prints a message about something intended.
 pub(crate) fn note(text: &str) {
     line("NOTE", text);
 }

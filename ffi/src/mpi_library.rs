@@ -79,7 +79,7 @@ pub(crate) fn at_finalize(last_call: DeleteFunction) -> Result<(), Failure> {
         ffi::MPI_Comm_create_keyval(Some(not_copied), Some(last_call), &raw mut key, std::ptr::null_mut())
     };
     checked("MPI_Comm_create_keyval", code)?;
-    // SAFETY: the key was just made; the value is never looked at.
+    // SAFETY: the key was just made; the value is never read.
     let code = unsafe { ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, std::ptr::null_mut()) };
     checked("MPI_Comm_set_attr", code)?;
     // SAFETY: the attribute keeps the key alive until it is deleted.

@@ -116,7 +116,7 @@ fn follows_shared_failure(call: &'static str, failure: &Failure) -> bool {
 /// Runs `body`; a panic becomes an error and puts the session out of reach.
 fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
     let state = slot.0.get_or_insert_with(|| State::NotStarted(AppConfig::default()));
-    // Nobody looks again at what a panic leaves behind.
+    // Nobody reads the state again after a panic.
     catch_unwind(AssertUnwindSafe(|| body(&mut *state))).unwrap_or_else(|panic| {
         // Not dropped: dropping runs the very code that has just failed.
         std::mem::forget(std::mem::replace(state, State::Broken));
@@ -130,7 +130,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 }
 
 fn lock() -> MutexGuard<'static, Slot> {
-    // A poisoned lock tells of a panic outside of `guarded`, which has nothing but the lock to hurt.
+    // A poisoned lock means a panic outside of `guarded`, where no state can be left half changed.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

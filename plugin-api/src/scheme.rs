@@ -80,7 +80,7 @@ pub trait Set {
     fn data(&self) -> &dyn Bytes;
     /// This member's redundancy, of the length that [`Scheme::redundancy_len`] gave.
     fn redundancy(&self) -> &dyn Bytes;
-    /// Tells the host how far this member has come.
+    /// Reports to the host how far this member has come.
     ///
     /// # Errors
     /// [`Cancelled`](crate::PluginErrorKind::Cancelled) where the work should stop.

@@ -9,7 +9,7 @@ use abi_stable::StableAbi;
 use scr_plugin_api::abi::PluginModuleRef;
 use std::path::Path;
 
-/// All types that lie behind one, in an order that does not change.
+/// All types reachable from one, in an order that does not change.
 fn reach(layout: &'static TypeLayout, seen: &mut Vec<&'static TypeLayout>) {
     if !seen.iter().any(|other| other.get_utypeid() == layout.get_utypeid()) {
         seen.push(layout);

@@ -54,7 +54,7 @@ static void before_init(void)
     expect(flag == 0, "a refused call says no");
 }
 
-/* One rank alone cannot start: all are told so, and may try again. */
+/* One rank alone cannot start: all get an error, and may try again. */
 static void init_without_folder(void)
 {
     char home[SCR_MAX_FILENAME], gone[] = "/tmp/scr-gone-XXXXXX";
@@ -141,7 +141,7 @@ static void config(void)
         SCR_Config("SCR_CHECKPOINT_OVERHEAD=1");
 }
 
-/* What nobody can run with is refused, and once it is mended the library starts. */
+/* Unusable settings are refused, and once they are fixed the library starts. */
 static void wrong_settings(void)
 {
     SCR_Config("SCR_GROUP=NO_SUCH_GROUP");

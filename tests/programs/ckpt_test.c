@@ -1,7 +1,7 @@
 /* ckpt_test: the application of the job tests. Writes datasets of any shape through SCR and restarts from them.
  *
- * Every byte of a file follows from the dataset's name, the rank, the file's number and a salt that stands in the
- * file, so that a restart checks all of them. What happened is told in lines for a program to read:
+ * Every byte of a file follows from the dataset's name, the rank, the file's number and a salt that the file
+ * contains, so that a restart checks all of them. The results are printed in lines for a program to read:
  *   FRESH | RESTARTED name          from what the job starts
  *   REFUSED name                    a restart failed, on this or another rank
  *   START name code                 SCR_Start_output failed
@@ -29,7 +29,7 @@ struct options {
     int size;            /* bytes of a file; uneven ones are around it */
     int uneven;          /* sizes differ between ranks and files, and some files are empty */
     int empty_rank;      /* this rank writes no file */
-    int shared;          /* all ranks write their files one behind the other into one file */
+    int shared;          /* all ranks write their files one after the other into one file */
     int folders;         /* each rank has a folder of its own, and the base names are the same in all */
     int salt;            /* changes the contents */
     int output;          /* datasets are output too */
@@ -44,7 +44,7 @@ struct options {
     const char *kill_at; /* ... at: start, route, write, complete, after; or so many microseconds into complete */
     int no_finalize;     /* forget SCR_Finalize */
     int read_only;       /* restart, and no more */
-    int codes;           /* tell of every rank how a dataset ended */
+    int codes;           /* print the result of each dataset on every rank */
 };
 
 /* What rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all ranks reach. */

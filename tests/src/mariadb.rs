@@ -105,7 +105,7 @@ impl Drop for MariaDb {
     }
 }
 
-/// The server refuses to be root unless it is told.
+/// The server refuses to run as root without this option.
 fn as_whom() -> Option<&'static str> {
     rustix::process::geteuid().is_root().then_some("--user=root")
 }

@@ -152,7 +152,7 @@ on_each_mpi! {
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }
 
-    fn where_agents_take_turns_a_dead_one_has_none(mpi: Mpi) {
+    fn a_dead_agent_holds_no_slot(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         // The second one is killed as well: it has had its turn though the first died in its own.
         let job = short_job(&mut cluster, mpi).env("SCR_FLUSH_WIDTH", 1);

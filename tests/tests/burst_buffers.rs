@@ -125,7 +125,7 @@ on_each_mpi! {
         dies_in_the_middle(mpi, false);
     }
 
-    fn death_while_a_burst_buffer_flushes_behind_the_application_loses_nothing(mpi: Mpi) {
+    fn death_during_a_detached_burst_buffer_flush_loses_nothing(mpi: Mpi) {
         dies_in_the_middle(mpi, true);
     }
 
@@ -159,7 +159,7 @@ on_each_mpi! {
         }
     }
 
-    fn a_node_without_the_vendors_library_is_told_and_the_checkpoint_stays_in_cache(mpi: Mpi) {
+    fn a_missing_vendor_library_is_reported_and_the_checkpoint_stays_in_cache(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         std::fs::write(cluster.prefix().join(".scrconf"), "SCR_DEBUG=1\nSTORE=/dev/shm FLUSH=DATAWARP\n").unwrap();
         let run = job(&mut cluster, mpi, false).options(&[("datasets", 1)]).run();

@@ -109,7 +109,7 @@ on_each_mpi! {
         assert!(shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("hunter2"));
     }
 
-    fn a_forgotten_finalize_is_told_and_the_job_ends_well(mpi: Mpi) {
+    fn a_forgotten_finalize_is_reported_and_the_job_ends_normally(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let run = cluster.job(mpi, 2, Program::CkptTest).options(&[("no-finalize", 1)]).run().expect_success();
         assert!(run.mentions("MPI_Finalize was called without SCR_Finalize"));

@@ -84,7 +84,7 @@ on_each_mpi! {
             let sane = "`secs` > 0 AND `bytes` >= 4000 AND ABS(`bw` * `secs` / `bytes` - 1) < 0.001 AND `end` >= e.`start`";
             assert_eq!(rows(sane, "transfers", "FLUSH_SYNC"), "1");
 
-            // The text log and the database tell the same story.
+            // The text log and the database have the same entries.
             let listed = |arguments: &[&str]| {
                 let listed = scr_log(mpi, &cluster, &socket, arguments);
                 assert!(listed.status.success(), "{arguments:?}: {}", text(&listed.stderr));
@@ -114,8 +114,8 @@ on_each_mpi! {
         });
     }
 
-    fn a_database_that_cannot_be_used_is_told_with_what_to_do(mpi: Mpi) {
-        with_user("a_database_that_cannot_be_used_is_told_with_what_to_do", |database| {
+    fn an_unusable_database_is_reported_with_a_remedy(mpi: Mpi) {
+        with_user("an_unusable_database_is_reported_with_a_remedy", |database| {
             let mut cluster = Cluster::new(2);
             let socket = database.socket();
             let run = job(&mut cluster, mpi, &socket).run().expect_success();

@@ -67,7 +67,7 @@ on_each_mpi! {
         }
     }
 
-    fn a_prefix_directory_that_is_full_or_read_only_or_gone_is_told_and_used_when_it_is_back(mpi: Mpi) {
+    fn a_failing_prefix_directory_is_reported_and_used_when_it_is_back(mpi: Mpi) {
         let errors = [
             (rustix::io::Errno::NOSPC.raw_os_error().to_string(), "No space left on device"),
             (rustix::io::Errno::ROFS.raw_os_error().to_string(), "Read-only file system"),
@@ -94,15 +94,15 @@ on_each_mpi! {
         }
     }
 
-    fn a_parallel_file_system_that_is_full_or_read_only_or_gone_in_the_middle_of_a_job_is_told_by_every_rank(mpi: Mpi) {
+    fn every_rank_reports_a_parallel_file_system_that_fails_during_a_job(mpi: Mpi) {
         if !has_namespaces("a parallel file system with troubles") {
             return;
         }
-        // Also whether the flush goes on behind the application, and what SCR_Complete_output then gives.
+        // Also whether the flush is detached, and what SCR_Complete_output then returns.
         type Trouble = (&'static str, fn(&ParallelFs) -> String, fn(&ParallelFs) -> String, u32, u32);
         let troubles: [Trouble; 3] = [
             ("No space left on device", |fs| fs.has_room(TOO_SMALL), |fs| fs.has_room(ENOUGH), 0, 1),
-            // It is found out only after that call, and told in the next one.
+            // The error occurs only after that call, and the next call reports it.
             ("Read-only file system", ParallelFs::becomes_read_only, ParallelFs::becomes_writable, 1, 0),
             ("has gone since this run began", ParallelFs::goes, ParallelFs::comes_back, 1, 1),
         ];

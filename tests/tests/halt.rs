@@ -1,4 +1,4 @@
-//! Jobs that are told to stop, by the command that people use, under every MPI.
+//! Jobs that `scr halt` stops, under every MPI.
 
 use scr_tests::{on_each_mpi, Cluster, Outcome, Program};
 

@@ -7,7 +7,7 @@ fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
     job.env("SCR_DEBUG", 1).env("SCR_FLUSH", 2).env("SCR_CACHE_SIZE", 1)
 }
 
-/// Of each line the text behind version, rank and node, up to its first figure.
+/// The text of each line after version, rank and node, up to its first digit.
 fn assert_said(run: &Outcome, expected: &[&str]) {
     let of_scr = |line: &&str| line.starts_with(concat!("SCR v", env!("CARGO_PKG_VERSION"), ": rank "));
     let lines: Vec<_> =

@@ -59,7 +59,7 @@ on_each_mpi! {
         assert_eq!(restarted.last_complete(), Some("ckpt.3"));
     }
 
-    fn a_loss_that_xor_cannot_stand_falls_back_to_the_prefix(mpi: Mpi) {
+    fn a_loss_that_xor_cannot_repair_falls_back_to_the_prefix(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let killed = dies_writing(job(&mut cluster, mpi).env("SCR_FLUSH", 2), 6);
         assert_eq!(killed.last_complete(), Some("ckpt.5"));
@@ -70,7 +70,7 @@ on_each_mpi! {
         assert_eq!(restarted.last_complete(), Some("ckpt.5"));
     }
 
-    fn a_loss_that_xor_cannot_stand_is_told_where_nothing_else_is_left(mpi: Mpi) {
+    fn a_loss_that_xor_cannot_repair_is_reported_if_nothing_else_is_left(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         dies_writing(job(&mut cluster, mpi), 3);
         cluster.lose_node(1);
@@ -97,11 +97,11 @@ on_each_mpi! {
         let last: u32 = number(killed.last_complete());
         let restarted = job(&mut cluster, mpi)
             .options(&[("read-only", 1), ("size", 1000)]).run().expect_success();
-        // The last dataset may have become complete without the line that tells it.
+        // The last dataset may have become complete without its line.
         assert!((last..=last + 1).contains(&number(restarted.restarted_from())));
     }
 
-    fn redundancy_that_cannot_protect_is_told_at_every_debug_level(mpi: Mpi) {
+    fn useless_redundancy_causes_a_warning_at_every_debug_level(mpi: Mpi) {
         let mut cluster = Cluster::new(1);
         let run = cluster.job(mpi, 2, Program::CkptTest).env("SCR_DEBUG", 0).run().expect_success();
         assert!(run.lines().any(|line| line.contains("SCR v") && line.contains("node")), "nothing was said");

@@ -31,8 +31,8 @@ on_each_mpi! {
     }
 }
 
-/// A job in an allocation of its own, which has nothing in cache, restarts and gets C SCR's bytes; they have no checksums, and
-/// that is told.
+/// A job in an allocation of its own, which has nothing in cache, restarts and gets C SCR's bytes. A warning says that they have
+/// no checksums.
 fn restarts_from(cluster: &mut Cluster, mpi: Mpi, sample: &str, dataset: &str, next: &[&str]) {
     let run = run(cluster, mpi, "first", next);
     assert_eq!(run.restarted_from(), Some(dataset), "{sample}");
@@ -90,7 +90,7 @@ fn has_the_keys_of_c_scr(cluster: &Cluster, id: u64) {
         .is_some_and(|places| places.has("PFS")));
 }
 
-/// A tree as its keys, one path each; what only differs by value is the same.
+/// A tree as its keys, one path each; values are ignored.
 fn keys(tree: &KvTree) -> Vec<String> {
     let mut all = Vec::new();
     for (key, below) in tree.iter() {

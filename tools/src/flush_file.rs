@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn name_and_places_of_a_dataset_are_told_where_it_is_known() {
+    fn name_and_locations_of_a_known_dataset_are_shown() {
         let places = |id| answer(&Selection { location: Some(id), ..selection() }, None);
         assert_eq!(places(6), (true, "CACHE PFS\n".to_owned()));
         assert_eq!(places(99), (false, String::new()));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_each_other_and_lines_end_without_blanks() {
+    fn columns_are_aligned_and_lines_have_no_trailing_blanks() {
         let table = table(&[], &[&["a", "bb", "c"], &["dddd", "", "e\nf"]]);
         assert_eq!(table.layout(None), "a     bb  c\ndddd      e\\nf\n");
         assert_eq!(table.layout(Some(80)), table.layout(None));
@@ -215,7 +215,7 @@ b     x
     }
 
     #[test]
-    fn what_is_the_same_in_every_row_stands_above_and_the_last_cell_below_where_there_is_no_room() {
+    fn a_constant_column_moves_above_the_table_and_a_wide_last_cell_below_its_row() {
         let long = "/a/path/that/has/more/than/thirty/characters";
         let table = table(
             &["TIME", "JOB", "WHAT", "NOTE"],

@@ -1,5 +1,5 @@
-//! Configuration files as bad as they get, through `scr config --check`: each is told with file and line, none ends the
-//! command otherwise than with "something is wrong".
+//! Configuration files as bad as they get, through `scr config --check`: each problem is reported with file and line, and the
+//! command always ends with "something is wrong".
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 mod installation;
 use installation::Installation;
 
-/// Name of the case, what stands in the file, the line that is told, and words of what is told.
+/// Name of the case, contents of the file, the line that is reported, and words of the message.
 type Case = (&'static str, &'static [u8], u32, &'static str);
 
 /// Names and words that nobody knows.
@@ -210,7 +210,7 @@ fn check(scr: &Installation, file: &Path) -> Output {
 }
 
 /// Nothing but "something is wrong", said with the file and the line.
-fn expect_told(name: &str, file: &Path, checked: &Output, line: u32, words: &str) {
+fn expect_reported(name: &str, file: &Path, checked: &Output, line: u32, words: &str) {
     let (out, err) = (String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
     let short: String = out.chars().take(2000).collect();
     assert_eq!((checked.status.code(), err.as_ref()), (Some(1), ""), "{name}: {short}");
@@ -224,18 +224,18 @@ fn expect_told(name: &str, file: &Path, checked: &Output, line: u32, words: &str
 }
 
 #[test]
-fn every_broken_file_is_told_with_its_line_and_none_is_too_much() {
+fn every_broken_file_is_reported_with_its_line() {
     let scr = Installation::with_system_file("");
     let cases: Vec<_> = [NAMES, VALUES, LINES, BYTES, DESCRIPTORS, PLUGINS].concat();
     assert!(cases.len() > 50);
     for (name, bytes, line, words) in cases {
         let file = scr.write("prefix/broken.conf", bytes);
-        expect_told(name, &file, &check(&scr, &file), line, words);
+        expect_reported(name, &file, &check(&scr, &file), line, words);
     }
 }
 
 #[test]
-fn files_too_large_and_lines_too_long_are_told_in_short() {
+fn oversized_files_and_lines_are_reported_briefly() {
     let scr = Installation::with_system_file("");
     let filled = |start: &str, of: &str, bytes: usize| {
         format!("SCR_FLUSH=1\n{start}{}\n", of.repeat(bytes / of.len())).into_bytes()
@@ -257,16 +257,16 @@ fn files_too_large_and_lines_too_long_are_told_in_short() {
     ];
     for (name, bytes, line, words) in cases {
         let file = scr.write("prefix/broken.conf", bytes);
-        expect_told(name, &file, &check(&scr, &file), line, words);
+        expect_reported(name, &file, &check(&scr, &file), line, words);
     }
     let file = scr.write("prefix/large.conf", "SCR_FLUSH=1\n");
     let large = std::fs::OpenOptions::new().write(true).open(&file).expect("it is ours");
     large.set_len(100 << 20).expect("a file of nothing takes no room");
-    expect_told("a file of 100 MB", &file, &check(&scr, &file), 0, "larger than");
+    expect_reported("a file of 100 MB", &file, &check(&scr, &file), 0, "larger than");
 }
 
 #[test]
-fn what_is_no_file_is_told_and_keeps_nobody_waiting() {
+fn a_path_that_is_no_regular_file_is_reported_without_blocking() {
     let scr = Installation::with_system_file("");
     let plain = scr.write("prefix/plain.conf", "SCR_FLUSH=1\n");
     let (pipe, circle) = (scr.path("prefix/pipe"), scr.path("prefix/circle"));
@@ -281,13 +281,13 @@ fn what_is_no_file_is_told_and_keeps_nobody_waiting() {
         ("a link to itself", circle, "cannot be read"),
     ];
     for (name, file, words) in cases {
-        expect_told(name, &file, &check(&scr, &file), 0, words);
+        expect_reported(name, &file, &check(&scr, &file), 0, words);
     }
     // Who may read everything does not see this one.
     let closed = scr.write("prefix/closed.conf", "SCR_FLUSH=1\n");
     std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o000))
         .expect("it is ours");
     if std::fs::File::open(&closed).is_err() {
-        expect_told("closed to us", &closed, &check(&scr, &closed), 0, "cannot be read");
+        expect_reported("closed to us", &closed, &check(&scr, &closed), 0, "cannot be read");
     }
 }

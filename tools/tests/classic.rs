@@ -62,7 +62,7 @@ fn the_nodes_of_the_last_run_and_the_directories_of_an_allocation_are_printed() 
 }
 
 #[test]
-fn a_script_is_told_when_the_job_must_not_be_started_again() {
+fn the_exit_code_shows_when_a_job_must_not_be_restarted() {
     let folder = tempfile::tempdir().unwrap();
     let prefix = Prefix::new(folder.path());
     let go_on = scr(folder.path(), &["should-exit"]);

@@ -93,7 +93,7 @@ fn a_parameter_is_explained_by_its_name_in_any_form() {
 }
 
 #[test]
-fn a_user_who_sets_what_the_site_has_locked_is_told_by_whom() {
+fn setting_a_locked_parameter_names_the_file_that_locks_it() {
     let scr = Installation::with_system_file("SCR_LOCKED=SCR_CACHE_BASE,STORE\nSCR_CACHE_BASE=/ssd\n");
     let file = scr.write("my.conf", "SCR_CACHE_BASE=/home/me\nSTORE=/home/me COUNT=3\n");
     let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
@@ -120,7 +120,7 @@ fn a_system_file_may_lock_and_is_checked_as_one() {
         (text(&checked), checked.status.code()),
         (format!("{}: nothing is wrong\n", file.display()), Some(0))
     );
-    // What is wrong in the system file itself is not told of a user's.
+    // Problems of the system file itself are not reported for a user's file.
     let file = scr.write("my.conf", "SCR_FLUSH=3\n");
     let checked =
         scr.in_prefix(&["config", "--check"]).arg(&file).env("SCR_CACHE_SIZE", "x").output().unwrap();
@@ -146,7 +146,7 @@ fn the_guides_example_of_three_checkpoints_has_nothing_wrong() {
 }
 
 #[test]
-fn a_prefix_directory_that_is_not_there_is_said_to_be_made_by_a_job() {
+fn a_message_says_that_a_job_creates_a_missing_prefix_directory() {
     let scr = Installation::with_system_file("");
     let shown = scr.in_prefix(&["config", "--set", "--prefix", "nope"]).output().unwrap();
     let folder = scr.path("prefix/nope");
@@ -191,7 +191,7 @@ fn settings_that_are_valid_and_not_what_somebody_wants_are_found() {
     assert!(!text(&checked).contains("others can read"), "{}", text(&checked));
 }
 
-/// Those behind the first one were shown once that was mended.
+/// The later ones were shown only once the first was fixed.
 #[test]
 fn a_check_shows_every_mistake_that_keeps_a_job_from_starting() {
     let scr = Installation::with_system_file("");

@@ -73,7 +73,7 @@ fn a_whole_installation_needs_no_mending() {
     for words in ["for Open MPI", "SYNC XOR", "nothing is wrong", "is that of Open MPI", "a job makes it"] {
         assert!(has_line(&output, "good", words), "{words}: {}", out(&output));
     }
-    assert!(out(&output).ends_with("nothing has to be mended\n"), "{}", out(&output));
+    assert!(out(&output).ends_with("nothing has to be fixed\n"), "{}", out(&output));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
         let output = doctor(&scr, &[], variables);
         assert_eq!(code(&output), 1, "{words}: {}", out(&output));
         assert!(has_line(&output, "BAD", words), "{words}: {}", out(&output));
-        assert!(out(&output).ends_with(" has to be mended\n"), "{words}: {}", out(&output));
+        assert!(out(&output).ends_with(" has to be fixed\n"), "{words}: {}", out(&output));
         let json = json_of(&doctor(&scr, &["--json"], variables));
         let bad = json["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "bad").count();
         assert_eq!((json["good"].as_bool(), bad), (Some(false), 1), "{json}");

@@ -87,7 +87,7 @@ fn immediate_holds_at_once_until_the_reason_or_the_file_is_removed() {
 }
 
 #[test]
-fn before_without_halt_seconds_is_told_to_be_of_no_effect() {
+fn before_without_halt_seconds_causes_a_warning() {
     let scr = Installation::with_system_file("SCR_HALT_SECONDS=600\n");
     let message = halt(&scr, &["--before", "tomorrow"]);
     let message = String::from_utf8_lossy(&message.stderr);

@@ -53,7 +53,7 @@ fn another_checkpoint_becomes_the_current_one_and_a_dropped_one_is_gone() {
 
 /// It was made the current one without a word, and the job restarted from another.
 #[test]
-fn that_a_job_passes_over_what_is_made_current_is_told() {
+fn a_warning_says_that_a_job_will_not_use_the_current_dataset() {
     let prefix = sample();
     let folder = Prefix::new(prefix.path());
     Index::update(&RealFiles, &folder, |index| index.mark_failed(2, "2026-11-22T00:00:00")).expect("it can");
@@ -65,7 +65,7 @@ fn that_a_job_passes_over_what_is_made_current_is_told() {
 
 /// Both were shown with a star.
 #[test]
-fn of_two_datasets_that_had_a_name_the_newer_one_alone_is_listed_as_current() {
+fn of_two_datasets_with_one_name_only_the_newer_is_listed_as_current() {
     let prefix = sample();
     let folder = Prefix::new(prefix.path());
     let again = DatasetDescriptor { id: 7, name: b"ckpt.4".to_vec(), checkpoint: true, ..Default::default() };
@@ -81,7 +81,7 @@ DSET VALID FLUSHED             CUR NAME
 }
 
 #[test]
-fn a_name_that_is_not_there_is_told_and_changes_nothing() {
+fn a_missing_name_is_reported_and_changes_nothing() {
     let prefix = sample();
     let before = listed(prefix.path());
     let asked = scr(prefix.path(), &["--drop", "ckpt.9"]);
@@ -92,7 +92,7 @@ fn a_name_that_is_not_there_is_told_and_changes_nothing() {
 
 /// The folder for the lock was missed, and not the dataset.
 #[test]
-fn a_name_is_told_to_be_unknown_also_where_no_job_has_been_yet() {
+fn an_unknown_name_is_reported_even_if_no_job_has_run() {
     let folder = tempfile::TempDir::new().expect("a folder for the test");
     for option in ["--drop", "--current"] {
         let asked = scr(folder.path(), &[option, "ckpt.9"]);
@@ -199,7 +199,7 @@ fn a_summary_that_is_lost_is_written_again_as_it_was() {
 }
 
 #[test]
-fn what_is_not_whole_or_may_be_replaced_is_told_and_not_listed_as_complete() {
+fn an_incomplete_or_replaced_dataset_is_reported_and_not_listed_as_complete() {
     let prefix = whole_sample();
     let prefix = prefix.path();
     std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
@@ -252,7 +252,7 @@ fn commands_at_once_beside_a_job_that_flushes_lose_no_entry() {
 }
 
 #[test]
-fn a_folder_that_no_job_has_used_and_an_index_without_datasets_are_said() {
+fn an_unused_folder_and_an_empty_index_are_reported() {
     let folder = tempfile::TempDir::new().expect("a folder for the test");
     let (code, text) = run(folder.path(), &[]);
     assert_eq!((code, text.contains("has no folder .scr: no job has used it")), (Some(0), true), "{text}");

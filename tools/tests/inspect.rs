@@ -34,7 +34,7 @@ fn inspect_from(job: &FinishedJob, variable: (&str, &str), arguments: &[&str]) -
 }
 
 #[test]
-fn what_can_be_rebuilt_is_said_before_a_job_is_started_again() {
+fn inspect_shows_what_a_restart_could_rebuild() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
     let whole = inspect(&job, &[]);
     assert_eq!(code(&whole), 0, "{}", err(&whole));
@@ -99,7 +99,7 @@ fn records(map: &[u8]) -> usize {
 }
 
 #[test]
-fn what_a_restart_would_not_use_is_not_said_to_be_of_use() {
+fn inspect_does_not_offer_what_a_restart_would_not_use() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
     let map =
         |rank: u32| job.node(rank).join(format!("user1/scr.defjobid/scr.dataset.1/.scr/filemap_{rank}"));
@@ -132,7 +132,7 @@ fn what_a_restart_would_not_use_is_not_said_to_be_of_use() {
 }
 
 #[test]
-fn what_a_node_cannot_look_at_is_told_with_its_name() {
+fn unreadable_data_of_a_node_is_reported_with_its_name() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
     let dataset = job.node(1).join("user1/scr.defjobid/scr.dataset.9");
     fs::create_dir(&dataset).unwrap();

@@ -83,7 +83,7 @@ fn json_holds_what_a_line_says_and_nothing_that_it_does_not() {
 }
 
 #[test]
-fn lines_that_are_none_are_passed_over_and_told() {
+fn malformed_lines_are_skipped_and_reported() {
     let folder = tempfile::TempDir::new().expect("a folder for the test");
     std::fs::create_dir(folder.path().join(".scr")).expect("a hidden folder");
     let text = "2026-11-21T03:28:24: host=n0, jobid=1, event=HALT\nnonsense\n2026-11-21T03:28:25: host=n0, jobid=1, eve";
@@ -98,7 +98,7 @@ fn lines_that_are_none_are_passed_over_and_told() {
 }
 
 #[test]
-fn what_cannot_be_done_says_why_and_what_to_do() {
+fn a_failure_gives_the_reason_and_a_remedy() {
     let empty = tempfile::TempDir::new().expect("a folder for the test");
     for (arguments, code, words) in [
         (&[][..], 1, "SCR_LOG_ENABLE=1 has a job write one"),

@@ -106,7 +106,7 @@ fn a_list_in_json_is_one_value_with_everything_in_it() {
 }
 
 #[test]
-fn a_list_without_plugins_is_a_no_that_says_where_was_looked() {
+fn an_empty_list_exits_with_1_and_names_the_folders_searched() {
     let folder = Folder::new();
     let output = folder.plugin(&["list"]);
     assert_eq!((code(&output), out(&output)), (1, String::new()));
@@ -305,7 +305,11 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
     folder.write("mirror/mirror.toml", boast.replace("tolerates = \"COPIES\"", "tolerates = 3"));
     let output = folder.plugin(&["conformance", "mirror/mirror.toml", "COPIES=2"]);
     assert_eq!(code(&output), 1, "{}{}", out(&output), err(&output));
-    assert!(out(&output).contains("announced losses: what the manifest says comes back"), "{}", out(&output));
+    assert!(
+        out(&output).contains("tolerated losses: members are rebuilt as the manifest says"),
+        "{}",
+        out(&output)
+    );
     // This one promises to survive everything, and does nothing.
     folder.library("obedient.so", "obedient");
     folder.write("o.toml", manifest("TRY", "scheme", "obedient.so"));
@@ -315,7 +319,7 @@ fn a_scheme_that_keeps_the_rules_passes_and_one_that_does_not_is_a_no_with_the_r
     let rule = report["checks"].as_array().unwrap().iter().find(|check| check["failed"] != json!(0)).unwrap();
     assert!(!rule["failures"].as_array().unwrap().is_empty(), "{rule}");
     let cure = rule["cure"].as_str().unwrap();
-    assert!(out(&folder.plugin(&["conformance", "o.toml"])).contains(&format!("      to mend it: {cure}\n")));
+    assert!(out(&folder.plugin(&["conformance", "o.toml"])).contains(&format!("      to fix it: {cure}\n")));
     for (arguments, reason) in [
         (
             ["conformance", "mirror/mirror.toml", "COPIES=0"],

@@ -237,7 +237,7 @@ fn with_too_few_nodes_a_job_is_not_started_again() {
     assert!(starts == 2, "{said}");
     // The number that was there before belongs to another job.
     let (starts, said) = go(&[], "true");
-    assert!(starts == 1 && said.contains("5 are needed: the last run has not told"), "{said}");
+    assert!(starts == 1 && said.contains("5 are needed: the last run has not recorded"), "{said}");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn slurm() -> World {
 const SLURM: [(&str, &str); 2] = [("SLURM_JOB_ID", "77"), ("SLURM_JOB_NODELIST", "n[0-3]")];
 
 #[test]
-fn under_slurm_srun_is_told_which_nodes_to_leave_out() {
+fn under_slurm_srun_gets_the_nodes_to_exclude() {
     let world = slurm();
     let link = world.path("bin/scr_srun");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_scr"), &link).unwrap();
@@ -293,7 +293,7 @@ fn under_slurm_srun_is_told_which_nodes_to_leave_out() {
 }
 
 #[test]
-fn lsf_pbs_and_flux_tell_their_nodes_too() {
+fn nodes_are_found_under_lsf_pbs_and_flux_too() {
     let world = World::new()
         .program("bhosts", "printf 'b ok - 4\\nc unavail - 4\\n'")
         .program("bjobs", "echo '1:30 L'")
@@ -385,7 +385,7 @@ fn without_scr_the_job_is_just_started() {
 }
 
 #[test]
-fn a_prefix_directory_that_was_not_there_is_made_and_that_is_told() {
+fn a_missing_prefix_directory_is_created_and_a_message_says_so() {
     let world = World::new().launcher("mpirun", "");
     let prefix = world.path("mistyped").display().to_string();
     for is_new in [true, false] {
@@ -396,7 +396,7 @@ fn a_prefix_directory_that_was_not_there_is_made_and_that_is_told() {
 }
 
 #[test]
-fn what_stands_in_the_way_of_a_job_is_told_before_it_is_started() {
+fn obstacles_to_a_job_are_reported_before_it_starts() {
     let world = World::new().launcher("mpirun", "");
     std::fs::write(world.path("file"), "").unwrap();
     let file = world.path("file/prefix");
@@ -424,7 +424,7 @@ fn what_stands_in_the_way_of_a_job_is_told_before_it_is_started() {
 }
 
 #[test]
-fn what_happened_stands_in_the_log() {
+fn the_log_records_what_happened() {
     let world = World::new().program("ssh", SSH).launcher("mpirun", "touch $HERE/n1.down; exit 2");
     let variables = [
         FIVE_NODES,
@@ -494,7 +494,7 @@ fn prerun_and_postrun_with_nothing_to_do_say_that_all_is_well() {
 
 /// It was taken for the launcher: cannot start --prefx.
 #[test]
-fn a_mistyped_option_is_told_with_the_one_that_was_meant() {
+fn a_mistyped_option_is_reported_with_a_suggestion() {
     let world = World::new().launcher("mpirun", "exit 0");
     for (option, meant) in [
         ("--prefx", "`--prefix'"),

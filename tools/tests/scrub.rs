@@ -24,7 +24,7 @@ fn flip(path: &Path) {
 }
 
 #[test]
-fn where_all_is_well_a_table_says_so_and_the_exit_code_is_0() {
+fn without_problems_the_table_says_so_and_the_exit_code_is_0() {
     let left = FinishedJob::new();
     let node = left.node(0).display().to_string();
     let output = scrub(&left, &["--cache", &node]);
@@ -86,7 +86,7 @@ fn json_has_the_same_findings() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_with_exit_code_2() {
+fn a_missing_target_is_an_error_with_exit_code_2() {
     let left = FinishedJob::new();
     let prefix = left.prefix().display().to_string();
     let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.9"]);

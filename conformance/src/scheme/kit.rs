@@ -22,7 +22,7 @@ pub struct Limits {
     pub call: Duration,
     /// Bytes of data of a member in the sets with much of it.
     pub much: usize,
-    /// How many losses users are told that a set survives, by `tolerates` in the manifest.
+    /// How many losses a set survives according to `tolerates` in the manifest.
     pub tolerates: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
     promises::set_of_one(&mut kit);
     losses::round_trip(&mut kit);
     losses::promised(&mut kit);
-    losses::announced(&mut kit);
+    losses::tolerated(&mut kit);
     losses::beyond(&mut kit);
     losses::uneven(&mut kit);
     losses::much(&mut kit);

@@ -50,10 +50,10 @@ pub(super) fn promised(kit: &mut Kit<'_>) {
 }
 
 /// What users read in the manifest: every pattern of so many losses, also where the scheme itself promises fewer.
-pub(super) fn announced(kit: &mut Kit<'_>) {
+pub(super) fn tolerated(kit: &mut Kit<'_>) {
     let Some(tolerates) = kit.limits.tolerates else { return };
     if !kit.begin(
-        "announced losses: what the manifest says comes back",
+        "tolerated losses: members are rebuilt as the manifest says",
         "Let `tolerates` in the manifest be what `losses_survived` returns for sets that are large enough.",
     ) {
         return;

@@ -22,7 +22,7 @@ pub struct Check {
     pub failures: Vec<Failure>,
     /// How often it was broken.
     pub failed: u64,
-    /// What is legal, but not what users would wish for.
+    /// Legal, but not what users would want.
     pub warnings: Vec<String>,
     /// Why it was not tried at all, or not to the end.
     pub skipped: Option<String>,
@@ -94,7 +94,7 @@ impl fmt::Display for Check {
             writeln!(f, "      and {} more", self.failed - self.failures.len() as u64)?;
         }
         if self.failed > 0 {
-            writeln!(f, "      to mend it: {}", self.cure)?;
+            writeln!(f, "      to fix it: {}", self.cure)?;
         }
         self.warnings.iter().try_for_each(|text| writeln!(f, "      warning: {text}"))?;
         self.skipped.iter().try_for_each(|text| writeln!(f, "      not tried: {text}"))

@@ -82,7 +82,7 @@ pub enum Ended {
     Returned(Result<(), PluginError>),
     /// The plugin panicked.
     Panicked,
-    /// The plugin did not return within the limit; its thread was left behind.
+    /// The plugin did not return within the limit; its thread was abandoned.
     Hung,
 }
 

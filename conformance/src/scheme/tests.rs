@@ -238,9 +238,9 @@ fn fails(wrong: Wrong, check: &str, words: &str) {
     let first = report.checks.iter().find(|check| check.failed > 0);
     let right = first.is_some_and(|first| {
         first.name.starts_with(check)
-            && [words, "to mend it: "].iter().all(|text| first.to_string().contains(text))
+            && [words, "to fix it: "].iter().all(|text| first.to_string().contains(text))
     });
-    assert!(first.is_none_or(|first| first.to_string().contains("to mend it: ")), "{report}");
+    assert!(first.is_none_or(|first| first.to_string().contains("to fix it: ")), "{report}");
     assert!(right, "{wrong:?} should fail `{check}' with `{words}', but:\n{report}");
 }
 
@@ -258,7 +258,7 @@ fn a_manifest_that_says_more_than_comes_back_is_found() {
     for (tolerates, words) in [(2, "neighbours are lost"), (4, "`tolerates = 4'")] {
         let report = report_of(Wrong::Nothing, Some(tolerates));
         let failed: Vec<_> = report.checks.iter().filter(|check| check.failed > 0).collect();
-        let right = matches!(failed[..], [check] if check.name.starts_with("announced losses") && check.to_string().contains(words));
+        let right = matches!(failed[..], [check] if check.name.starts_with("tolerated losses") && check.to_string().contains(words));
         assert!(right, "{report}");
     }
 }

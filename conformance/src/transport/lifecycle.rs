@@ -203,7 +203,7 @@ fn resume(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     copy_well(&*transport, &job).map(drop)
 }
 
-/// As after the end of the process that started it. Only the host can tell an instance from a process.
+/// As after the end of the process that started it. Only the host can distinguish an instance from a process.
 fn handed_over(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     if !subject.survives {
         return Ok(());

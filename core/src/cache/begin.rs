@@ -116,8 +116,8 @@ impl DatasetIds {
         Ok(id)
     }
 
-    /// The first of some ids that nobody else uses, and how many there are. While the prefix directory cannot be written to the
-    /// application goes on with the next one: the number of the run still tells which of two datasets is newer.
+    /// Reserves a range of ids: its first id and its length. If the prefix directory cannot be written, the application continues
+    /// with the next id. The number of the run still decides which of two datasets is newer.
     fn reserve(&mut self, job: &Job) -> (u64, u64) {
         self.given_by = None;
         match Ids::reserve(job.files(), &job.prefix, self.next, BLOCK) {

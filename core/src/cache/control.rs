@@ -1,4 +1,4 @@
-//! The control directory of a node: what the processes of a job, and those that outlive it, tell each other there. See the
+//! The control directory of a node: what the processes of a job, and those that outlive it, write there for each other. See the
 //! guide's section "Control, cache, and prefix directories".
 //!
 //! It should lie on the node itself. Where several nodes see the same one, which is found out when a run begins, each has a

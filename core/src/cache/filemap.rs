@@ -65,13 +65,13 @@ pub(crate) enum Entry<'a> {
     Refused,
 }
 
-/// A filemap that is being written. Every entry goes right behind the last one that can be read: behind half an
-/// entry, which a full device or a crash may leave, nothing would be found again.
+/// A filemap that is being written. Each entry directly follows the last valid one. A full device or a crash may leave half an
+/// entry, and a reader would find nothing after that.
 pub(crate) struct Journal {
     file: Box<dyn File>,
     /// Length of what can be read.
     valid_len: Cell<u64>,
-    /// Whether something else may stand behind it.
+    /// Whether invalid bytes may follow.
     torn: Cell<bool>,
 }
 
@@ -210,7 +210,7 @@ impl Filemap {
         match kind {
             b"OPEN" => self.begin(State::Open, body)?,
             b"ARRIVING" => self.begin(State::Arriving, body)?,
-            // The names are for what a crash leaves behind; sizes and checksums come with `PREPARED`.
+            // The names serve the cleanup after a crash; sizes and checksums come with `PREPARED`.
             b"FILE" => (),
             b"PREPARED" => {
                 self.record = Some(RankRecord::from_tree(body.get("RECORD")?).ok()?);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_entry_that_failed_left_behind_hides_no_later_one() {
+    fn bytes_of_a_failed_entry_hide_no_later_entry() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("filemap_1");
         let own = sample(1);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filemap_with_a_torn_tail_is_gone_on_with_behind_what_can_be_read() {
+    fn a_filemap_with_a_torn_tail_is_continued_after_its_last_valid_entry() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("filemap_1");
         let own = sample(1);
@@ -428,8 +428,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// The folders of a part that is being begun look like leftovers to another job that starts at that moment: it took
-    /// them away, with what was in them by then.
+    /// Another job that started at that moment took the folders of a new part for leftovers, and removed them with their
+    /// contents.
     #[test]
     fn a_part_is_begun_while_another_job_clears_the_cache() {
         use crate::cache::part::find_parts;

@@ -1,8 +1,8 @@
 //! The folders of nodes in a cache directory that several nodes see: `node.<n>`, each with the name of its node in it.
 //!
-//! A number belongs to one node name for as long as the cache directory is there, and no two names have the same: who is
-//! first to make the folder has it. What lies in a folder tells by itself what it is, so the name is never what decides
-//! whose data they are; it only leads a node back to its folder.
+//! A number belongs to one node name for as long as the cache directory exists, and no two names share one: the node that
+//! creates the folder first has the number. The data in a folder identify themselves, so the name never decides whose data they
+//! are. It only leads a node back to its folder.
 
 use crate::fs::{At, Durability, Files, FsError, OwnedDir};
 use scr_plugin_api::KvTree;

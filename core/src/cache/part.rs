@@ -97,7 +97,7 @@ impl PartDir {
         [self.dataset.clone(), self.hidden()].iter().try_for_each(|dir| make_dir(files, dir))
     }
 
-    /// Makes the folder of the rank's files. The filemap must be there: what has none is taken for leftovers.
+    /// Makes the folder of the rank's files. The filemap must exist: a folder without one counts as leftovers.
     pub(crate) fn make_data(&self, files: &dyn Files) -> Result<(), FsError> {
         let data = self.data();
         // The application may have put a link in its place, which leads nowhere here.
@@ -188,11 +188,11 @@ pub(crate) struct Found {
     unknown: Vec<u64>,
     /// Every dataset id that is in use here.
     pub(crate) ids: Vec<u64>,
-    /// What could not be looked at or cleared away.
+    /// Errors on what could not be read or removed.
     pub(crate) errors: Vec<FsError>,
 }
 
-/// Looks through a cache directory and leaves everything as it is. What cannot be looked at hides nothing else.
+/// Searches a cache directory and changes nothing. An entry that cannot be read hides no other entry.
 pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
     let mut found = Found::default();
     for name in found.noting(files.list_if_there(cache)).unwrap_or_default() {

@@ -49,7 +49,7 @@ impl PartPlace for PartDir {
 /// What is wrong with a file of a part, as far as can be seen without reading it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Flaw {
-    /// It cannot be looked at; mostly it is gone.
+    /// It cannot be inspected; usually it does not exist.
     #[error(transparent)]
     Unseen(#[from] FsError),
     /// Something else is in its place.

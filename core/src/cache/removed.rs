@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 type Make = fn(&dyn Files, &Path, &Path, u32) -> Result<OwnedDir, FsError>;
 
 impl Cache {
-    /// Makes the directories again that are gone, with all checks of a start, and says so once for each node. A directory that
-    /// nodes have in storage of them all is not made again: there it tells them apart.
+    /// Recreates missing directories, with all checks of a start, and warns once for each node. A directory that distinguishes
+    /// nodes in storage that they share is not recreated.
     ///
     /// # Errors
     /// Something else is in the place of a directory, or it cannot be made.

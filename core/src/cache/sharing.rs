@@ -92,7 +92,7 @@ impl<'a> Sharing<'a> {
         let made = all_made.runs().filter(|(_, place)| all_made.distinct()[*place] == [1]);
         let makers: Vec<Rank> = made.flat_map(|(ranks, _)| ranks.map(Rank)).collect();
         let seen_by = self.whose(files, mark, &makers, made_one, missed)?;
-        // The others of a node have nothing to tell.
+        // The other ranks of a node send nothing.
         let me = self.comm.rank();
         let answer = if self.nodes.leader(me) == me { seen_by.to_string() } else { String::new() };
         let all = all_gather(self.comm, answer.as_bytes())?;

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_says_who_what_and_how_many() {
+    fn the_common_error_names_ranks_causes_and_count() {
         let error = |rank, node: Option<&str>| RankError {
             rank: Rank(rank),
             node: node.map(str::to_owned),

@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
 pub(super) const HEAD: usize = 512;
 /// Bytes of the length in it.
 const LENGTH: usize = 8;
-/// Bytes that fit behind the length.
+/// Bytes that fit after the length.
 const ROOM: usize = HEAD - LENGTH;
 /// The rest goes in messages of so many bytes: a receiver takes memory for one at a time.
 const PIECE: usize = 16 << 20;

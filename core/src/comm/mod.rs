@@ -173,9 +173,9 @@ pub trait Comm {
     /// Number of ranks.
     fn size(&self) -> u32;
 
-    /// Sends and receives a batch. While it waits it asks `check_cancel` again and again, with a flag per receive
-    /// that tells which have come; it need not ask at all if nothing has to be waited for. It returns when the
-    /// sends are done: that may be when they are received, but for those to oneself it is at once.
+    /// Sends and receives a batch. While it waits it calls `check_cancel` repeatedly, with one flag per receive that is set
+    /// once it is complete; it may skip the call if it need not wait. It returns when the sends are done: that may be when
+    /// they are received, but sends to this rank itself are done at once.
     ///
     /// After [`WaitControl::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
     /// `check_cancel` can take what others send meanwhile; then it asks a last time with the final flags. `check_cancel`
@@ -184,8 +184,8 @@ pub trait Comm {
     ///
     /// # Errors
     /// [`CommError`]; the communicator is of no use after it. Only after [`CommError::WrongLength`] it is: the
-    /// message counts as received, and the rest of the batch was done as usual. Ranks and tags that are
-    /// not there are told before anything is sent.
+    /// message counts as received, and the rest of the batch was done as usual. Invalid ranks and tags are
+    /// errors before anything is sent.
     fn exchange(
         &self,
         tag: Tag,

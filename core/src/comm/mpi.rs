@@ -240,7 +240,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         }
     }
 
-    /// Starts receives for what has arrived, and looks what has completed. Tells whether anything has.
+    /// Starts receives for what has arrived, and tests what has completed. Returns whether anything has.
     fn move_on(&mut self) -> Result<bool, CommError> {
         let mut moved = false;
         for nth in 0..self.queues.len() {
@@ -319,7 +319,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         }
     }
 
-    /// Whether nothing is under way, and nothing is looked for.
+    /// Whether nothing is under way, and nothing is awaited.
     fn is_quiet(&self) -> bool {
         self.requests.active() == 0 && self.awaited().next().is_none()
     }

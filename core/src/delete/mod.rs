@@ -56,7 +56,7 @@ impl Deleting<'_> {
         self.agree(closed).map(|()| note)
     }
 
-    /// Makes the dataset count no more, and shares out its files.
+    /// Invalidates the dataset, and distributes its files over the ranks.
     fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, KvTree)>), PrefixError> {
         let listed = Rank2File::read(self.files, self.prefix, id);
         if let Ok(own) = &listed {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn where_its_lists_are_damaged_the_entry_goes_and_the_user_is_told() {
+    fn with_damaged_lists_the_entry_is_removed_and_a_message_says_so() {
         let (stage, cached) = flushed(2);
         fs::write(stage.prefix.rank2file(1), "x").unwrap();
         let note = delete(&stage, &RealFiles, 2, 1).unwrap().unwrap();

@@ -11,7 +11,7 @@ pub(super) struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// Tells a problem with this line.
+    /// Records a problem with this line.
     pub(super) fn warn(&mut self, cause: Cause) {
         self.problems.push(Problem { origin: self.line.origin.clone(), cause });
     }

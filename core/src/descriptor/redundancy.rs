@@ -146,7 +146,7 @@ impl Redundancies {
         largest.filter(|descriptor| descriptor.interval > 1).unwrap_or(&self.every)
     }
 
-    /// Tells what can never be chosen, and takes it out.
+    /// Reports the descriptors that can never be chosen, and removes them.
     fn from_list(
         mut list: Vec<Redundancy>,
         origin: &Origin,
@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
             origin: params.origin(&param::COPY_TYPE).clone(),
         };
         let explicit = params.origin(&param::SET_FAILURES).is_set();
-        // The one of the two that somebody has set is the one to mend.
+        // The problem is attributed to the one of the two that is set.
         let origin = match explicit {
             true => params.origin(&param::SET_FAILURES),
             false => params.origin(&param::SET_SIZE),

@@ -158,7 +158,7 @@ fn the_store_of_the_cache_base_is_there_whether_described_or_not() {
 }
 
 #[test]
-fn what_a_line_does_not_say_is_as_the_parameters_have_it() {
+fn keys_absent_from_a_line_default_to_the_parameters() {
     let parameters = "SCR_CACHE_BASE=/cache\nSCR_CACHE_SIZE=5\nSCR_CACHE_BYPASS=0\nSCR_FLUSH_TYPE=PTHREAD\nSCR_GROUP=WORLD\n\
                       SCR_SET_SIZE=4\nSCR_SET_FAILURES=3\n";
     let lines = "SCR_COPY_TYPE=FILE\nSTORE=/ssd\nCKPT=0\nCKPT=1 INTERVAL=2 STORE=/ssd TYPE=RS\n";
@@ -320,7 +320,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_told_once_with_its_line() {
+fn each_problem_is_reported_once_with_its_line() {
     assert!(BROKEN.len() >= 50);
     for (text, line, expected, goes_on) in BROKEN {
         let (descriptors, mut problems) = built(text);

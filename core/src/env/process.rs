@@ -18,7 +18,7 @@ impl Env {
     /// are not UTF-8 are left out; a parameter that is not is kept with U+FFFD, for which it is refused by name. A user without a name is called by the number, as `uid1000`.
     ///
     /// # Errors
-    /// The current folder is gone or may not be looked at.
+    /// The current folder does not exist or cannot be read.
     pub fn of_process(install_dir: Option<PathBuf>, files: Arc<dyn Files>) -> io::Result<Self> {
         let variables = variables(std::env::vars_os());
         let uid = rustix::process::getuid().as_raw();

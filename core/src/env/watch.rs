@@ -1,4 +1,4 @@
-//! Looks at what is under way in a process, now and then: what hangs cannot say so itself.
+//! Polls the calls under way in a process: a call that hangs cannot report it itself.
 
 use crate::parallel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -7,19 +7,19 @@ use std::time::Duration;
 
 /// Something under way.
 pub(crate) trait Watched: Send + Sync {
-    /// Called twice a second, in another thread, until it says that this is over, and a last time when the watch ends.
+    /// Called twice a second, in another thread, until it returns `Over`, and a last time when the watch ends.
     fn poll(&self) -> WatchStatus;
 }
 
-/// What a look has found.
+/// Whether to go on polling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchStatus {
     UnderWay,
     Over,
 }
 
-/// The thread that looks, one for all that shares it. It starts when there is something to look at, sleeps while there is nothing,
-/// and ends after the last clone. Nobody waits for it: it may look at a file system that does not answer.
+/// The thread that polls, one for all clones. It starts when there is something to poll, sleeps while there is nothing, and ends
+/// after the last clone is dropped. Nobody waits for it: it may be blocked in a file system that does not answer.
 #[derive(Clone, Default)]
 pub struct Watch(Arc<Watcher>);
 
@@ -38,19 +38,19 @@ struct Shared {
 #[derive(Default)]
 struct State {
     watched: Vec<Arc<dyn Watched>>,
-    /// The thread waits until there is something to look at.
+    /// The thread waits until there is something to poll.
     is_asleep: bool,
     is_over: bool,
 }
 
 impl Watch {
-    /// Looks at this until it is over. Only the first call starts a thread, and the others wake one at most.
+    /// Polls this until it is over. Only the first call starts a thread; the others at most wake it.
     pub(crate) fn add(&self, watched: Arc<dyn Watched>) {
         let shared = &self.0.shared;
         self.0.started.get_or_init(|| {
             let shared = Arc::clone(shared);
             let thread = Builder::new().name("scr-watch".to_owned()).stack_size(STACK);
-            // Without a thread nobody looks.
+            // Without a thread nothing is polled.
             let _ = parallel::start(thread, move || shared.poll_until_over());
         });
         let mut state = shared.state();
@@ -106,7 +106,7 @@ mod tests {
     use std::thread::ThreadId;
     use std::time::Instant;
 
-    /// The threads that have looked, and how often.
+    /// The threads that have polled, once for each poll.
     #[derive(Default)]
     struct Polled {
         threads: Mutex<Vec<ThreadId>>,

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_incomplete_failed_or_no_checkpoint_is_passed_over_and_told() {
+    fn incomplete_failed_and_output_datasets_are_skipped_with_a_message() {
         let mut index = index(&[(1, "a"), (2, "b"), (3, "c")]);
         index.set_complete(1, false);
         index.mark_failed(2, "2026-11-21T03:28:24");
@@ -248,9 +248,9 @@ mod tests {
         }
     }
 
-    /// The run that found them damaged told so; those after it began anew without a word.
+    /// The run that found them damaged reported it; later runs started from the beginning without a message.
     #[test]
-    fn that_none_of_those_there_can_be_fetched_is_told_with_reasons() {
+    fn a_message_gives_the_reasons_if_no_checkpoint_can_be_fetched() {
         let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]);
         let none = |index: &Index| in_order(index, None).none;
         (2..=5).for_each(|id| _ = index.set_complete(id, false));

@@ -262,7 +262,7 @@ impl Fetch<'_> {
             return Err(Refusal::Damage(format!("{} says that it is not complete", path.display())));
         }
         if summary.dataset.name != candidate.name {
-            // Index and summary contradict each other, and nobody can tell which of them is wrong.
+            // Index and summary contradict each other, and either may be wrong.
             let name = String::from_utf8_lossy(&summary.dataset.name);
             return Err(Refusal::Passing(format!("{} is that of the dataset `{name}'", path.display())));
         }

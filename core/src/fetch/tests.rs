@@ -25,7 +25,7 @@ const OPTIONS: Options = Options {
     make_current: true,
 };
 
-/// Fetches a dataset to `to/<rank>/`, and checks that all ranks tell the same.
+/// Fetches a dataset to `to/<rank>/`, and checks that the result is the same on all ranks.
 fn fetch_with(
     files: &dyn Files,
     prefix: &Prefix,
@@ -258,7 +258,7 @@ fn an_older_dataset_that_is_fetched_is_the_current_one_from_then_on() {
 }
 
 #[test]
-fn a_damaged_dataset_is_told_marked_and_passed_over_from_then_on() {
+fn a_damaged_dataset_is_reported_marked_and_skipped_from_then_on() {
     for (expected, damage) in damages() {
         let (stage, cached) = flushed(3, 1, "a");
         damage(&stage);
@@ -291,7 +291,7 @@ fn a_run_with_another_number_of_ranks_marks_nothing() {
 
 /// One run with an older release took it away from all others.
 #[test]
-fn what_a_later_release_has_written_is_told_and_marks_nothing() {
+fn a_file_of_a_later_release_is_reported_and_marks_nothing() {
     let (stage, cached) = flushed(3, 1, "a");
     damage(stage.prefix.summary_file(1), |tree| tree.set("VERSION", 7));
     let error = fetch(&stage, &cached).unwrap_err();
@@ -339,7 +339,7 @@ fn a_prefix_that_cannot_be_written_can_be_fetched_from() {
 }
 
 #[test]
-fn no_place_in_cache_is_told_by_all() {
+fn all_ranks_report_a_full_cache() {
     let (stage, cached) = flushed(3, 1, "a");
     let all = run(3, |comm| {
         let prefix = &stage.prefix;
@@ -407,7 +407,7 @@ fn without_sizes_at_least_the_sum_must_be_right() {
 }
 
 #[test]
-fn an_index_that_cannot_be_read_is_told_by_all() {
+fn all_ranks_report_an_unreadable_index() {
     let stage = Stage::new(3);
     stage.prefix.make_scr_dir(&RealFiles).unwrap();
     fs::write(stage.prefix.index_file(), b"no tree").unwrap();

@@ -392,7 +392,7 @@ impl Closing<'_> {
         let folders = folders_of(self.prefix, staged.iter().map(|file| &*file.target));
         sync_folders(self.files, self.prefix, folders.into_iter())?;
         catalog.commit(record, now)?;
-        // For the commands: what cannot be noted is looked at once more.
+        // For the commands: if this cannot be recorded, they check the flush once more.
         let _ = FlushFile::update(self.files, self.prefix, |flush| {
             flush.add_location(record.dataset.id, Location::Prefix);
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(record.dataset.id, way));
@@ -413,8 +413,8 @@ impl Closing<'_> {
         Ok(catalog.sharing(dataset, lists.by_rank())?.into_iter().find(|id| is_newer(index, dataset, *id)))
     }
 
-    /// Either the staging file is there, or it has its name already. In the latter case its checksum must tell it
-    /// from a file of the same name and size of an older dataset; or else its status must, which a rename changes.
+    /// Either the staging file is there, or it has its name already. In the latter case its checksum must distinguish it
+    /// from a file of the same name and size of an older dataset; without a checksum its ctime must, which a rename changes.
     fn check(&self, file: &Staged) -> Result<(), StepError> {
         match expect_size(self.files, &file.staging, file.bytes) {
             Err(FileError::Missing { .. }) => {}

@@ -44,7 +44,7 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
     loop {
         let polled = poll();
         polled.notices.iter().for_each(|line| job.report.notice_here(line));
-        // What cannot be looked after is not waited for.
+        // A flush that cannot be polled is not waited for.
         let goes_on = polled.unfinished && polled.errors.is_empty();
         let mut sums = [u64::from(goes_on), polled.bytes_moved];
         all_reduce(&*job.comm, &mut sums, Op::Sum)?;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_gets_on_is_waited_for_longer_than_what_stands_and_nothing_for_ever() {
+    fn a_transfer_with_progress_is_awaited_longer_and_none_for_ever() {
         let lasts = |moves: fn(u64) -> u64| {
             let mut patience = WaitLimit::begin(Duration::ZERO, moves(0));
             (0..1000).find(|&second| !patience.lasts(Duration::from_secs(second), moves(second))).unwrap()

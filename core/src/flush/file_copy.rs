@@ -99,8 +99,8 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// In bypass mode the files are in place: they are looked at, and synced. Each rank of those that share a file has
-/// bytes of its own to sync.
+/// Checks and syncs the files of a bypass dataset, which are in place already. Each of the ranks that share a file has bytes of
+/// its own to sync.
 pub(crate) fn sync_in_place(files: &dyn Files, copies: &[FileCopy]) -> Result<(), StepError> {
     copies.iter().filter(|_| !planted(Bug::BypassNotSynced)).try_for_each(|copy| {
         let (file, _) = open_whole(files, &copy.target, Some(copy.file.bytes))?;

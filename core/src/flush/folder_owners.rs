@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_writers_of_one_file_are_told_of_each_other() {
+    fn two_writers_of_one_file_learn_of_each_other() {
         let all = owners_of(4, |rank| vec![format!("a/{}", rank.min(2))]);
         let other = |rank: usize| all[rank].shared.get(&b"a/2"[..]).copied();
         assert_eq!([other(0), other(1), other(2), other(3)], [None, None, Some(Rank(3)), Some(Rank(2))]);

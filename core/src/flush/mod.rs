@@ -92,7 +92,7 @@ impl Flush<'_> {
 /// One file of this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceFile {
-    /// Where it lies in cache; in bypass mode it is not looked at.
+    /// Where it is in cache; unused in bypass mode.
     pub(crate) source: PathBuf,
     /// Its name.
     pub(crate) name: FileName,

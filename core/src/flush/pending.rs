@@ -3,7 +3,7 @@
 //! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many marks there must be. Who has
 //! synced its files leaves a mark, `done.<token>.<n>`. With all of them there every byte lies safe in a staging file, and
 //! naming the files may be repeated by anybody. With one missing, the staging files are of no use and are removed.
-//! `recorded.<token>` tells the threads of other ranks that the record is synced.
+//! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
 use crate::fs::{At, Durability, Files, FsError, How};
 use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// One flush under way, as it stands on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PendingFlush {
-    /// Tells it apart from every other flush under this prefix.
+    /// Unique among all flushes under this prefix.
     pub(crate) token: String,
     /// What is flushed.
     pub(crate) dataset: DatasetDescriptor,
@@ -36,7 +36,7 @@ impl PendingFlush {
         files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
     }
 
-    /// Tells the threads of other ranks that the record is synced.
+    /// Signals to the threads of other ranks that the record is synced.
     pub(crate) fn sign_recorded(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let path = self.recorded_sign(prefix);
         files.open(&path, How::Create(FILE_MODE)).at("create", &path).map(drop)
@@ -269,7 +269,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_record_that_speaks_of_any_number_of_marks_costs_no_more_than_those_that_are_there() {
+    fn a_record_with_an_inflated_mark_count_costs_no_more_than_the_marks_present() {
         let dir = tempfile::tempdir().unwrap();
         let prefix = Prefix::new(dir.path());
         prefix.make_scr_dir(&RealFiles).unwrap();

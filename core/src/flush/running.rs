@@ -1,4 +1,4 @@
-//! A flush that runs while the application computes: begun, looked at and ended in calls that all ranks make.
+//! A flush that runs while the application computes: begun, polled and ended in calls that all ranks make.
 
 use super::file_copy::FileCopy;
 use super::folder_owners;

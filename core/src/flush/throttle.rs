@@ -125,7 +125,7 @@ impl SharedSlots<'_> {
         let count = self.count.max(1);
         let first = u32::try_from(RandomState::new().hash_one(()) % u64::from(count)).unwrap_or(0);
         let slots = (first..count).chain(0..first);
-        // Of those that are taken one is looked at, whether its owner is dead.
+        // Of the taken slots one is checked for a dead owner.
         let worth = slots.filter(|slot| *slot == first || !taken.contains(slot));
         for slot in worth {
             match self.files.if_free(&self.folder.join(slot.to_string()), work) {
@@ -147,7 +147,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn never_are_more_at_work_than_there_are_slots_and_the_dead_have_none() {
+    fn no_more_work_than_there_are_slots_and_the_dead_hold_none() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("slots");
         for count in [1, 3] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_held_up_where_the_slots_cannot_be_used() {
+    fn unusable_slots_block_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let mut times = 0;
         for folder in [dir.path().join("gone/slots"), dir.path().join("file")] {

@@ -93,7 +93,7 @@ impl dyn Files + '_ {
     /// dead the lock is taken away, so that it is free the next time.
     ///
     /// # Errors
-    /// The lock file could not be made or looked at; then nothing was done.
+    /// The lock file could not be created or read; then nothing was done.
     pub fn if_free(&self, lock: &Path, work: &mut dyn FnMut()) -> Result<bool, FsError> {
         let mine = Mine::create(self, lock)?;
         let taken = mine.try_take()?;
@@ -155,7 +155,7 @@ struct Mine<'a> {
     identity: (u64, u64),
 }
 
-/// A lock file, open, and what tells it from others.
+/// A lock file, open, and its identity.
 type Found = (Box<dyn File>, (u64, u64));
 
 enum Taken {
@@ -169,7 +169,7 @@ impl<'a> Mine<'a> {
         let number = RandomState::new().build_hasher().finish();
         let path = named(lock, &format!("{number:016x}"));
         let file = files.open(&path, How::Create(0o666)).at("create", &path)?;
-        // Held as long as the file is open; where there are no locks, age alone tells of a dead holder.
+        // Held as long as the file is open; without locks, only its age shows that the holder is dead.
         let _ = file.try_lock();
         let mine = Self { files, lock, identity: (0, 0), path, file };
         let prepared = mine.file.write_at(0, &files.machine()).and_then(|()| mine.file.status());

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_goes_on_after_an_error_and_tells_the_first() {
+    fn removing_continues_after_an_error_and_returns_the_first() {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();

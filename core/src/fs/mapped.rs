@@ -7,7 +7,7 @@
 //! - A lease on it is held (`F_SETLEASE`), which is had only while nobody else has it open to write (or, if it is to be
 //!   written, at all), by whatever mapping or descriptor. From then on who opens or truncates it waits in the system until
 //!   the lease is given back, or `/proc/sys/fs/lease-break-time` (45 seconds) is over. Once somebody waits, no more is
-//!   borrowed; what is borrowed is wanted for one block. The signal that tells of it is one that is ignored unless
+//!   borrowed; what is borrowed is wanted for one block. The signal that announces it is one that is ignored unless
 //!   asked for, and is sent to nobody.
 //! - It has memory for every byte, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are borrowed. That
 //!   reports an error where touching them would be the end; so does a Linux before 5.14, which does not know it.
@@ -202,8 +202,8 @@ impl Drop for Lease {
 /// What the system counts a file's memory in.
 const BLOCK: u64 = 512;
 
-/// Chooses the signal that tells of one who waits; the same number on all processors that Linux now runs on, but missing
-/// in the bindings.
+/// Sets the signal that announces a waiting process; the same number on all processors that Linux now runs on, but missing in
+/// the bindings.
 const F_SETSIG: i32 = 10;
 
 #[cfg(test)]
@@ -325,7 +325,7 @@ mod tests {
             while mapped.borrow(0..1).is_some() {
                 std::thread::yield_now();
             }
-            // Whoever waits has done nothing yet, and the signal that tells of it has not ended the process.
+            // The waiting thread has done nothing yet, and the signal has not ended the process.
             assert!(before == content() && !truncating.is_finished());
             drop(mapped);
             assert_eq!(truncating.join().unwrap().metadata().unwrap().len(), 0);

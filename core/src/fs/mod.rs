@@ -90,7 +90,7 @@ pub struct Status {
     pub ctime: (i64, u32),
     /// As above.
     pub mtime: (i64, u32),
-    /// Device and inode, which together tell whether two paths are one file.
+    /// Device and inode: equal for two paths to the same file.
     pub identity: (u64, u64),
     /// How many names it has.
     pub links: u64,
@@ -174,8 +174,8 @@ pub trait File: Send + Sync {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Whether anybody has the file open to write, as far as the system tells: then more bytes may come. Only for a file that was
-    /// opened to be read.
+    /// Whether the system reports that somebody has the file open for writing: then more bytes may come. Only for a file that
+    /// was opened for reading.
     fn is_open_to_write(&self) -> bool {
         false
     }

@@ -303,7 +303,7 @@ mod tests {
         assert!(error.to_string().contains("belongs to user 4711, and only user 0 may own it"), "{error}");
         assert!(mode(&theirs) == 0o777 && !theirs.join("scr.5132").exists(), "it was changed");
         assert!(OwnedDir::at(REAL, &theirs, uid()).is_err());
-        // What lies in a folder of our own is looked at as well.
+        // The contents of a folder of our own are checked as well.
         let ours = dir.path().join("user2");
         fs::create_dir_all(ours.join("scr.5132")).unwrap();
         chown(ours.join("scr.5132"), Some(4711), None).unwrap();

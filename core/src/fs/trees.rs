@@ -69,7 +69,7 @@ impl dyn Files + '_ {
     }
 
     /// Like `read_tree`, for a file that is changed in place: waits for its lock, takes an empty
-    /// file for an empty tree, and passes over what an older, longer tree left behind.
+    /// file for an empty tree, and ignores the remaining bytes of an older, longer tree.
     ///
     /// # Errors
     /// As for `read_tree`.
@@ -225,7 +225,7 @@ mod tests {
 
     /// A job asked for its halt conditions while a command was stopped that had just locked them, and stood still with it.
     #[test]
-    fn a_lock_that_somebody_keeps_is_told_and_not_waited_for_without_end() {
+    fn a_lock_that_is_never_released_is_an_error_after_a_limited_wait() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("halt.scr");
         REAL.update_locked(&path, 0o600, |tree| tree.set("A", "1")).unwrap();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_and_one_with_old_bytes_behind_the_tree_are_read_in_place() {
+    fn an_empty_file_and_one_with_old_bytes_after_the_tree_are_read_in_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("halt.scr");
         assert_eq!(REAL.read_locked(&path).unwrap(), None);

@@ -126,7 +126,7 @@ pub(crate) enum FileError {
         /// The file.
         path: PathBuf,
     },
-    /// A later dataset may have written to the file, and no checksum can tell.
+    /// A later dataset may have written to the file, and there is no checksum to compare.
     #[error(
         "{} was changed after its dataset was complete, perhaps by a later dataset that was not completed, and no checksum \
          of it is recorded",

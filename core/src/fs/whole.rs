@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_over_the_limit_is_refused_and_a_missing_one_is_told_apart() {
+    fn a_file_over_the_limit_is_refused_and_a_missing_one_is_distinguished() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         assert!(REAL.read_if_there(&path, 3).unwrap().is_none());

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_fails_is_told_once_and_the_others_go_on() {
+    fn a_failing_sink_is_reported_once_and_the_others_continue() {
         let dir = tempfile::tempdir().unwrap();
         let (log, world) = log_in(dir.path(), &[("SCR_LOG_ENABLE", "1")], Rank(0));
         let calls = Arc::new(AtomicU32::new(0));

@@ -134,7 +134,7 @@ mod tests {
         LogEntry { name: name.to_owned(), ..LogEntry::default() }
     }
 
-    /// A queue to a slow sink, where it says what it begins, and how it is told to go on.
+    /// A queue to a slow sink, the entries that the sink begins, and a channel that lets it continue.
     fn slow() -> (Queue, Receiver<String>, SyncSender<()>, TestEnv) {
         let world = Env::for_test(Arc::new(RealFiles), "/");
         let (begun, begins) = sync_channel(2 * ROOM);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_fails_is_told_once_and_gets_nothing_more() {
+    fn a_failing_sink_is_reported_once_and_gets_no_more_entries() {
         let (mut queue, begun, go, world) = slow();
         queue.add(entry("a"));
         queue.add(entry("b"));

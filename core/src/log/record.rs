@@ -77,7 +77,7 @@ names! {
     RunEnd = "RUN_END";
     /// A node is not used any more. The note says which, and why.
     NodeFail = "NODE_FAIL";
-    /// What the job has left in cache is looked after.
+    /// The data that the job has left in cache are saved.
     PostrunStart = "POSTRUN_START";
     /// A dataset that is in cache only is saved.
     ScavengeStart = "SCAVENGE_START";

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_refused_with_a_reason() {
+    fn a_malformed_line_is_refused_with_a_reason() {
         let begin = "2026-11-21T03:28:24: ";
         let cases = [
             ("", "begin with a time"),

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_told_apart() {
+    fn requests_are_distinguished() {
         assert!(Request::parse("SCR_FLUSH").unwrap().is_query());
         assert!(Request::parse("CKPT=0 TYPE").unwrap().is_query());
         assert!(!Request::parse("SCR_FLUSH=").unwrap().is_query());

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn each_contradiction_is_told_once_with_both_settings() {
+    fn each_contradiction_is_reported_once_with_both_settings() {
         let cases: &[(&[(&str, &str)], &str)] = &[
             (&[("SCR_FLUSH_ASYNC", "1")], "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC"),
             (&[("SCR_FLUSH_POSTSTAGE", "1")], "SCR_FLUSH_POSTSTAGE=1 and SCR_FLUSH_ASYNC=0"),

@@ -1,6 +1,6 @@
 //! Configuration files: settings with the line each was made on.
 //!
-//! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` with pairs behind it; what follows a `#` is a comment. A
+//! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` followed by pairs; what follows a `#` is a comment. A
 //! line that cannot be read is reported and passed over, whatever bytes it has; the rest of the file counts.
 
 use super::line::{self, LineFault, Pair, Words};
@@ -35,7 +35,7 @@ const MOST_PROBLEMS: usize = 1000;
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: String,
-    /// The pairs behind the first, on a descriptor line.
+    /// The pairs after the first, on a descriptor line.
     pub(crate) items: Vec<Pair>,
     pub(crate) origin: Origin,
 }
@@ -114,7 +114,7 @@ impl Source {
     }
 }
 
-/// What tells two settings apart: for a descriptor line also its value.
+/// The identity of a setting: for a descriptor line also its value.
 fn key(name: &str, value: &str) -> (String, String) {
     let id = if DESCRIPTORS.contains(&name) { value } else { "" };
     (name.to_string(), id.to_string())
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_file_needs_is_passed_over_and_reported() {
+    fn oversized_lines_and_key_lists_are_skipped_and_reported() {
         let long = format!("SCR_FLUSH={}\nSCR_DEBUG=1", "1".repeat(MOST_LINE_BYTES));
         let (settings, problems) = parsed(long.as_bytes());
         assert_eq!((settings.len(), problems.len()), (1, 1), "the next line counts");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn not_utf8_in_a_comment_is_fine_and_in_a_setting_is_told() {
+    fn non_utf8_bytes_are_accepted_in_a_comment_and_reported_in_a_setting() {
         assert_eq!(parsed(b"SCR_FLUSH=1 # caf\xe9").1, []);
         let (settings, problems) = parsed(b"SCR_JOB_NAME=caf\xe9\nSCR_FLUSH=2");
         assert_eq!((settings.len(), &problems[0].cause), (1, &Cause::NotText));

@@ -48,8 +48,8 @@ pub(crate) fn words(line: &str) -> Result<Words, LineFault> {
     Ok(words)
 }
 
-/// The value behind a `=`, and what comes after it. Behind a blank, only a word that is no pair itself is the value,
-/// so that `KEY= OTHER=1` leaves KEY empty.
+/// The value after a `=`, and the rest. After a blank, only a word that is no pair itself is the value, so that `KEY= OTHER=1`
+/// leaves KEY empty.
 fn value_after(text: &str) -> Result<(String, &str), LineFault> {
     let next = text.trim_start();
     if next.len() != text.len() && starts_a_pair(next) {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_quoted_reads_back_the_same() {
+    fn quoted_text_reads_back_the_same() {
         for value in
             ["plain", "two words", "a=b", "#1", "it's", "say \"x\"", "", "ünï", "a\tb", "both \" and ' '"]
         {

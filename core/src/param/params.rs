@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_value_is_told_and_the_next_source_counts() {
+    fn a_malformed_value_is_reported_and_the_next_source_applies() {
         let files = [(USER, "\nSCR_CACHE_SIZE=ten\n"), (SYSTEM, "SCR_CACHE_SIZE=3\n")];
         let (params, problems) = resolved(&world_of(&files), &[]);
         assert_eq!(params.get(&table::CACHE_SIZE), 3);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_in_the_environment_that_is_no_text_is_told_by_name_and_passed_over() {
+    fn a_parameter_that_is_not_utf8_is_reported_by_name_and_ignored() {
         for name in ["SCR_PREFIX", "SCR_CACHE_BASE", "SCR_NODE_NAME", "SCR_JOB_NAME", "SCR_LOG_DB_PASS"] {
             for value in ["/tmp/a\nb", "/tmp/caf\u{fffd}"] {
                 let (params, problems) = resolved(&world().with_variable(name, value), &[]);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_set_is_told_by_name_and_place() {
+    fn an_unset_variable_is_reported_by_name_and_place() {
         let (params, problems) = resolved(&world_of(&[(USER, "SCR_CACHE_BASE=/tmp/$NOT_SET\n")]), &[]);
         assert_eq!(params.get(&table::CACHE_BASE), Path::new("/tmp"));
         assert!(texts(&problems)[0]

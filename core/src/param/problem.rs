@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_secret_is_not_shown_wherever_it_stands() {
+    fn a_secret_is_hidden_wherever_it_occurs() {
         let text = |text: &str| Cause::NoEquals { text: text.into() }.to_string();
         for line in ["SCR_LOG_DB_PASS hunter2", "scr_log_db_pass: hunter2", "export SCR_LOG_DB_PAS=hunter2"] {
             assert!(!text(line).contains("hunter2"), "{}", text(line));

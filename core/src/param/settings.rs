@@ -60,7 +60,7 @@ impl Settings {
         let mut problems = Vec::new();
         let (user, system) = match whose {
             FileOf::User => {
-                // The user cannot mend what is wrong there.
+                // The user cannot fix what is wrong there.
                 let system = system_file(&env)
                     .and_then(|system| load(&*env.files, &system, Origin::SystemFile, &mut Vec::new()));
                 (load_existing(&env, file, Origin::UserFile, &mut problems), system.unwrap_or_default())
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_user_file_that_is_missing_or_no_file_is_told() {
+    fn a_user_file_that_is_missing_or_no_file_is_reported() {
         for (files, reason) in
             [(&[][..], "no such file"), (&[("/x.conf", "(folder)")][..], "not a regular file")]
         {
@@ -490,9 +490,9 @@ mod tests {
         }
     }
 
-    /// It was looked for in a folder named `~`.
+    /// It was searched for in a folder named `~`.
     #[test]
-    fn a_named_user_file_in_a_home_that_is_not_known_is_told() {
+    fn a_user_file_in_an_unknown_home_is_reported() {
         let env = world_of(&[]).with_variable("SCR_CONF_FILE", "~/my.conf").env();
         let settings = Settings::load(&env, &AppConfig::default());
         let messages: Vec<_> = settings.problems().iter().map(ToString::to_string).collect();
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_variables_are_told_and_those_of_others_are_not() {
+    fn unknown_variables_are_reported_and_those_of_others_are_not() {
         let env = world()
             .with_variable("SCR_CACHE_SZIE", "2")
             .with_variable("SCR_INSTALL_DIR", "/opt/scr")

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_stands_for_its_row() {
+    fn each_constant_names_its_own_row() {
         assert_eq!(CACHE_SIZE.info().name, "SCR_CACHE_SIZE");
         assert_eq!(WATCHDOG_TIMEOUT_PFS.info().name, "SCR_WATCHDOG_TIMEOUT_PFS");
         assert_eq!(find("SCR_SET_SIZE").unwrap().default, DefaultValue::Text("8"));

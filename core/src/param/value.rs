@@ -176,7 +176,7 @@ fn in_range(number: i128, least: u64, most: u64) -> Result<u64, Rejected> {
     }
 }
 
-/// A whole number, or one with a decimal point, with a unit behind it.
+/// A whole or decimal number followed by a unit.
 fn scaled(text: &str, unit: fn(&str) -> Option<u64>) -> Option<i128> {
     let end =
         text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-' || c == '+')).unwrap_or(text.len());
@@ -236,7 +236,7 @@ fn name(text: &str, known: &[&str]) -> Option<String> {
     (is_name && !text.is_empty() && text.len() <= 64).then(|| text.to_string())
 }
 
-/// Relative folders are refused: plugins are never looked for in the current folder.
+/// Relative folders are refused: plugins are never loaded from the current folder.
 fn paths(text: &str) -> Option<Vec<PathBuf>> {
     let parts = text.split(':').filter(|part| !part.is_empty());
     parts.map(|part| part.starts_with('/').then(|| normalise(Path::new(part)))).collect()

@@ -164,7 +164,7 @@ fn damaged_bytes_give_a_value_or_an_error_in_bounded_memory() {
 
 /// The shapes that take the most memory, or time, for their bytes.
 #[test]
-fn the_worst_bytes_take_no_more_memory_than_is_said() {
+fn the_worst_bytes_stay_within_the_memory_limit() {
     let count = |number: u32| number.to_be_bytes();
     let leaf = |key: String| [key.as_bytes(), b"\0\0\0\0\0"].concat();
     let wide = |keys: u32| {

@@ -92,7 +92,7 @@ fn decline(host: &PluginHost, error: &PluginLoadError) -> KvTree {
     tree
 }
 
-/// Loads what rank 0 announced.
+/// Loads the plugin that rank 0 has chosen.
 fn open_here(host: &PluginHost, notice: &KvTree) -> Result<OpenPlugin, HereError> {
     let path =
         |key| notice.value(key).map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec())));

@@ -1,4 +1,4 @@
-//! A library is looked at before the dynamic linker touches it, through one descriptor that is then the one loaded.
+//! A library is checked before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
 use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
@@ -103,7 +103,7 @@ fn open(
     })
 }
 
-/// All bytes of a file that had `len` of them when it was looked at.
+/// All bytes of a file that had `len` of them when it was inspected.
 fn read_all(file: &dyn File, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut bytes = vec![0; len];

@@ -34,7 +34,7 @@ pub enum PluginLoadError {
         name: String,
         /// A name that was perhaps meant.
         nearest: Option<String>,
-        /// The folders that were looked into.
+        /// The folders that were searched.
         places: Vec<PathBuf>,
         /// What was passed over, and why.
         passed_over: Vec<PassedOver>,

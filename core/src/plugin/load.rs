@@ -16,7 +16,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Why a library that looked well could not be loaded.
+/// Why a library that passed the checks could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -118,7 +118,7 @@ fn header_of(library: &CheckedLibrary) -> Result<&'static LibHeader, LoadError> 
     Ok(header)
 }
 
-/// Has the linker load the file behind `descriptor`, for ever.
+/// Has the linker load the file open as `descriptor`, for ever.
 fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, LoadError> {
     let name = linker_name(descriptor);
     // All symbols are bound now: a missing one is an error here rather than the end of the process later.
@@ -147,7 +147,7 @@ fn linker_name(descriptor: BorrowedFd<'_>) -> String {
     format!("/proc/self{}fd/{}", "/".repeat(*names), descriptor.as_raw_fd())
 }
 
-/// Compares the version first: the text of a layout that differs explains nothing to anybody.
+/// Compares the version first: a description of differing layouts helps nobody.
 fn check_version(path: &Path, header: &LibHeader) -> Result<ApiVersion, LoadError> {
     let found = header.version_strings().version.as_str();
     let mut numbers = found.split('.').map(str::parse::<u32>);
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_long_text_the_end_is_shown() {
+    fn a_long_text_is_cut_at_its_beginning() {
         let long = "layout of a type\n".repeat(5_000) + "\n  expected: 7 fields\n\n  found: 6 fields\n";
         assert_eq!(last_lines(&long), "layout of a type; expected: 7 fields; found: 6 fields");
         let text = last_lines(&"x".repeat(100_000));

@@ -85,7 +85,7 @@ fn a_format_may_be_one_number() {
 }
 
 #[test]
-fn unknown_keys_are_told_with_their_line_and_the_nearest_known_name() {
+fn unknown_keys_are_reported_with_their_line_and_the_nearest_known_name() {
     for (line, instead, note) in [
         (
             "description",

@@ -56,7 +56,7 @@ fn sizes_are_read_with_and_without_units() {
 }
 
 #[test]
-fn all_mistakes_of_a_line_are_told_at_once() {
+fn all_mistakes_of_a_line_are_reported_at_once() {
     let found =
         errors(&[("COPIES", "0"), ("COPIE", "2"), ("CHUNK", "2GB"), ("ORDER", "up"), ("COLOUR", "red")]);
     assert_eq!(
@@ -72,7 +72,7 @@ fn all_mistakes_of_a_line_are_told_at_once() {
 }
 
 #[test]
-fn what_is_no_value_of_the_type_is_refused() {
+fn a_value_of_another_type_is_refused() {
     for (name, value) in [
         ("COPIES", "two"),
         ("COPIES", ""),

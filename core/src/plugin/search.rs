@@ -18,7 +18,7 @@ pub(super) const PATH_VARIABLE: &str = "SCR_PLUGIN_PATH";
 /// Everything that a search has seen.
 #[derive(Debug, Default)]
 pub struct Discovery {
-    /// The folders that were looked into, in order.
+    /// The folders that were searched, in order.
     pub places: Vec<Place>,
     /// The plugins that can be named, in the order they were found.
     pub found: Vec<Found>,
@@ -48,7 +48,7 @@ pub struct Found {
     pub manifest_path: PathBuf,
     /// The manifest as it is, to be sent to other ranks.
     pub(super) text: String,
-    /// Where its library lies; nobody has looked at that yet.
+    /// Path of its library, which is not checked yet.
     pub library: PathBuf,
 }
 

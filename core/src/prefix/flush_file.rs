@@ -235,7 +235,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_file_of_c_scr_tells_where_each_dataset_is() {
+    fn the_flush_file_of_c_scr_gives_the_location_of_each_dataset() {
         let (_dir, prefix) = scratch_copy("xor-flush2");
         let file = FlushFile::read(&RealFiles, &prefix).unwrap();
         let entries = file.entries();

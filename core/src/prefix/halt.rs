@@ -293,7 +293,7 @@ mod tests {
 
     /// C SCR writes the reason alone, for a job that is to halt after its next checkpoint.
     #[test]
-    fn a_run_is_ended_at_once_only_where_that_was_said_and_as_long_as_the_reason_stands() {
+    fn a_run_is_ended_at_once_only_if_requested_and_while_the_reason_holds() {
         let (_dir, prefix) = scratch();
         let update = |change: fn(&mut Halt)| {
             Halt::update(&RealFiles, &prefix, change).unwrap();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_survives_a_change() {
+    fn keys_of_other_writers_survive_a_change() {
         let (_dir, prefix) = scratch_copy("bypass");
         damage(prefix.halt_file(), |tree| tree.set("Later", "kept"));
         Halt::update(&RealFiles, &prefix, |halt| *halt = Halt::default()).unwrap();

@@ -125,7 +125,7 @@ impl Prefix {
         folders.iter().try_for_each(|folder| self.refuse_link(files, folder))
     }
 
-    /// Whether something is there under its name, or it cannot be told.
+    /// Whether something of its name exists. Also true if that cannot be determined.
     pub fn is_there(&self, files: &dyn Files) -> bool {
         !matches!(files.status(&self.dir), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
     }

@@ -1,4 +1,4 @@
-//! `running`: who runs in a prefix directory now, so that two jobs that do so at the same time are both told.
+//! `running`: which job runs in a prefix directory now, so that two jobs at the same time are both warned.
 //!
 //! The file is locked by the system for as long as the run lasts, so its end is seen however it came, and nothing stale is
 //! believed. A job that finds it locked adds its line, and the first one sees that the file has grown. It is for people: where
@@ -9,7 +9,7 @@ use crate::fs::{File, Files, How};
 use std::io;
 use std::path::Path;
 
-/// A run that has said so, for as long as it lives.
+/// The registration of a run, until it is dropped.
 #[derive(Default)]
 pub(crate) struct Running(Option<Claim>);
 
@@ -35,7 +35,7 @@ impl Running {
         let holds_reader = by_reader.is_ok();
         if !by_reader.or_else(|_| to_write.try_lock())? {
             let first = line_at(&*to_read, 0);
-            // Then the first one is not told.
+            // If this fails, the first one gets no warning.
             let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
             return Ok((Self(None), Some(first)));
         }
@@ -46,7 +46,7 @@ impl Running {
         Ok((Self(Some(Claim { file, read })), None))
     }
 
-    /// Whether others are told of it, and it of them.
+    /// Whether this run and others learn of each other.
     pub(crate) fn is_known(&self) -> bool {
         self.0.is_some()
     }

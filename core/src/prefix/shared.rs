@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_tried_again_and_what_stays_is_an_error_and_never_an_empty_file() {
+    fn a_passing_error_is_retried_and_a_lasting_one_is_never_an_empty_file() {
         let (_dir, prefix) = indexed(1);
         let files = FaultyFiles::new(RealFiles);
         files.only(|what, path| what == What::Read && path.ends_with("index.scr"));

@@ -5,7 +5,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | `scan` | finds the parts in the caches of the nodes |
-//! | `parts` | tells every rank where its own parts are |
+//! | `parts` | sends every rank the places of its own parts |
 //! | `state` | what all ranks together know of a dataset |
 //! | `recover` | decides what becomes of a dataset, and rebuilds it |
 //! | `transfer` | copies files to the nodes that their ranks run on now |

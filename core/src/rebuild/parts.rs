@@ -68,8 +68,8 @@ impl LocalPart {
     }
 }
 
-/// Finds out which parts are whole, and tells every owner of its parts and of the records that are kept for it. Parts of
-/// ranks that this run does not have are passed over. Collective.
+/// Finds out which parts are whole, and sends every owner the list of its parts and of the records that are kept for it. Parts
+/// of ranks that this run does not have are skipped. Collective.
 pub(crate) fn exchange(
     comm: &dyn Comm,
     files: &dyn Files,

@@ -43,7 +43,7 @@ pub(crate) struct Restored {
     pub(crate) refused: bool,
 }
 
-/// Why a dataset stays behind.
+/// Why a dataset was not recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unrecovered {
     /// It was written by another number of ranks; it is never removed by this run.
@@ -276,8 +276,8 @@ impl<'a> Recovery<'a> {
         })
     }
 
-    /// Records that the part is prepared: at the end of its filemap, or in a new one where the old one is damaged and
-    /// nothing behind the damage would be read.
+    /// Records that the part is prepared: at the end of its filemap, or in a new one if the old one is damaged, since nothing
+    /// after the damage would be read.
     fn write_prepared(
         &mut self,
         record: &RankRecord,

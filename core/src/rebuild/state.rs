@@ -8,7 +8,7 @@ use crate::comm::CommError;
 use crate::job::Job;
 use crate::redundancy::repair::first_known;
 
-/// How far a dataset has come, as all that is left of it tells.
+/// How far a dataset has come, by all its remaining parts.
 pub(crate) struct DatasetState {
     pub(super) complete: bool,
     pub(crate) refused: bool,
@@ -18,7 +18,7 @@ pub(crate) struct DatasetState {
     pub(super) ranks: Option<u32>,
 }
 
-/// What some parts tell; of all of them together each number is the highest.
+/// The facts from some parts; the facts of all of them are the maximum of each number.
 type Facts = [u64; 6];
 
 impl DatasetState {
@@ -30,7 +30,7 @@ impl DatasetState {
         Ok(Self::from_facts(facts))
     }
 
-    /// As these parts tell it: how far each has come, and how many ranks wrote it.
+    /// The state of these parts: how far each has come, and how many ranks wrote it.
     pub(crate) fn of(parts: &[(State, Option<u32>)]) -> Self {
         Self::from_facts(facts(parts))
     }
@@ -46,8 +46,8 @@ impl DatasetState {
         }
     }
 
-    /// Whether it was never complete, as a run of so many ranks can tell. What is open anywhere was not, whoever wrote it. What is
-    /// prepared nowhere may be so on nodes that another number of ranks ran on.
+    /// Whether it was certainly never complete, for a run of so many ranks. A dataset with an open part was not, whoever wrote
+    /// it. One without a prepared part may have prepared ones on other nodes if another number of ranks wrote it.
     pub(crate) fn is_unfinished(&self, ranks: u32) -> bool {
         !self.complete && (self.open || self.ranks == Some(ranks) && !self.prepared)
     }

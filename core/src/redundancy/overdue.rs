@@ -1,8 +1,8 @@
 //! Calls of a scheme that do not return: which call of which scheme, and on which ranks.
 //!
-//! A rank in such a call sends no messages any more, and the others wait for it. So the thread that watches its process says so,
-//! in a file below the prefix directory, and that of rank 0 reads these files and tells the user. Both do so only after a time
-//! that follows from earlier calls: a call that returns costs no message, no file and no thread.
+//! A rank in such a call sends no messages any more, and the others wait for it. So the thread that watches its process writes a
+//! file below the prefix directory, and that of rank 0 reads these files and reports an error. Both do so only after a time that
+//! follows from earlier calls: a call that returns costs no message, no file and no thread.
 //!
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 

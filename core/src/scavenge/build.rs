@@ -102,7 +102,7 @@ pub enum BuildError {
     NoName {
         /// Its name.
         name: String,
-        /// Where was looked.
+        /// Where it was searched for.
         folder: PathBuf,
     },
     /// The prefix directory cannot be read or written.

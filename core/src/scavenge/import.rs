@@ -128,7 +128,7 @@ pub enum ImportError {
     /// The prefix directory cannot be read or written.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-    /// A file cannot be synced or looked at.
+    /// A file cannot be synced or inspected.
     #[error(transparent)]
     Fs(#[from] FsError),
 }
@@ -300,8 +300,8 @@ impl Import<'_> {
         // Nobody asks for the mark of a dataset that is listed.
         let _ = files.remove_file(&mark);
         let caution = (!running.is_known()).then_some(
-            "nothing could tell whether a job runs in the prefix directory, as its file system has no locks; if one did, take the \
-             dataset out of the index with `scr index --drop', and import the files when the job has ended",
+            "scr could not check whether a job runs in the prefix directory, as its file system has no locks; if one did, take \
+             the dataset out of the index with `scr index --drop', and import the files when the job has ended",
         );
         Ok(Imported { id: dataset.id, files: count, bytes, caution })
     }

@@ -59,7 +59,7 @@ pub struct Inspected {
 }
 
 impl Inventory {
-    /// Looks at the caches of this node. What cannot be looked at counts as lost, and is told.
+    /// Inspects the caches of this node. What cannot be read counts as lost, and is reported.
     ///
     /// # Errors
     /// The prefix directory cannot be read.
@@ -67,7 +67,7 @@ impl Inventory {
         files: &dyn Files,
         prefix: &Prefix,
         caches: &[OwnedDir],
-        tell: &mut dyn FnMut(&str),
+        warn: &mut dyn FnMut(&str),
     ) -> Result<Self, PrefixError> {
         let held = held(files, caches);
         let files = held.as_deref().unwrap_or(files);
@@ -75,17 +75,17 @@ impl Inventory {
         let mut inventory = Self::default();
         for cache in caches {
             let places = node_dir::places(files, cache.path()).unwrap_or_else(|error| {
-                tell(&crate::describe(&error));
+                warn(&crate::describe(&error));
                 vec![cache.path().to_owned()]
             });
             for place in places {
                 let found = look_through(files, &place);
-                found.errors.iter().for_each(|error| tell(&crate::describe(error)));
+                found.errors.iter().for_each(|error| warn(&crate::describe(error)));
                 for (id, rank) in found.parts {
                     let part = PartDir::new(&place, id, rank);
                     match read_own(files, prefix, &part, prefix_id.as_ref()) {
                         Ok(map) => inventory.add(files, &part, &map),
-                        Err(UnusablePart::Fs(error)) => tell(&crate::describe(&error)),
+                        Err(UnusablePart::Fs(error)) => warn(&crate::describe(&error)),
                         Err(_) => {}
                     }
                 }

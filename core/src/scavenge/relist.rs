@@ -31,7 +31,7 @@ impl Builder<'_> {
         for id in self.datasets()? {
             match Summary::read(self.files(), self.prefix, id) {
                 Ok(Some(summary)) if summary.dataset.name == name => return self.build(id),
-                // What cannot be read is not the one that is looked for, as far as anybody can tell.
+                // An unreadable summary counts as that of another dataset.
                 _ => {}
             }
         }
@@ -183,7 +183,7 @@ struct Evidence {
     doubted: bool,
 }
 
-/// Why a dataset is not whole, as far as anybody can tell.
+/// Why a dataset is not whole, as far as it is known.
 #[derive(Debug, thiserror::Error)]
 enum NotWhole {
     #[error("its name belongs to dataset {newer}, which is newer")]

@@ -46,11 +46,11 @@ pub struct Dataset {
     pub name: String,
     /// How it stands there, in a word or two.
     pub state: String,
-    /// What was looked at.
+    /// What was checked.
     pub items: Vec<Item>,
 }
 
-/// One file that was looked at.
+/// One file that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// Where it lies.
@@ -110,7 +110,7 @@ pub enum Wanted {
     One(String),
 }
 
-/// A dataset that has been looked at, with what is still to be read of it.
+/// A dataset that has been inspected, with the files of it that are still to be read.
 #[derive(Debug, Clone)]
 struct Planned {
     dataset: Dataset,
@@ -141,7 +141,7 @@ impl Plan {
     /// What a prefix directory records.
     ///
     /// # Errors
-    /// Where it has no folder `.scr`, or that cannot be looked at.
+    /// It has no folder `.scr`, or that cannot be read.
     pub fn of_prefix(files: &dyn Files, prefix: &Path, wanted: &Wanted) -> Result<Self, FsError> {
         prefixed::plan(files, prefix, wanted)
     }
@@ -171,7 +171,7 @@ impl Plan {
 }
 
 impl Report {
-    /// Everything that was looked at.
+    /// Everything that was checked.
     pub fn items(&self) -> impl Iterator<Item = &Item> {
         self.general.iter().chain(self.datasets.iter().flat_map(|dataset| &dataset.items))
     }

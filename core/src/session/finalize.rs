@@ -37,7 +37,7 @@ impl Session {
         let flushed = self.with_flushes(Flushes::flush_last);
         if flushed.is_err() {
             self.job.report.error(
-                "what could not be flushed is in cache on the nodes, and is lost with the allocation: mend the cause, and save it \
+                "what could not be flushed is in cache on the nodes, and is lost with the allocation: fix the cause, and save it \
                  with `scr postrun' before the allocation ends",
             );
         }

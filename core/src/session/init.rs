@@ -152,9 +152,9 @@ impl Session {
     }
 }
 
-/// Tells other jobs that this one runs in the prefix directory, and warns if another one does so at the same time: its flushes
-/// under way look as if it had died, and of two datasets of one name one is lost. Gives whether the other one is of the same
-/// allocation, and so has the same cache. Collective.
+/// Registers this job in the prefix directory, and warns if another one runs there at the same time: its flushes under way look
+/// as if it had died, and of two datasets of one name one is lost. Returns whether the other one is of the same allocation, and
+/// so has the same cache. Collective.
 fn begin_running(job: &Job) -> Result<(Running, bool), CommError> {
     let (running, other) = if job.rank() == Rank(0) { claim_prefix(job) } else { (Running::default(), None) };
     let allocation = format!("allocation {},", job.params.get(&param::JOB_ID));

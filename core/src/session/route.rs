@@ -108,7 +108,7 @@ fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> 
         })
     };
     let path = absolute(job, name);
-    // Behind an absolute name the prefix directory does not count.
+    // The prefix directory does not matter for an absolute name.
     let below = inside(&path).or_else(|| inside(&without_dots(&prefix.join(OsStr::from_bytes(name)))));
     let below = below.ok_or_else(|| Error::Argument {
         what: format!(

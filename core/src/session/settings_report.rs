@@ -37,7 +37,7 @@ pub(super) fn report_settings(job: &Job) {
 const INDENT: usize = 6;
 const STEP: usize = 2;
 
-/// A line for each key, with its value behind it where it has a single one.
+/// A line for each key, followed by its value if it has a single one.
 fn print(tree: &KvTree, indent: usize, text: &mut String) {
     for (key, below) in tree.iter() {
         let key = String::from_utf8_lossy(key);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_stand_behind_their_keys_and_folders_above_what_is_in_them() {
+    fn values_follow_their_keys_and_folders_precede_their_contents() {
         let mut tree = KvTree::new();
         tree.child("/dev/shm/peer").set("COUNT", 1);
         tree.child("/ssd");

@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[
     ("a message to no rank is an error there, and all others arrive", route_to_nobody),
     ("trees are routed", routed_trees),
     ("agreeing keeps each rank's value where all are well", agreeing),
-    ("all ranks get the same account of what failed", disagreeing),
+    ("all ranks get the same error of what failed", differing_results),
     ("the first rank that differs is named", differing),
     ("collective calls may follow each other without waiting", in_a_row),
     ("collective calls cost a logarithm of messages", logarithmic),
@@ -135,7 +135,7 @@ fn agreeing(comm: &dyn Comm) {
     assert_eq!(agree(comm, mine), Ok(comm.rank().0));
 }
 
-fn disagreeing(comm: &dyn Comm) {
+fn differing_results(comm: &dyn Comm) {
     let size = comm.size();
     let every_second = |rank: Rank| rank.0 % 2 == 1;
     let last = |rank: Rank| rank.0 + 1 == size;
@@ -208,7 +208,7 @@ fn logarithmic(comm: &dyn Comm) {
         ("gather for all", rest(&|| drop(all_gather(comm, &long).unwrap())), 2 * rounds + 2),
         ("route", rest(&|| drop(route(comm, vec![(Rank(0), vec![1; 9])]).unwrap())), 2 * rounds),
         ("agreement", rest(&|| agree(comm, ok.clone()).unwrap()), rounds + 1),
-        ("disagreement", rest(&|| drop(agree(comm, bad.clone()).unwrap_err())), 2 * rounds + 2),
+        ("a failure", rest(&|| drop(agree(comm, bad.clone()).unwrap_err())), 2 * rounds + 2),
         ("comparison", rest(&|| same_everywhere(comm, b"same").unwrap()), 2 * rounds + 1),
     ];
     for (what, messages, most) in costs {

@@ -74,7 +74,7 @@ fn long_wrong_length(comm: &dyn Comm) {
         let result = exchange_all(comm, TAG, &sends, &mut receives);
         let expected = CommError::WrongLength { from: previous, found: sent, expected: agreed, tag: TAG.0 };
         assert_eq!(result, Err(expected), "on rank {me}");
-        assert!(second == good, "on rank {me}: what came behind it has changed");
+        assert!(second == good, "on rank {me}: the bytes after it have changed");
     }
 }
 

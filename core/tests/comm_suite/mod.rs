@@ -23,7 +23,7 @@ pub(crate) fn run_case(comm: &dyn Comm, (name, case): &Case) {
     collective::barrier(comm).unwrap();
     // Not the tag of the collective calls: a rank that is ahead has sent for the next barrier.
     for tag in (2..64).chain(1024..1100).map(Tag) {
-        assert_eq!(comm.take(tag).unwrap(), None, "left behind by `{name}'");
+        assert_eq!(comm.take(tag).unwrap(), None, "left over by `{name}'");
     }
     collective::barrier(comm).unwrap();
 }

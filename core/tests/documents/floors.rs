@@ -30,7 +30,7 @@ fn no_module_uses_one_on_a_higher_floor_or_one_that_uses_it() {
 }
 
 #[test]
-fn every_module_stands_on_one_floor_and_the_page_shows_it() {
+fn every_module_is_on_one_floor_and_the_page_shows_it() {
     let page = std::fs::read_to_string(repository().join("docs/developer/architecture.md")).unwrap();
     let mut shown: Vec<(usize, String)> = Vec::new();
     for line in page.lines() {
@@ -144,8 +144,8 @@ fn add_uses(file: &str, source: &str, uses: &mut Uses) {
     }
 }
 
-/// The modules that a path begins with, of which there are several behind a brace. Names at the root that are no modules, such
-/// as `crate::describe`, stand on no floor.
+/// The modules that a path begins with: several if it has a brace. Names at the root that are no modules, such as
+/// `crate::describe`, are on no floor.
 fn names(path: &str) -> Vec<String> {
     let first =
         |text: &str| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_owned();

@@ -179,7 +179,7 @@ fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
     }
 }
 
-/// All that is told of a system file with this text, in an environment with this `SCR_COPY_TYPE`.
+/// All messages on a system file with this text, in an environment with this `SCR_COPY_TYPE`.
 fn problems_of(text: &str, copy_type: &str) -> Vec<String> {
     let install = tempfile::TempDir::new().expect("a folder for the test");
     std::fs::create_dir(install.path().join("etc")).expect("a folder in it");

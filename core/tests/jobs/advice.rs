@@ -51,7 +51,7 @@ fn a_checkpoint_that_took_long_is_followed_by_one_once_that_is_within_the_overhe
 
 /// C SCR from version 3.0 on: a program that asks at each step would else write a checkpoint at each step.
 #[test]
-fn without_settings_none_is_due_and_that_is_said_once() {
+fn without_settings_no_checkpoint_is_due_and_one_message_says_so() {
     let world = World::new(2, 2);
     let outcome = world.run(|application| [0, 1_000_000].map(|seconds| is_due_after(application, seconds)));
     let said = |lines: &[String]| {

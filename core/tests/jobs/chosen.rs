@@ -156,7 +156,7 @@ fn a_checkpoint_that_cannot_be_read_for_once_is_restarted_from_by_the_next_run()
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
-/// Written in place, and without checksums nobody can tell the halves apart.
+/// Written in place, and without checksums nothing distinguishes the halves.
 #[test]
 fn a_checkpoint_whose_file_another_dataset_has_begun_to_write_over_is_not_handed_out() {
     let world = job().set("SCR_CACHE_BYPASS", "1").set("SCR_CRC_ON_FLUSH", "0");

@@ -1,8 +1,8 @@
 //! A job that dies between any two file operations comes back with what it was promised.
 //!
 //! All ranks share one file layer that stops the world at the n-th operation that changes anything, for every n of a
-//! run. What comes after is a restart with healthy files: from the newest checkpoint that all ranks were told is complete,
-//! or a newer one that is whole, with every byte right; and nothing stays behind that would grow.
+//! run. A restart with healthy files follows: from the newest checkpoint that was reported as complete to all ranks, or a newer
+//! one that is whole, with every byte right. No files are left that would accumulate.
 
 use super::world::{files_below, Application, World};
 use scr_core::comm::Rank;

@@ -97,7 +97,7 @@ fn a_flipped_bit_in_a_redundancy_file_is_found_and_repaired_by_every_scheme() {
     for scheme in ["XOR", "RS", "PARTNER"] {
         let job = Job::of(scheme);
         let file = redundancy(&job, 2);
-        // The header with its magic, its fields, its padding and its checksum, and what comes behind it.
+        // The header with its magic, its fields, its padding and its checksum, and the bytes after it.
         for byte in [0, 9, 25, 45, 50, 4000, 4095].into_iter().chain(places(&file, 4)) {
             flip(&file, byte);
             let words = ["ERROR", "rank 2 on n2", "the redundancy file", "counts as lost"];
@@ -138,7 +138,7 @@ fn a_flipped_bit_in_a_filemap_loses_that_part_at_most_wherever_it_is() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_first_record_of_a_filemap_is_told_and_the_part_is_rebuilt() {
+fn a_flipped_bit_in_the_first_record_of_a_filemap_is_reported_and_the_part_is_rebuilt() {
     for scheme in ["XOR", "RS", "PARTNER"] {
         let job = Job::of(scheme);
         for byte in [0, 7, 12, 20, 60] {
@@ -184,7 +184,7 @@ fn a_part_whose_node_is_not_in_the_run_is_lost_for_that_reason() {
 }
 
 #[test]
-fn without_a_cache_a_file_that_was_changed_is_named_and_nothing_is_said_to_be_rebuilt() {
+fn without_a_cache_a_changed_file_is_named_and_no_message_mentions_a_rebuild() {
     type Change = fn(&Path);
     let changes: [(&str, Change); 3] = [
         ("cannot look at", |path| std::fs::remove_file(path).unwrap()),
@@ -259,7 +259,7 @@ fn a_flipped_bit_that_travels_to_another_node_is_found_there() {
 }
 
 #[test]
-fn a_flipped_bit_is_told_when_a_dataset_leaves_the_cache_if_that_is_wanted() {
+fn a_flipped_bit_is_reported_on_eviction_if_checksums_are_requested() {
     for (wanted, is_reported) in [("1", true), ("0", false)] {
         let world = World::new(4, 4).set("SCR_CACHE_SIZE", "1").set("SCR_CRC_ON_DELETE", wanted);
         let run = world.run(|application| {

@@ -226,7 +226,7 @@ fn a_store_that_is_not_to_be_made_must_be_there() {
 }
 
 #[test]
-fn no_more_is_put_into_a_store_than_the_capacity_that_it_is_said_to_have() {
+fn a_store_is_filled_no_further_than_its_configured_capacity() {
     // Something like 1000 bytes and as much of redundancy data for each dataset on each node.
     for (size, given_up) in [("4000", true), ("1MB", false)] {
         let world = World::new(2, 2).set("SCR_COPY_TYPE", "FILE");

@@ -1,7 +1,7 @@
 //! Each parameter has its effect on a running job, from each source that it can be set in, and there is none without it.
 //!
-//! One row per parameter of the table: a value, and a small job that tells whether it sees what the value does. What shows
-//! in other programs only is left to a test of theirs, which the row names.
+//! One row per parameter of the table: a value, and a small job that returns whether it sees the effect of the value. If only
+//! other programs show the effect, the row names the test there.
 
 mod seen;
 
@@ -113,7 +113,7 @@ const ROWS: &[Row] = &[
     Row("SCR_LOG_DB_NAME", "scr", By(DATABASE, ROWS_OF_DATABASE)),
     Row("SCR_LOG_DB_USER", "scr", By(DATABASE, ROWS_OF_DATABASE)),
     Row("SCR_LOG_DB_CA", "/ca.pem", By(TLS, "a_server_is_spoken_to_only_if_its_certificate_is_good")),
-    Row("SCR_LOG_DB_PASS", "secret", By(DATABASE, "a_database_that_cannot_be_used_is_told_with_what_to_do")),
+    Row("SCR_LOG_DB_PASS", "secret", By(DATABASE, "an_unusable_database_is_reported_with_a_remedy")),
     Row("SCR_WATCHDOG", "1", By(SCR_RUN, "a_run_that_writes_no_checkpoint_is_ended_and_started_again")),
     Row(
         "SCR_WATCHDOG_TIMEOUT",
@@ -146,7 +146,7 @@ impl Setting {
             let value = self.value.replace("{dir}", &world.dir().display().to_string());
             world.put_in(source, self.name, &value);
             if (self.name, source) == ("SCR_PREFIX", Source::UserFile) {
-                // The user's file is looked for in the prefix directory, so one that says where that is has to be named.
+                // The user's file is read from the prefix directory, so a file that sets this directory has to be named.
                 let file = world.prefix().join(".scrconf").display().to_string();
                 world.put("SCR_CONF_FILE", &file);
             }

@@ -104,7 +104,7 @@ fn a_reason_ends_the_job_and_can_be_given_while_it_runs() {
 }
 
 #[test]
-fn halt_seconds_of_the_settings_stand_in_the_file_while_the_job_runs_where_a_command_can_change_them() {
+fn halt_seconds_of_the_settings_are_in_the_halt_file_so_that_a_command_can_change_them() {
     let mut world = job().set("SCR_HALT_SECONDS", "600").set("SCR_END_TIME", &(time_of(1) + 500).to_string());
     let outcome = world.run(|application| {
         let first = application.session().should_exit().unwrap();
@@ -123,7 +123,7 @@ fn halt_seconds_of_the_settings_stand_in_the_file_while_the_job_runs_where_a_com
 }
 
 #[test]
-fn a_file_that_a_command_wrote_before_the_job_goes_before_the_settings_and_that_is_told() {
+fn a_halt_file_from_a_command_overrides_the_settings_with_a_message() {
     let world = job().set("SCR_HALT_SECONDS", "600").set("SCR_END_TIME", &(time_of(1) + 500).to_string());
     set(&world, |halt| halt.checkpoints_left = Some(5));
     let outcome = asked(&world);
@@ -163,9 +163,9 @@ fn with_halt_exit_a_job_is_to_end_at_once_where_a_condition_holds_when_it_starts
     outcome.line_with(&["the job is to halt", "scr halt --remove"]);
 }
 
-/// Whoever starts jobs heeds that; a program that is started again by hand did one step per run.
+/// Only programs that start jobs check for it. A program that was started again by hand did one step per run.
 #[test]
-fn that_the_last_run_came_to_its_end_does_not_stop_the_next_one() {
+fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {
     let world = job().set("SCR_HALT_EXIT", "1").set("SCR_CHECKPOINT_INTERVAL", "1000");
     world.run(|application| application.finalize().unwrap());
     assert!(found(&world).unwrap().is_finalized());

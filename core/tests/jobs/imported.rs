@@ -207,7 +207,7 @@ fn what_is_written_after_it_was_read_is_not_imported() {
 }
 
 #[test]
-fn an_import_says_so_where_nothing_can_tell_whether_a_job_runs() {
+fn an_import_warns_if_it_cannot_detect_a_running_job() {
     let mut world = World::new(2, 2);
     let files = write_without_scr(&world, 5);
     assert_eq!(import(&world, "ckpt.5", true, &files).unwrap().caution, None);
@@ -216,7 +216,7 @@ fn an_import_says_so_where_nothing_can_tell_whether_a_job_runs() {
     faulty.lack(What::Lock);
     world.files = Arc::new(faulty);
     let caution = import(&world, "ckpt.6", true, &files).unwrap().caution.unwrap();
-    assert!(caution.contains("nothing could tell whether a job runs"), "{caution}");
+    assert!(caution.contains("could not check whether a job runs"), "{caution}");
 }
 
 #[test]

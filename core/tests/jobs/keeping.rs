@@ -30,7 +30,7 @@ fn with_store(world: World, keys: &str) -> World {
     world
 }
 
-fn early_leave_was_told(lines: &[String]) -> usize {
+fn early_eviction_warnings(lines: &[String]) -> usize {
     lines
         .iter()
         .filter(|line| line.contains("gives up an old dataset before the new one is complete"))
@@ -51,7 +51,7 @@ fn the_old_dataset_leaves_only_when_the_new_one_is_complete() {
 }
 
 #[test]
-fn with_evict_before_the_old_dataset_leaves_first_and_that_is_said_once() {
+fn with_evict_before_the_old_dataset_leaves_first_with_one_message() {
     let world = with_store(job(), "COUNT=1 EVICT=before");
     let outcome = world.run(|application| {
         for step in 1..=3 {
@@ -60,12 +60,12 @@ fn with_evict_before_the_old_dataset_leaves_first_and_that_is_said_once() {
             application.session().complete_output(true).unwrap();
         }
     });
-    assert_eq!(early_leave_was_told(&outcome.lines), 1, "{:?}", outcome.lines);
+    assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
     world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 
 #[test]
-fn without_room_for_both_the_old_dataset_leaves_first_and_that_is_said_once() {
+fn without_room_for_both_the_old_dataset_leaves_first_with_one_message() {
     let mut world = job();
     let faulty = FaultyFiles::new(RealFiles);
     faulty.pretend_room(2500);
@@ -79,7 +79,7 @@ fn without_room_for_both_the_old_dataset_leaves_first_and_that_is_said_once() {
                 application.session().complete_output(true).unwrap();
             }
         });
-        assert_eq!(early_leave_was_told(&outcome.lines), 1, "{:?}", outcome.lines);
+        assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
     }
 }
 
@@ -176,7 +176,7 @@ fn output_stays_in_cache_until_it_is_flushed() {
 
 /// Where a file system has gone, a folder of the same name would be made on another one, and the output be there for nobody.
 #[test]
-fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
+fn a_vanished_prefix_directory_is_reported_and_not_created_again() {
     let world = job();
     let (prefix, elsewhere) = (world.prefix(), world.prefix().with_extension("elsewhere"));
     let turns = Barrier::new(4);
@@ -206,7 +206,7 @@ fn a_prefix_directory_that_has_gone_is_told_and_not_made_anew() {
     assert!(prefix.join("ckpt.1/rank_3.0").exists() && prefix.join("ckpt.2/rank_3.0").exists());
 }
 
-/// They took each other's names, and nobody was told.
+/// They took each other's names without a message.
 #[test]
 fn two_jobs_that_run_in_one_prefix_directory_at_the_same_time_are_both_warned_and_go_on() {
     let world = job();
@@ -333,7 +333,7 @@ fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
 }
 
 #[test]
-fn a_prefix_directory_that_was_not_there_is_made_and_that_is_told() {
+fn a_missing_prefix_directory_is_created_and_a_message_says_so() {
     let world = job();
     let there = world.run(|_| ());
     assert!(!there.has_line_with("has been made"), "{:?}", there.lines);
@@ -388,7 +388,7 @@ fn a_fetched_dataset_does_not_take_the_place_of_another_prefix_directorys() {
 }
 
 #[test]
-fn nothing_in_cache_is_looked_at_where_that_is_switched_off() {
+fn nothing_in_cache_is_read_if_that_is_switched_off() {
     for setting in [("SCR_DISTRIBUTE", "0"), ("SCR_CACHE_PURGE", "1")] {
         let mut world = job().set("SCR_FLUSH", "2");
         world.run(|application| {
@@ -416,7 +416,7 @@ fn purging_leaves_what_belongs_to_another_prefix_directory() {
 }
 
 #[test]
-fn an_id_too_large_to_count_on_from_is_told() {
+fn an_id_too_large_to_increment_is_reported() {
     let world = job();
     let odd = world.node("n0/user1/scr.defjobid");
     for name in ["scr.dataset.18446744073709551615", "scr.dataset.007", "scr.dataset.9223372036854775807"] {

@@ -169,7 +169,7 @@ fn a_flush_is_logged_as_what_it_was_and_why_it_failed() {
 }
 
 #[test]
-fn in_bypass_mode_nothing_is_said_to_be_encoded() {
+fn in_bypass_mode_no_message_mentions_encoding() {
     let world = logging(2, 2).set("SCR_CACHE_BYPASS", "1");
     world.run(|application| application.checkpoint(1, even).unwrap());
     let names = names(&world);
@@ -177,7 +177,7 @@ fn in_bypass_mode_nothing_is_said_to_be_encoded() {
 }
 
 #[test]
-fn that_a_job_is_to_halt_is_logged_once_with_the_reason() {
+fn a_halt_is_logged_once_with_its_reason() {
     let world = logging(2, 2).set("SCR_HALT_SECONDS", "600").set("SCR_END_TIME", "1000500");
     world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, even).unwrap()));
     let log = log_of(&world);
@@ -187,7 +187,7 @@ fn that_a_job_is_to_halt_is_logged_once_with_the_reason() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_told_once_and_the_job_goes_on() {
+fn an_unwritable_log_is_reported_once_and_the_job_continues() {
     let world = logging(4, 2);
     std::fs::create_dir_all(world.prefix().join(".scr/log")).unwrap();
     let outcome = world.run(|application| {

@@ -11,9 +11,9 @@
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `passing` | `SCR_ENABLE=0` with `SCR_PASS_THROUGH=1`: a job without a cache restarts from what there is |
 //! | `keeping` | which datasets stay in cache, and for how long |
-//! | `restarts` | what an application restarts from, and what it is told when that cannot be |
+//! | `restarts` | what an application restarts from, and the errors if it cannot |
 //! | `chosen` | what a run goes back to, drops, or must not trust |
-//! | `managed` | datasets are made current, dropped and deleted, and what cannot be fetched is told |
+//! | `managed` | datasets are made current, dropped and deleted, and failed fetches are reported |
 //! | `retries` | what must get into the prefix directory sooner or later, and what is refused or shared there |
 //! | `identity` | which of two datasets is newer, and which prefix directory they belong to |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |

@@ -1,5 +1,5 @@
-//! Managing datasets: `SCR_Current`, `SCR_Drop` and `SCR_Delete` in a job; what is told where nothing can be fetched; names at a
-//! restart; and a name that is used again while its older dataset is still on its way.
+//! Managing datasets: `SCR_Current`, `SCR_Drop` and `SCR_Delete` in a job; messages if nothing can be fetched; names at a
+//! restart; and a name that is used again while its older dataset is still being flushed.
 
 use super::world::{contents, file_name, files_below, path_of, Application, World};
 use scr_core::comm::Rank;
@@ -119,7 +119,7 @@ fn a_dropped_checkpoint_stays_away_though_a_rank_dies_while_it_is_removed() {
             if application.rank == Rank(1) {
                 faulty.stop_at(faulty.mutations() + after);
             }
-            // Nobody is left to be told how it went on that rank.
+            // Nobody is left to see the result of that rank.
             let _ = application.session().drop_dataset(b"ckpt.2");
         });
         world.own_files.clear();
@@ -287,7 +287,7 @@ fn what_the_user_names_goes_before_a_newer_one_in_cache_once_in_an_allocation() 
 }
 
 #[test]
-fn what_the_index_calls_current_goes_after_a_newer_one_in_cache_and_that_is_told() {
+fn a_newer_checkpoint_in_cache_wins_over_the_current_one_with_a_message() {
     let world = job();
     checkpoints(&world, 1..=3);
     let quiet = world.run(|application| application.restart(some));
@@ -310,7 +310,7 @@ fn what_the_user_names_is_not_fetched_where_nothing_is_to_be_fetched() {
 }
 
 #[test]
-fn what_the_user_names_and_is_not_to_be_had_is_told_and_the_newest_is_taken() {
+fn a_named_checkpoint_that_cannot_be_fetched_is_reported_and_the_newest_is_taken() {
     let mut world = job();
     checkpoints(&world, 1..=4);
     std::fs::remove_file(world.prefix().join(file_name(1, Rank(2), 0))).unwrap();
@@ -331,7 +331,7 @@ fn what_the_user_names_and_is_not_to_be_had_is_told_and_the_newest_is_taken() {
 
 /// The runs after the one that had found the damage began anew without a word.
 #[test]
-fn that_all_checkpoints_there_have_failed_is_told_by_every_run_that_begins_anew() {
+fn every_run_that_starts_fresh_reports_that_all_checkpoints_have_failed() {
     let world = job().set("SCR_DEBUG", "0");
     checkpoints(&world, 1..=2);
     lose_all(&world);
@@ -446,13 +446,13 @@ fn the_window_in_the_prefix_directory_keeps_the_last_good_one_while_a_newer_one_
             application.finalize().unwrap();
         });
         let left: Vec<_> = index(&world).entries().iter().map(|entry| entry.name.clone()).collect();
-        assert_eq!(left, [&b"ckpt.5"[..], b"ckpt.4"], "output stays, behind: {detached}");
+        assert_eq!(left, [&b"ckpt.5"[..], b"ckpt.4"], "output stays, detached: {detached}");
         assert!(!world.prefix().join("ckpt.1").exists() && !world.prefix().join("ckpt.3").exists());
     }
 }
 
 #[test]
-fn what_was_tried_and_why_it_was_not_fetched_is_told_at_every_level() {
+fn failed_fetches_are_reported_at_every_debug_level() {
     let world = job();
     checkpoints(&world, 1..=3);
     lose_all(&world);

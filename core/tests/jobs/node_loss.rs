@@ -34,7 +34,7 @@ fn a_run_restarts_from_what_is_in_cache() {
 }
 
 #[test]
-fn a_lost_node_is_rebuilt_and_said_so() {
+fn a_lost_node_is_rebuilt_and_a_message_says_so() {
     let world = World::new(8, 4);
     world.run(|application| application.checkpoint(6, uneven).unwrap());
     world.lose("n1");
@@ -146,7 +146,7 @@ fn with_too_many_nodes_lost_the_newest_flushed_checkpoint_is_fetched() {
 
 /// It began anew without a word, for instance on other nodes than before.
 #[test]
-fn that_no_node_has_anything_of_the_newest_checkpoint_is_told_once() {
+fn a_newest_checkpoint_lost_on_all_nodes_is_reported_once() {
     let world = World::new(4, 4).set("SCR_FLUSH", "2");
     world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, even).unwrap()));
     world.lose("");

@@ -1,5 +1,5 @@
-//! An operation that fails on one rank alone is one outcome for all: nobody waits for ever, all are told the same, no byte
-//! is wrong, and what was said to be safe is there for the next run.
+//! An operation that fails on one rank has one outcome for all: nobody waits for ever, all ranks get the same result, no byte
+//! is wrong, and each dataset that was reported as safe is there for the next run.
 //!
 //! One rank sees its files through a layer of its own, in which every operation of a run fails in turn: once, as an error
 //! that passes, or from then on, as on a device that is full.
@@ -13,7 +13,7 @@ use scr_core::session::Error;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// What a rank was told, call by call, and the step that the next run has to find, or a newer one.
+/// The results of the calls of a rank, and the step that the next run has to find, or a newer one.
 type Answers = (Vec<String>, u64);
 
 /// One way for a job to run with one rank in trouble.
@@ -177,7 +177,7 @@ fn while_checkpoints_are_flushed() {
 }
 
 #[test]
-fn while_checkpoints_are_flushed_behind_the_application_and_the_device_runs_full() {
+fn while_flushes_are_detached_and_the_device_runs_full() {
     let settings = &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
     Trouble { settings, reads: false, lasting: Some(ErrorKind::StorageFull), stride: 17, ..ONCE }
         .run(nothing, |application| checkpoints(application, 1..=2, Application::begin));
@@ -216,7 +216,7 @@ fn while_a_checkpoint_is_fetched() {
 }
 
 #[test]
-fn a_file_system_that_keeps_nobody_out_is_told_and_the_job_goes_on() {
+fn a_file_system_without_locks_causes_a_warning_and_the_job_continues() {
     let files = FaultyFiles::new(RealFiles);
     let mut world = World::new(2, 2).set("SCR_FLUSH", "1");
     world.files = Arc::new(files.clone());

@@ -142,7 +142,7 @@ fn a_run_without_the_nodes_of_the_last_one_does_not_start_if_a_restart_is_requir
 }
 
 #[test]
-fn an_application_that_refuses_all_checkpoints_is_not_told_that_there_are_none() {
+fn no_message_claims_that_refused_checkpoints_do_not_exist() {
     let refuse = |world: &World| {
         world.run(|application| {
             application.session().have_restart().unwrap().unwrap();

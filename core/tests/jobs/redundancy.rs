@@ -146,13 +146,13 @@ fn what_was_protected_with_short_messages_is_rebuilt_with_long_ones_and_the_othe
     }
 }
 
-/// Long enough to be lent rather than read.
+/// Long enough to be mapped rather than read.
 fn long(rank: Rank) -> Vec<usize> {
     vec![(1 << 20) + 4097 * rank.index(), 3, 2_100_001]
 }
 
 #[test]
-fn what_is_lent_and_what_is_read_come_to_the_same_files() {
+fn mapped_and_read_ranges_give_the_same_files() {
     for scheme in ["XOR", "RS", "PARTNER"] {
         // The memory of the first redundancy file is written over by the third.
         let redundancy = |world: World| {
@@ -171,7 +171,7 @@ fn what_is_lent_and_what_is_read_come_to_the_same_files() {
         };
         let mapped = redundancy(World::new(4, 4));
         let mut copied = World::new(4, 4);
-        // This layer lends nothing.
+        // This layer maps nothing.
         copied.files = Arc::new(FaultyFiles::new(RealFiles));
         assert!(!mapped.is_empty() && mapped == redundancy(copied), "{scheme}");
     }

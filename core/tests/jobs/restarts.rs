@@ -1,4 +1,4 @@
-//! What an application restarts from, and what it is told when that cannot be: the rules for the calls themselves.
+//! What an application restarts from, and the errors if it cannot: the rules for the calls themselves.
 
 use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
@@ -200,7 +200,7 @@ fn files_that_have_the_names_of_files_being_rebuilt_are_rebuilt() {
 }
 
 #[test]
-fn a_name_used_again_stands_for_the_newer_dataset_in_cache_and_in_the_prefix_directory() {
+fn a_reused_name_means_the_newer_dataset_in_cache_and_prefix_directory() {
     let world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
     world.run(|application| {
         application.checkpoint(1, some).unwrap();
@@ -225,7 +225,7 @@ fn ranks_without_files_take_part() {
 }
 
 #[test]
-fn what_was_flushed_is_fetched_when_all_nodes_are_lost() {
+fn flushed_datasets_are_fetched_when_all_nodes_are_lost() {
     let world = job().set("SCR_FLUSH", "2");
     world.run(|application| {
         for step in 1..=5 {
@@ -499,7 +499,7 @@ fn a_refused_checkpoint_stays_refused_when_a_lost_part_of_it_is_rebuilt() {
     }
 }
 
-/// The dataset has another number in cache than in the index, and the newer ones were told by the former.
+/// The dataset has another number in cache than in the index, and the number in cache decided which ones were newer.
 #[test]
 fn going_back_drops_the_newer_checkpoints_whatever_number_the_older_one_has_in_cache() {
     let mut world = job().set("SCR_FLUSH", "1");
@@ -518,7 +518,7 @@ fn going_back_drops_the_newer_checkpoints_whatever_number_the_older_one_has_in_c
 
 /// The first of them was given, whichever the application meant.
 #[test]
-fn a_bare_name_that_two_files_of_a_rank_have_stands_for_none() {
+fn a_base_name_of_two_files_of_a_rank_names_neither() {
     let world = bypass();
     let name = |folder: &str, rank: Rank| format!("{folder}/state.{rank}").into_bytes();
     world.run(|application| {
@@ -542,7 +542,7 @@ fn a_bare_name_that_two_files_of_a_rank_have_stands_for_none() {
     });
 }
 
-/// In bypass mode folders tell them apart; in cache, where only base names are kept, the one would replace the other.
+/// In bypass mode folders distinguish them. In cache, which keeps only base names, one would replace the other.
 #[test]
 fn files_of_one_base_name_are_fetched_to_cache_for_two_ranks_and_for_one_rank_only_in_place() {
     let names = |rank: Rank, twins: bool| {
@@ -583,7 +583,7 @@ fn files_of_one_base_name_are_fetched_to_cache_for_two_ranks_and_for_one_rank_on
     }
 }
 
-/// An application that dies at each restart: of bytes that only it can tell to be wrong.
+/// An application that dies at each restart, of bytes that only it can recognize as wrong.
 #[test]
 fn a_checkpoint_from_which_the_application_dies_is_given_up_after_so_many_attempts() {
     let mut world = World::new(4, 4).set("SCR_CACHE_SIZE", "2").set("SCR_RESTART_ATTEMPTS", "2");

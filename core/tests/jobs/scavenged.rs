@@ -91,7 +91,7 @@ impl Dead {
         let found = copier.dataset(&[cache], self.step).map_err(|error| error.to_string())?;
         if found.is_whole() && !found.already {
             let sum = found.parts.iter().map(|part| part.bytes).sum::<u64>();
-            assert_eq!((copied.into_inner(), total.into_inner()), (sum, sum), "progress is told");
+            assert_eq!((copied.into_inner(), total.into_inner()), (sum, sum), "progress is reported");
         }
         Ok(found)
     }
@@ -301,7 +301,7 @@ fn whatever_is_damaged_after_it_was_scavenged_is_found_and_repaired() {
 }
 
 #[test]
-fn what_is_damaged_in_cache_is_told_and_not_copied_but_rebuilt() {
+fn a_damaged_part_in_cache_is_reported_and_rebuilt_instead_of_copied() {
     let dead = Dead::xor(4, 4);
     dead.anew(0);
     flip(&dead.world.cached_file(&["n2/", "rank_2.0"]));
@@ -515,7 +515,7 @@ fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeat
 
 /// Room was made for every rank that a filemap spoke of, and its bytes may say any number.
 #[test]
-fn a_filemap_that_speaks_of_more_ranks_than_there_can_be_is_no_reason_to_run_out_of_memory() {
+fn a_filemap_with_an_impossible_rank_count_does_not_exhaust_memory() {
     let dead = Dead::xor(4, 4);
     dead.scavenge();
     for rank in 0..4 {

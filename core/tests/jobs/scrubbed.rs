@@ -1,4 +1,4 @@
-//! A scrub finds what is wrong without a job, tells what could not be compared, and changes nothing.
+//! A scrub finds damage without a job, lists the files that it could not compare, and changes nothing.
 
 use super::world::World;
 use scr_core::comm::Rank;

@@ -322,7 +322,7 @@ fn a_file_that_could_not_be_recorded_is_routed_again_and_the_dataset_is_complete
 
 /// The claims of a run that died are in nobody's way and do not stay.
 #[test]
-fn a_run_that_dies_while_it_writes_a_shared_file_leaves_nothing_behind() {
+fn a_run_that_dies_while_it_writes_a_shared_file_leaves_no_files() {
     let world = shared(4, 2, "GROUP=WORLD COUNT=2", "TYPE=SINGLE");
     world.run(|application| {
         checkpoint(application, 1, of_all);

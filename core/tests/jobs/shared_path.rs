@@ -59,7 +59,7 @@ fn each_node_keeps_its_data_in_a_folder_of_its_own_on_the_path_that_all_see() {
 }
 
 #[test]
-fn that_redundancy_is_of_little_use_on_a_path_that_all_nodes_see_is_said_once() {
+fn redundancy_on_a_shared_path_causes_one_warning() {
     let notes = |store: &str, checkpoint: &str| {
         let world = shared(4, 2, store, checkpoint);
         let run = world.run(|application| {
@@ -146,7 +146,7 @@ fn of_two_copies_of_a_part_the_whole_one_is_restarted_from() {
 #[test]
 fn what_was_written_in_one_layout_is_restarted_from_in_the_other() {
     let mut world = shared(4, 1, "GROUP=NODE", "TYPE=SINGLE");
-    // One node: nobody can tell that others would see it.
+    // One node: it cannot detect that others would see the path.
     world.run(|application| application.checkpoint(1, uneven).unwrap());
     assert_eq!(folders(&world), ["scr.dataset.1"]);
     world.nodes = ["n0", "n0", "n1", "n1"].map(str::to_owned).to_vec();
@@ -167,7 +167,7 @@ fn what_was_written_in_one_layout_is_restarted_from_in_the_other() {
 
 /// Each of the nodes took all files there for its own, and removed those that belonged to the others' ranks.
 #[test]
-fn a_path_that_nodes_share_though_nobody_has_said_so_is_told_and_loses_nothing() {
+fn a_path_shared_without_a_setting_is_reported_and_loses_nothing() {
     let mut world = shared(4, 2, "GROUP=NODE", "TYPE=SINGLE");
     let run = world.run(|application| application.checkpoint(1, uneven).unwrap());
     run.line_with(&[
@@ -184,7 +184,7 @@ fn a_path_that_nodes_share_though_nobody_has_said_so_is_told_and_loses_nothing()
 }
 
 #[test]
-fn nodes_that_see_the_same_control_folder_are_told_and_have_each_their_own_in_it() {
+fn nodes_that_share_a_control_folder_cause_a_warning_and_get_one_subfolder_each() {
     let mut world = World::new(4, 2);
     let control = world.dir().join("control");
     std::fs::create_dir(&control).unwrap();
@@ -196,7 +196,7 @@ fn nodes_that_see_the_same_control_folder_are_told_and_have_each_their_own_in_it
         std::fs::read_dir(&nodes).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     };
     assert_eq!(folders(), ["node.0", "node.1"].map(Into::into).into());
-    // Each comes back to its own, also where nobody shares it any more, and a command finds it by the node's name.
+    // Each node returns to its own folder, even if no other shares the path any more. A command finds it by the node's name.
     for nodes in [["n1", "n1", "n0", "n0"], ["n1"; 4]] {
         world.nodes = nodes.map(str::to_owned).to_vec();
         let run = world.run(|application| application.restart(uneven));
@@ -206,7 +206,7 @@ fn nodes_that_see_the_same_control_folder_are_told_and_have_each_their_own_in_it
 }
 
 #[test]
-fn what_is_said_to_be_shared_and_is_not_ends_the_start() {
+fn a_path_configured_as_shared_that_is_not_ends_the_start() {
     for (store, said) in
         [("VIEW=GLOBAL", "GROUP=NODE VIEW=GLOBAL"), ("GROUP=WORLD", "GROUP=WORLD VIEW=GLOBAL")]
     {
@@ -240,7 +240,7 @@ fn jobs_at_the_same_time_and_of_other_allocations_and_prefixes_do_not_meet() {
     world.run(|application| application.restart(uneven)).all_gave(&None);
     world.put("SCR_CACHE_PURGE", "0");
     world.turn_to("prefix");
-    // Of another allocation nothing is looked at.
+    // Data of another allocation are not read.
     world.put("SCR_JOB_ID", "77");
     world.run(|application| application.restart(uneven)).all_gave(&None);
     world.put("SCR_JOB_ID", "defjobid");
@@ -259,7 +259,7 @@ fn a_purge_takes_what_lost_nodes_have_left_as_well() {
 }
 
 #[test]
-fn what_a_dead_job_has_left_on_the_path_is_saved_by_any_node_and_looked_at_in_a_scrub() {
+fn any_node_saves_and_scrubs_the_data_of_a_dead_job_on_the_path() {
     let world = shared(6, 3, "VIEW=GLOBAL", "TYPE=SINGLE");
     world.run(|application| application.checkpoint(1, uneven).unwrap());
     let scrubbed = find_caches(&RealFiles, &bb(&world)).unwrap();
@@ -301,7 +301,7 @@ fn what_a_dead_job_has_left_on_the_path_is_saved_by_any_node_and_looked_at_in_a_
 
 /// A filemap without its first record may be damaged, or that of a job which just begins.
 #[test]
-fn what_nobody_can_tell_of_is_left_alone_in_the_folders_of_nodes_that_take_no_part() {
+fn unknown_data_of_nodes_outside_the_job_is_kept() {
     let mut world = shared(2, 2, "VIEW=GLOBAL", "TYPE=SINGLE");
     world.run(|application| application.checkpoint(1, uneven).unwrap());
     let shared = bb(&world);
@@ -326,9 +326,9 @@ fn what_nobody_can_tell_of_is_left_alone_in_the_folders_of_nodes_that_take_no_pa
     assert!(foreign.exists() && !own.exists());
 }
 
-/// Any single failure while the path is looked at ends in one outcome for all, and loses no checkpoint.
+/// Any single failure during the inspection of the path has one outcome for all, and loses no checkpoint.
 #[test]
-fn a_failure_while_the_path_is_looked_at_is_one_outcome_for_all() {
+fn a_failure_to_inspect_the_path_has_one_outcome_on_all_ranks() {
     let looks = |what: What, path: &Path| {
         let name = path.to_string_lossy();
         let is_looked_at = name.contains(".shared.") || name.ends_with(".node") || name.ends_with("node.2");

@@ -74,7 +74,7 @@ fn logs_to_its_own_dev() {
     }
     assert!(!world.prefix().join(".scr/log").exists());
 
-    // A facility that there is not is told, and the job goes on without.
+    // An unknown facility causes a warning, and the job continues without syslog.
     let world = world.set("SCR_LOG_SYSLOG_FACILITY", "LOG_LOCAL9");
     let outcome = world.run(|application| application.checkpoint(2, even).unwrap());
     outcome.line_with(&["WARNING", "logging to syslog failed", "there is no facility `LOG_LOCAL9'"]);

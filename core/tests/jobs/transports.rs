@@ -21,7 +21,7 @@ fn world(keys: &str, folder: &TempDir) -> World {
     world
 }
 
-/// The line that tells that the first checkpoint could not be flushed.
+/// The message that the first checkpoint could not be flushed.
 fn refusal(keys: &str) -> String {
     let folder = TempDir::new().unwrap();
     let world = world(keys, &folder);
@@ -38,7 +38,7 @@ fn an_option_in_a_store_line_reaches_the_transport() {
 }
 
 #[test]
-fn a_wrong_option_of_a_transport_is_told_with_file_and_line() {
+fn a_wrong_transport_option_is_reported_with_file_and_line() {
     for (keys, words) in [
         (
             "FLUSH=PTHREAD THREADS=0",
@@ -66,7 +66,7 @@ fn a_store_with_options_flushes_and_another_run_fetches() {
 }
 
 #[test]
-fn a_store_whose_transport_waits_is_told_once_where_flushes_are_to_go_on_behind() {
+fn a_synchronous_transport_causes_one_warning_with_asynchronous_flushes() {
     let folder = TempDir::new().unwrap();
     let world = world("FLUSH=SYNC", &folder).set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_TYPE", "PTHREAD");
     let run = world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, sizes).unwrap()));
@@ -76,13 +76,13 @@ fn a_store_whose_transport_waits_is_told_once_where_flushes_are_to_go_on_behind(
 
 /// The limit is for all of them together.
 #[test]
-fn each_process_that_copies_is_told_its_share_of_the_bandwidth() {
+fn each_copying_process_gets_its_share_of_the_bandwidth() {
     for (width, share) in [("256", "BW=250: "), ("2", "BW=500: ")] {
         let folder = TempDir::new().unwrap();
         let world = world("FLUSH=TRY", &folder).set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_ASYNC_BW", "1000");
         let able =
             "[capabilities]\nasynchronous = true\n[[option]]\nname = \"BW\"\ntype = \"integer\"\nmax = 9\n\
-                    help = \"at most 9, so that what it is told is said\"\n";
+                    help = \"at most 9, so that the refusal shows the value\"\n";
         let known = manifest("TRY", "transport", "libobedient.so");
         std::fs::write(folder.path().join("try.toml"), known + able).unwrap();
         let world = world.set("SCR_FLUSH_WIDTH", width);

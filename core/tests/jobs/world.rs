@@ -426,7 +426,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// How a file differs from what it was.
+/// How a file differs from its original contents.
 fn difference(now: &Path, then: &Path) -> Option<&'static str> {
     let mode = |path: &Path| std::fs::metadata(path).expect("it was listed").permissions().mode();
     let bytes = |path: &Path| std::fs::read(path).expect("it was listed");

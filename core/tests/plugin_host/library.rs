@@ -188,7 +188,7 @@ fn a_manifest_that_contradicts_its_library_is_refused() {
 }
 
 #[test]
-fn a_library_that_others_may_write_is_refused_also_behind_a_link() {
+fn a_library_that_others_may_write_is_refused_even_through_a_link() {
     let world = World::new();
     world.manifest("p", "TRY", "try.so");
     let library = world.library("p/try.so", "obedient");
@@ -277,7 +277,7 @@ fn a_library_that_changed_after_it_was_loaded_is_refused_and_one_that_was_replac
 }
 
 #[test]
-fn an_unknown_name_tells_where_was_looked_and_what_was_passed_over() {
+fn an_unknown_name_lists_the_folders_searched_and_the_plugins_skipped() {
     let world = World::new();
     world.manifest("p", "MIRROR", "try.so");
     world.write("p/broken.toml", "name = 7\n");

@@ -12,7 +12,7 @@ fn passed_over(discovery: &Discovery) -> Vec<String> {
 }
 
 #[test]
-fn the_first_of_a_name_wins_and_the_others_are_told() {
+fn the_first_of_a_name_wins_and_the_others_are_reported() {
     let world = World::new();
     let first = world.manifest("a", "Mirror", "one.so");
     let second = world.manifest("b", "MIRROR", "two.so");
@@ -98,7 +98,7 @@ fn without_any_folder_the_error_says_what_to_set() {
 }
 
 #[test]
-fn a_folder_or_manifest_that_others_may_write_is_passed_over_also_behind_a_link() {
+fn a_folder_or_manifest_that_others_may_write_is_skipped_even_through_a_link() {
     let world = World::new();
     let manifest = world.manifest("p", "TRY", "try.so");
     set_mode(&manifest, 0o666);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_well_or_with_an_error_passes_unchanged() {
+    fn results_without_a_panic_pass_unchanged() {
         assert_eq!(guard("it", || Ok(7)).into_result().map_err(PluginError::from), Ok(7));
         let refused = PluginError::new(PluginErrorKind::Refused, "not with 3 members");
         assert_eq!(error_of(guard("it", || Err(refused.clone()))), refused);

@@ -120,7 +120,7 @@ impl KvTree {
     /// The tree whose file form `bytes` begins with, and how many bytes it takes.
     ///
     /// For files that hold more than a tree, and for those that are written in place: a writer that dies between
-    /// writing and shortening leaves bytes of the old tree behind the new one.
+    /// writing and shortening leaves bytes of the old tree after the new one.
     ///
     /// # Errors
     /// As for [`from_file_bytes`](Self::from_file_bytes), except that anything may follow.
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_announces_nothing_or_everything_is_refused() {
+    fn a_header_with_an_impossible_length_is_refused() {
         for size in [0, 19, 20, 23, u64::MAX] {
             let bytes = resealed(|bytes| bytes[8..16].copy_from_slice(&size.to_be_bytes()));
             assert!(KvTree::from_file_bytes(&bytes).is_err(), "{size}");
@@ -245,7 +245,7 @@ mod tests {
         let bytes = resealed(|bytes| bytes[23] = 9);
         let error = KvTree::from_file_bytes(&bytes).unwrap_err();
         assert_eq!(error.to_string(), "the file's header is right, but what follows is not a tree");
-        assert!(error.source().is_some_and(|cause| cause.to_string().contains("announces 9 keys")));
+        assert!(error.source().is_some_and(|cause| cause.to_string().contains("claims 9 keys")));
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_longer_tree_left_behind_is_passed_over_where_that_is_asked_for() {
+    fn bytes_of_an_older_longer_tree_are_skipped_on_request() {
         let bytes = [resealed(|_| ()), b"left over".to_vec()].concat();
         let (tree, used) = KvTree::from_file_prefix(&bytes).unwrap();
         assert_eq!((tree.text("NODES"), used), (Some("4"), 44));
@@ -266,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_comes_back(tree in strategy::tree()) {
+        fn file_bytes_read_back_the_same(tree in strategy::tree()) {
             let bytes = tree.to_file_bytes();
             let read = KvTree::from_file_bytes(&bytes).unwrap();
             prop_assert_eq!(read.to_file_bytes(), bytes);

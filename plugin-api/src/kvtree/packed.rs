@@ -26,10 +26,8 @@ pub enum UnpackError {
         /// Bytes that are left there.
         found: usize,
     },
-    /// More elements are announced than the rest of the bytes can hold.
-    #[error(
-        "the count at byte {offset} announces {found} keys, and the rest of the bytes has room for {most}"
-    )]
+    /// The count claims more elements than the rest of the bytes can hold.
+    #[error("the count at byte {offset} claims {found} keys, and the rest of the bytes has room for {most}")]
     CountTooLarge {
         /// Where the count begins.
         offset: usize,
@@ -145,7 +143,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The count is checked against the bytes left, but no room is made for it: nested counts could each
-    /// announce all that is left.
+    /// claim all that is left.
     fn count(&mut self) -> Result<u32, UnpackError> {
         let (offset, rest) = (self.offset, self.rest());
         let Some((count, after)) = rest.split_first_chunk::<4>() else {
@@ -220,7 +218,7 @@ mod tests {
             texts,
             [
                 "the packed tree is cut short: a count of 4 bytes should stand at byte 0, and 3 are left",
-                "the count at byte 0 announces 4294967295 keys, and the rest of the bytes has room for 0",
+                "the count at byte 0 claims 4294967295 keys, and the rest of the bytes has room for 0",
                 "the key at byte 4 has no end",
                 "the key `A' at byte 10 stands twice on its level",
                 "the packed tree ends after 4 bytes, and 5 were given",
@@ -245,7 +243,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_back_in_the_same_order(tree in strategy::tree(), tail: Vec<u8>) {
+        fn packed_trees_come_back_in_the_same_order(tree in strategy::tree(), tail: Vec<u8>) {
             let packed = tree.pack();
             let read = KvTree::unpack(&packed).unwrap();
             prop_assert_eq!(read.pack(), packed.clone());

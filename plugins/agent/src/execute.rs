@@ -41,7 +41,7 @@ struct Known {
     ended: HashMap<PathBuf, Identity>,
 }
 
-/// Tells a file from one that has replaced it.
+/// Distinguishes a file from one that has replaced it.
 type Identity = (u64, i64, i64);
 
 impl Executor {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_agent_can_be_started_it_is_told_why() {
+    fn a_failed_start_of_an_agent_gives_the_reason() {
         let dir = tempfile::tempdir().unwrap();
         let failed = |program: Option<&Path>| {
             let launcher = Launcher::new(dir.path().to_owned(), program.map(PathBuf::from));

@@ -11,11 +11,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// The agent of a control directory, for as long as it lives.
+/// Marks a control directory as served by an agent, until it is dropped.
 #[derive(Debug)]
 pub struct Agent(#[allow(dead_code, reason = "the lock is held while it is open")] File);
 
-/// An application that uses the agent, for as long as it lives.
+/// Marks an application as a user of the agent, until it is dropped.
 #[derive(Debug)]
 pub struct Application(#[allow(dead_code, reason = "the lock is held while it is open")] File);
 

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_transfer_file_is_told_by_its_name() {
+    fn a_malformed_transfer_file_is_reported_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("transfer.a.scr");
         assert_eq!(Transfer::read(&path), Ok(None));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_stop_lasts_until_the_job_is_begun_again() {
+    fn a_stop_request_lasts_until_the_job_starts_again() {
         let dir = tempfile::tempdir().unwrap();
         let transfer = transfer(dir.path());
         transfer.begin().unwrap();

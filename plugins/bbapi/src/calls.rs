@@ -1,4 +1,4 @@
-//! The calls of IBM's burst buffer API that this transport needs, behind safe functions. All unsafe code of the transport is here.
+//! Safe functions for the calls of IBM's burst buffer API that this transport needs. All unsafe code of the transport is here.
 //!
 //! Documented in the public repository of CAST, github.com/IBM/CAST: the calls in `bb/include/bbapi.h`, types and constants in
 //! `bb/include/bbapi_types.h`, the states in `bb/include/BBStatus.h`, the version in `bb/include/bbapi_version.json` and
@@ -187,7 +187,7 @@ impl Calls {
 
     /// The state of a transfer, one of [`status`].
     pub(crate) fn status(&self, handle: Handle) -> Result<u64, CallError> {
-        // Some room behind it, should a later version of the library write more.
+        // Some room after it, in case a later version of the library writes more.
         let mut info = MaybeUninit::<[TransferInfo; 4]>::zeroed();
         // SAFETY: the place is larger than the structure, aligned for it, and outlives the call.
         self.checked("BB_GetTransferInfo", unsafe { (self.info)(handle, info.as_mut_ptr().cast()) })?;

@@ -7,7 +7,7 @@ use rustix::fs::statfs;
 use scr_plugin_api::CopyJob;
 use std::path::Path;
 
-/// The first copy of a job that the burst buffer cannot make, and why. What cannot be looked at is reported later.
+/// The first copy of a job that the burst buffer cannot make, and why. A file that cannot be inspected is reported later.
 pub(crate) fn obstacle(job: &CopyJob) -> Option<String> {
     job.items.iter().find_map(|item| {
         let (from, to) = (kind_of(&item.source)?, kind_of(&item.destination)?);

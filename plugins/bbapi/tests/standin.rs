@@ -1,4 +1,4 @@
-//! The transport `bbapi` on a stand-in for its vendor's library: copies outlive processes, failures are told, nothing is believed.
+//! The transport `bbapi` on a stand-in for its vendor's library: copies outlive processes, failures are reported, and every result is checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -27,8 +27,8 @@ fn a_copy_goes_on_without_the_process_that_asked_for_it() {
 }
 
 #[test]
-fn a_service_that_fails_is_told_and_asked_again() {
-    alone(|| staged::a_service_that_fails_is_told_and_asked_again(STANDIN, &make));
+fn a_failing_service_is_reported_and_retried() {
+    alone(|| staged::a_failing_service_is_reported_and_retried(STANDIN, &make));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn files_that_the_burst_buffer_cannot_copy_are_refused_or_copied_in_threads() {
 }
 
 #[test]
-fn a_node_without_the_service_is_told_in_the_vendors_words() {
+fn a_node_without_the_service_is_reported_in_the_vendors_words() {
     alone(|| {
         let standin = Standin::new(STANDIN);
         standin.set("down", "");

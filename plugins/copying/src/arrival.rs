@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_is_measured_and_keeps_its_permissions() {
+    fn received_files_are_checked_and_keep_their_permissions() {
         let folder = tempfile::TempDir::new().unwrap();
         let item = item(folder.path(), 5);
         fs::write(&item.source, "12345").unwrap();

@@ -73,8 +73,8 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Whose fault it is. A source that is not what it was recorded to be is `Corrupt`, so that a host can tell
-    /// it from a failure that may pass.
+    /// Whose fault it is. A source that is not what it was recorded to be is `Corrupt`, so that a host can
+    /// distinguish it from a failure that may pass.
     pub fn kind(&self) -> PluginErrorKind {
         match self {
             Self::Missing { .. } | Self::NotAFile { .. } | Self::WrongSize { .. } => PluginErrorKind::Corrupt,

@@ -13,7 +13,7 @@ pub(crate) enum Extent {
     Hole(u64),
 }
 
-/// What lies at `offset` of a file of `len` bytes. A file system that cannot tell has data everywhere.
+/// What lies at `offset` of a file of `len` bytes. A file system that does not report holes has data everywhere.
 pub(crate) fn extent_at(file: &File, offset: u64, len: u64) -> Extent {
     match seek(file, SeekFrom::Data(offset)) {
         // Nothing but a hole from here to the end.

@@ -79,8 +79,8 @@ pub fn copy_file(
     copy_part(item, how, control, buffer, WHOLE)
 }
 
-/// Copies one part of a file; what lies behind it at the destination is cut off. The checksum is that of the file up to
-/// the end of the part.
+/// Copies one part of a file, and truncates the destination after it. The checksum is that of the file up to the end of the
+/// part.
 ///
 /// # Errors
 /// As for [`copy_file`].

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_stands_for_one_job() {
+    fn a_token_names_one_job() {
         let jobs = Jobs::new("sync");
         let first = order("a", &["/x"]);
         assert!(matches!(jobs.begin(&first), Ok(Begun::New(_))));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_ticket_is_told_apart() {
+    fn a_foreign_ticket_is_recognized() {
         let jobs = Jobs::new("sync");
         jobs.begin(&order("a", &[])).unwrap();
         assert!(jobs.find(b"sync a").is_ok());

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn who_should_stop_does_not_wait() {
+    fn a_cancelled_wait_returns_at_once() {
         let pace = Pace::new(Limits { bytes_per_second: 1, percent: 0.0 });
         Account::open().pay(&pace, 1 << 40, || true);
     }

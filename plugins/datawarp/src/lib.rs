@@ -50,7 +50,7 @@ impl Service for Stager {
         prepare()?;
         for (begun, item) in files().enumerate() {
             if let Err(error) = self.begin(item) {
-                // Half a job must not go on behind the host's back.
+                // Half a job must not continue unknown to the host.
                 for item in files().take(begun) {
                     let _ = self.end_former(item);
                 }
@@ -90,7 +90,7 @@ impl Stager {
             Ok(counts) if counts.pending > 0 || counts.deferred > 0 => {
                 self.calls.terminate(&source).map_err(|errno| self.failed("ending an earlier", item, errno))
             }
-            // What is wrong with the file is reported when it is looked at, or staged.
+            // A problem with the file is reported when it is checked or staged.
             _ => Ok(()),
         }
     }

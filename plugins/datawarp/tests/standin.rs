@@ -1,4 +1,4 @@
-//! The transport `datawarp` on a stand-in for its vendor's library: copies outlive processes, failures are told, nothing is believed.
+//! The transport `datawarp` on a stand-in for its vendor's library: copies outlive processes, failures are reported, and every result is checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
 
@@ -26,8 +26,8 @@ fn a_copy_goes_on_without_the_process_that_asked_for_it() {
 }
 
 #[test]
-fn a_service_that_fails_is_told_and_asked_again() {
-    alone(|| staged::a_service_that_fails_is_told_and_asked_again(STANDIN, &make));
+fn a_failing_service_is_reported_and_retried() {
+    alone(|| staged::a_failing_service_is_reported_and_retried(STANDIN, &make));
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_short_file_is_found_though_the_service_is_content() {
 }
 
 #[test]
-fn a_cache_outside_of_an_instance_is_told_with_what_to_do() {
+fn a_cache_outside_of_an_instance_is_reported_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let standin = Standin::within(STANDIN, folder.path());
     standin.set("instance", "/var/opt/cray/dws");

@@ -1,4 +1,4 @@
-//! Where the database is, how it is reached, and what an error means to the one who has to mend it.
+//! Where the database is, how it is reached, and what an error means to the one who has to fix it.
 //!
 //! No text made here ever holds the password.
 
@@ -44,7 +44,7 @@ pub(crate) enum DatabaseError {
     Row { table: &'static str, column: &'static str },
 }
 
-/// Errors of the server that are looked at, by their numbers.
+/// Errors of the server that are handled, by their numbers.
 const NO_SUCH_DATABASE: u16 = 1049;
 const NO_SUCH_COLUMN: u16 = 1054;
 const NO_SUCH_TABLE: u16 = 1146;

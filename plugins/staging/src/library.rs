@@ -17,7 +17,7 @@ pub struct Symbols {
 /// messages.
 ///
 /// # Errors
-/// It cannot be opened; the text says how it was looked for, and what to do.
+/// It cannot be opened; the text says where it was searched for, and what to do.
 pub fn open_library(transport: &'static str, whose: &str, name: &str) -> Result<Symbols, PluginError> {
     // SAFETY: the site names the vendor's library; what its initialisers do is the vendor's promise to every program that links it.
     match unsafe { Library::new(name) } {
@@ -30,7 +30,7 @@ pub fn open_library(transport: &'static str, whose: &str, name: &str) -> Result<
                 format!("in LD_LIBRARY_PATH, which is `{path}', and in the system's folders")
             };
             let text = format!(
-                "transport {transport}: {name}, the library of {whose}, cannot be opened; it was looked for {searched}: \
+                "transport {transport}: {name}, the library of {whose}, cannot be opened; it was searched for {searched}: \
                  {error}; load the module that brings it, give its path as LIBRARY=/path/{name} in the STORE line, or choose \
                  another transport, such as FLUSH=PTHREAD",
                 name = name.rsplit('/').next().unwrap_or(name),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_absent_is_told_with_the_search_and_what_to_do() {
+    fn a_missing_library_is_reported_with_the_search_path_and_a_remedy() {
         let by_name = open_library("datawarp", "Cray's DataWarp", "libdatawarp-of-no-system.so").unwrap_err();
         for part in [
             "Cray's DataWarp",
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_is_absent_is_told() {
+    fn a_missing_function_is_reported() {
         let libc = open_library("bbapi", "the C library", "libc.so.6").unwrap();
         // SAFETY: it is not called.
         let error = unsafe { libc.function::<extern "C" fn()>("BB_InitLibrary") }.unwrap_err();

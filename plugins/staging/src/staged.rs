@@ -1,8 +1,8 @@
 //! A transport made of a vendor's service.
 //!
-//! The service's word that files have arrived is not taken: each must have its length, and is synced. The host compares
-//! checksums, as no service takes any. How a job has ended is remembered, so that it is looked at once; another process
-//! looks again.
+//! Files that the service reports as complete are checked: each must have its length, and is synced. The host compares
+//! checksums, as no service takes any. The result of a job is remembered, so that the files are checked once. Another process
+//! checks again.
 
 use crate::{ticket, Copies, Progress, Service, StagedFile};
 use scr_copying::{check_order, confirm, prepare};

@@ -129,7 +129,7 @@ fn difference(found: &[u8], expected: &[u8]) -> String {
         }
     }
     let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(48).saturating_sub(48);
-    format!("its header disagrees about the rank or the data of member {}", at / 12)
+    format!("its header has another rank or length of data for member {}", at / 12)
 }
 
 fn number(bytes: &[u8]) -> u64 {

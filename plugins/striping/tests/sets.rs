@@ -40,7 +40,7 @@ fn every_loss_of(dataset: u64, maps_files: bool, k: u32, lens: &[usize]) {
     let (scheme, set) = protected_as(dataset, k, lens);
     let set = SetUp { maps_files, ..set };
     let again = set.call(&scheme, Call::Protect);
-    assert!(again.is_clean() && again.members == set.members, "lent or not, the bytes are the same");
+    assert!(again.is_clean() && again.members == set.members, "mapped or not, the bytes are the same");
     let n = lens.len();
     for bits in 0..1_u32 << n {
         let lost: Vec<bool> = (0..n).map(|member| bits >> member & 1 == 1).collect();

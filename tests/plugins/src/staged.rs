@@ -80,7 +80,7 @@ pub fn a_ticket_outlives_its_process(example: &str, test: &str, make: Make<'_>) 
 ///
 /// # Panics
 /// It is not so.
-pub fn a_service_that_fails_is_told_and_asked_again(example: &str, make: Make<'_>) {
+pub fn a_failing_service_is_reported_and_retried(example: &str, make: Make<'_>) {
     let folder = tempfile::tempdir().unwrap();
     let standin = Standin::within(example, folder.path());
     let transport = make(standin.library());

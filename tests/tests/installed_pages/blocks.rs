@@ -1,9 +1,9 @@
-//! The fenced blocks of a page, and what their first lines say about them behind the language.
+//! The fenced blocks of a page, and the words after the language in their first lines.
 //!
 //! | first line | what becomes of the block |
 //! |---|---|
 //! | `sh run` | its commands run, and each succeeds |
-//! | `console` | its commands, behind `$`, run; the other lines are in their output, in this order, `...` for anything |
+//! | `console` | its commands, after `$`, run; the other lines are in their output, in this order, `...` for anything |
 //! | `conf` | `scr config --check` finds no mistake in it |
 //! | `c file=app.c` | it is written to that file |
 //! | `text shown: reason` | a reader looks at it; of commands of scr the options are checked |

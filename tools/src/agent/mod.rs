@@ -147,7 +147,7 @@ mod tests {
 
     /// An agent that begins removes the requests that it finds: they were meant for another one.
     #[test]
-    fn a_wish_is_renewed_until_the_agent_has_ended() {
+    fn a_stop_request_is_renewed_until_the_agent_has_ended() {
         let control = tempfile::tempdir().unwrap();
         let (control, path) = (control.path(), control.path().join(run::DRAIN));
         let agent = AgentPresence::become_one(control).unwrap().unwrap();

@@ -41,7 +41,7 @@ pub(super) fn find(env: &Env, params: &Params) -> Result<Vec<JobFolder>> {
             match OwnedDir::find(&*env.files, &base, &Path::new(&user).join(&name), env.uid) {
                 Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
                 Ok(None) => (),
-                Err(error) => warn(format_args!("not looked at: {}", scr_core::describe(&error))),
+                Err(error) => warn(format_args!("not checked: {}", scr_core::describe(&error))),
             }
         }
     }

@@ -169,7 +169,7 @@ fn ancestors(mut pid: u32) -> HashSet<u32> {
     ancestors
 }
 
-/// The processes behind this one in its pipeline: those whose standard input is what it prints, or what one of them prints.
+/// The processes after this one in its pipeline: those that read its standard output, or that of one of them.
 fn readers_of(own: u32) -> HashSet<u32> {
     let file = |pid: u32, number: u32| fs::read_link(format!("/proc/{pid}/fd/{number}")).ok();
     let pipe =

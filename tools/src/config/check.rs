@@ -27,7 +27,7 @@ pub(super) fn run(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Res
 
 fn problems(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {
     let mut findings = Configuration::of(env, &Settings::of_file(env, file, whose)).findings;
-    // What the system file has is not mended in a user's file.
+    // A problem of the system file cannot be fixed in a user's file.
     findings
         .retain(|finding| whose == FileOf::Site || !matches!(finding.problem.origin, Origin::SystemFile(_)));
     findings.sort_by_key(|finding| finding.place().map(|(_, line)| line));

@@ -20,7 +20,7 @@ impl Finding {
         Self { problem, stops: true }
     }
 
-    /// File and line, for an order in which people mend things.
+    /// File and line, for an order in which people fix things.
     pub(super) fn place(&self) -> Option<(&Path, u32)> {
         self.problem.origin.place().map(|place| (&*place.file, place.line))
     }

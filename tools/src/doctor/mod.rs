@@ -1,4 +1,4 @@
-//! `scr doctor`: checks an installation, and the allocation that it runs in, and says what to mend.
+//! `scr doctor`: checks an installation, and the allocation that it runs in, and says what to fix.
 //!
 //! - `installation`: library, plugins, launcher, settings
 //! - `node`: what can be checked on each node, and its comparison
@@ -19,7 +19,7 @@ use serde_json::json;
 pub(crate) const EXIT_CODES: &str = "\
 Within an allocation every node checks itself too.
 
-Exit codes: 0 nothing has to be mended; 1 something has; 2 error.";
+Exit codes: 0 nothing has to be fixed; 1 something has; 2 error.";
 
 /// How to check and answer.
 #[derive(Args)]
@@ -40,7 +40,7 @@ enum Verdict {
     Good,
     /// It could be better.
     Note,
-    /// It has to be mended.
+    /// It has to be fixed.
     Bad,
 }
 
@@ -100,8 +100,8 @@ fn text(checks: &[Check]) -> String {
     let bad = checks.iter().filter(|check| check.verdict == Verdict::Bad).count();
     table.text()
         + &match bad {
-            0 => "nothing has to be mended\n".to_owned(),
-            1 => "1 thing has to be mended\n".to_owned(),
-            _ => format!("{bad} things have to be mended\n"),
+            0 => "nothing has to be fixed\n".to_owned(),
+            1 => "1 thing has to be fixed\n".to_owned(),
+            _ => format!("{bad} things have to be fixed\n"),
         }
 }

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_times_are_exact_and_no_time_is_told() {
+    fn absolute_times_are_exact_and_invalid_ones_are_refused() {
         assert_eq!(parse("@1298944800"), Ok(1_298_944_800));
         assert_eq!(parse("2011-03-01 02:00 UTC"), Ok(1_298_944_800));
         for text in ["", "noonish", "25:00", "2026-13-01", "1e99", "8:30am the day after"] {

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn ambiguous_file_lists_are_refused() {
         assert!(of(&["a", "b", "c"], Some(2))
             .unwrap_err()
             .contains("3 files cannot be shared out to 2 ranks"));

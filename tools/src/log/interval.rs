@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_checkpoints_cost_is_told_from_what_else_takes_time() {
+    fn checkpoint_cost_is_separated_from_other_time() {
         let run = [
             entry("START", 0.0),
             entry("FETCH", 4.0),

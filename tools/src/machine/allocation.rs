@@ -30,7 +30,7 @@ pub(crate) struct Allocation {
     pub(crate) job_id: String,
     /// Its nodes, each once.
     pub(crate) nodes: Vec<String>,
-    /// Lines of a host file: a node and what may stand behind it.
+    /// Lines of a host file: a node and optional words after it.
     pub(crate) host_lines: Vec<(String, String)>,
     /// Whether a launcher cannot know of the nodes by itself.
     pub(crate) nodes_are_ours: bool,
@@ -174,7 +174,7 @@ fn nodes(
             Ok((if ours { plain(nodes) } else { plain(found) }, ours))
         }
         None => {
-            let why = || format!("{} does not tell the nodes of the job; set SCR_NODELIST", manager.name);
+            let why = || format!("{} does not give the nodes of the job; set SCR_NODELIST", manager.name);
             Ok((plain(found.with_context(why)?), false))
         }
     }
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_tells_by_its_variables() {
+    fn slurm_variables_give_the_allocation() {
         let env = world()
             .with_variable("SLURM_JOB_ID", "77")
             .with_variable("SLURM_JOB_NODELIST", "n[1-3]")
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_the_resource_manager_cannot_tell_are_taken_from_the_parameter() {
+    fn nodes_unknown_to_the_resource_manager_come_from_the_parameter() {
         let env = world().with_variable("PBS_JOBID", "9").with_variable("PBS_NODEFILE", "/no/such/file");
         let Err(error) = find(&env, &Overrides::default()) else { panic!("there are no nodes") };
         assert!(format!("{error:#}").contains("set SCR_NODELIST: cannot read /no/such/file"), "{error:#}");

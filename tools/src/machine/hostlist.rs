@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_stands_for_the_nodes_that_slurm_means_by_it() {
+    fn a_host_list_expands_as_slurm_expands_it() {
         for (text, nodes) in [
             ("atlas[3,5-7,9-11]", "atlas3 atlas5 atlas6 atlas7 atlas9 atlas10 atlas11"),
             ("n0", "n0"),

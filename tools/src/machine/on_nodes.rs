@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_stands_on_the_command_line_of_a_node() {
+    fn no_secret_is_on_the_command_line_of_a_node() {
         let env = Env::for_test(Arc::new(RealFiles), "/");
         let env =
             env.with_variable("SCR_LOG_DB_PASS", "hunter2").with_variable("SCR_LOG_DB_USER", "me").env();

@@ -75,7 +75,7 @@ impl Activity {
 /// It cannot be started. How it ended is no error.
 pub(crate) fn run(command: &[String], limit: Limit<'_>) -> Result<Finished> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
-    // Files and not pipes: a command that leaves a process behind would keep a pipe open.
+    // Files and not pipes: a process that outlives its command would keep a pipe open.
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut child = Command::new(program)
         .args(arguments)
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_taken_by_its_output_or_by_its_last_complaint() {
+    fn a_command_gives_its_output_or_its_last_line_of_stderr() {
         let limit = Duration::from_secs(30);
         assert_eq!(output_of(&shell("echo n0; echo noise >&2"), limit).unwrap(), "n0\n");
         let error = output_of(&shell("echo one >&2; echo two >&2; echo >&2; exit 3"), limit).unwrap_err();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_never_ends_is_killed_also_where_it_leaves_a_process_behind() {
+    fn a_command_that_never_ends_is_killed_even_if_it_leaves_a_process() {
         let finished =
             run(&shell("sleep 5 & exec sleep 1000"), Limit::Total(Duration::from_millis(50))).unwrap();
         assert_eq!(finished.failure(), "it did not answer in time");

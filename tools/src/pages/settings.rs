@@ -38,8 +38,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "The scr runtime takes each of its parameters from the first of these places that sets it to something usable: \
              the environment; a file of the user's, which is the one that SCR_CONF_FILE names, or else .scrconf in the \
              prefix directory; the application, through SCR_Config; the system file, etc/scr.conf of the installation \
-             unless the build was told another place; and the default.",
-            "Rank 0 reads all of them and tells the others. `scr config` shows what counts and where it comes from, and \
+             unless the build sets another path; and the default.",
+            "Rank 0 reads all of them for all ranks. `scr config` shows what counts and where it comes from, and \
              `scr config --check FILE` says what is wrong with a file.",
         ],
     ),
@@ -50,8 +50,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
              $NAME and ${NAME} are replaced by environment variables, on each rank by its own; \\$ is a plain $.",
             "Numbers of bytes may have a unit such as 128KB or 1GiB, in steps of 1024; times a unit s, m, h or d.",
             "Lines that begin with GROUPS=, STORE= or CKPT= describe groups of nodes, places to keep datasets in, and the \
-             protection of checkpoints. Their keys are told in configuration.md of the documents.",
-            "A line that cannot be used is told with its file and number when a job starts, and passed over; the rest of \
+             protection of checkpoints. configuration.md of the documents lists their keys.",
+            "A line that cannot be used is reported with its file and number when a job starts, and ignored; the rest of \
              the file counts.",
         ],
     ),

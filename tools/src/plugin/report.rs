@@ -12,7 +12,7 @@ pub(crate) struct CheckReport {
     pub(crate) library: Option<String>,
     pub(crate) manifest: Option<String>,
     pub(crate) good: bool,
-    /// What was looked at, in order, up to the first that failed.
+    /// The checks made, in order, up to the first that failed.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -91,7 +91,7 @@ impl RuleReport {
         let mut text = format!("{verdict}  {}{tried}\n", self.rule);
         let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}"));
         let skipped = self.skipped.iter().map(|reason| format!("not tried: {reason}"));
-        let cure = self.cure.iter().map(|cure| format!("to mend it: {cure}"));
+        let cure = self.cure.iter().map(|cure| format!("to fix it: {cure}"));
         for line in self.failures.iter().cloned().chain(cure).chain(warnings).chain(skipped) {
             text.push_str(&format!("      {line}\n"));
         }
@@ -99,7 +99,7 @@ impl RuleReport {
     }
 }
 
-/// One thing that was looked at.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Step {
     pub(crate) step: String,

@@ -184,7 +184,7 @@ pub(crate) const KILL_CODES: &str = "\
 Under Slurm the step is that of `squeue --steps', under Flux a job of `flux jobs', under LSF a step of jsrun, under PBS a step of \
 aprun, and otherwise the process id of the launcher.
 
-Exit codes: 0 the resource manager was told to end it, 2 error.";
+Exit codes: 0 the resource manager was asked to end it, 2 error.";
 
 /// Which step of a job.
 #[derive(Args)]

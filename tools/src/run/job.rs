@@ -138,8 +138,7 @@ impl<'a> Job<'a> {
         self.last.map_or(Answer::No, |last| Answer::Code(last.code))
     }
 
-    /// Whether to print why the job is not started again. A user whose job succeeded, or who wanted one run only, need not
-    /// be told.
+    /// Whether to print why the job is not started again: not if it succeeded, nor if the user wanted one run only.
     pub(super) fn is_worth_a_word(&self, stop: &StopReason) -> bool {
         match stop {
             StopReason::Succeeded => false,
@@ -214,7 +213,7 @@ impl<'a> Job<'a> {
         if bad.len() > self.bad.len() && !can_leave_out(self.launcher.as_ref()) {
             let program = self.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
             warn(&format!(
-                "nobody says how {program} is told to leave nodes out, so it may start ranks there"
+                "scr does not know how to make {program} leave nodes out, so it may start ranks there"
             ));
         }
         self.bad = bad;
@@ -240,7 +239,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Variables that tell the run what this command has found out.
+    /// Variables that pass the results of this command to the run.
     fn variables(&self) -> Vec<(String, String)> {
         let name = |info: &param::Info| info.name.to_owned();
         let mut variables = vec![

@@ -112,7 +112,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     }
     // Also where a run could not be started: there may be something of an earlier one.
     if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.bad(), job.log()) {
-        warn(&format!("what the job left in cache could not be looked after: {error:#}"));
+        warn(&format!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.end_agents();
     stopped.map(|_| job.answer())

@@ -95,7 +95,7 @@ impl fmt::Display for StopReason {
                     NodeRequirement::Parameter => "SCR_MIN_NODES wants them",
                     NodeRequirement::LastRun => "the last run had as many",
                     NodeRequirement::AllNodes => {
-                        "the last run has not told how many it had, so all of the allocation are"
+                        "the last run has not recorded how many it had, so all of the allocation are"
                     }
                 };
                 let needed = (*needed).max(1);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_started_again_until_something_speaks_against_it() {
+    fn a_job_is_restarted_until_a_condition_prevents_it() {
         let first = JobState { runs: 0, succeeded: None, needed: (0, NodeRequirement::Unknown), ..failed() };
         let halted = Some("why".to_owned());
         let few = |good, needed, by| Some(StopReason::TooFewNodes { good, needed, by });

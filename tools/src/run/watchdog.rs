@@ -70,7 +70,7 @@ pub(super) struct Watchdog<'a> {
     prefix: &'a Prefix,
     /// The newest dataset before the run.
     newest_before: Option<u64>,
-    /// What the files under the prefix directory looked like when last looked at, and since when.
+    /// The last seen state of the files under the prefix directory, and since when it is so.
     last: Vec<Option<FileStamp>>,
     since: Duration,
 }
@@ -122,7 +122,7 @@ fn file_stamps(files: &dyn Files, prefix: &Prefix) -> Vec<Option<FileStamp>> {
     paths.iter().map(look).collect()
 }
 
-/// What tells two states of a file apart. Reading it changes none of this.
+/// Changes with each change of a file. Reading the file changes none of this.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     identity: (u64, u64),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_is_allowed_hangs_on_where_data_goes() {
+    fn the_time_limit_depends_on_where_data_goes() {
         for (times, phase, limit) in [
             ((10, 60, false), Phase::Working, 10),
             ((10, 60, true), Phase::Working, 60),

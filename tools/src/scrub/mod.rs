@@ -1,6 +1,6 @@
 //! `scr scrub`: reads everything that was recorded of datasets, in cache or in a prefix directory, and compares it.
 //!
-//! Nothing is changed, and no job need run. Exit codes: 0 nothing is wrong, 1 something is, 2 it could not be looked at.
+//! Nothing is changed, and no job need run. Exit codes: 0 nothing is wrong, 1 something is, 2 it could not be checked.
 //!
 //! - `targets`: where to look
 //! - `report`: what was found, as text and as JSON

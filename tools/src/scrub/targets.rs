@@ -64,7 +64,7 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn 
     Ok((targets, Arc::clone(&env.files)))
 }
 
-/// The user's caches on this node, and the prefix directory where there is one. What another user has planted is not looked at.
+/// The user's caches on this node, and the prefix directory where there is one. What another user has planted is skipped.
 fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     let params = environment::params(env);
     let descriptors = environment::descriptors(&params)?;
@@ -81,7 +81,7 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
                 targets.extend(caches.unwrap_or_default().into_iter().map(Target::Cache));
             }
             Err(error) if error.is_not_found() => (),
-            Err(error) => warn(format_args!("not looked at: {}", scr_core::describe(&error))),
+            Err(error) => warn(format_args!("not checked: {}", scr_core::describe(&error))),
         }
     }
     let prefix = params.get(&param::PREFIX);

@@ -107,8 +107,8 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // After MPI_Finalize not even this may be called, and nothing is left to free.
         if check_running().is_ok() {
-            // SAFETY: MPI is running, and nobody else has this handle. A failure would leave only the
-            // handle behind, so the code is of no interest.
+            // SAFETY: MPI is running, and nobody else has this handle. A failure would leak only the
+            // handle, so the code is of no interest.
             unsafe { ffi::MPI_Comm_free(&raw mut self.comm) };
         }
     }
@@ -191,7 +191,7 @@ impl<'b> Requests<'b> {
         Ok(self.requests.len() - 1)
     }
 
-    /// Tells the places of those that have completed since the last call.
+    /// Passes on the places of those that have completed since the last call.
     pub(super) fn progress(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
         if self.active == 0 {
             return Ok(());
@@ -251,8 +251,8 @@ impl Requests<'_> {
 
 impl Drop for Requests<'_> {
     fn drop(&mut self) {
-        // Also after an error or a panic: the library reads and writes the buffers until then, and whoever lent them frees them
-        // next. A request that never ends holds up the rank, which is better than bytes that change under other data.
+        // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
+        // A request that never ends blocks the rank, which is better than writes to memory in other use.
         while self.active > 0 {
             if self.progress(|_| ()).is_err() {
                 self.test_each();

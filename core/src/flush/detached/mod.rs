@@ -71,8 +71,8 @@ impl Flush<'_> {
         self.report(&run.copies)
     }
 
-    /// Polls the transfers of a node, on its first rank: whether any is still on its way, and whether one has failed. What
-    /// cannot be looked at is not waited for.
+    /// Polls the transfers of a node, on its first rank: whether any is still under way, and whether one has failed. A transfer
+    /// that cannot be polled is not waited for.
     pub(super) fn detached_progress(&self, run: &RunningFlush) -> (bool, bool) {
         match &run.running {
             Running::Detached(None) => return (true, false),

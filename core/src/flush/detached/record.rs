@@ -38,7 +38,7 @@ pub(crate) struct TransferRecord {
 /// How far the transfers of a rank are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransferState {
-    /// The transport is at work, or what came was not looked at yet.
+    /// The transport is at work, or its result was not checked yet.
     Moving,
     /// Every file has arrived, and is what was recorded.
     Arrived,
@@ -363,7 +363,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_record_of_another_kind_is_told_and_passed_over() {
+    fn a_record_of_another_kind_is_reported_and_skipped() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("detached.3.17f.0a.0"), "something").unwrap();
         let mut tree = record(1).to_tree();
@@ -377,7 +377,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn checksums_that_were_known_are_not_told_again() {
+    fn known_checksums_are_not_sent_again() {
         let mut known = record(0);
         known.copies[0].file.crc = Some(9);
         assert!(new_sums(&[known]).is_empty());

@@ -110,7 +110,7 @@ fn what_has_arrived_is_finished_by_poststage_and_only_once() {
 
 /// Several may look at once, on several nodes.
 #[test]
-fn who_finishes_a_flush_has_the_lock_meanwhile() {
+fn finishing_a_flush_holds_the_lock() {
     let (nodes, _) = all_marked();
     let files = FaultyFiles::new(RealFiles);
     finalize_arrived(&files, &nodes.stage.prefix, NOW).unwrap();
@@ -121,7 +121,7 @@ fn who_finishes_a_flush_has_the_lock_meanwhile() {
     };
     let taken = done.iter().position(|done| done.what == What::Link && done.to.as_ref() == Some(&lock));
     assert!(taken.is_some() && taken < first(What::Rename, "/a/"), "{done:?}");
-    // And the new names are on stable storage before the index tells of them.
+    // And the new names are on stable storage before the index lists them.
     let folder = nodes.stage.prefix.file(&"a".parse().unwrap());
     let synced = done.iter().rposition(|done| done.what == What::SyncDir && done.path == folder);
     let named = done.iter().rposition(|done| done.what == What::Rename && done.path.starts_with(&folder));
@@ -289,7 +289,7 @@ fn what_two_nodes_leave_in_one_folder_counts_for_each_by_itself() {
 }
 
 #[test]
-fn an_error_on_one_rank_is_told_to_all_and_leaves_nothing() {
+fn an_error_on_one_rank_reaches_all_ranks_and_leaves_no_files() {
     let nodes = Nodes::new();
     let cached = nodes.stage.cache(1, "a");
     let gone = cached.by_rank[3].iter().find(|file| file.bytes > 0).unwrap();

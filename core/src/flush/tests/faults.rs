@@ -172,7 +172,7 @@ fn an_error_after_the_mark_never_takes_a_flush_back() {
 }
 
 #[test]
-fn a_full_prefix_is_told_and_nothing_is_lost() {
+fn a_full_prefix_is_reported_and_nothing_is_lost() {
     for (way, flush) in [("at once", at_once as Way), ("in the worker", in_background)] {
         let scene = Scene::new(fresh);
         for at in scene.operations(flush) {

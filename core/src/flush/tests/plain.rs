@@ -137,7 +137,7 @@ fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_
 
 /// A transport is not trusted: one that says it is done while bytes are missing.
 #[test]
-fn what_came_in_part_is_told_and_not_listed() {
+fn a_partial_dataset_is_reported_and_not_listed() {
     let short = Started::by(|transport, job| {
         let ticket = transport.start(job)?;
         let of_one = |item: &&CopyItem| item.destination.display().to_string().contains("rank_1");
@@ -201,7 +201,7 @@ impl Transport for Started {
 }
 
 #[test]
-fn two_ranks_with_different_files_of_one_name_are_told() {
+fn different_files_of_one_name_on_two_ranks_are_reported() {
     let stage = Stage::new(4);
     let mut cached = stage.cache(1, "a");
     cached.by_rank[3][0].name = "a/rank_1".parse().unwrap();
@@ -210,7 +210,7 @@ fn two_ranks_with_different_files_of_one_name_are_told() {
 }
 
 #[test]
-fn something_in_the_way_is_told_and_the_next_flush_works() {
+fn an_obstacle_is_reported_and_the_next_flush_works() {
     let stage = Stage::new(3);
     let cached = stage.cache(1, "a");
     fs::create_dir_all(stage.prefix.file(&"a/rank_2".parse().unwrap())).unwrap();
@@ -224,7 +224,7 @@ fn something_in_the_way_is_told_and_the_next_flush_works() {
 }
 
 #[test]
-fn a_name_that_is_used_again_stands_for_the_newer_dataset() {
+fn a_reused_name_means_the_newer_dataset() {
     let stage = Stage::new(3);
     let (old, new) = (stage.cache(1, "same"), stage.cache(2, "same"));
     stage.flush_well("1", &old);
@@ -309,7 +309,7 @@ fn in_place_all_ranks_may_have_written_one_file() {
 }
 
 #[test]
-fn a_record_that_cannot_be_used_is_told_and_left() {
+fn an_unusable_record_is_reported_and_kept() {
     let stage = Stage::new(1);
     stage.prefix.make_scr_dir(&RealFiles).unwrap();
     let path = stage.prefix.scr_file("flush.7.x");
@@ -324,7 +324,7 @@ fn a_record_that_cannot_be_used_is_told_and_left() {
 }
 
 #[test]
-fn what_is_told_of_an_earlier_run_names_the_dataset_and_the_reason() {
+fn messages_on_an_earlier_run_name_the_dataset_and_the_reason() {
     let dataset = Stage::new(1).cache(7, "a").dataset;
     let why = || "a/rank_0 is missing".to_owned();
     for (ended, text) in [

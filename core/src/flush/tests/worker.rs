@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A transport that copies when it is told to, in the thread that waits for it.
+/// A transport that copies on request, in the thread that waits for it.
 #[derive(Default)]
 struct Gated {
     open: AtomicBool,
@@ -151,7 +151,7 @@ fn no_file_is_made_before_the_flush_is_on_record_and_synced() {
 }
 
 #[test]
-fn an_announcement_that_fails_is_told_by_all_and_nobody_waits_for_it() {
+fn all_ranks_report_a_failed_record_and_none_waits_for_it() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");
     // A file where the record of the flush belongs.

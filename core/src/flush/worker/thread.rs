@@ -1,4 +1,4 @@
-//! The thread of an asynchronous flush, as the application sees it: started, looked at, cancelled, waited for.
+//! The thread of an asynchronous flush, as the application sees it: started, polled, cancelled, waited for.
 
 use super::flags::SharedFlags;
 use super::task::{Task, TaskEnd};

@@ -89,7 +89,7 @@ fn a_dataset_that_was_flushed_anew_has_not_failed_any_more() {
 }
 
 #[test]
-fn what_others_wrote_survives_a_change() {
+fn keys_of_other_writers_survive_a_change() {
     let (_dir, prefix) = scratch_copy("bypass");
     damage(prefix.index_file(), |tree| {
         tree.set("LATER", "kept");
@@ -183,7 +183,7 @@ fn datasets_are_ordered_by_run_and_then_by_id() {
 
 /// Both were listed as the current one, and the damage of the older one took that from the newer one.
 #[test]
-fn of_two_datasets_that_had_a_name_the_one_that_has_it_is_current() {
+fn of_two_datasets_with_one_name_the_present_holder_is_current() {
     let mut index = index(&[(1, "a")]);
     index.set_current("a");
     index.record(&dataset(7, "a"), false);

@@ -60,7 +60,7 @@ fn the_lists_of_c_scr_written_again_have_the_same_keys() {
 }
 
 #[test]
-fn sizes_and_checksums_stand_below_the_name() {
+fn sizes_and_checksums_are_stored_below_the_name() {
     let (_dir, prefix) = dataset();
     Rank2File::new(vec![vec![file("a")], vec![]]).write(&RealFiles, &prefix, ID).unwrap();
     let text = tree(prefix.dataset_dir(ID).join("rank2file.0.0")).to_string();

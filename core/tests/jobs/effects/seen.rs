@@ -1,4 +1,4 @@
-//! Small jobs, each of which tells whether it sees what a parameter does.
+//! Small jobs, each of which returns whether it sees the effect of a parameter.
 
 use super::Setting;
 use crate::damage::flip;
@@ -117,13 +117,13 @@ pub(super) fn fetch_width(setting: &Setting) -> bool {
         let world = flushed_and_lost(setting, two());
         messages(&world.run(|_| ()), "scr_fetch_latest")
     };
-    // With one at a time, rank 0 tells rank 1 that it is its turn.
+    // With one at a time, rank 0 sends rank 1 a message that it is its turn.
     sent(setting) > sent(&Setting::nowhere(setting))
 }
 
 pub(super) fn flush_type(setting: &Setting) -> bool {
     let world = setting.on(one().set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1"));
-    is_flushed_behind(&world)
+    is_flushed_detached(&world)
 }
 
 pub(super) fn flush_width(setting: &Setting) -> bool {
@@ -142,7 +142,7 @@ pub(super) fn flush_width(setting: &Setting) -> bool {
         && width_of_node(&nowhere).contains(" WIDTH=128: ")
 }
 
-/// What a transport says of the width that it is told, which is none that it takes.
+/// The message of a transport on a width that it does not accept.
 fn width_of_node(setting: &Setting) -> String {
     let option = "[[option]]\nname = \"WIDTH\"\ntype = \"integer\"\nmax = 0\nhelp = \"none\"\n";
     let mut world = setting.on(with_plugin("transport", "TRY", option));
@@ -152,19 +152,19 @@ fn width_of_node(setting: &Setting) -> String {
 
 pub(super) fn flush_async(setting: &Setting) -> bool {
     let world = setting.on(one().set("SCR_FLUSH", "1").set("SCR_FLUSH_TYPE", "PTHREAD"));
-    is_flushed_behind(&world)
+    is_flushed_detached(&world)
 }
 
 pub(super) fn flush_async_bw(setting: &Setting) -> bool {
-    transport_is_told(setting, "BW")
+    transport_receives(setting, "BW")
 }
 
 pub(super) fn flush_async_percent(setting: &Setting) -> bool {
-    transport_is_told(setting, "PERCENT")
+    transport_receives(setting, "PERCENT")
 }
 
 pub(super) fn flush_async_usleep(setting: &Setting) -> bool {
-    transport_is_told(setting, "USLEEP")
+    transport_receives(setting, "USLEEP")
 }
 
 pub(super) fn flush_poststage(setting: &Setting) -> bool {
@@ -507,7 +507,7 @@ fn should_exit(world: &World) -> bool {
     world.run(|application| application.session().should_exit().unwrap()).ranks[0]
 }
 
-fn is_flushed_behind(world: &World) -> bool {
+fn is_flushed_detached(world: &World) -> bool {
     let run = world.run(|application| {
         application.checkpoint(1, some).unwrap();
         application.finalize().unwrap();
@@ -533,8 +533,8 @@ fn with_plugin(kind: &str, name: &str, lines: &str) -> World {
     world.set("SCR_PLUGIN_PATH", &path)
 }
 
-/// Whether a transport is told the value: one that takes it for too large, and says so.
-fn transport_is_told(setting: &Setting, option: &str) -> bool {
+/// Whether a transport receives the value: a transport that refuses it as too large, with a message.
+fn transport_receives(setting: &Setting, option: &str) -> bool {
     let lines =
         format!("[[option]]\nname = \"{option}\"\ntype = \"integer\"\nmax = 9\nhelp = \"at most 9\"\n");
     let world = setting.on(with_plugin("transport", "TRY", &lines).set("SCR_FLUSH_ASYNC", "1"));

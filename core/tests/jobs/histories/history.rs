@@ -260,7 +260,7 @@ pub(super) fn play(
         return seen;
     }
     for (number, step) in run.steps.iter().enumerate() {
-        // The time tells the version.
+        // The time identifies the version.
         application.wait(if number == 0 { first } else { 1 });
         let came = take(&mut application, step, first + number as u64);
         let is_short = matches!(came, Came::Short(_));

@@ -481,7 +481,7 @@ impl Model {
                     Ok(all)
                 };
             };
-            let version = self.version(*number).expect("it was told to the ranks");
+            let version = self.version(*number).expect("the ranks have seen it");
             if !version.possible || version.gone || !version.checkpoint || version.ranks != run.nodes.len() {
                 return Err(format!("{version:?} must never be restarted from"));
             }

@@ -141,7 +141,7 @@ fn entries(world: &World) -> Vec<IndexEntry> {
     index.map(|index| index.entries()).unwrap_or_default()
 }
 
-/// The time at which it was begun tells the version.
+/// The time at which it was begun identifies the version.
 fn number_of(entry: &IndexEntry) -> Option<u64> {
     Some(entry.dataset.as_ref()?.created / MICROS % SECONDS_OF_A_RUN)
 }

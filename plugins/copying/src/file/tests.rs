@@ -92,7 +92,7 @@ fn a_huge_hole_is_copied_at_once() {
 }
 
 #[test]
-fn a_source_of_another_size_is_refused_and_told() {
+fn a_source_of_another_size_is_refused_and_reported() {
     let folder = Folder::new();
     for expected in [0, 4, 6, u64::MAX] {
         let item = CopyItem { bytes: expected, ..folder.with(b"12345") };
@@ -224,7 +224,7 @@ fn a_link_at_the_source_is_not_followed() {
 }
 
 #[test]
-fn a_full_destination_is_told_with_path_place_and_number() {
+fn a_full_destination_is_reported_with_path_offset_and_errno() {
     let folder = Folder::new();
     for crc in [false, true] {
         let item = CopyItem { destination: "/dev/full".into(), ..folder.with(&pattern(5000)) };
@@ -234,7 +234,7 @@ fn a_full_destination_is_told_with_path_place_and_number() {
 }
 
 #[test]
-fn a_missing_folder_is_told() {
+fn a_missing_folder_is_reported() {
     let folder = Folder::new();
     let item = CopyItem { destination: folder.0.path().join("no/such"), ..folder.with(b"1") };
     let error = copy(&item, 0, true).unwrap_err().to_string();
@@ -268,7 +268,7 @@ fn a_file_copied_in_parts_is_the_same_and_so_is_its_checksum() {
         let folder = Folder::new();
         let bytes = pattern(200_001);
         let item = folder.with(&bytes);
-        // What a copy that was cut short has left behind the part that is safe is not believed.
+        // Bytes that an interrupted copy has left after the safe part are not trusted.
         fs::write(&item.destination, vec![9; 300_000]).unwrap();
         let how = How::new(4096, take_crc);
         let mut crc = None;

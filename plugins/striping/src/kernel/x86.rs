@@ -7,7 +7,7 @@
 use super::{portable, Pass, Table};
 use std::arch::x86_64::*;
 
-/// One width of register: the function that a pass is run with, and the generic one behind it.
+/// One width of register: the function that runs a pass, and the generic one that it instantiates.
 macro_rules! kernel {
     ($run:ident, $sums:ident, $feature:tt, $bytes:expr, $load:ident, $store:ident,
      $xor:ident, $and:ident, $shift:ident, $shuffle:ident, $zero:ident, $table:expr, $mask:expr) => {
