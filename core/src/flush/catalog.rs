@@ -4,7 +4,7 @@ use super::pending::PendingFlush;
 use crate::fs::Files;
 use crate::planted::{planted, Bug};
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::HashSet;
 
@@ -26,9 +26,11 @@ impl Catalog<'_> {
     ) -> Result<(), PrefixError> {
         if may_replace {
             record.replaces = self.sharing(&record.dataset, lists)?;
-            if !in_place {
-                self.refuse_newer(record)?;
-            }
+        }
+        // What is in place has replaced its files already.
+        let newer = if in_place { None } else { self.newer_owner(&record.dataset, &record.replaces)? };
+        if let Some(newer) = newer {
+            return Err(PrefixError::Superseded { newer });
         }
         self.open(&record.dataset, lists, in_place, &record.replaces)?;
         if in_place {
@@ -37,13 +39,19 @@ impl Catalog<'_> {
         Ok(record.write(self.files, self.prefix)?)
     }
 
-    /// A dataset that comes late does not replace files of a newer one, which a restart would take for its own.
-    fn refuse_newer(&self, record: &PendingFlush) -> Result<(), PrefixError> {
+    /// A newer dataset that is complete and has the name of this one, or is among those that share a file with it. One that comes
+    /// late does not replace them: a restart would take its files for those of the newer one.
+    pub(crate) fn newer_owner(
+        &self,
+        dataset: &DatasetDescriptor,
+        sharing: &[u64],
+    ) -> Result<Option<u64>, PrefixError> {
         let index = Index::read(self.files, self.prefix)?;
-        match record.replaces.iter().find(|id| is_newer(&index, &record.dataset, **id)) {
-            Some(&newer) => Err(PrefixError::Superseded { newer }),
-            None => Ok(()),
-        }
+        let own = index.seq_of(dataset);
+        let is_newer = |id: &u64| index.entry(*id).is_some_and(|other| other.is_valid() && other.seq() > own);
+        let named_so = index.id_of(&dataset.name);
+        let newer = named_so.into_iter().chain(sharing.iter().copied()).find(is_newer);
+        Ok(newer.filter(|_| !planted(Bug::LateFlushReplacesNewer)))
     }
 
     /// Lists the files and, as incomplete, the dataset, before a byte of it moves. Where the dataset's name stands for
@@ -170,10 +178,4 @@ impl Catalog<'_> {
             Ok(())
         })?
     }
-}
-
-/// Whether dataset `id` is complete and newer than this one.
-pub(super) fn is_newer(index: &Index, dataset: &DatasetDescriptor, id: u64) -> bool {
-    let is_newer = |other: IndexEntry| other.seq() > index.seq_of(dataset) && other.is_valid();
-    !planted(Bug::LateFlushReplacesNewer) && index.entry(id).is_some_and(is_newer)
 }

@@ -9,7 +9,7 @@
 //! One process at a time does so, on whichever node: a lock that also works between nodes keeps the others out, and
 //! who comes later finds the flush gone.
 
-use super::catalog::{is_newer, Catalog};
+use super::catalog::Catalog;
 use super::outcome::FlushOutcome;
 use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
@@ -340,7 +340,7 @@ impl Closing<'_> {
             return self.take_back().map(|()| None);
         }
         let outcome = self.record_checksums().and_then(|()| self.staged()).map_err(StepError::from);
-        let outcome = outcome.and_then(|staged| match self.newer_owner(&index)? {
+        let outcome = outcome.and_then(|staged| match self.newer_owner()? {
             Some(newer) => Ok(Some(TakenBack::Late { newer })),
             None => {
                 staged.iter().try_for_each(|file| self.check(file))?;
@@ -403,14 +403,11 @@ impl Closing<'_> {
     }
 
     /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
-    fn newer_owner(&self, index: &Index) -> Result<Option<u64>, PrefixError> {
+    fn newer_owner(&self) -> Result<Option<u64>, PrefixError> {
         let dataset = &self.record.dataset;
-        if let Some(id) = index.id_of(&dataset.name).filter(|id| is_newer(index, dataset, *id)) {
-            return Ok(Some(id));
-        }
         let catalog = Catalog { files: self.files, prefix: self.prefix };
         let lists = Rank2File::read(self.files, self.prefix, dataset.id)?;
-        Ok(catalog.sharing(dataset, lists.by_rank())?.into_iter().find(|id| is_newer(index, dataset, *id)))
+        catalog.newer_owner(dataset, &catalog.sharing(dataset, lists.by_rank())?)
     }
 
     /// Either the staging file is there, or it has its name already. In the latter case its checksum must distinguish it

@@ -234,7 +234,7 @@ impl<'a> Builder<'a> {
         (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
         let catalog = self.catalog();
         let replaces = catalog.sharing(&dataset, &lists)?;
-        if let Some(newer) = self.newer_owner(&dataset, &replaces)? {
+        if let Some(newer) = catalog.newer_owner(&dataset, &replaces)? {
             let why = format!("its name or files of it belong to dataset {newer}, which is newer");
             return Ok(Outcome::Incomplete { why });
         }
@@ -257,16 +257,6 @@ impl<'a> Builder<'a> {
         FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
         self.remove_unfinished_copies(scan);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
-    }
-
-    /// A complete dataset that is newer and has the name, or files that this one would replace.
-    fn newer_owner(&self, dataset: &DatasetDescriptor, sharing: &[u64]) -> Result<Option<u64>, BuildError> {
-        let index = Index::read(self.files(), self.prefix)?;
-        let owner =
-            index.id_of(&dataset.name).filter(|&id| index.entry(id).is_some_and(|entry| entry.is_valid()));
-        let own = index.seq_of(dataset);
-        let newer = |id: &u64| index.entry(*id).is_some_and(|entry| entry.seq() > own);
-        Ok(sharing.iter().copied().chain(owner).find(newer))
     }
 
     /// As a flush does, a checkpoint becomes the one to restart from where there is no newer one.
