@@ -6,6 +6,8 @@
 
 use super::dataset::CachedDataset;
 use super::part::{remove_spare, spare_bytes, PartDir};
+use super::record::RankRecord;
+use super::shared_files::with_names_of;
 use super::{room, Cache, StoreInUse};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
@@ -15,6 +17,7 @@ use crate::fs::FsError;
 use crate::job::Job;
 use crate::message::amount;
 use crate::param;
+use crate::planted::{planted, Bug};
 
 /// The dataset that is to leave a store next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,19 +184,38 @@ impl Cache {
         self.record_evicted(job, &cached);
     }
 
-    /// Gives up what there is of datasets in the prefix directory, where their files are overwritten: those that lie nowhere else
-    /// leave. Collective.
+    /// Whoever writes files in the prefix directory calls this before they count: the application has been given the paths of
+    /// `owner`, or a flush is about to copy it there. Older datasets that lie there with one of its files are given up: those
+    /// that lie nowhere else leave. If a newer one has such a file, nothing is given up, and its id is returned: `owner` must
+    /// not be written there. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn give_up_in_prefix(&mut self, job: &Job, ids: &[u64]) -> Result<(), CommError> {
-        for cached in self.datasets.iter_mut().filter(|cached| ids.contains(&cached.id())) {
+    pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<Option<u64>, CommError> {
+        // Of a dataset that lies in cache too, the index says later whether a flush has replaced files.
+        let in_place = owner.protection.bypass;
+        let lies_there =
+            |cached: &&CachedDataset| cached.record.protection.bypass || in_place && cached.is_flushed();
+        let others = self.datasets.iter().filter(|cached| cached.id() != owner.dataset.id);
+        let others: Vec<_> = others.filter(|cached| !cached.superseded).filter(lies_there).collect();
+        if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {
+            return Ok(None);
+        }
+        let names = owner.files.iter().map(|file| &file.name);
+        let records: Vec<_> = others.iter().map(|cached| &cached.record).collect();
+        let sharing = with_names_of(&*job.comm, names, &records)?.into_iter().map(|place| others[place]);
+        let (newer, older): (Vec<_>, Vec<_>) = sharing.partition(|cached| cached.seq() > owner.seq());
+        if let Some(newer) = newer.iter().find(|cached| !cached.refused) {
+            return Ok(Some(newer.id()));
+        }
+        let in_place = older.iter().filter(|cached| cached.record.protection.bypass);
+        let in_place: Vec<u64> = in_place.map(|cached| cached.id()).collect();
+        let older: Vec<u64> = older.into_iter().map(CachedDataset::id).collect();
+        for cached in self.datasets.iter_mut().filter(|cached| older.contains(&cached.id())) {
             cached.superseded = true;
         }
-        let overwritten = self.datasets.iter().filter(|cached| ids.contains(&cached.id()));
-        let overwritten = overwritten.filter(|cached| cached.record.protection.bypass);
-        let overwritten: Vec<u64> = overwritten.map(CachedDataset::id).collect();
-        self.withdraw(job, &overwritten)
+        self.withdraw(job, &in_place)?;
+        Ok(None)
     }
 
     /// Evicts datasets that no run may restart from any more. All ranks record that before the first part goes: otherwise a rank

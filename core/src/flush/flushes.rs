@@ -233,6 +233,7 @@ impl Flushes {
         }
         self.expect_prefix(site, id)?;
         self.finish_overlapping(site, id)?;
+        give_files_to(site, id)?;
         let began = report_begin(site, id);
         let transport = self.transport_of(site, id)?;
         let token = agreed_token(site.job, id)?;
@@ -250,6 +251,7 @@ impl Flushes {
     fn begin(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         self.expect_prefix(site, id)?;
         self.finish_overlapping(site, id)?;
+        give_files_to(site, id)?;
         let began = report_begin(site, id);
         let transport = self.transport_of(site, id)?;
         let token = agreed_token(site.job, id)?;
@@ -464,6 +466,23 @@ impl Flushes {
             self.retry_pending = false;
             self.flushed.push(id);
         }
+    }
+}
+
+/// Gives up older datasets whose files in the prefix directory this flush replaces, before it does: they must not come back, not
+/// even if the ranks die while files get their names. Collective.
+fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+    let owner = dataset(site.cache, id).record.clone();
+    if owner.protection.bypass && owner.dataset.run == site.job.run.number {
+        // That was done when it was completed.
+        return Ok(());
+    }
+    match site.cache.give_files_to(site.job, &owner)? {
+        None => Ok(()),
+        Some(newer) => Err(Error::Refused(format!(
+            "{} was not flushed: dataset {newer}, which is newer, is complete under the same names",
+            owner.label()
+        ))),
     }
 }
 

@@ -148,8 +148,8 @@ impl Restart {
             let global = job.params.get(&param::GLOBAL_RESTART);
             cache.dataset(id).is_some_and(|cached| !cached.superseded || !global && cached.is_restartable())
         };
-        if let Some(lost) = self.loaded.take_if(|loaded| !is_readable(loaded.id)) {
-            self.loaded = newest_cached(job, cache, |cached| !cached.passed_over && cached.seq() < lost.seq);
+        if self.loaded.take_if(|loaded| !is_readable(loaded.id)).is_some() {
+            self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
         }
     }
 

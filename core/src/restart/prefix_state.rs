@@ -27,6 +27,8 @@ pub(crate) struct PrefixState {
     complete: Vec<Complete>,
     /// The datasets that were purged from there.
     purged: Vec<u64>,
+    /// Those that were complete there once and are no more, each with when it was started: files of them were replaced or deleted.
+    lost: Vec<(u64, u64)>,
     /// Whether there is a dataset in cache that could not be brought back.
     pub(crate) is_any_left: bool,
     /// The place of what a run restarts from, from there or from cache.
@@ -74,12 +76,17 @@ impl PrefixState {
             })
         };
         let number = |key| tree.parse(key).ok().flatten();
+        let lost = |lost: &KvTree| {
+            let created = |id: u64| Some((id, lost.parse(id.to_string()).ok()??));
+            lost.keys_as().filter_map(created).collect()
+        };
         Self {
             highest: number("HIGHEST").unwrap_or(0),
             first: number("FIRST").zip(number("FIRST_RUN")).map(|(id, run)| Seq { run, id }),
             chosen: tree.value("CHOSEN").map(<[u8]>::to_vec),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
+            lost: tree.get("LOST").map(lost).unwrap_or_default(),
             is_any_left: false,
             newest: Seq::default(),
         }
@@ -104,7 +111,11 @@ impl PrefixState {
     /// or their number stands for another one.
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
         for cached in cache.datasets_mut() {
-            cached.superseded |= self.purged.contains(&cached.record.id_in_prefix);
+            let id = cached.record.id_in_prefix;
+            cached.superseded |= self.purged.contains(&id);
+            // What lies in cache too is flushed again.
+            let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
+            cached.superseded |= lies_there && self.lost.contains(&(id, cached.record.dataset.created));
             let Some(same) = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix)
             else {
                 continue;
@@ -151,7 +162,13 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     for id in Ids::purged(files, prefix)? {
         tree.entry("PURGED", id);
     }
-    for entry in index.entries().into_iter().filter(|entry| entry.complete) {
+    let (complete, incomplete): (Vec<_>, Vec<_>) =
+        index.entries().into_iter().partition(|entry| entry.complete);
+    for entry in incomplete.iter().filter(|entry| entry.flushed.is_some()) {
+        let created = entry.dataset.as_ref().map_or(0, |dataset| dataset.created);
+        tree.child("LOST").set(entry.id.to_string(), created);
+    }
+    for entry in complete {
         let known = tree.entry("PFS", entry.id);
         let dataset = entry.dataset.as_ref();
         known.set("RUN", entry.run);

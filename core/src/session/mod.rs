@@ -123,6 +123,7 @@ impl Session {
     ) -> Result<T, Error> {
         let Self { job, cache, schemes, flushes, .. } = self;
         let outcome = work(flushes, &mut FlushSite { job, cache, schemes });
+        self.restart.leave_lost(&self.job, &self.cache);
         for id in self.flushes.take_flushed() {
             slide_window(&self.job, &mut self.cache, id)?;
         }

@@ -273,3 +273,97 @@ fn expect_there(folder: &Path) {
         );
     }
 }
+
+/// A job whose second checkpoint of two is written in place, and the others in cache.
+fn mixed() -> World {
+    let world = World::new(2, 2).set("SCR_COPY_TYPE", "FILE").set("SCR_COPY_METADATA", "1");
+    let world = world.unset("SCR_CACHE_BYPASS").set("SCR_CACHE_SIZE", "4").set("SCR_FLUSH", "3");
+    let base = world.node("$SCR_NODE_NAME").display().to_string();
+    let line = |number, interval, bypass| {
+        format!("CKPT={number} INTERVAL={interval} STORE={base} TYPE=XOR BYPASS={bypass}\n")
+    };
+    std::fs::write(world.prefix().join(".scrconf"), line(0, 1, 0) + &line(1, 2, 1)).unwrap();
+    world
+}
+
+/// Writes `two` in cache, for a flush that replaces the files of `one`, which lie in the prefix directory.
+fn write_over_one(application: &mut Application, in_prefix: &Path) {
+    let rank = application.rank;
+    let session = application.session();
+    session.start_output(Some(b"two"), CHECKPOINT).unwrap();
+    let path = session.route_file(file("b", rank).as_bytes()).unwrap();
+    std::fs::write(path_of(&path), contents(2, rank, 0, BYTES)).unwrap();
+    // As if the clock had not gone on since.
+    let kept =
+        std::fs::metadata(in_prefix.join(file("b", rank))).and_then(|status| status.modified()).unwrap();
+    let written = std::fs::File::options().write(true).open(path_of(&path)).unwrap();
+    written.set_modified(kept).unwrap();
+    drop(written);
+    session.complete_output(true).unwrap();
+}
+
+/// The names that are offered, each after a comparison of every byte, and refused.
+fn refuse_each(application: &mut Application, steps: &[(&str, &str, u64)]) -> Vec<String> {
+    let mut offered = Vec::new();
+    while let Some(name) = application.session().have_restart().unwrap() {
+        let name = String::from_utf8(name).unwrap();
+        let (_, folder, step) = steps.iter().find(|(known, _, _)| *known == name).unwrap();
+        let rank = application.rank;
+        application.session().start_restart().unwrap();
+        let path = application.session().route_file(file(folder, rank).as_bytes()).unwrap();
+        let bytes = std::fs::read(path_of(&path)).unwrap();
+        assert!(bytes == contents(*step, rank, 0, BYTES), "other bytes: {name}");
+        offered.push(name);
+        let _ = application.session().complete_restart(false);
+    }
+    offered
+}
+
+const MIXED: &[(&str, &str, u64)] = &[("zero", "a", 0), ("one", "b", 1), ("two", "b", 2)];
+
+/// A flush replaced the files of the older one, which lay nowhere else, and it was offered with the bytes of the newer one.
+#[test]
+fn a_checkpoint_that_lies_in_place_is_not_offered_after_a_flush_over_its_files() {
+    for listed in [true, false] {
+        let mut world = mixed();
+        let files = Arc::new(FaultyFiles::new(RealFiles));
+        files.only(|_, path| path.to_string_lossy().contains("rank2file"));
+        world.files = files.clone();
+        let (turns, prefix) = (Barrier::new(2), world.prefix());
+        let kept = world.run(|application| {
+            write(application, "zero", "a", 0).unwrap();
+            turns.wait();
+            if !listed {
+                files.fail_from(1, ErrorKind::PermissionDenied);
+            }
+            turns.wait();
+            assert_eq!(write(application, "one", "b", 1).is_ok(), listed);
+            turns.wait();
+            files.heal();
+            let kept = (application.rank == Rank(0)).then(|| world.keep());
+            turns.wait();
+            write_over_one(application, &prefix);
+            kept
+        });
+        let expected = vec!["two".to_owned(), "zero".to_owned()];
+        world.run(|application| refuse_each(application, MIXED)).all_gave(&expected);
+        if listed {
+            // Nor on nodes that were away meanwhile.
+            world.put_back(kept.ranks[0].as_ref().unwrap());
+            world.run(|application| refuse_each(application, MIXED)).all_gave(&vec!["zero".to_owned()]);
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_lies_in_place_is_not_offered_by_the_run_that_flushed_over_its_files() {
+    let world = mixed();
+    let prefix = world.prefix();
+    let run = world.run(|application| {
+        write(application, "zero", "a", 0).unwrap();
+        write(application, "one", "b", 1).unwrap();
+        write_over_one(application, &prefix);
+        refuse_each(application, MIXED)
+    });
+    run.all_gave(&vec!["two".to_owned(), "zero".to_owned()]);
+}

@@ -9,7 +9,6 @@ use crate::cache::{CachedDataset, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
 use crate::message::throughput;
-use crate::planted::{planted, Bug};
 use crate::session::{Error, OutputFlags, Phase, Session};
 use std::time::Duration;
 
@@ -34,7 +33,11 @@ impl Session {
     fn complete(&mut self, mut output: Box<Output>, valid: bool) -> Result<(), Error> {
         let label = output.record.label();
         let completing = self.job.elapsed();
-        self.give_up_overwritten(&output)?;
+        if output.writes_in_prefix() {
+            // Whether it becomes complete or not.
+            self.cache.give_files_to(&self.job, &output.record)?;
+            self.restart.leave_lost(&self.job, &self.cache);
+        }
         let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
         let opened = match measured {
             Ok(opened) if failed == 0 => opened,
@@ -76,26 +79,6 @@ impl Session {
         self.job.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
         self.job.report_traffic("start to complete", sent);
         outcome
-    }
-
-    /// Gives up older datasets in the prefix directory of which the application was given a file to write over, whether this one
-    /// becomes complete or not. Collective.
-    fn give_up_overwritten(&mut self, output: &Output) -> Result<(), Error> {
-        if !output.record.protection.bypass || planted(Bug::ReplacedCountsAsFlushed) {
-            return Ok(());
-        }
-        let lies_there = |cached: &&CachedDataset| cached.record.protection.bypass || cached.is_flushed();
-        let older = self.cache.datasets().iter().filter(|cached| !cached.superseded).filter(lies_there);
-        let older: Vec<_> = older.map(|cached| &cached.record).collect();
-        if older.is_empty() {
-            return Ok(());
-        }
-        let routed = output.record.files.iter().map(|file| &file.name);
-        let lost = shared_files::with_names_of(&*self.job.comm, routed, &older)?;
-        let lost: Vec<u64> = lost.into_iter().map(|place| older[place].dataset.id).collect();
-        self.cache.give_up_in_prefix(&self.job, &lost)?;
-        self.restart.leave_lost(&self.job, &self.cache);
-        Ok(())
     }
 
     /// Measures the files of this rank. Gives what is wrong with them, and of all ranks how many have failed, their files and
