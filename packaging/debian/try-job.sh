@@ -45,5 +45,5 @@ survives c --kill-rank 1 --kill-step 35 -- --size $size --steps $steps --every $
 survives fortran77 1 35 -- $size $steps $every heat.out
 survives fortran90 1 35 -- $size $steps $every heat.out
 
-$SCR_DIR/bin/scr plugin list >/dev/null || die "plugins were not found"
+$SCR_DIR/bin/scr doctor >doctor.log || die "scr doctor finds faults"
 rm -r "$work"

@@ -56,7 +56,7 @@ rm -f ./*.deb && cp build/build/*.deb .
 rm -rf clean && new_root clean
 mkdir clean/packages && cp ./*.deb clean/packages
 cp ../../packaging/debian/try-job.sh clean/
-in_root clean sh -c 'apt-get -qq update && cd packages && rm -f *-dbgsym_*.deb &&
+in_root clean sh -c 'apt-get -qq update && cd packages &&
     apt-get -qq install --no-install-recommends ./*.deb g++ gfortran pkg-config openmpi-bin mpich' >clean.log
 for mpi in openmpi mpich; do in_root clean ./try-job.sh $mpi; done
 echo "the Debian packages passed"
