@@ -1,4 +1,4 @@
-//! What a call of the interface can fail with.
+//! The errors of a call of the interface.
 
 use crate::comm::{CollectiveError, CommError, RankErrors};
 use crate::fs::FsError;

@@ -1,5 +1,5 @@
-//! What everybody needs and nobody changes: the ranks, the outside world, the settings, the prefix directory, the log. Made once, when a
-//! session begins; the same on all ranks but for what is a rank's own.
+//! Data that all modules need and none changes: the ranks, the outside world, the settings, the prefix directory, the log. Made
+//! once, when a session begins, and the same on all ranks except for a rank's own data.
 
 use crate::comm::collective::{agree_at, all_gather, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};

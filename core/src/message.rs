@@ -1,6 +1,6 @@
-//! What the runtime says to the user: one line, with the version, the rank and the node before it.
+//! Messages to the user: one line each, after the version, the rank and the node.
 //!
-//! At `SCR_DEBUG=0` it says nothing but warnings and errors; 1 adds what it does and how long it took, 2 the details.
+//! `SCR_DEBUG=0` prints only warnings and errors; 1 adds progress and durations, 2 the details.
 
 use crate::comm::Rank;
 use crate::env::Output;

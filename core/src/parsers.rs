@@ -1,7 +1,7 @@
 //! Every parser of core that reads bytes from outside, for the property tests here and for the fuzz targets in `fuzz/`.
 //!
-//! Whatever the bytes are, a parser gives a value or an error: it never panics, never loops over a number that it has read,
-//! and takes at most `factor` times the memory of its input, and a little.
+//! For any bytes a parser returns a value or an error: it never panics, never loops over a count that it has read, and takes at
+//! most `factor` times the memory of its input plus a constant.
 
 #[cfg(test)]
 mod samples;

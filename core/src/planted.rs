@@ -1,7 +1,7 @@
-//! Bugs on purpose, to see whether random histories of jobs find them.
+//! Deliberate bugs, to measure whether random histories of jobs find them.
 //!
-//! Only a build with the feature `planted` has them, and there the one that `plant` was given last is at work. In every other
-//! build [`planted`] is `false` when the code is compiled, and nothing of them is left.
+//! Only a build with the feature `planted` has them, where the last one given to `plant` is active. In every other build
+//! [`planted`] is a constant `false`, and the compiler removes them.
 
 #![cfg_attr(not(feature = "planted"), allow(unreachable_pub))]
 
@@ -36,38 +36,38 @@ bugs! {
     FolderNotSynced: "the new name of a file is not synced",
     RenamesNotSynced: "the names of flushed files are not synced",
     BypassNotSynced: "the files of a bypass dataset are not synced",
-    FenceNotChecked: "a writer does not look whether the lock is still its own",
-    FenceLeavesFiles: "who takes the lock over leaves the files that others have begun to write",
+    FenceNotChecked: "a writer does not check whether the lock is still its own",
+    FenceLeavesFiles: "a process that takes the lock over keeps the files that others have begun to write",
     LockNotTaken: "a shared file is changed without the lock",
     UnreadableAsAbsent: "a shared file that cannot be read counts as absent",
     FailureOutlivesFlush: "a dataset stays marked as failed after a flush has written every byte",
     FailedCountsAsFlushed: "a copy in the prefix directory that failed counts as flushed",
-    CurrentAfterUnread: "an older checkpoint becomes current since the newest could not be read for a moment",
+    CurrentAfterUnread: "an older checkpoint becomes current because the newest could not be read for a moment",
     WindowDeletesUnread: "the window deletes a checkpoint that this run could not read",
-    WindowDeletesShared: "the window deletes files that a newer dataset has by now",
-    SuspectUnchecked: "a dataset of which files may have been replaced is fetched like any other",
+    WindowDeletesShared: "the window deletes files that now belong to a newer dataset",
+    SuspectUnchecked: "a dataset whose files may have been replaced is fetched like any other",
     FetchUnchecked: "checksums of files in the prefix directory are not compared",
-    TakenBackAfterMark: "an error after the mark takes the flush back",
+    TakenBackAfterMark: "an error after the mark rolls the flush back",
     CommittedBeforeNamed: "a flush is committed before its files have their names",
     NameTakenBeforeCopied: "the older dataset of the name is invalid before the first byte is copied",
     ReplacedCountsAsFlushed: "a dataset counts as flushed though a newer one has replaced its files",
     LateFlushReplacesNewer: "a flush that is finished late replaces a newer dataset",
     FlushedBeforeArrived: "a dataset counts as flushed once its flush has begun",
     DroppedStaysInCache: "a dropped dataset stays in cache",
-    DropLeavesFlush: "a dropped dataset arrives with the flush that is under way",
+    DropLeavesFlush: "a flush under way still lists the dropped dataset",
     DeletedStaysInCache: "a deleted dataset stays in cache",
     PassedOverIsFlushed: "the end of a run flushes the newest checkpoint, though the user has gone back",
-    NewerStayAfterCurrent: "checkpoints newer than the chosen one leave the index, and stay in cache",
+    NewerStayAfterCurrent: "checkpoints newer than the chosen one are removed from the index, and stay in cache",
     RefusalForgotten: "a refused checkpoint is offered again by the next run",
-    EvictsBeforeComplete: "the old dataset leaves before the new one is complete",
+    EvictsBeforeComplete: "the old dataset is evicted before the new one is complete",
     CacheUnchecked: "checksums of files in cache are not compared",
     TornEntryCounts: "an entry of a filemap that was cut short makes the part complete",
     WritesAfterTorn: "an entry of a filemap is written after one that was cut short",
     NeighboursNotKept: "no rank keeps the records of its neighbours",
     OldRedundancyKept: "the redundancy file keeps the bytes of the dataset before",
-    RebuiltUnchecked: "rebuilt files are taken without a look at their checksums",
+    RebuiltUnchecked: "the checksums of rebuilt files are not compared",
     WorseCopyCounts: "of two copies of a part the first one counts, whole or not",
-    SentOffEarly: "a part is removed where it lay before its rank has recorded it",
+    SentOffEarly: "the sender removes a part before the receiver has recorded it",
     RebuiltNotRecorded: "a rebuilt part is not recorded as prepared",
     OlderInCacheWins: "a checkpoint in cache wins over a newer one in the prefix directory",
 }
@@ -75,19 +75,19 @@ bugs! {
 #[cfg(feature = "planted")]
 static PLANTED: AtomicU8 = AtomicU8::new(u8::MAX);
 
-/// From now on this bug is at work in all of the process, or none.
+/// Activates this bug in the whole process, or none.
 #[cfg(feature = "planted")]
 pub fn plant(bug: Option<Bug>) {
     PLANTED.store(bug.map_or(u8::MAX, |bug| bug as u8), Ordering::SeqCst);
 }
 
-/// Whether a bug is at work.
+/// Whether a bug is active.
 #[cfg(feature = "planted")]
 pub(crate) fn planted(bug: Bug) -> bool {
     PLANTED.load(Ordering::SeqCst) == bug as u8
 }
 
-/// Whether a bug is at work, which never is so here.
+/// Whether a bug is active: never in this build.
 #[cfg(not(feature = "planted"))]
 pub(crate) const fn planted(_: Bug) -> bool {
     false

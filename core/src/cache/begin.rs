@@ -1,4 +1,4 @@
-//! A dataset begins in cache: folders and filemaps on all ranks or on none, under an id that no other dataset has.
+//! Begins a dataset in cache: makes folders and filemaps on all ranks or on none, under an id that no other dataset has.
 
 use super::filemap::{Entry, Journal};
 use super::part::PartDir;

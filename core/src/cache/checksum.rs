@@ -1,7 +1,6 @@
 //! The CRC32 of a file whose pieces are read or written in any order.
 //!
-//! Nothing is read only to be checked: the pieces that pass by anyway are joined, and only what never
-//! passed by is left to be read at the end.
+//! It joins the checksums of pieces that are read or written anyway. Only pieces that never were are left to be read at the end.
 
 use crc32fast::Hasher;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The control directory of a node: what the processes of a job, and those that outlive it, write there for each other. See the
 //! guide's section "Control, cache, and prefix directories".
 //!
-//! It should lie on the node itself. Where several nodes see the same one, which is found out when a run begins, each has a
-//! folder of its own in it, `nodes/node.<n>`. Processes on the node that are no ranks are led there by the node's name.
+//! It should be local to the node. A run detects at its start if several nodes see the same one; then each node has its own
+//! folder in it, `nodes/node.<n>`. Processes on the node that are no ranks find it by the node's name.
 
 use super::node_dir;
 use super::sharing::Sharing;

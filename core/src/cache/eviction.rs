@@ -1,7 +1,7 @@
-//! Which datasets stay in cache, and which leave: `SCR_CACHE_SIZE`, the `COUNT` and `EVICT` of a store, and the room that it has.
+//! Which datasets stay in cache, and which are evicted: `SCR_CACHE_SIZE`, the `COUNT` and `EVICT` of a store, and its free room.
 //!
-//! An old dataset leaves only when a new one is complete, if the store has room for both. If it has not, the old one leaves
-//! first, and the user is warned once. The cache names the dataset to evict; a flush that is copying it ends first, and only
+//! If the store has room for both, an old dataset is evicted only after a new one is complete. Otherwise the old one is evicted
+//! first, with one warning. The cache only names the dataset to evict: a flush that is copying it has to end first, and only
 //! its owner can end it.
 
 use super::dataset::CachedDataset;

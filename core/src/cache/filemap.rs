@@ -1,8 +1,8 @@
 //! The filemap: a journal of one rank's part of one dataset in cache.
 //!
-//! It is only ever appended to, one record at a time, each in one write and with its own checksum. A file
-//! never exists in cache without its record before it. What was cut short by a crash is ignored; what is
-//! damaged is noticed. See the developer documentation on the cache for the records and the crash argument.
+//! It only grows, one record at a time. Each record is one write and has its own checksum, and is written before the file that
+//! it describes. A reader ignores a record that a crash has truncated, and reports a damaged one. See the developer
+//! documentation on the cache for the records and the crash argument.
 
 use super::part::PartDir;
 use super::record::RankRecord;

@@ -1,5 +1,5 @@
-//! Redundancy files that stay open when they are written, until they have left: one that is written over then has its memory
-//! mapped already, which costs a third less than to map it anew.
+//! Redundancy files that stay open after they are written, until they are deleted. The memory of a reused one is then mapped
+//! already, which costs a third less than mapping it again.
 
 use crate::fs::{File, Files};
 use std::cell::RefCell;

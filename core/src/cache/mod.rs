@@ -7,16 +7,16 @@
 //! | `dataset` | a complete dataset in cache |
 //! | `removed` | directories that are removed while the job runs |
 //! | `begin` | a dataset begins: id, folders, filemap |
-//! | `eviction` | which datasets stay, and which leave: `SCR_CACHE_SIZE` |
+//! | `eviction` | which datasets stay, and which are evicted: `SCR_CACHE_SIZE` |
 //! | `flush_file` | which datasets are in cache, for commands |
-//! | `stale` | parts of datasets that cannot be brought back |
-//! | `record` | what there is to know of one rank's part of a dataset |
+//! | `stale` | parts of datasets that cannot be recovered |
+//! | `record` | all metadata of one rank's part of a dataset |
 //! | `filemap` | the journal of a part: what was recorded when |
 //! | `part` | where a part lies in cache, and how it is removed |
 //! | `place` | where the files of a part lie: in cache, or scavenged |
 //! | `logical_file` | the files of a part, end to end, as one; `checksum` of each in any order |
-//! | `verify` | a part is read and compared with its record |
-//! | `kept_open` | redundancy files whose memory is used again |
+//! | `verify` | reads a part and compares it with its record |
+//! | `kept_open` | redundancy files whose memory is reused |
 //! | `room` | whether the old dataset and the new one fit at the same time |
 //! | `sharing` | which nodes see the same folder |
 //! | `node_dir` | their folders in it |

@@ -11,8 +11,8 @@
 //!
 //! Where several nodes see the same base, each has a folder of its own for all that: see [`node_dir`](super::node_dir).
 //!
-//! The spare one is the redundancy file of a dataset that has left, to be written over for the next one: memory that a file
-//! already has costs less to write than fresh memory. Nothing ever reads it. A claim is there while a dataset is written: see
+//! The spare is the redundancy file of an evicted dataset, which the next one overwrites: writing memory that a file already has
+//! costs less than allocating new memory. Nothing ever reads it. A claim exists while a dataset is written: see
 //! [`shared_files`](super::shared_files).
 
 use super::kept_open::KeptOpen;

@@ -1,6 +1,6 @@
 //! Where the files of one rank's part lie: in cache, in the prefix directory, or scavenged.
 //!
-//! Whoever protects, rebuilds or checks a part asks here, so that the same code serves all of these places.
+//! Code that protects, rebuilds or checks a part asks here, so that the same code serves all of these places.
 
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};

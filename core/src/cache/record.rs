@@ -1,7 +1,7 @@
-//! What there is to know of one rank's part of one dataset: everything that rank needs to come back.
+//! All metadata of one rank's part of one dataset: everything that is needed to restore it.
 //!
-//! The record stands in the rank's own filemap and, since that may be lost with its node, in the filemaps
-//! of as many neighbours as the scheme survives losses.
+//! The record is in the rank's own filemap and, since that may be lost with its node, in the filemaps of as many neighbours as
+//! the scheme survives losses.
 
 use crate::comm::Rank;
 use crate::job::Job;

@@ -1,5 +1,5 @@
 //! Directories of the job that are removed while it runs: by a cleaner of temporary files, by the epilog of another job, or
-//! by the system when the user's last session on the node ends. What was in them is lost, and what comes next is not.
+//! by the system when the user's last session on the node ends. Their contents are lost, but later datasets are not.
 
 use super::Cache;
 use crate::fs::{Files, FsError, OwnedDir};

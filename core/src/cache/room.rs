@@ -1,7 +1,7 @@
 //! Whether a store has room for the old dataset and the new one at the same time.
 //!
-//! Where it has, the old one leaves only when the new one is complete. In memory-backed stores the file system's own
-//! limit is not all: the node and the job's control group run out first.
+//! If it has, the old one is evicted only after the new one is complete. A store in memory has more limits than that of its file
+//! system: the memory of the node and of the job's control group.
 
 use crate::fs::Files;
 use std::path::Path;

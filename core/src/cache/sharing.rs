@@ -1,8 +1,8 @@
-//! Which nodes see the same folder: this is found out, whatever the configuration says.
+//! Detects which nodes see the same folder, whatever the configuration says.
 //!
-//! The first rank of every node makes a file of the same name, which in one folder only one of them can. It stays
-//! empty, so that a full device is in no way. The other ranks of the node look whether it is there: they are taken to see
-//! what their first one does.
+//! The first rank of every node tries to create a file of the same name, and in one folder only one of them succeeds. The file
+//! is empty, so a full device does not matter. The other ranks of the node check that it is there: they must see the same
+//! folder as their first rank.
 
 use crate::comm::collective::{agree_at, all_gather, any, barrier, broadcast};
 use crate::comm::{Collective, Comm, CommError, Rank};

@@ -1,4 +1,4 @@
-//! A part of a dataset that this run cannot bring back.
+//! A part of a dataset that this run cannot recover.
 
 use super::filemap::Filemap;
 use super::part::PartDir;

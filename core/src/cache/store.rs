@@ -1,7 +1,7 @@
 //! The stores of a run, as its ranks reach them. See the guide's section "Group, store, and checkpoint descriptors".
 //!
-//! Which nodes see the same folder is found out when a run begins. Where several do, each keeps its data in a folder of
-//! its own there, and all of them look after what any node, also one that is lost, has left.
+//! A run detects at its start which nodes see the same folder. If several do, each keeps its data in its own folder there, and
+//! all of them take care of the data of every node, even of a lost one.
 
 use super::node_dir;
 use super::sharing::{Seen, Sharing};

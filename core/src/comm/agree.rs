@@ -1,7 +1,7 @@
-//! How all ranks come to one outcome.
+//! How all ranks agree on one outcome.
 //!
-//! Where all is well it costs one reduction of one number. Otherwise every rank gets the very same account:
-//! how many failed, and what the first few of them said.
+//! If all succeed, it costs one reduction of one number. Otherwise every rank gets the same error: how many ranks failed, and
+//! the errors of the first few.
 
 use std::fmt::{self, Display};
 

@@ -1,4 +1,4 @@
-//! What the exchanges of a rank wait for while they ask what to do, so that `take` leaves it alone.
+//! The messages that the exchanges of a rank wait for while they call `check_cancel`, so that `take` leaves them alone.
 
 use std::cell::RefCell;
 

@@ -1,7 +1,7 @@
 //! Messages whose length the receiver does not know, and lists of byte strings inside a message.
 //!
-//! A frame is one message of fixed length, which holds the length and as much as fits, and further ones with the rest in
-//! pieces, if there is any. Everything that is short needs one.
+//! A frame begins with one message of fixed length, which holds the total length and as much as fits. Further messages carry the
+//! rest in pieces. Short contents need only the first message.
 
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag};
 

@@ -1,16 +1,15 @@
-//! How ranks talk to each other.
+//! How ranks communicate.
 //!
-//! [`Comm`] is point to point and nothing else; whatever is collective stands on it in
-//! [`collective`], so that it is the same code on every communicator. There are two: [`thread`], ranks as
-//! threads of one process, and `mpi`, behind the feature of that name. [`set`] is a redundancy set
-//! on either: some of the ranks, with a protocol that lets any of them give up.
+//! [`Comm`] is point to point only. [`collective`] builds all collectives on it, so that they are the same code on every
+//! communicator. There are two: [`thread`], with ranks as threads of one process, and `mpi`, with the feature of that name.
+//! [`set`] is a redundancy set on either: some of the ranks, with a protocol that lets any of them give up.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `collective` | what all ranks do together; `agree`: how they come to one outcome; `route`: messages to receivers that do not know beforehand |
+//! | `collective` | operations of all ranks; `agree`: how they agree on one outcome; `route`: messages to receivers that do not expect them |
 //! | `frame` | messages of a length that the receiver does not know |
 //! | `values` | a value of every rank, short where neighbours share one |
-//! | `awaited` | what a rank waits for, so that `take` leaves it alone |
+//! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
 //! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `mpi` | ranks of an MPI job |

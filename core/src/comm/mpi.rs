@@ -1,11 +1,10 @@
 //! Ranks of an MPI job.
 //!
-//! It works on a copy of the communicator of all ranks, asks for no thread level, and never blocks inside the
-//! library, since ranks are often more than processors. A receive is started only when its message has
-//! arrived: so a receive can be given up without cancelling anything, and a wrong length is
-//! known before a byte is written. (Open MPI over TCP writes past the end of a buffer that is too short for a long message.)
-//! Messages too long for MPI's counts go in pieces: full ones, and a last one
-//! that is shorter and may be empty, so that also one who takes a message sees its end.
+//! It works on a copy of the communicator of all ranks, needs no thread level, and never blocks inside the library, since there
+//! are often more ranks than processors. It starts a receive only when its message has arrived. So it can give up a receive
+//! without cancelling anything, and detects a wrong length before a byte is written. (Open MPI over TCP writes past the end of a
+//! buffer that is too short for a long message.) A message too long for MPI's counts is sent in pieces: full ones, and a last
+//! one that is shorter and may be empty, so that `take` also sees its end.
 
 mod calls;
 

@@ -1,8 +1,8 @@
-//! The sparse exchange: messages to any ranks, whose receivers do not know beforehand.
+//! The sparse exchange: messages to any ranks, whose receivers do not expect them.
 //!
-//! Section 3.2.7 of the developer's manual asks for it. In round k a rank passes on, to the one that lies 2^k
-//! after it, whatever has a way to go in which bit k is set. So after as many rounds as the number of
-//! ranks has bits everything is where it belongs, and each rank has sent one frame per round.
+//! Section 3.2.7 of the developer's manual asks for it. In round k a rank forwards to the rank 2^k after it every message whose
+//! remaining distance has bit k set. After as many rounds as the number of ranks has bits, every message has arrived, and each
+//! rank has sent one frame per round.
 
 use scr_plugin_api::KvTree;
 

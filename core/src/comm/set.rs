@@ -1,11 +1,10 @@
 //! A redundancy set: some of the ranks, which exchange messages until all are done or any gives up.
 //!
-//! The rule it keeps: nobody waits for ever, and when all members have called [`SetComm::finish`] no message of
-//! the set is left anywhere. Each member counts what it sends to each other one, and says so once to
-//! everybody, with how it fared: that is its FIN. Members that wait watch for FINs. Whoever learns that one has
-//! given up, or that one has finished without sending what is still expected from it, gives up as well,
-//! and then takes what is still sent to it until it has every FIN and as many messages as they say.
-//! So long messages, whose sending ends only when they are taken, do not hold up anyone.
+//! It guarantees that nobody waits for ever, and that no message of the set is left when all members have called
+//! [`SetComm::finish`]. Each member counts the messages that it sends to each other member. When it ends, it sends everybody a
+//! FIN with that count and its outcome. Waiting members watch for FINs. A member gives up if another one has given up, or has
+//! finished without sending an expected message. It then receives and discards messages until it has every FIN and as many
+//! messages as they say. So the sender of a long message, which ends only when the message is received, is never blocked.
 
 mod error;
 pub(super) mod fin;

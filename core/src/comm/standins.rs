@@ -1,6 +1,6 @@
 //! A communicator of threads that stand for some ranks of a run, for a command that rebuilds their parts.
 //!
-//! Collectives count its ranks from 0. Redundancy sets and accounts of errors name the ranks of the run.
+//! Collectives count its ranks from 0. Redundancy sets and errors name the ranks of the run.
 
 use super::thread::ThreadComm;
 use super::{Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};

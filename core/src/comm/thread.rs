@@ -1,8 +1,7 @@
 //! Ranks as threads of one process.
 //!
-//! Tools rebuild files with it where there is no MPI, and tests run whole jobs on it, with thousands of ranks.
-//! Nothing ever hangs: ranks that wait for each other, or for one that has ended, all get
-//! [`CommError::Deadlock`], and a rank that panics is reported.
+//! Commands rebuild files with it without MPI, and tests run whole jobs on it, with thousands of ranks. Nothing ever hangs: ranks
+//! that wait for each other, or for one that has ended, all get [`CommError::Deadlock`]. A rank that panics is reported.
 
 use std::any::Any;
 use std::cell::Cell;

@@ -1,8 +1,7 @@
 //! What the ranks of one process share: their mailboxes, and who waits for what.
 //!
-//! A deadlock is found without a clock. A rank that blocks has seen all of its mailbox and says what it
-//! waits for; whatever changes for it unblocks it at once, under the same lock. So when as many ranks
-//! are blocked as are alive, none can ever go on.
+//! A deadlock is detected without a clock. A rank that blocks has seen all of its mailbox and records what it waits for. Any
+//! event for it unblocks it at once, under the same lock. So when all living ranks are blocked, none can ever continue.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;

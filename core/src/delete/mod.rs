@@ -1,7 +1,7 @@
-//! A dataset leaves the prefix directory with all its files, and with the folders that this empties.
+//! Deletes a dataset from the prefix directory, with all its files and the folders that become empty.
 //!
-//! It counts no more before its first file goes, and its entry goes last: so nothing half deleted is ever restarted
-//! from, and what a crash interrupts can be deleted again. A file that another dataset has by now stays.
+//! The dataset is invalid before its first file is deleted, and its entry is deleted last. So no run restarts from a partly
+//! deleted dataset, and a deletion that a crash interrupts can be repeated. A file that another dataset uses by now stays.
 //! See the guide's `SCR_Delete`.
 
 mod window;

@@ -1,4 +1,4 @@
-//! Datasets that leave the prefix directory: one by name or number, all, or those that are too many.
+//! Which datasets to delete from the prefix directory: one by name or number, all, or those outside the window.
 
 use super::Deleting;
 use crate::cache::Cache;

@@ -1,7 +1,7 @@
 //! Group, store and redundancy descriptors. The user guide's section "Group, store, and checkpoint descriptors".
 //!
-//! Plain data made from the parameters, the same on every rank but for the paths in which variables differ. What
-//! is wrong is reported with file and line; only what would leave data unprotected, or nowhere, stops the run.
+//! Plain data made from the parameters, the same on every rank except for paths in which variables differ. Mistakes are reported
+//! with file and line. Only a mistake that would leave data unprotected, or without a store, stops the run.
 //!
 //! | part | what it is |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Redundancy descriptors: where a dataset is cached, how it is protected, and which datasets that is for.
 //!
-//! `SCR_COPY_TYPE=FILE` takes them from the `CKPT=` lines; anything else names the scheme of the one descriptor
-//! that is then implied. A dataset records its descriptor, so that it is read back with the same one.
+//! `SCR_COPY_TYPE=FILE` takes them from the `CKPT=` lines; any other value names the scheme of a single implied descriptor. A
+//! dataset records its descriptor, so that it is read back with the same one.
 
 use super::group::Groups;
 use super::keys::{at, fatal, Keys};

@@ -7,7 +7,7 @@
 //! | `process` | as the running process sees it |
 //! | `trust` | whose files this process trusts |
 //! | `fake` | as a test makes it |
-//! | `watch` | the thread that looks at what may hang |
+//! | `watch` | the thread that polls calls that may hang |
 
 mod fake;
 mod process;

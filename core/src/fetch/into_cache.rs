@@ -1,4 +1,4 @@
-//! A checkpoint comes from the prefix directory into cache, and is protected there as a new dataset is.
+//! Fetches a checkpoint from the prefix directory into cache, and protects it there like a new dataset.
 //!
 //! See the guide's "Fetch, flush, and scavenge".
 

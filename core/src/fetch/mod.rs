@@ -1,8 +1,8 @@
-//! Fetch: a dataset comes from the prefix directory into cache, or is found whole where it lies.
+//! Fetch: copies a dataset from the prefix directory into cache, or finds it whole in place.
 //!
-//! Nothing is believed: the summary, the file lists, every size, and every checksum that was kept are checked. What is
-//! itself damaged is marked in the index, so that no run tries it again; a wrong number of ranks, a full cache or
-//! an error that may pass is reported and marks nothing.
+//! Nothing is trusted: the summary, the file lists, every size, and every recorded checksum are checked. A damaged dataset is
+//! marked in the index, so that no run tries it again. A wrong number of ranks, a full cache or a transient error is reported
+//! and marks nothing.
 //!
 //! | part | what it is |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! A file that several ranks of a node have is read from the prefix directory once: the first of them copies it, and the others
-//! link that copy into their own parts, as those ranks do that write a file together.
+//! Reads a file that several ranks of a node have from the prefix directory once: the first of them copies it, and the others
+//! link that copy into their own parts, like ranks that write a file together.
 
 use super::{Fetch, FetchedFile, Rules};
 use crate::comm::Rank;

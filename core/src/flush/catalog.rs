@@ -1,4 +1,4 @@
-//! Index, summary and file lists, as a flush changes them. Only rank 0, or who ends a flush for it, does.
+//! Index, summary and file lists, as a flush changes them. Only rank 0 does, or the process that closes a flush for it.
 
 use super::pending::PendingFlush;
 use crate::fs::Files;

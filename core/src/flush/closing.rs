@@ -1,13 +1,12 @@
-//! Steps 3 to 5 of a flush, from the mark that all has arrived to the index. Everybody who closes a flush does it here: the
-//! ranks, a transfer monitor, the next run, and `scr poststage`.
+//! Steps 3 to 5 of a flush, from the mark that all has arrived to the index. The ranks, a transfer monitor, the next run, and
+//! `scr poststage` all close a flush with this code.
 //!
-//! A flush with all its marks lies on disk whole, in staging files. From then on it is only rolled forward: the files get their
-//! names, and the dataset is listed, and any of that may be repeated by anybody. A flush without all its marks is taken
-//! back, before one of its names is used again. So is one that comes too late: a newer dataset that is complete keeps its files,
-//! and stays the current one.
+//! A flush with all its marks is whole on disk, in staging files. From then on it is only rolled forward: the files get their
+//! names, and the dataset is listed. Any process may repeat these steps. A flush without all its marks is rolled back before one
+//! of its names is used again. So is one that is too late: a newer complete dataset keeps its files, and stays the current one.
 //!
-//! One process at a time does so, on whichever node: a lock that also works between nodes keeps the others out, and
-//! who comes later finds the flush gone.
+//! One process at a time closes flushes, on any node. A lock that also works between nodes excludes the others. A process that
+//! comes later finds the flush gone.
 
 use super::catalog::Catalog;
 use super::outcome::FlushOutcome;

@@ -1,8 +1,8 @@
-//! What earlier runs have left under way: their flushes are finished, or taken back, before anything else.
+//! Flushes that earlier runs have left under way: they are finished or rolled back before anything else.
 //!
-//! Some may still go on without their application: agents copy on these nodes, or a burst buffer does. They are waited for as long as they get on, and
-//! for a minute at the most; what has not arrived by then is taken back, and flushed anew from cache where it is due. Nodes that this run does not
-//! have are not waited for.
+//! Some may continue without their application: agents on these nodes, or a burst buffer, are still copying. A run waits for them
+//! as long as they make progress, at most for a minute. It then rolls back the rest, and flushes it again from cache if it is
+//! due. It does not wait for nodes that it does not have.
 
 use super::closing;
 use super::detached::{poll_some, PollResult, Transports, Which};

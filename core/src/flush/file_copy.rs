@@ -1,7 +1,7 @@
 //! The files of one rank: the transport copies them to staging files beside their final names.
 //!
-//! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions; and
-//! it checks what came, so that none has to be trusted.
+//! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions. It checks
+//! the files that have arrived, so that it need not trust a transport.
 
 use super::closing::Staged;
 use super::step::StepError;

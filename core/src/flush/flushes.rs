@@ -1,8 +1,8 @@
-//! All flushes of a run: those under way, those that could not be closed, and whether one is to be tried again.
+//! All flushes of a run: those under way, those that could not be closed, and whether to retry one.
 //!
-//! Any number may be under way while the application computes, and they end in any order. All ranks look at them in the same
-//! calls, so that their end is agreed upon like everything else. The application waits for one only when the cache needs the room
-//! of its dataset, when a new dataset has a file of the same name, or when the run ends.
+//! Any number may be under way while the application computes, and they end in any order. All ranks poll them in the same calls,
+//! and so agree on their end. The application waits for one only when the cache needs the room of its dataset, when a new
+//! dataset has a file of the same name, or when the run ends.
 
 use super::closing::{self, CloseOutcome};
 use super::pending::PendingFlush;

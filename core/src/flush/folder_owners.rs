@@ -1,7 +1,7 @@
 //! Which rank makes and syncs a folder for all, and whether two ranks mean the same file.
 //!
-//! The checksum of a name, or of a folder, chooses the rank that all others ask about it. So no rank hears of all names, and
-//! it takes two rounds whatever their number.
+//! The checksum of a name, or of a folder, selects the rank that all others ask about it. So no rank receives all names, and it
+//! takes two rounds for any number of names.
 
 use crate::comm::collective::{all_reduce, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};

@@ -1,4 +1,4 @@
-//! A rank's list of files, on its way between ranks.
+//! A rank's list of files, as a message between ranks.
 
 use super::file_copy::FileCopy;
 use super::step::StepError;

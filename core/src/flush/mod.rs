@@ -1,28 +1,28 @@
-//! Flush: a dataset goes from cache to the prefix directory, and counts there only when every byte is safe.
+//! Flush: copies a dataset from cache to the prefix directory, where it is valid only when every byte is safe.
 //!
-//! The order of steps is all that protects a dataset from a crash between any two of them:
+//! Only the order of the steps protects a dataset from a crash between any two of them:
 //! 1. The index lists the dataset as incomplete, the file lists with sizes are written, `flush.<token>` says what is
 //!    under way: all synced, before any byte is copied.
 //! 2. A transport copies the files to staging files beside the final names, and syncs them.
-//! 3. When all have arrived, and are what was recorded, a mark says so. From here on anybody can close the flush, and it is
-//!    only rolled forward.
+//! 3. When all have arrived and match the records, a mark says so. From here on any process can close the flush, and it is only
+//!    rolled forward.
 //! 4. The files get their names, the folders are synced.
 //! 5. The summary is written, then the index lists the dataset as complete; only now it counts.
 //!
 //! An error on any rank is the error of all. Before the mark the staging files are removed, the entry stays incomplete, and the
-//! cached dataset is not touched; a name that stood for an older dataset still stands for it. After the mark the flush is
-//! closed by the same call, or by the next one, the next run or `scr poststage`.
+//! cached dataset is not touched; a name that referred to an older dataset still does. After the mark, the same call, the next
+//! one, the next run or `scr poststage` closes the flush.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | `flushes` | all flushes of a run; `policy`: which datasets are flushed, when, and with what |
 //! | `earlier_runs` | what earlier runs have left under way |
-//! | `plan` | what the ranks need to know of each other before the first step |
+//! | `plan` | what the ranks exchange before the first step |
 //! | `steps` | the steps of a flush as all ranks take them; `step`: their names and errors |
 //! | `running` | a flush that runs while the application computes |
 //! | `worker` | such a flush, done by a thread of each rank |
 //! | `detached` | such a flush, done by a transport that outlives the application |
-//! | `closing` | steps 3 to 5 for everybody who closes a flush; `outcome`: what became of it |
+//! | `closing` | steps 3 to 5 for every process that closes a flush; `outcome`: the result |
 //! | `file_copy` | the files of one rank, from their staging files to their names |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |

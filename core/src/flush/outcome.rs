@@ -1,4 +1,4 @@
-//! What became of a flush that was found under way.
+//! The result of closing a flush that was found under way.
 
 use crate::prefix::DatasetDescriptor;
 use std::path::PathBuf;

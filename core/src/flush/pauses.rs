@@ -1,4 +1,4 @@
-//! How long to wait before looking again.
+//! How long to wait between two polls.
 
 use crate::fs::Files;
 use std::time::Duration;

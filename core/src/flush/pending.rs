@@ -1,8 +1,8 @@
-//! What is on disk of a flush under way, so that the next run, or a command, can close it without the application.
+//! The files of a flush under way, with which the next run, or a command, can close it without the application.
 //!
-//! `flush.<token>` in the prefix's `.scr` says which dataset is on its way, and how many marks there must be. Who has
-//! synced its files leaves a mark, `done.<token>.<n>`. With all of them there every byte lies safe in a staging file, and
-//! naming the files may be repeated by anybody. With one missing, the staging files are of no use and are removed.
+//! `flush.<token>` in the prefix's `.scr` says which dataset is being flushed, and how many marks there must be. A process that
+//! has synced its files leaves a mark, `done.<token>.<n>`. If all marks exist, every byte is safe in a staging file, and any
+//! process may repeat the renames. If one is missing, the staging files are useless and are removed.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
 use crate::fs::{At, Durability, Files, FsError, How};

@@ -1,4 +1,4 @@
-//! Before the first step of a flush: what the ranks need to know of each other. Nothing is changed.
+//! Before the first step of a flush: the ranks exchange names, folders and lists. No file is changed.
 
 use super::file_copy::{self, FileCopy};
 use super::folder_owners;

@@ -1,7 +1,7 @@
 //! Which datasets are flushed and when, and with what: `SCR_FLUSH`, `SCR_FLUSH_ON_RESTART`, `SCR_FLUSH_ASYNC`, `SCR_FLUSH_TYPE`.
 //!
-//! A checkpoint is due after every so many, counted over all runs; output always. What could not be flushed stays in
-//! cache: output is tried again at every occasion and does not leave before, and for a checkpoint the next one is due.
+//! Every Nth checkpoint is due, counted over all runs; output always is. A dataset that could not be flushed stays in cache.
+//! Output is retried at every occasion and is not evicted before; instead of a failed checkpoint, the next one is due.
 
 use super::host_options::host_options;
 use super::{NoTransport, Options, SourceFile};

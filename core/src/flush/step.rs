@@ -1,4 +1,4 @@
-//! The steps that all ranks of a flush agree on, and what a rank can fail with in one of them.
+//! The steps that all ranks of a flush agree on, and the errors of a rank in one of them.
 
 use super::detached::record::RecordError;
 use super::pending::PendingError;

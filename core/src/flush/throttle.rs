@@ -1,8 +1,8 @@
-//! At most so many processes of a job copy to the prefix directory at a time: `SCR_FLUSH_WIDTH`.
+//! Limits how many processes of a job copy to the prefix directory at a time: `SCR_FLUSH_WIDTH`.
 //!
 //! A node has its share of the width of flushes, and at least one slot: a file in its control directory, which is local. A
-//! process locks it while it copies. Where there are more nodes than the width, a process with a slot of its node also
-//! takes one of the slots below the prefix directory, so that only one process of a node looks for these. A process that
+//! process locks it while it copies. If there are more nodes than the width, a process with a slot of its node also takes one of
+//! the slots below the prefix directory, so that only one process of a node searches for these. A process that
 //! dies gives its slots back. Agents take the same slots; one agent counts the copies of its node by itself.
 
 use super::pauses::Pauses;

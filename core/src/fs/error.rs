@@ -1,4 +1,4 @@
-//! What goes wrong with files, with the path and what was being done.
+//! Errors of file operations, with the path and the operation.
 
 use scr_plugin_api::kvtree::{FieldError, FileFormError};
 use std::io;

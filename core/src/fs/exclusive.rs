@@ -1,9 +1,9 @@
-//! One process at a time, also on file systems where no lock of the system reaches other machines.
+//! Mutual exclusion that also works on file systems whose locks do not reach other machines.
 //!
-//! The exclusion is a name: who links a file of its own to it has it, and removes it in the end. That works on NFS
-//! and on Lustre, whatever their locks do. The holder keeps its file locked besides, so that on the same machine
-//! its death is seen at once. A holder on another machine, or one that was stopped, counts as dead once the name is old.
-//! Where the file system has no second names, a lock of the system must do.
+//! The lock is a name: the process that hard-links a file of its own to it holds the lock, and removes the name in the end. That
+//! works on NFS and on Lustre, whatever their locks do. The holder also keeps its file locked, so that its death is detected at
+//! once on the same machine. A holder on another machine, or a stopped one, counts as dead once the name is old. On a file system
+//! without hard links, a lock of the system is used instead.
 
 use super::error::At;
 use super::trees::PAUSE;

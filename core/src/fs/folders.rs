@@ -1,4 +1,4 @@
-//! Folders: made with their parents, and removed with all in them.
+//! Folders: made with their parents, and removed with their contents.
 
 use super::error::At;
 use super::whole::folder_of;

@@ -1,8 +1,8 @@
 //! The real file system with directories that are reached through their descriptors.
 //!
-//! A path that begins with that of such a directory is taken apart: the folders between it and the last part are opened without
-//! following links, and the system is asked about the last part in the folder before it. So nothing that happens to the names
-//! above matters any more.
+//! A path that begins with that of such a directory is resolved part by part: the folders between it and the last part are opened
+//! without following links, and the operation uses the last part relative to its folder. So changes of the names above do not
+//! matter any more.
 
 use super::real::{open_file, RealFiles};
 use super::{File, Files, How, Status};

@@ -1,7 +1,7 @@
 //! How many files may be open at once.
 //!
-//! The files of a rank are open together while they are protected, checked or rebuilt. Systems keep the soft limit low, often at 1024, for the sake
-//! of programs that call `select`; the hard one is what is really allowed, and a process may go up to it.
+//! The files of a rank are open together while they are protected, checked or rebuilt. Systems keep the soft limit low, often at
+//! 1024, for programs that call `select`. A process may raise it to the hard limit.
 
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};

@@ -1,19 +1,20 @@
 //! The memory of a file, borrowed instead of copied.
 //!
-//! Who touches a mapping dies of `SIGBUS` where the file has become shorter meanwhile, where its device fails, and where a
-//! hole cannot be filled. So a file is mapped only where none of that can happen, and else it is read and written as ever:
+//! Access to a mapping ends in `SIGBUS` if the file has been truncated meanwhile, if its device fails, or if a hole cannot be
+//! filled. So a file is mapped only if none of that can happen, and otherwise read and written as usual:
 //!
-//! - It lies on tmpfs: its bytes are memory already, and no device can fail.
-//! - A lease on it is held (`F_SETLEASE`), which is had only while nobody else has it open to write (or, if it is to be
-//!   written, at all), by whatever mapping or descriptor. From then on who opens or truncates it waits in the system until
-//!   the lease is given back, or `/proc/sys/fs/lease-break-time` (45 seconds) is over. Once somebody waits, no more is
-//!   borrowed; what is borrowed is wanted for one block. The signal that announces it is one that is ignored unless
-//!   asked for, and is sent to nobody.
-//! - It has memory for every byte, and the system has brought the bytes in (`MADV_POPULATE_READ`) right before they are borrowed. That
-//!   reports an error where touching them would be the end; so does a Linux before 5.14, which does not know it.
+//! - It is on tmpfs: its bytes are memory already, and no device can fail.
+//! - This process holds a lease on it (`F_SETLEASE`). The system grants one only while nobody else has the file open for writing
+//!   (or, for a write lease, open at all), by any mapping or descriptor. From then on, a process that opens or truncates the file
+//!   waits in the system until the lease is given back, or for `/proc/sys/fs/lease-break-time` (45 seconds). While somebody
+//!   waits, nothing more is borrowed, and each borrow lasts for one block only. The signal that announces a waiting process is
+//!   one that is ignored by default.
+//! - It has memory for every byte, and the system has populated the pages (`MADV_POPULATE_READ`) right before they are borrowed.
+//!   That call returns an error where an access would end the process. A Linux before 5.14, which does not know the call, returns
+//!   an error too.
 //!
-//! To bring pages in and to give them back costs about what copying them would. So the mapping itself stays with the open
-//! file, without a lease and without anybody who touches it, and who writes the file over finds its pages there.
+//! Mapping and unmapping pages costs about as much as copying them. So the mapping stays with the open file, without a lease and
+//! without any access, and the next write over the file finds its pages mapped.
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{fstat, fstatfs, FileType};

@@ -10,12 +10,12 @@
 //! | `limit` | how many files may be open at once |
 //! | `lock` | the lock of the system on an open file, as the build has it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
-//! | `folders` | folders with their parents; what may not be there, and whole trees, removed |
+//! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
 //! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
 //! | `held` | the real file system with such directories |
 //! | `trees` | KVTree files, also changed in place under a lock |
-//! | `exclusive` | one process at a time, also where no lock of the system works |
-//! | `error` | what any of these report |
+//! | `exclusive` | mutual exclusion, even if no lock of the system works |
+//! | `error` | errors of all of these |
 //! | [`faulty`] | a file layer that records, fails and stops, for tests |
 
 mod error;

@@ -1,10 +1,9 @@
 //! Directories that another user could have planted: control and cache directories in places that all users share.
 //!
-//! In such a place anybody may create the name that we are going to use, or put a symbolic link there. So an
-//! [`OwnedDir`] is opened part by part from the base that the site configured, no link is followed below the base, and
-//! each part must belong to the user and be closed to other users. If another user has been faster, the user gets
-//! a directory of another name. From then on everything in it is reached through its
-//! descriptor, whatever becomes of its path.
+//! In such a place anybody may create the name that scr is going to use, or put a symbolic link there. So an [`OwnedDir`] is
+//! opened part by part from the base that the site configured. No link is followed below the base, and each part must belong to
+//! the user and be closed to other users. If another user has created the name first, the user gets a directory of another name.
+//! From then on everything in it is reached through its descriptor, whatever happens to its path.
 
 use super::error::At;
 use super::{Durability, File, Files, FsError, How, Kind, Status};

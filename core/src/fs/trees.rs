@@ -1,7 +1,7 @@
 //! KVTree files: read, replaced whole, and changed in place under a lock.
 //!
-//! `halt.scr` is shared with commands that may wait for its lock, of C SCR too. A rename would leave them with
-//! the old file, so it is written in place; every other file is replaced by `write_tree`.
+//! `halt.scr` is shared with commands, also of C SCR, that may wait for its lock. After a rename they would hold the old file, so
+//! `halt.scr` is written in place. `write_tree` replaces every other file.
 
 use super::error::At;
 use super::whole::read_open;

@@ -1,4 +1,4 @@
-//! A file must be what was recorded of it: its length, and its checksum where that is known.
+//! Compares a file with its record: its length, and its checksum if that is known.
 
 use super::{At, File, Files, FsError, How, Kind, Status};
 use crate::planted::{planted, Bug};

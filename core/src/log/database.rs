@@ -1,5 +1,4 @@
-//! The database of the parameters `SCR_LOG_DB_HOST` and so on, through the log plugin for it: no client of a database is in
-//! the runtime.
+//! The database of the parameters `SCR_LOG_DB_HOST` and so on, through its log plugin: the runtime contains no database client.
 
 use crate::param::{self, Params};
 use crate::plugin::{PluginHost, PluginKind, PluginLoadError};

@@ -1,4 +1,4 @@
-//! The log of a job: what happened when, for people and sites to look at later. The user guide's `SCR_LOG_` parameters.
+//! The log of a job: what happened when, for people and sites to read later. The user guide's `SCR_LOG_` parameters.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `text` | the text log in the prefix directory: its lines, written and read |
 //! | `syslog` | the system's log, by datagrams |
 //! | `database` | a database, through a plugin |
-//! | `queue` | a sink that may be slow, behind a thread |
+//! | `queue` | a queue and a thread for a sink that may be slow |
 //!
 //! Rank 0 logs for all. A sink that fails is reported once and not used for the rest of the run: logging never fails a job,
 //! and never makes it wait.

@@ -1,8 +1,7 @@
-//! A sink behind a queue, written to by a thread of its own: whatever becomes of a server, no rank waits for it while the job
-//! runs.
+//! A sink with a queue and a thread of its own, so that no rank waits for a slow or dead server while the job runs.
 //!
-//! The queue has room for [`ROOM`] entries; one that finds none is dropped. At the end of the run what waits has
-//! [`END_LIMIT`] to be written, and is dropped then. Each of the two is said, once.
+//! The queue has room for [`ROOM`] entries; further ones are dropped. At the end of the run, the queued entries are written
+//! within [`END_LIMIT`], and the rest is dropped. Either loss is reported once.
 
 use super::warn_failure;
 use crate::message::Reporter;

@@ -1,5 +1,5 @@
-//! What is logged: events, and transfers of bytes. Their names are those that C SCR writes, so that what reads its
-//! logs reads ours.
+//! The entries of the log: events, and transfers of bytes. Their names are those of C SCR, so that programs that read its logs
+//! can read ours.
 
 use crate::prefix::DatasetDescriptor;
 use scr_plugin_api::{LogEntry, LogKind};

@@ -1,7 +1,7 @@
 //! The system's log: a datagram per entry to `/dev/log`, as syslog(3) would send it (RFC 3164).
 //!
 //! Not through the C library's syslog(3), whose prefix and facility belong to the whole process and so to the application.
-//! The socket never waits: where the system's logger has stopped reading, a job must not stop with it.
+//! The socket never blocks: if the system's logger has stopped reading, the job must continue.
 
 use super::text;
 use crate::param::{self, Cause, Param, Params, Problem};

@@ -1,7 +1,7 @@
-//! `SCR_Config`: what the application sets, unsets and asks for. The user guide's section of that name.
+//! `SCR_Config`: parameters that the application sets, unsets and queries. The user guide's section of that name.
 //!
 //! A string is one request: `SCR_FLUSH=10` sets, `SCR_FLUSH=` unsets, `SCR_FLUSH` asks; `CKPT=0 TYPE=XOR` sets,
-//! `CKPT=0 TYPE` asks. What is set is kept as text lines in the prefix directory, so that the commands see it.
+//! `CKPT=0 TYPE` asks. The settings are kept as text lines in the prefix directory, so that the commands see them.
 
 use super::file::{
     check_keys, is_text, limited, load_with_status, parse, unknown, Setting, Source, DESCRIPTORS,

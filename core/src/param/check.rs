@@ -1,6 +1,6 @@
-//! Settings that are fine one by one and contradict each other.
+//! Settings that are valid one by one and contradict each other.
 //!
-//! Only settings that somebody made are reported: the defaults go together.
+//! Only explicit settings are reported: the defaults are consistent.
 
 use super::origin::Origin;
 use super::params::Params;

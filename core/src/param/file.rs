@@ -1,7 +1,7 @@
 //! Configuration files: settings with the line each was made on.
 //!
 //! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` followed by pairs; what follows a `#` is a comment. A
-//! line that cannot be read is reported and passed over, whatever bytes it has; the rest of the file counts.
+//! line that cannot be read is reported and ignored, whatever bytes it has; the rest of the file counts.
 
 use super::line::{self, LineFault, Pair, Words};
 use super::origin::{Origin, Place};

@@ -1,5 +1,5 @@
-//! Settings that name programs, libraries or directories count only where nobody else could have made them. So do settings
-//! with variables, whose values may be secrets and get into files that others can read.
+//! Settings that name programs, libraries or directories count only from sources that no other user can change. So do settings
+//! with variables, whose values may be secrets and could end up in files that others can read.
 //!
 //! They do not count from a `.scrconf` or `app.conf` in a prefix directory of another user, and not from the
 //! environment of a program that has more rights than its user. `SCR_SAFE_PREFIX` allows a prefix directory.

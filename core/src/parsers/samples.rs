@@ -1,4 +1,4 @@
-//! Bytes that each parser takes, to be damaged.
+//! Valid inputs of each parser, for tests to damage.
 
 use super::Parser;
 use crate::cache::filemap::{Entry, Journal};

@@ -1,6 +1,6 @@
-//! Each parser with any bytes, and with damaged ones that it would take.
+//! Each parser with random bytes, and with damaged valid inputs.
 //!
-//! `SCR_WRITE_CORPUS=1` writes what the fuzz targets begin with.
+//! `SCR_WRITE_CORPUS=1` writes the first inputs of the fuzz targets.
 
 use super::samples::samples;
 use super::{Parser, PARSERS};

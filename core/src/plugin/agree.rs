@@ -1,9 +1,8 @@
 //! The same plugin on every rank, or the same error on every rank.
 //!
-//! Rank 0 finds the plugin, and sends its manifest, where its library is, and the hash of that. The others look
-//! at no folder and no manifest, so a start of many thousand ranks asks the file system for little more than
-//! the library itself. A library that is missing or another one on some node is an error on all
-//! ranks that names the rank and the node.
+//! Rank 0 finds the plugin, and sends its manifest, the path of its library, and the hash of that. The others search no folder
+//! and read no manifest, so at the start of many thousand ranks the file system serves little more than the library itself. If
+//! the library is missing or different on some node, all ranks get an error that names the rank and the node.
 
 use super::check::CheckedLibrary;
 use super::host::{check, OpenPlugin, PluginHost, PluginLoadError};

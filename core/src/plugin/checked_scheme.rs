@@ -1,4 +1,4 @@
-//! A plugin's scheme whose answers are checked, so that nonsense ends in an error that names the plugin.
+//! Checks the results of a plugin's scheme, so that an impossible one is an error that names the plugin.
 
 use scr_plugin_api::{PluginError, PluginErrorKind, Scheme, Set, SetShape};
 

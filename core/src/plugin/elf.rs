@@ -1,8 +1,7 @@
-//! A look at a library before the dynamic linker maps it.
+//! Checks a library before the dynamic linker maps it.
 //!
-//! The linker believes what it maps: a library that was cut short kills the process with SIGBUS, one of another
-//! machine gives an error that few understand. So the headers are read here first, and every part that they name must
-//! lie inside the file.
+//! The linker trusts what it maps: a truncated library kills the process with SIGBUS, and one of another machine gives an error
+//! that few understand. So this module reads the headers first, and every part that they name must lie inside the file.
 
 use object::elf::{FileHeader64, ET_DYN, PT_DYNAMIC, PT_LOAD, SHT_NOBITS};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};

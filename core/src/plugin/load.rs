@@ -1,9 +1,9 @@
 //! Loads a checked library: the linker gets the very file that was checked, by its descriptor.
 //!
-//! Nothing is ever unloaded: what a plugin made may outlive every reason to keep it. So the linker's list only
-//! grows, and two of its habits matter. It takes a name that it has seen for the library of that name, without a
-//! look: so every library is given a name of its own. And it takes a file that it has loaded for
-//! the library as it was then: so a file that was changed since is noticed here and refused.
+//! Nothing is ever unloaded, since objects of a plugin may live for any time. So the linker's list only grows, and two of its
+//! properties matter. It takes a known name for the library of that name without opening the file, so every library gets a unique
+//! name. And it takes a file that it has loaded before for the same library, so this module detects and refuses a file that was
+//! changed since.
 
 // The one module of core that loads foreign code.
 #![allow(unsafe_code)]

@@ -28,7 +28,7 @@
 //! max = "1GB"
 //! help = "Bytes per message"
 //! ```
-//! Unknown keys are reported and passed over, so that a newer manifest serves an older host.
+//! Unknown keys are reported and ignored, so that a newer manifest works with an older host.
 
 use super::options::{read_given, OptionError, OptionSpec, OptionType};
 use crate::param::nearest;

@@ -1,4 +1,4 @@
-//! Manifests: what is read from good ones, and what is said of bad ones.
+//! Manifests: the contents of good ones, and the errors for bad ones.
 
 use super::*;
 

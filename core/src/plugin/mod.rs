@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
 //! | `named` | the plugins that descriptors name, checked by their manifests alone |
-//! | `search` | which manifests there are, in which order, and what was passed over and why |
+//! | `search` | which manifests there are, in which order, and which were skipped and why |
 //! | `trust` | nobody else may write what we load |
 //! | `elf`, `check` | a library is checked before the dynamic linker touches it |
 //! | `load` | the checked file, and no other, is opened, and its version and layout compared |
-//! | `checked_scheme` | nonsense that a scheme answers is an error that names the plugin |
+//! | `checked_scheme` | an impossible result of a scheme is an error that names the plugin |
 //! | `host` | one plugin by its kind and name, ready to make schemes, transports and log sinks |
 //! | `agree` | the same plugin on every rank, or the same error |
 //!

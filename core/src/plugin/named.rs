@@ -1,4 +1,4 @@
-//! The plugins that descriptors name, by their manifests alone: are they there, and do they take what the lines give them?
+//! Checks the plugins that descriptors name by their manifests alone: whether they exist, and accept the options of the lines.
 
 use super::host::{PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};

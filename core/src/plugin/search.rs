@@ -1,7 +1,7 @@
 //! Which plugins there are: the manifests in the folders of `SCR_PLUGIN_PATH`, then those of the installation.
 //!
-//! The first manifest of a kind and name wins, and those that it shadows are remembered. Never the current folder: entries
-//! that are empty or relative are passed over. So is all that others may write, each with a word on why.
+//! The first manifest of a kind and name wins, and those that it shadows are remembered. Empty or relative entries are skipped,
+//! so the current folder is never searched. Files that others may write are skipped too. Each skip has a reason.
 
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
 use super::trust::{self, TrustError};

@@ -1,4 +1,4 @@
-//! What a dataset is, as it stands in the index, in summaries, in the flush file and in cache.
+//! The descriptor of a dataset in the index, in summaries, in the flush file and in cache.
 
 use super::fields::{flag, set_flag, set_or_remove, set_text};
 use scr_plugin_api::kvtree::FieldError;

@@ -1,4 +1,4 @@
-//! What can be wrong with a file below the prefix directory.
+//! Errors of a file below the prefix directory.
 
 use crate::comm::Rank;
 use crate::fs::FsError;

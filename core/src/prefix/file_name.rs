@@ -1,8 +1,8 @@
 //! The name of a file below the prefix directory.
 //!
 //! Names come from the application, from records in cache, from lists that another job or C SCR wrote, and from other ranks.
-//! None of them may lead out of the prefix directory or into the library's own folder there. So a name is checked once, when
-//! it is parsed, and nothing that holds a [`FileName`] checks it again.
+//! None of them may lead out of the prefix directory or into the library's own folder there. So a name is checked once, when it
+//! is parsed, and a holder of a [`FileName`] need not check it again.
 
 use std::borrow::Borrow;
 use std::ffi::OsStr;

@@ -1,5 +1,5 @@
-//! `halt.scr`: when the job should stop. Read and changed by the library and by commands at the same time, so it
-//! is changed in place under a lock, never replaced.
+//! `halt.scr`: when the job should stop. The library and commands read and change it at the same time, so it is changed in place
+//! under a lock, never replaced.
 //!
 //! The rules are those of the user guide's section "Halt a job". Times are seconds since the epoch.
 

@@ -1,4 +1,4 @@
-//! `ids.scr`: which prefix directory this is, and which numbers are taken in it. Ours alone.
+//! `ids.scr`: which prefix directory this is, and which numbers are taken in it. Only scr has this file.
 //!
 //! ```text
 //! VERSION/1
@@ -8,13 +8,13 @@
 //! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
 //! ```
 //!
-//! Every run gets a number of its own before it does anything, and reserves dataset ids, some at a time, before it uses the
-//! first of them. What it writes carries its number: in cache, in the index, in summaries. So a later run is known to be
-//! later, though its nodes have seen nothing of the earlier one.
+//! Every run gets a number of its own before it does anything, and reserves a block of dataset ids before it uses the first of
+//! them. All its records carry the number: in cache, in the index, in summaries. So a later run is recognized as later, even if
+//! its nodes have no data of the earlier one.
 //!
-//! The random id is made with the file, and stands in every record in cache. A prefix directory that was removed and made
-//! again has another one, so what is left in cache of the old one does not come back. The index has a copy, for when this
-//! file is lost.
+//! The random id is made with the file, and is in every record in cache. A prefix directory that was removed and made again has
+//! another one, so datasets of the old one that are left in cache are not restored. The index has a copy, in case this file is
+//! lost.
 
 use super::shared::{self, Shared};
 use super::{Index, Prefix, PrefixError};

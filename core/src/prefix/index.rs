@@ -8,10 +8,10 @@
 //! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, DSET/<descriptor>}
 //! ```
 //!
-//! The id, and the numbers of runs in the descriptors, are ours; C SCR keeps them. The order of datasets is that of [`Seq`].
+//! Only scr writes the random id and the numbers of runs in the descriptors; C SCR keeps them. [`Seq`] orders datasets.
 //!
-//! A job restarts from a dataset that is complete, has not failed, and still has its name: one name stands for one
-//! dataset, the one that used it last. Times are local, as `2026-11-21T03:28:25`.
+//! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
+//! used it last. Times are local, as `2026-11-21T03:28:25`.
 
 use super::descriptor::RUN;
 use super::fields::{flag, ids, set_flag};

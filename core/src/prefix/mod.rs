@@ -1,9 +1,9 @@
-//! What scr keeps below the prefix directory, in C SCR v3.1's own formats, so that a job may switch library
-//! between two runs.
+//! The files of scr below the prefix directory, in the formats of C SCR v3.1, so that a job may switch the library between two
+//! runs.
 //!
 //! | file in `.scr` | part |
 //! |---|---|
-//! | (where each of them lies) | [`Prefix`] |
+//! | (the path of each of them) | [`Prefix`] |
 //! | `index.scr`: the datasets on the parallel file system | [`Index`] |
 //! | `scr.dataset.<id>/summary.scr`: one dataset | [`Summary`] |
 //! | `scr.dataset.<id>/rank2file*`: the files of each of its ranks | [`Rank2File`] |
@@ -17,10 +17,10 @@
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
 //! | (how C SCR writes yes and no, times, checksums) | `fields` |
 //! | (how files that several processes change are read and changed) | `shared` |
-//! | (what processes that died have left half written) | `tidy` |
-//! | (what can be wrong with any of them) | [`PrefixError`] |
+//! | (files that dead processes have left half written) | `tidy` |
+//! | (errors of any of them) | [`PrefixError`] |
 //!
-//! What C SCR or a later release wrote besides is kept when a file is changed. Everything is synced.
+//! A change of a file keeps other keys that C SCR or a later release wrote. Everything is synced.
 
 mod descriptor;
 mod error;

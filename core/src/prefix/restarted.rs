@@ -1,11 +1,11 @@
-//! `current.scr`: which checkpoint named by `SCR_CURRENT` a job has restarted from. Ours alone.
+//! `current.scr`: which checkpoint named by `SCR_CURRENT` a job has restarted from. Only scr has this file.
 //!
 //! ```text
 //! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>  RUN/<number of the run>
 //! ```
 //!
-//! The setting stays in a job's script while the job is started again and again in its allocation. Whatever it has
-//! written since it went back to that checkpoint is newer work, and is not to be lost each time.
+//! The setting often stays in a job's script while the job is restarted several times in its allocation. Checkpoints that it has
+//! written since it went back to that one are newer work, and must not be lost at each restart.
 
 use super::{Prefix, PrefixError, Seq, FILE_MODE};
 use crate::fs::{At, Durability, Files};

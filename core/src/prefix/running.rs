@@ -1,8 +1,8 @@
 //! `running`: which job runs in a prefix directory now, so that two jobs at the same time are both warned.
 //!
-//! The file is locked by the system for as long as the run lasts, so its end is seen however it came, and nothing stale is
-//! believed. A job that finds it locked adds its line, and the first one sees that the file has grown. It is for people: where
-//! the file cannot be made, or the file system has no locks, nobody is warned.
+//! Rank 0 holds a lock of the system on the file during the run, so any end of the run releases it, and nothing stale is trusted.
+//! A job that finds the file locked appends its line, and the first job sees that the file has grown. This serves warnings only:
+//! if the file cannot be created, or the file system has no locks, there is none.
 
 use super::{Prefix, FILE_MODE};
 use crate::fs::{File, Files, How};

@@ -1,8 +1,8 @@
 //! Files below the prefix directory that jobs, agents and commands change at the same time: `index.scr`, `flush.scr`, and the
 //! counter of dataset ids.
 //!
-//! A reader gets one of three answers: there is no such file, this is what it says, or it cannot be read. An error that may
-//! pass is retried first, so nobody takes a file that the server did not deliver for one that is missing.
+//! A reader gets one of three results: the file is absent, its contents, or it cannot be read. A transient error is retried
+//! first, so that a file that the server did not deliver is never taken for a missing one.
 //!
 //! The only way to change one is [`update`], under the one lock of the prefix directory: it reads the file again, changes it
 //! and replaces it in one step. The lock of a process that looks dead is broken, and that process may only have been stopped.

@@ -1,8 +1,8 @@
-//! What processes that died have left half written among our files is cleared away.
+//! Removes half written files of dead processes from `.scr`.
 //!
-//! A file is written under a name of its own and renamed within moments, and who waits for a lock touches its file again and
-//! again. So one that nobody has touched for an hour, by the clock of the file server, is nobody's; and were it not, its
-//! writer would get an error and nothing else.
+//! A file is written under a temporary name and renamed within moments, and a process that waits for a lock touches its file
+//! repeatedly. So a file that was not touched for an hour, by the clock of the file server, belongs to nobody. If it still does,
+//! its writer only gets an error.
 
 use crate::fs::{Files, Kind};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! A restart within an allocation: finds the datasets in cache, brings their parts to their ranks and makes them whole.
+//! A restart within an allocation: finds the datasets in cache, moves their parts to their ranks, and rebuilds lost parts.
 //!
 //! The steps are those of the guide's "Scalable restart":
 //!
@@ -7,7 +7,7 @@
 //! | `scan` | finds the parts in the caches of the nodes |
 //! | `parts` | sends every rank the places of its own parts |
 //! | `state` | what all ranks together know of a dataset |
-//! | `recover` | decides what becomes of a dataset, and rebuilds it |
+//! | `recover` | decides whether to delete, keep or rebuild a dataset, and rebuilds it |
 //! | `transfer` | copies files to the nodes that their ranks run on now |
 
 mod parts;

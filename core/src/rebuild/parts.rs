@@ -1,4 +1,4 @@
-//! Which rank has what of the cached datasets: every rank learns what there is of its own parts, and where.
+//! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
 
 use crate::cache::filemap::{Filemap, State};
 use crate::cache::part::PartDir;

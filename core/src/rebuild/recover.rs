@@ -1,8 +1,7 @@
-//! One cached dataset after a failure: is it complete, who lacks what, and can it be brought back?
+//! Recovers one cached dataset after a failure: whether it is complete, which parts are lost, and whether they can be rebuilt.
 //!
-//! It counts as complete where one rank knows that it is, or where every part that is left is prepared and the lost ones
-//! come back with the right checksums. Nothing is taken away from a dataset that cannot be brought back: it
-//! stays as it is until a newer one is complete.
+//! It is complete if one rank has recorded so, or if every remaining part is prepared and the lost ones can be rebuilt with the
+//! right checksums. A dataset that cannot be recovered stays as it is until a newer one is complete.
 
 use super::parts::{choose, LocalPart, PartReport};
 use super::state::DatasetState;

@@ -1,8 +1,7 @@
 //! Finds what is in cache when a run starts. See the guide's section "Scalable restart".
 //!
-//! The first rank that reaches a store looks through it, and through what other nodes have left there where several see
-//! the same folder. It deals out what it finds: a part to its owner, where the owner reaches it, and the rest in turn. So
-//! every part has one rank that reports it.
+//! The first rank that reaches a store searches it, with the data of other nodes if several see the same folder. It assigns each
+//! part that it finds to its owner, if the owner reaches it, and the other parts in turn. So one rank reports each part.
 
 use super::parts::LocalPart;
 use crate::cache::filemap::Filemap;

@@ -1,4 +1,4 @@
-//! One redundancy set as a scheme sees it: messages, bytes, and who has lost what.
+//! One redundancy set as a scheme sees it: messages, bytes, and which members have lost theirs.
 
 use super::overdue::SchemePhase;
 use crate::cache::logical_file::LogicalFile;

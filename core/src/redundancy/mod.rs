@@ -1,7 +1,7 @@
-//! Redundancy from the host's side: which ranks make a set, what a scheme sees of it, protecting and rebuilding.
+//! Redundancy from the host's side: which ranks form a set, the view of a scheme on it, protecting and rebuilding.
 //!
-//! The host owns processes, metadata and file creation; what is computed is the scheme's. See the user guide's
-//! section "Redundancy schemes".
+//! The host owns processes, metadata and file creation; the scheme owns the computation. See the user guide's section
+//! "Redundancy schemes".
 //!
 //! | part | what it is |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | `schemes` | the schemes in use, and the sets that they protect |
 //! | `sets` | which ranks protect each other |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
-//! | `rebuild` | a set rebuilds what its members have lost |
-//! | `repair` | makes a dataset with lost parts whole, with the ranks of a job or with threads that stand for them |
+//! | `rebuild` | a set rebuilds the lost parts of its members |
+//! | `repair` | rebuilds all lost parts of a dataset, with the ranks of a job or with threads in their place |
 //! | `host_set` | a set as its scheme sees it |
 //! | `overdue` | calls of a scheme that do not return |
 //! | `neighbours` | which records a rank keeps for others |

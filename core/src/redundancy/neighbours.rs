@@ -1,7 +1,7 @@
 //! A rank's record, kept by as many neighbours as its set survives losses.
 //!
-//! Member `m` gives its record to the members after it; so whichever members are lost, as long as they are
-//! no more than the scheme survives, one of those that know a lost member's record is left.
+//! Member `m` gives its record to the members after it. So if no more members are lost than the scheme survives, some remaining
+//! member has the record of each lost one.
 
 use super::error::RedundancyError;
 use crate::cache::record::RankRecord;

@@ -1,4 +1,4 @@
-//! The schemes and transports that a session has in use: each loaded once, together on all ranks.
+//! The schemes and transports that a session uses: each loaded once, together on all ranks.
 
 use crate::cache::record::Protection;
 use crate::comm::{Collective, CollectiveError, CommError, RankErrors};

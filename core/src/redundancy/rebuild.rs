@@ -1,7 +1,7 @@
 //! A set rebuilds the parts that its members have lost.
 //!
-//! Lost files are rebuilt under other names, and get their own only once their checksums are right. So a rebuild that
-//! fails or is cut short takes nothing away.
+//! Lost files are rebuilt under other names, and get their own only if their checksums are right. So a rebuild that fails or is
+//! interrupted destroys nothing.
 
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};

@@ -1,7 +1,7 @@
-//! Makes a dataset whole of which parts are lost or damaged: with the ranks of a job, or with threads that stand for them.
+//! Repairs a dataset with lost or damaged parts: with the ranks of a job, or with threads in their place.
 //!
-//! Every rank knows its own record and whether its part is there. Lost parts are rebuilt, all others are read, and a part
-//! that turns out to be damaged counts as lost from then on. All ranks come to one outcome.
+//! Every rank knows its own record and whether its part is there. Lost parts are rebuilt, and all others are read. A part that
+//! turns out to be damaged counts as lost from then on. All ranks get one outcome.
 
 use super::error::RedundancyError;
 use super::overdue::{LongestCall, SchemePhase};

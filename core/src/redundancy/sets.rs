@@ -1,7 +1,7 @@
 //! Which ranks protect each other. See the user guide's `SCR_SET_SIZE` and `GROUP`.
 //!
-//! A set takes its members from different failure groups. Sets are of the minimum size or larger, and as
-//! even as can be, where there are groups enough; a rank is left alone only where nobody else can join it.
+//! A set takes its members from different failure groups. With enough groups, sets have the minimum size or more, as even as
+//! possible. A rank is alone in its set only if no other rank can join it.
 
 use super::error::RedundancyError;
 use crate::comm::set::{SetComm, SetError};

@@ -4,8 +4,8 @@
 //! .scr/attempts.scr   ID/<id>  NAME/<name>  COUNT/<restarts begun since the last checkpoint was written>
 //! ```
 //!
-//! Rank 0 counts. What cannot be read or written is reported and counts as no attempt: a good checkpoint given up is worse than one
-//! more attempt.
+//! Rank 0 counts. If the file cannot be read or written, this is reported and counts as no attempt: giving up a good checkpoint
+//! is worse than one more attempt.
 
 use crate::cache::CheckpointId;
 use crate::comm::collective::{all_reduce, Op};

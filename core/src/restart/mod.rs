@@ -1,7 +1,7 @@
 //! Which checkpoint the application restarts from.
 //!
-//! The one that the user names with `SCR_CURRENT`, or else the newest, from cache if it is there; where the application cannot
-//! use it, the next older one, from cache or from the prefix directory, until none is left.
+//! It is the one that `SCR_CURRENT` names, or else the newest, from cache if it is there. If the application cannot use it, it is
+//! the next older one, from cache or from the prefix directory, until none is left.
 
 mod attempts;
 mod current;

@@ -1,5 +1,5 @@
-//! Which of the datasets in cache are in the prefix directory as well: as the index says, and, where the application reads them
-//! there, as their bytes say.
+//! Which of the datasets in cache are also in the prefix directory: according to the index and, if the application reads them
+//! there, to their bytes.
 
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, PrefixCopy};

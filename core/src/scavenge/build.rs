@@ -1,5 +1,5 @@
-//! A scavenged dataset becomes complete: what is lost is rebuilt, every file gets its name, summary and file lists are written,
-//! and the index lists it. See the guide's `scr_index --build`.
+//! Completes a scavenged dataset: rebuilds lost parts, gives every file its name, writes summary and file lists, and lists it in
+//! the index. See the guide's `scr_index --build`.
 
 use super::place::{copying, token, Apart, ScavengedPart};
 use super::repair::ScavengedRepair;

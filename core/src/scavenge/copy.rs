@@ -1,9 +1,9 @@
-//! What the cache of one node has of a dataset is copied to the prefix directory: the files of the application to their own
+//! Copies the parts of a dataset in the cache of one node to the prefix directory: the files of the application to their own
 //! paths, redundancy files and filemaps to the folder of the dataset. See the guide's section "Scavenge".
 //!
-//! Each part is copied for itself, whatever became of others: what cannot be copied is reported and counts as lost. A file has its
-//! name once its last byte is safe, and a part its filemap once its files are there. Checksums are taken in the same pass,
-//! and recorded where none were.
+//! Each part is copied independently of the others. A part that cannot be copied is reported and counts as lost. A file gets its
+//! name once its last byte is safe, and a part gets its filemap once its files are there. Checksums are computed in the same
+//! pass, and recorded if there were none.
 
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, Apart, ScavengedPart};

@@ -1,4 +1,4 @@
-//! `<rank>.scrfilemap`: what is known of one rank's part of a scavenged dataset.
+//! `<rank>.scrfilemap`: the record of one rank's part of a scavenged dataset.
 //!
 //! ```text
 //! DSET/<id>/RANK/<rank>
@@ -11,8 +11,8 @@
 //!     NEIGHBOUR/<rank>/<record kept for it>
 //! ```
 //!
-//! The first part is that of the seeds of C SCR, for people and their scripts; names are relative, so that a prefix directory
-//! may be moved. What is gone by are the records, which are those of the cache.
+//! The first keys are those of C SCR's documents, for people and their scripts. Names are relative, so that a prefix directory
+//! may be moved. scr itself uses the records, which are those of the cache.
 
 use crate::cache::filemap::{Filemap, State};
 use crate::cache::part::PartDir;

@@ -1,10 +1,10 @@
-//! Files that were not written through scr become a dataset, where they lie, so that a run can fetch it.
+//! Makes a dataset from files in place that were not written through scr, so that a run can fetch it.
 //!
-//! Every file is read once, for its length and checksum, and synced. The dataset counts from the moment the index lists it; a
-//! crash before leaves a folder in `.scr` that no index names, with a mark that keeps `scr index --build` from listing it. It counts
-//! as the dataset of a run of its own, which is newer than all before: no job may run in the prefix directory meanwhile, since what
-//! that one goes on to write would be older. The import says that it runs before it reads a byte, and looks once more before the
-//! index lists the dataset.
+//! Every file is read once, for its length and checksum, and synced. The dataset is valid once the index lists it. A crash before
+//! that leaves a folder in `.scr` that no index names, with a mark that keeps `scr index --build` from listing it. The dataset
+//! gets the number of a new run and so is newer than all others. No job may run in the prefix directory meanwhile, since its
+//! later datasets would count as older. The import registers as running before it reads a byte, and checks for jobs once more
+//! before the index lists the dataset.
 
 use crate::env::Env;
 use crate::flush::catalog::Catalog;

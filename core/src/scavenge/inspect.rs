@@ -1,7 +1,7 @@
 //! Which datasets in the caches of the nodes a restart, or a scavenge, can make whole. See C SCR's `scr_inspect`.
 //!
-//! Each node takes an inventory of its caches, and one process looks at all of them together. Lengths are compared, and no byte
-//! is read: damage is found by a scrub, or by the restart itself.
+//! Each node takes an inventory of its caches, and one process evaluates all inventories together. It compares lengths and reads
+//! no contents: only a scrub, or the restart itself, finds damage.
 
 use super::copy::held;
 use super::filemap::{read_own, ScavengedMap, UnusablePart};

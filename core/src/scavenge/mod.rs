@@ -1,22 +1,22 @@
-//! Scavenge: what a job has left in the caches of its nodes is saved to the prefix directory, made whole there and listed, with
-//! neither the job nor MPI. See the user guide's sections "Fetch, flush, and scavenge" and "Manage datasets".
+//! Scavenge: saves datasets that a job has left in the caches of its nodes to the prefix directory, rebuilds lost parts there, and
+//! lists them, without the job and without MPI. See the user guide's sections "Fetch, flush, and scavenge" and "Manage datasets".
 //!
-//! [`Copier`] runs on each node and copies what its cache has of a dataset. [`Builder`] runs once, anywhere: ranks are threads,
-//! and what is lost is rebuilt by the very code that rebuilds it in a job. A dataset is listed as complete only when
-//! every byte of every rank is what was recorded; a crash at any moment leaves something that can be built again.
+//! [`Copier`] runs on each node and copies the parts of a dataset in its cache. [`Builder`] runs once, anywhere: ranks are
+//! threads, and the same code as in a job rebuilds lost parts. A dataset is listed as complete only if every byte of every rank
+//! matches its record. After a crash at any moment, the build can be repeated.
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `filemap` | `<rank>.scrfilemap`: what is known of a rank's part |
-//! | `place` | where scavenged files lie |
+//! | `filemap` | `<rank>.scrfilemap`: the record of a rank's part |
+//! | `place` | the paths of scavenged files |
 //! | `copy` | from the cache of a node to the prefix directory |
-//! | `scan` | what the filemaps of a dataset say together |
+//! | `scan` | combines the filemaps of a dataset |
 //! | `repair` | lost parts are rebuilt by threads |
-//! | `build` | a dataset becomes complete, in the index too |
+//! | `build` | completes a dataset and lists it in the index |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `import` | files that were not written through scr become a dataset |
 //! | `inspect` | which datasets in the caches of the nodes can be made whole |
-//! | `relist` | a dataset that is whole comes back into an index that has lost it |
+//! | `relist` | adds a whole dataset to an index that has lost it |
 
 mod build;
 mod copy;

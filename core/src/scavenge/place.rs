@@ -1,7 +1,7 @@
-//! Where the files of a scavenged dataset lie: under the prefix directory, each at its own path.
+//! The paths of the files of a scavenged dataset: under the prefix directory, each at its own path.
 //!
-//! A path may belong to a complete dataset, since applications use names again. That dataset is not given up before the new
-//! one is known to be whole: until then the new file lies beside it, hidden, as those of a flush do.
+//! A path may belong to a complete dataset, since applications reuse names. That dataset stays valid until the new one is known
+//! to be whole. Until then the new file is beside it under a hidden name, like those of a flush.
 
 use super::filemap::redundancy_name;
 use crate::cache::place::PartPlace;

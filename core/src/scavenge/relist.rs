@@ -1,8 +1,7 @@
-//! A dataset that is whole in the prefix directory comes back into an index that does not have it, or whose entry is lost.
+//! Adds a dataset that is whole in the prefix directory to an index that does not have it, or has lost its entry.
 //!
-//! What the summary says may be old: files of a dataset are replaced when a newer one uses their names. So sizes are always
-//! compared, and where another dataset may have replaced a file, or nothing says that this one was ever complete, its
-//! checksums have to prove it.
+//! The summary may be outdated: a newer dataset that uses the same names replaces files. So sizes are always compared. If another
+//! dataset may have replaced a file, or no record says that this one was ever complete, its checksums have to match too.
 
 use super::build::{BuildError, Builder, Built, Outcome};
 use super::import::unfinished_mark;

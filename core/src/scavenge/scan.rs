@@ -1,4 +1,4 @@
-//! What the filemaps of a scavenged dataset say together: who wrote it, and whose part is known.
+//! Combines the filemaps of a scavenged dataset: which ranks wrote it, and which parts are known.
 
 use super::filemap::{read_all, ScavengedMap};
 use crate::cache::record::{DatasetKey, RankRecord};

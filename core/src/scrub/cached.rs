@@ -1,4 +1,4 @@
-//! What the filemaps of a cache directory record.
+//! The files that the filemaps of a cache directory record.
 
 use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
 use crate::cache::filemap::{Filemap, State};

@@ -1,8 +1,7 @@
-//! Scrub: everything that was recorded is read and compared, on demand, and nothing is changed.
+//! Scrub: reads everything that is recorded and compares it, on demand, and changes nothing.
 //!
-//! A [`Plan`] is made by looking at what is recorded: [`Plan::of_cache`] for a cache directory of this node,
-//! [`Plan::of_prefix`] for a prefix directory. [`Plan::run`] then reads the bytes. No other rank is needed, so this
-//! works where no job runs.
+//! A [`Plan`] is made from the records: [`Plan::of_cache`] for a cache directory of this node, [`Plan::of_prefix`] for a prefix
+//! directory. [`Plan::run`] then reads the bytes. It needs no other rank, so it works without a job.
 //!
 //! | part | what it does |
 //! |---|---|

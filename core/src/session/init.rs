@@ -1,6 +1,6 @@
 //! The start of a session. See the guide's `SCR_Init` and "Scalable restart".
 //!
-//! What is in cache is brought back first; a checkpoint comes from the prefix directory if cache has none.
+//! Datasets in cache are recovered first. If there is no checkpoint among them, one is fetched from the prefix directory.
 
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;

@@ -1,6 +1,6 @@
 //! `SCR_Route_file`: from the name that the application gives to the path at which it finds the file.
 //!
-//! A relative name starts at the current folder, or at the prefix directory if it would lead out of that otherwise. The path
+//! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
 //! must resolve to a place under the prefix directory.
 
 use super::{path_bytes, Error, Phase, Session};

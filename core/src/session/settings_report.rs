@@ -1,5 +1,5 @@
-//! The settings that a run reports first. At `SCR_DEBUG=1` those that somebody has set; at 2 every parameter, and the
-//! descriptors made of them, as C SCR prints them at 1.
+//! The settings that a run prints first. At `SCR_DEBUG=1` those that somebody has set; at 2 every parameter, and the descriptors
+//! made of them, as C SCR prints them at 1.
 
 use crate::job::Job;
 use crate::param::Value;

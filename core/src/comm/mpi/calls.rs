@@ -1,7 +1,7 @@
-//! The calls into the MPI library, every one there is, with their return codes checked.
+//! All calls into the MPI library, with their return codes checked.
 //!
-//! Two rules are kept here. A buffer that MPI knows of stays borrowed until its request is complete: dropping
-//! [`Requests`] waits for that, on whatever path. And nothing in here blocks inside the library.
+//! This module keeps two rules. A buffer that MPI knows of stays borrowed until its request is complete: dropping [`Requests`]
+//! waits for that on every path. And nothing here blocks inside the library.
 //! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
 
 use std::marker::PhantomData;

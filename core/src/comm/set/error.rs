@@ -1,4 +1,4 @@
-//! Why a set did not get to its end.
+//! Why a set failed.
 
 use crate::comm::{CommError, Rank};
 use scr_plugin_api::{PluginError, PluginErrorKind};

@@ -1,6 +1,6 @@
-//! What a member says to each other one when it ends.
+//! The message that a member sends to each other member when it ends.
 //!
-//! It has a fixed length, so that it can be received by one who waits for it.
+//! It has a fixed length, so that a waiting member can post its receive.
 
 use super::super::agree::cut;
 

@@ -1,17 +1,17 @@
-//! Flushes that go on without the application, and are closed without it.
+//! Flushes that continue without the application, and are closed without it.
 //!
-//! The application only starts a transport whose copies survive the job. Each rank leaves a *transfer record* in the
-//! control directory of its node, `detached.<token>.<rank>`: what is copied where, what every file has to be, and the
+//! The application only starts a transport whose copies survive the job. Each rank leaves a *transfer record* in the control
+//! directory of its node, `detached.<token>.<rank>`: what to copy where, the length and checksum of every file, and the
 //! transport's ticket. A transfer monitor ([`poll_transfers`]: in the agent, in `scr poststage`, or in the application as long as
-//! it is there) asks the transport how far it is, compares what came with what was recorded, and once all files of the node have
-//! arrived leaves the node's mark, `done.<token>.<node>`. Who finds the marks of all nodes closes the flush.
+//! it runs) polls the transport and compares the files that have arrived with the record. Once all files of the node have
+//! arrived, it writes the node's mark, `done.<token>.<node>`. The process that finds the marks of all nodes closes the flush.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | `record` | the transfer record of a rank |
 //! | `monitor` | polls the transfers of a node, with the application or without |
 //!
-//! Here is what the application does about such a flush as long as it is there.
+//! This file is the application's side of such a flush, as long as the application runs.
 
 mod monitor;
 pub(crate) mod record;

@@ -1,9 +1,9 @@
-//! The transfer monitor of a node: asks the transports, compares what came with what was recorded, leaves the node's mark, and
-//! closes the flush that has the marks of all nodes.
+//! The transfer monitor of a node: polls the transports, compares the files that have arrived with the records, writes the
+//! node's mark, and closes a flush that has the marks of all nodes.
 //!
-//! On one node a lock in the control directory lets one process at a time do so; between nodes that of the closing does. A
-//! monitor does not wait for either for long: a process that holds them may be stuck in a file system, and there is a next time. A flush
-//! that was taken back has no record below the prefix directory any more; its copies are stopped and their staging files removed.
+//! On one node a lock in the control directory admits one process at a time; between nodes the lock of `closing` does. A monitor
+//! does not wait long for either, since the holder may be stuck in a file system; it tries again at the next poll. A flush that
+//! was rolled back has no record below the prefix directory any more. Its copies are stopped and their staging files removed.
 
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
 use crate::descriptor::{Descriptors, Store};

@@ -1,7 +1,7 @@
-//! The transfer record of a rank: what it leaves of a flush that goes on without it, `detached.<token>.<rank>` in the control
-//! directory of its node.
+//! The transfer record of a rank for a flush that continues without it: `detached.<token>.<rank>` in the control directory of
+//! its node.
 //!
-//! A record names no program, no library, and no path below the prefix directory but by [`FileName`].
+//! A record names no program and no library. It names paths below the prefix directory only by [`FileName`].
 
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;

@@ -1,4 +1,4 @@
-//! Flushes that are left detached by the application, which ends, or dies, right after it has begun them.
+//! Detached flushes whose application ends, or dies, right after it has begun them.
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
 use crate::flush::closing::{finalize_arrived, finalize_pending};

@@ -1,5 +1,5 @@
-//! What must be on stable storage before a dataset counts: every byte, every name and every folder, whoever ends the flush.
-//! A machine that loses its power right after shows what was not.
+//! Every byte, every name and every folder must be on stable storage before a dataset counts, whoever closes the flush. The
+//! tests simulate a power failure right after, which reveals what was not.
 
 use super::stage::{through, Stage, OPTIONS};
 use crate::flush::closing::finalize_pending;

@@ -1,4 +1,4 @@
-//! What the thread of a flush and the application let each other know.
+//! The flags between the thread of a flush and the application.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

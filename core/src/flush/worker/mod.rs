@@ -1,14 +1,14 @@
 //! A flush by a thread of each rank, while the application computes.
 //!
-//! What waits for a disk waits in the threads, and not in the application. They know nothing of MPI: the ranks agree on what is to come
-//! before, and on what has come after. Errors wait until all ranks ask together. As soon as one rank has failed, the others
-//! are cancelled, so that nobody waits for a sign that never comes.
+//! Only the threads wait for the disk, not the application. They do not use MPI: the ranks agree on the plan before, and on the
+//! result after. Errors are kept until all ranks ask together. As soon as one rank has failed, the others are cancelled, so that
+//! nobody waits for a flag that is never set.
 //!
 //! | module | what is in it |
 //! |---|---|
 //! | `thread` | the thread, as the application sees it |
 //! | `task` | what the thread does |
-//! | `flags` | what both let each other know |
+//! | `flags` | the flags between both |
 
 mod flags;
 mod task;

@@ -1,8 +1,8 @@
-//! What the thread of a rank does: it records, copies, and checks what came.
+//! The work of a rank's thread: it records, copies, and checks the files that have arrived.
 //!
-//! The order is that of every flush: no rank makes a file before rank 0 has the flush on record, synced. Rank 0 says so by a
-//! file below the prefix directory. Only one rank of each node looks for that file, and says so to the others by one in the
-//! control directory. If all ranks happen to be in a call, they learn it there.
+//! The order is that of every flush: no rank makes a file before rank 0 has synced the record of the flush. Rank 0 signals this
+//! by a file below the prefix directory. Only one rank of each node polls for that file, and signals it to the others by a file
+//! in the control directory. If all ranks happen to be in a call, they learn it there.
 
 use super::flags::{Flags, SharedFlags};
 use crate::flush::catalog::Catalog;

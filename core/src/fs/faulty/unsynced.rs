@@ -1,4 +1,4 @@
-//! What of a folder is on stable storage, and what a crash of its file system makes of the rest.
+//! Which contents of a folder are on stable storage, and what a crash of its file system does to the rest.
 //!
 //! The bytes of a file are stored when it is synced, the names in a folder when the folder is. Of the changes of a folder since
 //! then a crash keeps the first few, or all, or none, whatever it keeps of other folders. Of a file that was changed since it

@@ -5,9 +5,9 @@
 //! rank2file.0.<r>  RANKS/<n>  LEVEL/0    RANK/<rank>/FILE/<name below the prefix>/{SIZE/<bytes>, CRC/<0x...>}
 //! ```
 //!
-//! The parts are a tree of uniform depth, so that no rank of a large run reads or writes much. A part is named after
-//! its first rank, which is the one to read it: so C SCR reads it, with one reader of every level at rank 0. C SCR
-//! writes neither `SIZE` nor `CRC`, and passes over ours.
+//! The parts are a tree of uniform depth, so that no rank of a large run reads or writes much. A part is named after its first
+//! rank, which reads it. C SCR reads the parts this way too, with one reader of every level at rank 0. C SCR writes neither
+//! `SIZE` nor `CRC`, and ignores ours.
 
 mod read;
 mod write;

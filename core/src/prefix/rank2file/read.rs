@@ -1,5 +1,5 @@
-//! Reading the parts, also C SCR's, believing nothing: the maps must be a tree, the leaves must list every rank
-//! once, and no name may lead out of the prefix directory.
+//! Reads the parts, also C SCR's, and trusts nothing: the maps must be a tree, the leaves must list every rank once, and no name
+//! may lead out of the prefix directory.
 
 use super::write::is_part_name;
 use super::{fault, listed_name, Names, PrefixFile, Rank2File};

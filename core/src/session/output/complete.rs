@@ -1,4 +1,4 @@
-//! `SCR_Complete_output`: the dataset is measured, protected, and recorded as complete; or it is given up.
+//! `SCR_Complete_output`: measures and protects the dataset, and records it as complete, or discards it.
 
 use super::events::{self, Spent};
 use super::{InvalidError, Output};

@@ -1,4 +1,4 @@
-//! The log's entries about a dataset that is being written. Rank 0 writes them; on the others these do nothing.
+//! The log's entries about a dataset that is being written. Rank 0 writes them; on other ranks these functions do nothing.
 
 use crate::cache::record::RankRecord;
 use crate::cache::Cache;

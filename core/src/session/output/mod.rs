@@ -1,8 +1,8 @@
 //! The output phase: from `SCR_Start_output` to `SCR_Complete_output`.
 //!
 //! The order of steps is the crash argument. Start: agree, make the folder, begin the filemap. Route: record the file before its
-//! name is given out. Complete: agree that all is valid, protect, record as prepared, agree, record as complete; only
-//! then do older datasets leave.
+//! name is given out. Complete: agree that all is valid, protect, record as prepared, agree, record as complete, and only then
+//! evict older datasets.
 
 mod complete;
 mod events;
