@@ -11,7 +11,7 @@ export SCR_CACHE_BYPASS=0 SCR_FLUSH=0 SCR_COPY_TYPE=XOR SCR_DEBUG=1
 size=64 steps=60 every=10
 
 run() { # run PROGRAM ARGUMENT...: on four nodes, in the folder of the program
-    (cd "$1" && shift && run-on-nodes --mpi "$mpi" --nodes nodes --hosts n0:1,n1:1,n2:1,n3:1 "$@") >>"$1.log" 2>&1
+    (cd "$1" && shift && run-on-nodes --limit 300 --mpi "$mpi" --nodes nodes --hosts n0:1,n1:1,n2:1,n3:1 "$@") >>"$1.log" 2>&1
 }
 die() {
     tail -n 40 ./*.log >&2
