@@ -9,7 +9,7 @@ use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::hostlist;
 use crate::machine::process::Limit;
 use crate::output::{on_one_line, print, show, warn, Answer};
-use crate::run::{JobArgs, JobContext};
+use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
@@ -17,6 +17,7 @@ use scr_core::param;
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::{inspect, Inspected, Inventory};
 use serde_json::{json, Value};
+use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,20 +31,26 @@ pub(crate) struct InspectArgs {
     #[command(flatten)]
     job: JobArgs,
     /// The nodes of the job [default: those of the allocation]
-    #[arg(long, value_name = "NODES")]
+    #[arg(short, long, value_name = "NODES")]
     jobset: Option<String>,
     /// Ask only these nodes
-    #[arg(long, value_name = "NODES", conflicts_with = "down")]
+    #[arg(short, long, value_name = "NODES", conflicts_with = "down")]
     up: Option<String>,
     /// Do not ask these nodes
-    #[arg(long, value_name = "NODES")]
+    #[arg(short, long, value_name = "NODES")]
     down: Option<String>,
     /// A cache directory of the job, `<base>/<user>/scr.<allocation>`; may be repeated [default: those of this allocation]
-    #[arg(long, visible_alias = "from", value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     cache: Vec<PathBuf>,
+    /// Print as C SCR does: one line with the ids of the datasets that can be rebuilt, the newest first. Exit with 1 if there is
+    /// none. The control directory that C SCR needs is not read
+    #[arg(short, long, value_name = "DIR", conflicts_with = "json")]
+    from: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    _ignored: IgnoredVerbose,
     /// Print what this node has, for the command on another node
     #[arg(long, hide = true)]
     node: bool,
@@ -59,9 +66,23 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     let alone = job.allocation.is_here_alone() && args.jobset.is_none() && args.up.is_none();
     let inventories = if alone { of_this_node(args, &job)? } else { of_nodes(args, &job)? };
     let found = inspect(inventories, &environment::plugin_host(&job.env, None));
+    if args.from.is_some() {
+        return print_ids(&found);
+    }
     show(args.json, json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }), text(&found))?;
     let can_restart = |dataset: &Inspected| dataset.checkpoint && dataset.beyond_repair.is_none();
     Ok(Answer::from(found.iter().any(can_restart)))
+}
+
+/// What C SCR prints.
+fn print_ids(found: &[Inspected]) -> Result<Answer> {
+    let mut ids: Vec<_> =
+        found.iter().filter(|dataset| dataset.beyond_repair.is_none()).map(|dataset| dataset.id).collect();
+    ids.sort_unstable_by_key(|&id| Reverse(id));
+    if !ids.is_empty() {
+        print(format!("{}\n", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))?;
+    }
+    Ok(Answer::from(!ids.is_empty()))
 }
 
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {

@@ -12,6 +12,7 @@ mod time;
 
 use crate::environment;
 use crate::output::{print, show, warn, Answer};
+use crate::run::IgnoredVerbose;
 use anyhow::{Context, Result};
 use clap::Args;
 use listing::HaltStatus;
@@ -50,6 +51,8 @@ pub(crate) struct HaltArgs {
     /// Print the list as JSON
     #[arg(long, requires = "list")]
     json: bool,
+    #[command(flatten)]
+    _ignored: IgnoredVerbose,
 }
 
 /// Conditions to be set.

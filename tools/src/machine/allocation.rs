@@ -18,6 +18,8 @@ pub(crate) struct Overrides {
     pub(crate) resource_manager: Option<String>,
     /// A file with a node on each line.
     pub(crate) hostfile: Option<PathBuf>,
+    /// The nodes themselves.
+    pub(crate) nodes: Option<Vec<String>>,
 }
 
 /// Nodes that belong to a job for some time.
@@ -160,6 +162,9 @@ fn nodes(
     job_id: &str,
 ) -> Result<(Vec<(String, String)>, bool)> {
     let plain = |nodes: Vec<String>| nodes.into_iter().map(|node| (node.clone(), node)).collect();
+    if let Some(nodes) = &overrides.nodes {
+        return Ok((plain(nodes.clone()), true));
+    }
     if let Some(path) = &overrides.hostfile {
         return Ok((host_lines(path)?, true));
     }

@@ -1,8 +1,8 @@
 //! Small commands of C SCR that scripts call: `scr_print`, `scr_crc32`, `scr_nodes_file`, `scr_list_dir`,
 //! `scr_should_exit` and `scr_kill_jobstep`.
 
-use super::queries::bad;
-use super::{JobArgs, JobContext};
+use super::queries::{bad, known_down};
+use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::good_nodes;
 use crate::machine::{process, Manifests};
@@ -73,7 +73,7 @@ impl Write for Digest {
 #[derive(Args)]
 pub(crate) struct NodesFileArgs {
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, visible_alias = "prefix", value_name = "DIR")]
+    #[arg(short, long, visible_alias = "prefix", value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
@@ -153,6 +153,17 @@ pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
 pub(crate) struct ShouldExitArgs {
     #[command(flatten)]
     job: JobArgs,
+    /// Count these nodes as unusable, without asking them
+    #[arg(long, value_name = "NODES")]
+    down: Option<String>,
+    /// How many nodes a run needs [default: SCR_MIN_NODES, or as many as the last run had]
+    #[arg(long, value_name = "N")]
+    min_nodes: Option<u64>,
+    /// How often the job may still be started; 0 means that it must not
+    #[arg(long, value_name = "N")]
+    runs: Option<u64>,
+    #[command(flatten)]
+    _ignored: IgnoredOptions,
 }
 
 /// `scr should-exit`: whether a script must not start the job again, and why.
@@ -165,11 +176,13 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let why = match halt.reason(now, end) {
         Some(reason) => Some(reason.to_string()),
         None if end.is_some_and(|end| end <= now) => Some("the allocation has ended".to_owned()),
+        None if args.runs == Some(0) => Some("no run is left".to_owned()),
         None if job.allocation.is_here_alone() => None,
         None => {
             let last = Nodes::read(&*job.env.files, &prefix)?.map(|Nodes(nodes)| u64::from(nodes));
-            let needed = job.params.get(&param::MIN_NODES).or(last).unwrap_or(1);
-            let good = good_nodes(&job.allocation, &bad(&job)?).len() as u64;
+            let needed = args.min_nodes.or(job.params.get(&param::MIN_NODES)).or(last).unwrap_or(1);
+            let good =
+                good_nodes(&job.allocation, &bad(&job, &known_down(args.down.as_deref())?)?).len() as u64;
             (good < needed).then(|| format!("{good} nodes can be used and {needed} are needed"))
         }
     };

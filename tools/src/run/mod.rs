@@ -75,6 +75,26 @@ pub(crate) struct JobArgs {
     hostfile: Option<PathBuf>,
 }
 
+/// Options that C SCR's commands have and that say nothing here: scripts that were written for C SCR give them.
+#[derive(Args, Clone, Default)]
+#[allow(dead_code, reason = "they are accepted, and ignored")]
+pub(crate) struct IgnoredOptions {
+    /// Accepted for scripts of C SCR, and ignored: the launcher does not matter here
+    #[arg(short, long, value_name = "LAUNCHER", hide = true)]
+    joblauncher: Option<String>,
+    #[command(flatten)]
+    verbose: IgnoredVerbose,
+}
+
+/// Of these, what is also where `-j` says something else.
+#[derive(Args, Clone, Default)]
+#[allow(dead_code, reason = "it is accepted, and ignored")]
+pub(crate) struct IgnoredVerbose {
+    /// Accepted for scripts of C SCR, and ignored: set SCR_DEBUG=1 to see more
+    #[arg(short, long, hide = true)]
+    verbose: bool,
+}
+
 impl JobArgs {
     /// The environment with the prefix directory that is given, and what is given of the allocation.
     pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
@@ -84,8 +104,11 @@ impl JobArgs {
             let dir = dir.to_str().context("the name of the prefix directory is not UTF-8")?;
             env.variables.insert(param::PREFIX.info().name.to_owned(), dir.to_owned());
         }
-        let overrides =
-            Overrides { resource_manager: self.resource_manager.clone(), hostfile: self.hostfile.clone() };
+        let overrides = Overrides {
+            resource_manager: self.resource_manager.clone(),
+            hostfile: self.hostfile.clone(),
+            nodes: None,
+        };
         Ok((env, overrides))
     }
 }
@@ -163,7 +186,16 @@ impl JobContext {
     /// # Errors
     /// It cannot be found out.
     pub(crate) fn of(job: &JobArgs) -> Result<Self> {
+        Self::on(job, None)
+    }
+
+    /// The same with these nodes, where some are given.
+    ///
+    /// # Errors
+    /// As for [`of`](Self::of).
+    pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
         let (env, overrides) = job.environment()?;
+        let overrides = Overrides { nodes, ..overrides };
         let params = environment::params(&env);
         let manifests = crate::machine::Manifests::load(&env)?;
         let allocation =

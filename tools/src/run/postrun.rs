@@ -3,7 +3,7 @@
 //! It waits for detached flushes and finishes them. Then it saves the datasets that are only in the caches of the nodes:
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
-use super::{agents, warn, JobArgs, JobContext};
+use super::{agents, warn, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::{bad_nodes, command_here, good_nodes};
 use crate::machine::process::{Activity, Finished, Limit};
@@ -28,6 +28,8 @@ pub(crate) const EXIT_CODES: &str =
 pub(crate) struct PostrunArgs {
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    _ignored: IgnoredOptions,
 }
 
 /// Runs the command.

@@ -1,7 +1,7 @@
 //! `scr prerun`: prepares a prefix directory before the first run of a job. The v1.1 manual's section 11.3.3.
 
 use super::agents::{self, Agents};
-use super::{warn, JobArgs, JobContext};
+use super::{warn, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health;
 use crate::output::{print, Answer};
@@ -20,6 +20,8 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 a job can be started, 2 it ca
 pub(crate) struct PrerunArgs {
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    _ignored: IgnoredOptions,
 }
 
 /// Runs the command.

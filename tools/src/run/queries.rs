@@ -1,17 +1,19 @@
 //! Answers for scripts that start jobs by themselves: the v1.1 manual's `scr_env`, `scr_list_down_nodes`,
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
-use super::{JobArgs, JobContext};
+use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::{bad_nodes, BadNode};
 use crate::machine::hostlist;
 use crate::output::{print, warn, Answer};
 use crate::table::Table;
-use anyhow::{Context, Result};
-use clap::Args;
+use anyhow::{ensure, Context, Result};
+use clap::{ArgAction, Args};
+use scr_core::log::{Event, Log, Record};
 use scr_core::param;
 use scr_core::prefix::{Halt, Nodes, Prefix};
-use std::time::UNIX_EPOCH;
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Stands under the help text of `scr env`.
 pub(crate) const ENV_CODES: &str = "Exit codes: 0 printed, 1 not known, 2 error.";
@@ -36,22 +38,22 @@ pub(crate) struct EnvArgs {
 #[group(multiple = false)]
 struct EnvWhat {
     /// Print the user name
-    #[arg(long)]
+    #[arg(short, long)]
     user: bool,
     /// Print the id of the allocation
-    #[arg(long)]
+    #[arg(short, long)]
     jobid: bool,
     /// Print the nodes of the allocation
-    #[arg(long)]
+    #[arg(short, long)]
     nodes: bool,
     /// Print the nodes that are down, excluded, or fail their check
-    #[arg(long)]
+    #[arg(short, long)]
     down: bool,
     /// Print how many nodes the last run used
-    #[arg(long)]
+    #[arg(short, long)]
     runnodes: bool,
     /// Print when the allocation ends, in seconds since the epoch
-    #[arg(long)]
+    #[arg(short, long)]
     endtime: bool,
 }
 
@@ -76,7 +78,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
         EnvWhat { jobid: true, .. } => one(Some(job.allocation.job_id.clone())),
         EnvWhat { nodes: true, .. } => one(Some(nodes())),
         EnvWhat { down: true, .. } => {
-            let nodes: Vec<_> = bad(&job)?.into_iter().map(|bad| bad.node).collect();
+            let nodes: Vec<_> = bad(&job, &[])?.into_iter().map(|bad| bad.node).collect();
             one(Some(hostlist::compress(&nodes)))
         }
         EnvWhat { runnodes: true, .. } => one(last()?),
@@ -110,11 +112,40 @@ pub(crate) struct DownArgs {
     /// Say why, for each node
     #[arg(short, long)]
     reason: bool,
+    /// List these nodes without asking them
+    #[arg(short, long, value_name = "NODES")]
+    down: Option<String>,
+    /// Add a NODE_FAIL to the log of the job for each node that --down does not name
+    #[arg(short, long)]
+    log: bool,
+    /// For the log: how many seconds the job has run
+    #[arg(short, long, value_name = "SECONDS", requires = "log")]
+    secs: Option<u64>,
+    /// The nodes to check [default: those of the allocation]
+    #[arg(value_name = "NODES")]
+    nodes: Vec<String>,
+    /// Accepted for scripts of C SCR, and ignored: a store must have the size of its description, used or not
+    #[arg(short, long, hide = true)]
+    free: bool,
+    #[command(flatten)]
+    _ignored: IgnoredOptions,
 }
 
 /// `scr list-down-nodes`.
 pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
-    let bad = bad(&JobContext::of(&args.job)?)?;
+    let nodes = hostlist::expand(&args.nodes.join(" "))?;
+    let job = JobContext::on(&args.job, Some(nodes).filter(|nodes| !nodes.is_empty()))?;
+    let known = known_down(args.down.as_deref())?;
+    let bad = bad(&job, &known)?;
+    if args.log {
+        let prefix = Prefix::new(job.params.get(&param::PREFIX));
+        let log = Log::of_command(&job.env, &job.params, "scr list-down-nodes", &prefix);
+        for bad in bad.iter().filter(|bad| !known.contains(bad)) {
+            let failed = Record::event(Event::NodeFail).note(format!("{}: {}", bad.node, bad.why));
+            let took = args.secs.map(Duration::from_secs);
+            log.add_entry(took.into_iter().fold(failed, Record::took));
+        }
+    }
     if args.reason {
         let mut table = Table::default();
         bad.iter().for_each(|bad| table.row([&bad.node, &bad.why]));
@@ -126,8 +157,17 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     Ok(Answer::from(!bad.is_empty()))
 }
 
-pub(super) fn bad(job: &JobContext) -> Result<Vec<BadNode>> {
-    bad_nodes(&job.allocation, &job.params, &[], &mut |message| warn(message))
+/// The nodes of the allocation that cannot be used, with those of them that are known to be down.
+pub(super) fn bad(job: &JobContext, known: &[BadNode]) -> Result<Vec<BadNode>> {
+    let is_ours = |bad: &&BadNode| job.allocation.nodes.contains(&bad.node);
+    let known: Vec<_> = known.iter().filter(is_ours).cloned().collect();
+    bad_nodes(&job.allocation, &job.params, &known, &mut |message| warn(message))
+}
+
+/// The nodes that the option `--down` of a command names.
+pub(super) fn known_down(list: Option<&str>) -> Result<Vec<BadNode>> {
+    let nodes = hostlist::expand(list.unwrap_or_default()).context("in --down")?;
+    Ok(nodes.into_iter().map(|node| BadNode { node, why: "--down names it".to_owned() }).collect())
 }
 
 /// Which job.
@@ -135,11 +175,15 @@ pub(super) fn bad(job: &JobContext) -> Result<Vec<BadNode>> {
 pub(crate) struct RetriesHaltArgs {
     #[command(flatten)]
     job: JobArgs,
+    /// The same as --prefix
+    #[arg(short, long, value_name = "DIR", conflicts_with = "prefix")]
+    dir: Option<PathBuf>,
 }
 
 /// `scr retries-halt`.
 pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
-    let (env, _) = args.job.environment()?;
+    let prefix = args.dir.clone().or_else(|| args.job.prefix.clone());
+    let (env, _) = JobArgs { prefix, ..args.job.clone() }.environment()?;
     let params = environment::params(&env);
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
@@ -152,59 +196,75 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     Ok(Answer::from(reason.is_some()))
 }
 
-/// What to do with lists of nodes.
+/// Which nodes, and what to print of them.
 #[derive(Args)]
-#[group(required = true, multiple = false)]
+#[command(disable_help_flag = true)]
 pub(crate) struct HostsArgs {
-    /// Count the nodes of a list
-    #[arg(long, value_name = "NODES")]
-    count: Option<String>,
+    /// The nodes of a list
+    #[arg(short = 'h', long, value_name = "NODES")]
+    hosts: Option<String>,
+    /// The nodes of the first list that are not in the second
+    #[arg(short, long, value_name = "NODES:NODES")]
+    minus: Option<String>,
+    /// The nodes that are in both lists
+    #[arg(short, long, value_name = "NODES:NODES")]
+    intersection: Option<String>,
+    /// Print nodes, separated by blanks or commas, as a short list; this is also what is done without another option
+    #[arg(short = 'C', long, value_name = "NODES")]
+    compress: Option<String>,
     /// Print the nodes of a list, one per line
     #[arg(long, value_name = "NODES")]
     expand: Option<String>,
-    /// Print nodes, separated by blanks or commas, as a short list
-    #[arg(long, value_name = "NODES")]
-    compress: Option<String>,
-    /// Print the Nth node of a list, counted from 1
-    #[arg(long, num_args = 2, value_names = ["N", "NODES"])]
+    /// Print how many nodes there are, in this list or in that of another option
+    #[arg(short, long, value_name = "NODES", num_args = 0..=1)]
+    count: Option<Option<String>>,
+    /// Print the Nth node, of this list or of that of another option; 1 is the first, -1 the last
+    #[arg(short, long, num_args = 1..=2, value_names = ["N", "NODES"], allow_negative_numbers = true, conflicts_with = "count")]
     nth: Option<Vec<String>>,
-    /// Print the nodes of the first list that are not in the second
-    #[arg(long, value_name = "NODES:NODES")]
-    minus: Option<String>,
-    /// Print the nodes that are in both lists
-    #[arg(long, value_name = "NODES:NODES")]
-    intersection: Option<String>,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: (),
 }
 
 /// `scr glob-hosts`.
 pub(crate) fn glob_hosts(args: &HostsArgs) -> Result<Answer> {
-    let nodes = match args {
-        HostsArgs { count: Some(list), .. } => {
-            print(format!("{}\n", hostlist::expand(list)?.len()))?;
-            return Ok(Answer::Yes);
-        }
-        HostsArgs { expand: Some(list), .. } => {
-            print(hostlist::expand(list)?.iter().map(|node| format!("{node}\n")).collect::<String>())?;
-            return Ok(Answer::Yes);
-        }
-        HostsArgs { nth: Some(words), .. } => nth(words)?,
-        HostsArgs { compress: Some(list), .. } => hostlist::expand(list)?,
-        HostsArgs { minus: Some(lists), .. } => of_two(lists, false)?,
-        HostsArgs { intersection: Some(lists), .. } => of_two(lists, true)?,
-        _ => Vec::new(),
+    let nodes = args.nodes()?;
+    let text = match args {
+        HostsArgs { count: Some(_), .. } => nodes.len().to_string(),
+        HostsArgs { nth: Some(words), .. } => nth(&nodes, words)?.cloned().unwrap_or_default(),
+        HostsArgs { expand: Some(_), .. } => nodes.join("\n"),
+        _ => hostlist::compress(&nodes),
     };
-    if nodes.is_empty() {
+    if text.is_empty() {
         return Ok(Answer::No);
     }
-    print(format!("{}\n", hostlist::compress(&nodes)))?;
+    print(format!("{text}\n"))?;
     Ok(Answer::Yes)
 }
 
-fn nth(words: &[String]) -> Result<Vec<String>> {
-    let [number, list] = words else { return Ok(Vec::new()) };
-    let number: usize = number.parse().with_context(|| format!("`{number}' is no number of a node"))?;
-    let at = number.checked_sub(1).context("nodes are counted from 1")?;
-    Ok(hostlist::expand(list)?.get(at).cloned().into_iter().collect())
+impl HostsArgs {
+    /// The nodes, which one option gives.
+    fn nodes(&self) -> Result<Vec<String>> {
+        let counted = self.count.as_ref().and_then(Option::as_ref);
+        let numbered = self.nth.as_ref().and_then(|words| words.get(1));
+        let lists = [&self.hosts, &self.compress, &self.expand].map(Option::as_ref);
+        let plain = lists.into_iter().chain([counted, numbered]).flatten();
+        let plain = plain.map(|list| Ok(hostlist::expand(list)?));
+        let minus = self.minus.iter().map(|lists| of_two(lists, false));
+        let both = self.intersection.iter().map(|lists| of_two(lists, true));
+        let mut nodes: Vec<_> = plain.chain(minus).chain(both).collect::<Result<_>>()?;
+        ensure!(nodes.len() == 1, "give the nodes once, for instance with --hosts");
+        Ok(nodes.remove(0))
+    }
+}
+
+/// The node with the number that the first word gives.
+fn nth<'a>(nodes: &'a [String], words: &[String]) -> Result<Option<&'a String>> {
+    let word = words.first().map(String::as_str).unwrap_or_default();
+    let number: isize = word.parse().with_context(|| format!("`{word}' is no number of a node"))?;
+    ensure!(number != 0, "nodes are counted from 1");
+    let at = number.unsigned_abs();
+    Ok(if number > 0 { nodes.get(at - 1) } else { nodes.len().checked_sub(at).map(|at| &nodes[at]) })
 }
 
 /// Nodes of the first list, by whether they are in the second.
@@ -223,9 +283,10 @@ mod tests {
         let both = "atlas[3,5-7,9-11]:atlas[5,7,20]";
         assert_eq!(hostlist::compress(&of_two(both, false).unwrap()), "atlas[3,6,9-11]");
         assert_eq!(hostlist::compress(&of_two(both, true).unwrap()), "atlas[5,7]");
-        let word = |number: &str| [number.to_owned(), "atlas[3,5-7,9-11]".to_owned()];
-        assert_eq!(nth(&word("3")).unwrap(), ["atlas6"]);
-        assert!(nth(&word("8")).unwrap().is_empty());
-        assert!(nth(&word("0")).is_err() && of_two("a", true).is_err());
+        let nodes = hostlist::expand("atlas[3,5-7,9-11]").unwrap();
+        let nth = |number: &str| nth(&nodes, &[number.to_owned()]).map(|node| node.map(String::as_str));
+        assert_eq!((nth("3").unwrap(), nth("-7").unwrap()), (Some("atlas6"), Some("atlas3")));
+        assert_eq!((nth("8").unwrap(), nth("-8").unwrap()), (None, None));
+        assert!(nth("0").is_err() && of_two("a", true).is_err());
     }
 }
