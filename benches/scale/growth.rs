@@ -61,7 +61,7 @@ impl Growth {
         self.base + self.step * self.by.of(ranks)
     }
 
-    /// The count that a job of so many ranks would have.
+    /// The count that a job of this many ranks would have.
     pub(crate) fn at(&self, ranks: usize) -> u64 {
         self.value(ranks).max(0.0).round() as u64
     }

@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Runs a job of so many ranks through everything, and counts each phase.
+/// Runs a job of this many ranks through everything, and counts each phase.
 fn job(ranks: usize, per_node: usize, scheme: &str) -> Phases {
     let nodes = ranks / per_node;
     let mut world = World::new(ranks, nodes)

@@ -29,7 +29,7 @@ pub enum Error {
     /// The settings do not allow a start, or a dataset: the same on all ranks, but for settings that did not reach this one.
     #[error("the configuration cannot be used: {why}")]
     Config {
-        /// What is wrong, with file and line.
+        /// The problem, with file and line.
         why: String,
     },
     /// `SCR_ENABLE=0`.
@@ -38,9 +38,9 @@ pub enum Error {
     /// A phase failed on some ranks, and so on all.
     #[error("{doing} failed: {why}")]
     Phase {
-        /// What was being done.
+        /// The operation.
         doing: String,
-        /// Who failed, and why.
+        /// Which ranks failed, and why.
         why: RankErrors,
     },
     /// The dataset cannot be used; the same on all ranks.

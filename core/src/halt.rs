@@ -50,7 +50,7 @@ impl HaltConditions {
         Ok(())
     }
 
-    /// The application has called `SCR_Finalize`: whoever runs the job does not start it again.
+    /// The application has called `SCR_Finalize`: `scr run` does not start it again.
     pub(crate) fn finalize(&mut self, job: &Job) {
         self.logged = false;
         self.log(job, Halt::FINALIZED);

@@ -127,7 +127,7 @@ impl Job {
         Ok(tree)
     }
 
-    /// Without room a run begins all the same: there may be some at the next flush, and a run can restart from cache without.
+    /// Without room a run begins anyway: there may be some at the next flush, and a run can restart from cache without.
     ///
     /// # Errors
     /// Any other error.
@@ -236,7 +236,7 @@ impl Job {
         }
     }
 
-    /// What this rank is grouped by in a group.
+    /// The value by which this rank is grouped in a group.
     pub(crate) fn group_value(&self, group: &str) -> Result<String, ConfigError> {
         let node = self.params.get(&param::NODE_NAME);
         self.descriptors.groups.value(group, &node, self.rank())
@@ -317,7 +317,7 @@ fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Place
     Ok((nodes, (env.processors / mates).max(1)))
 }
 
-/// Ranks of which each knew another interval or store would not take the same steps. Collective.
+/// Ranks with different intervals or stores would not take the same steps. Collective.
 fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
     same_everywhere(comm, &descriptors.common().pack()).map_err(|differs| match differs {
         Mismatch::Comm(error) => error.into(),
@@ -341,7 +341,7 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
     }
 }
 
-/// What rank 0 has set with `SCR_Config` counts for all. Another rank that has set something else, or nothing, is warned.
+/// The settings that rank 0 has made with `SCR_Config` apply to all. A warning names another rank with different settings.
 fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
     match same_everywhere(comm, app.to_text().as_bytes()) {
         Ok(()) => (),

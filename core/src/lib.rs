@@ -4,7 +4,8 @@
 //! sees the world around it as an [`env`](mod@env), and touches files through [`fs`]. [`param`] turns what users and sites set into
 //! values, [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that
 //! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `rebuild`,
-//! [`flush`] and `fetch` move data between them, [`scavenge`] saves what a dead job has left, and [`scrub`] checks all of it. What happened when goes to the [`log`].
+//! [`flush`] and `fetch` move data between them, [`scavenge`] saves the data of a dead job, and [`scrub`] checks all of it. The
+//! [`log`] records what happened when.
 
 // Tests make and look at real files; the rule is for what ships.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]

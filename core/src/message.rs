@@ -28,7 +28,7 @@ impl Reporter {
         Self { output, place: command.to_owned(), rank: Rank(0), level: 0 }
     }
 
-    /// What the user asked to see with `SCR_DEBUG=1`; rank 0 says it for all.
+    /// Prints a line for `SCR_DEBUG=1`; only rank 0 prints it.
     pub fn info(&self, text: &str) {
         if self.level >= 1 && self.rank == Rank(0) {
             self.output.info(&self.line("", text));
@@ -49,7 +49,7 @@ impl Reporter {
         }
     }
 
-    /// What the user must know at every level; rank 0 says it for all.
+    /// Prints an important note at every level; only rank 0 prints it.
     pub fn notice(&self, text: &str) {
         if self.rank == Rank(0) {
             self.output.info(&self.line("", text));

@@ -108,7 +108,7 @@ fn scavenged_map(bytes: &[u8]) {
     black_box(ScavengedMap::from_tree(&tree(bytes))).ok();
 }
 
-/// As a map and as a leaf: nobody knows which it is before it is read.
+/// As a map and as a leaf: which one it is, is only known after reading it.
 fn rank2file(bytes: &[u8]) {
     let tree = tree(bytes);
     black_box(rank2file::parts_in(&tree, Path::new("/p/rank2file"))).ok();

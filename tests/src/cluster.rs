@@ -35,7 +35,7 @@ impl Cluster {
         cluster
     }
 
-    /// A job of so many ranks, dealt out evenly to the nodes in their order.
+    /// A job of this many ranks, dealt out evenly to the nodes in their order.
     pub fn job(&mut self, mpi: Mpi, ranks: u32, program: Program) -> Job<'_> {
         let hosts = (0..self.nodes).collect();
         Job::new(self, mpi, ranks, program, hosts)

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
     Ok(Answer::from(finish(&env, &Prefix::at(&*env.files, &prefix))?))
 }
 
-/// Finishes what has arrived below a prefix directory, prints what became of each flush, and gives whether none is left.
+/// Finishes what has arrived below a prefix directory, prints what became of each flush, and returns whether none is left.
 fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
     let report = end(env, prefix)?;
     report.errors.iter().for_each(warn);

@@ -28,7 +28,7 @@ pub(super) fn in_protect(kit: &mut Kit<'_>) {
     }
 }
 
-/// A member fails or dies at any of its calls while lost files are brought back; after that it must still be possible.
+/// A member fails or dies at any of its calls while lost files are recovered; after that it must still be possible.
 pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
     if !kit.begin(
         "failures and deaths in rebuild: everybody comes to an end, and another try succeeds",

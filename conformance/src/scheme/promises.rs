@@ -65,7 +65,7 @@ fn same_length(kit: &mut Kit<'_>, size: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A set of one cannot be protected, and a job on a single node should run all the same.
+/// A set of one cannot be protected, and a job on a single node should run anyway.
 pub(super) fn set_of_one(kit: &mut Kit<'_>) {
     if !kit.begin(
         "set of one: nothing promised, nothing invented",

@@ -52,7 +52,7 @@ impl Cache {
             if begun.is_ok() {
                 return begun;
             }
-            // What this rank has not made may belong to somebody else.
+            // A folder that this rank has not made may belong to another process.
             if is_ours {
                 self.remove_part(job, &self.part_of(job, record));
             }

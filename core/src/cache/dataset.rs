@@ -85,7 +85,7 @@ impl CachedDataset {
         self.record.seq()
     }
 
-    /// What it is called as a checkpoint.
+    /// Its name as a checkpoint.
     pub(crate) fn checkpoint(&self) -> CheckpointId {
         CheckpointId { id: self.id(), seq: self.seq(), name: self.record.dataset.name.clone() }
     }

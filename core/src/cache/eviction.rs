@@ -245,7 +245,7 @@ impl Cache {
         done.into_iter().for_each(|id| self.evict(job, id));
     }
 
-    /// Removes this rank's part of a dataset that has come to nothing. If that fails, the next start does it.
+    /// Removes this rank's part of a dataset that has failed. If that fails, the next start does it.
     pub(crate) fn remove_part(&self, job: &Job, part: &PartDir) {
         report(job, part.remove(job.files()));
     }
@@ -266,7 +266,7 @@ impl Cache {
 }
 
 impl StoreInUse {
-    /// What the next dataset needs and what is free, on the node of this rank.
+    /// The room that the next dataset needs, and the free room, on the node of this rank.
     fn room_text(&self, job: &Job) -> String {
         let needed = match room::expected(self.last_bytes) {
             0 => "the size of a dataset is not known yet".to_owned(),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// What a filemap says.
+/// The contents of a filemap.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Filemap {
     /// How far the part has come.
@@ -36,7 +36,7 @@ pub(crate) enum State {
     /// Nothing can be said.
     #[default]
     Unknown,
-    /// It is being brought back from elsewhere and is not to be counted on.
+    /// It is being restored from elsewhere and is not valid.
     Arriving,
     /// The application may be writing it.
     Open,
@@ -53,7 +53,7 @@ pub(crate) enum State {
 pub(crate) enum Entry<'a> {
     /// The application may write files from now on.
     Open(&'a RankRecord),
-    /// The part is being brought back; the record says what it will be.
+    /// The part is being restored; the record says what it will be.
     Arriving(&'a RankRecord),
     /// A file may exist from now on: its name below the prefix.
     File(&'a FileName),
@@ -151,7 +151,7 @@ impl Journal {
     }
 }
 
-/// What a filemap begins with.
+/// The first bytes of a filemap.
 fn beginning(first: &Entry<'_>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(frame(first));
@@ -159,7 +159,7 @@ fn beginning(first: &Entry<'_>) -> Vec<u8> {
 }
 
 impl Filemap {
-    /// What the filemap of a part records. One that was moved there counts as damaged: its files lie elsewhere.
+    /// Reads the filemap of a part. A filemap of another part counts as damaged: its files are elsewhere.
     ///
     /// # Errors
     /// It cannot be read.
@@ -302,7 +302,7 @@ pub(crate) fn as_tree(map: &Filemap) -> KvTree {
     tree
 }
 
-/// So often the folders of a part are made anew. Whoever takes them away does so once, at its start or its end.
+/// How often the folders of a part are made again. Each other job removes them at most once, at its start or its end.
 const MOST_TRIES: u32 = 100;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl LogicalFile {
         Self { parts, len, summed }
     }
 
-    /// The checksum of each file, in order. Reads what has not passed by, with so many threads. `None` where none are kept.
+    /// The checksum of each file, in order. Reads what has not passed by, with this many threads. `None` where none are kept.
     pub(crate) fn checksums(&self, threads: u32) -> Result<Vec<Option<u32>>, PluginError> {
         if !self.summed {
             return Ok(vec![None; self.parts.len()]);
@@ -198,7 +198,7 @@ impl Part {
         Ok(())
     }
 
-    /// The checksum of the whole file. Reads what has not passed by, with so many threads.
+    /// The checksum of the whole file. Reads what has not passed by, with this many threads.
     fn finish(&self, threads: u32) -> Result<u32, PluginError> {
         let gaps = self.sum().gaps(0..self.len);
         let pieces: Vec<Range<u64>> = gaps
@@ -238,7 +238,7 @@ impl Part {
 /// To map a file costs more than to copy a shorter one.
 const WORTH_MAPPING: u64 = 1 << 20;
 
-/// What one thread reads at a time.
+/// Bytes that one thread reads at a time.
 const PIECE: usize = 8 << 20;
 
 /// Small enough to stay in the cache between reading and summing.

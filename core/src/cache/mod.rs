@@ -74,7 +74,7 @@ pub(crate) struct Cache {
     open: KeptOpen,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
-    /// Parts of datasets that cannot be brought back, which are removed once a newer dataset is complete.
+    /// Parts of datasets that cannot be recovered, which are removed once a newer dataset is complete.
     stale: Vec<StalePart>,
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
@@ -190,7 +190,7 @@ impl Cache {
         self.datasets.insert(place, dataset);
     }
 
-    /// Adds a dataset that has just become complete, and removes what is left of those that could not be brought back.
+    /// Adds a dataset that has just become complete, and removes what is left of those that could not be recovered.
     /// Collective.
     ///
     /// # Errors
@@ -208,12 +208,12 @@ impl Cache {
         Ok(())
     }
 
-    /// Keeps parts that cannot be brought back until a newer dataset is complete.
+    /// Keeps parts that cannot be recovered until a newer dataset is complete.
     pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>) {
         self.stale = stale;
     }
 
-    /// Removes what is left of a dataset that could not be brought back, where a part of it is about to lie.
+    /// Removes what is left of a dataset that could not be recovered, where a part of it is about to lie.
     pub(crate) fn clear_stale(&mut self, job: &Job, part: &PartDir) {
         let in_the_way = |stale: &StalePart| stale.part.dataset() == part.dataset();
         let (same, other): (Vec<_>, Vec<_>) =

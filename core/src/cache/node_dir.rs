@@ -115,7 +115,7 @@ fn name_of(number: u64) -> String {
     format!("{NODE}{number}")
 }
 
-/// A name that is not exactly what we would give is none of ours.
+/// A name that scr would not give exactly like this does not belong to scr.
 fn number(name: &Path) -> Option<u64> {
     let number = name.to_str()?.strip_prefix(NODE)?.parse().ok()?;
     (Path::new(&name_of(number)) == name).then_some(number)

@@ -75,7 +75,7 @@ impl PartDir {
         self.hidden().join(format!("redundancy_{}", self.rank))
     }
 
-    /// What the redundancy file is called until it is rebuilt.
+    /// The name of the redundancy file until it is rebuilt.
     pub(crate) fn redundancy_being_rebuilt(&self) -> PathBuf {
         self.redundancy().with_extension("rebuild")
     }
@@ -92,7 +92,7 @@ impl PartDir {
         self.hidden().join(format!("{FILEMAP}{}{GONE}", self.rank))
     }
 
-    /// Makes the folders that ranks share. They do this at the same time: whoever is first makes them.
+    /// Makes the folders that ranks share. They do this at the same time, and the first one succeeds.
     pub(crate) fn make_shared(&self, files: &dyn Files) -> Result<(), FsError> {
         [self.dataset.clone(), self.hidden()].iter().try_for_each(|dir| make_dir(files, dir))
     }
@@ -117,7 +117,7 @@ impl PartDir {
     /// Removes a whole part as [`remove`](Self::remove) does, but keeps the memory of its redundancy file for the next one.
     pub(crate) fn remove_but_spare(&self, files: &dyn Files) -> Result<(), FsError> {
         let (map, gone, redundancy) = (self.filemap(), self.gone(), self.redundancy());
-        // As in `clear`: from here on it is no part, and what it leaves is nobody's.
+        // As in `clear`: from here on it is no part, and its files belong to nobody.
         ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         ignore(ErrorKind::NotFound, files.rename(&redundancy, &self.spare())).at("rename", &redundancy)?;
         self.remove_data(files)?;
@@ -125,7 +125,7 @@ impl PartDir {
         [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
     }
 
-    /// Opens the redundancy file to be written anew, with whatever bytes it may hold; it is `len` bytes long. The filemap has
+    /// Opens the redundancy file to be rewritten, with whatever bytes it may hold; it is `len` bytes long. The filemap has
     /// begun before.
     pub(crate) fn create_redundancy(
         &self,
@@ -177,14 +177,14 @@ impl PartDir {
     }
 }
 
-/// What lies in a cache directory.
+/// The contents of a cache directory.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Parts that have a filemap: dataset and rank.
     pub(crate) parts: Vec<(u64, Rank)>,
     /// Parts on their way out.
     going: Vec<(u64, Rank)>,
-    /// Datasets of which nobody knows whether they have parts.
+    /// Datasets that may or may not have parts.
     unknown: Vec<u64>,
     /// Every dataset id that is in use here.
     pub(crate) ids: Vec<u64>,
@@ -284,7 +284,7 @@ fn dataset_name(id: u64) -> String {
     format!("{DATASET}{id}")
 }
 
-/// A name that is not exactly what we would give is none of ours; nor is an id that leaves no higher ones.
+/// A name that scr would not give exactly like this does not belong to scr; nor does the highest possible id.
 fn dataset_id(name: &Path) -> Option<u64> {
     let id = name.to_str()?.strip_prefix(DATASET)?.parse().ok()?;
     (id <= MAX_ID && Path::new(&dataset_name(id)) == name).then_some(id)

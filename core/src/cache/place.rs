@@ -15,7 +15,7 @@ pub(crate) trait PartPlace {
     fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf;
     /// The redundancy file.
     fn redundancy(&self) -> PathBuf;
-    /// What the redundancy file is called until it is known to be right.
+    /// The name of the redundancy file until it is verified.
     fn redundancy_being_rebuilt(&self) -> PathBuf;
 }
 
@@ -46,7 +46,7 @@ impl PartPlace for PartDir {
     }
 }
 
-/// What is wrong with a file of a part, as far as can be seen without reading it.
+/// A fault of a file of a part that is visible without reading it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Flaw {
     /// It cannot be inspected; usually it does not exist.
@@ -57,7 +57,7 @@ pub(crate) enum Flaw {
     NotAFile {
         /// Where.
         path: PathBuf,
-        /// What is there.
+        /// Its kind.
         found: &'static str,
     },
     /// It has another length than was recorded.

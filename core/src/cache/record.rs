@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// One rank's part of one dataset.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RankRecord {
-    /// What the whole dataset is.
+    /// The descriptor of the whole dataset.
     pub(crate) dataset: DatasetDescriptor,
     /// The id that it has in the prefix directory: another one where that was taken in cache when it was fetched.
     pub(crate) id_in_prefix: u64,
@@ -306,7 +306,7 @@ impl FileRecord {
     }
 }
 
-/// A record that holds a name which leads elsewhere is damaged, whatever else it says.
+/// A record with a name that leads elsewhere is damaged as a whole.
 pub(crate) fn malformed_name(error: &FileNameError) -> FieldError {
     FieldError::Malformed {
         key: "FILE".to_owned(),
@@ -320,7 +320,7 @@ fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
     files.iter().map(|(name, file)| FileRecord::from_tree(name, file)).collect()
 }
 
-/// An id that is none would make the record one of any directory with that path.
+/// With an invalid id the record would match any directory at that path.
 fn prefix_id(tree: &KvTree) -> Result<Option<PrefixId>, FieldError> {
     let Some(text) = tree.parse::<String>(PREFIX_RANDOM_ID)? else { return Ok(None) };
     PrefixId::parse(&text).map(Some).ok_or(FieldError::Malformed {

@@ -16,7 +16,7 @@ pub(crate) fn room(files: &dyn Files, cache: &Path) -> Option<u64> {
     Some(room)
 }
 
-/// What the next dataset is taken to need, from the last one: a quarter more.
+/// The estimated size of the next dataset: a quarter more than the last one.
 pub(crate) fn expected(last: u64) -> u64 {
     last.saturating_add(last / 4)
 }
@@ -41,7 +41,7 @@ fn available_memory(files: &dyn Files) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// What the control group of this process may still use, where it has a limit.
+/// The memory that the control group of this process may still use, if it has a limit.
 fn cgroup_room(files: &dyn Files) -> Option<u64> {
     let groups = read(files, "/proc/self/cgroup")?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;

@@ -23,13 +23,13 @@ use std::path::{Path, PathBuf};
 
 /// The claims of one rank for one dataset.
 pub(crate) struct SharedFiles {
-    /// What all ranks see of the store.
+    /// The cache directory of the store that all ranks see.
     root: PathBuf,
     /// Whether nodes have folders of their own there.
     has_node_dirs: bool,
     /// Whether other ranks see it.
     is_shared: bool,
-    /// What no other dataset has in its claims.
+    /// Unique to the claims of this dataset.
     dataset: String,
     claims: Vec<PathBuf>,
     /// Files that another rank has claimed, and where they are written.
@@ -104,7 +104,7 @@ impl SharedFiles {
     /// Withdraws this rank's claims: nobody routes files of the dataset any more.
     pub(crate) fn withdraw(&mut self, files: &dyn Files) {
         for claim in self.claims.drain(..) {
-            // What is left is in nobody's way, and the next run removes it.
+            // A remaining claim does no harm, and the next run removes it.
             let _ = files.remove_file(&claim);
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Sharing<'a> {
     pub(crate) comm: &'a dyn Comm,
     /// Which ranks share a node.
     pub(crate) nodes: &'a Placement,
-    /// What no other run has in its marks.
+    /// Unique to the marks of this run.
     token: String,
 }
 
@@ -33,7 +33,7 @@ struct ApartError {
     leader: Rank,
 }
 
-/// Who sees the same folder.
+/// Which nodes see the same folder.
 pub(crate) struct Seen {
     pub(crate) placement: Placement,
     /// Why this rank could not look; its node then counts as alone.
@@ -48,7 +48,7 @@ impl<'a> Sharing<'a> {
         Ok(Self { comm, nodes, token: String::from_utf8_lossy(&token).into_owned() })
     }
 
-    /// Who sees the folder that this rank knows as `folder`. `number` is another one for each folder. Collective.
+    /// Which nodes see the folder that this rank knows as `folder`. `number` is unique for each folder. Collective.
     ///
     /// # Errors
     /// The ranks of a node do not see the same folder, or the ranks cannot talk.
@@ -74,7 +74,7 @@ impl<'a> Sharing<'a> {
             _ => self.nodes.clone(),
         };
         if made_one {
-            // What is left by a failure is in nobody's way.
+            // A file left by a failure does no harm.
             let _ = files.remove_file(&mark);
         }
         together.map(|()| Seen { placement, error: made.err() })

@@ -5,7 +5,7 @@ use super::part::PartDir;
 use super::record::DatasetKey;
 use crate::fs::Files;
 
-/// A part that is of no use to this run, and is removed once a newer dataset is complete.
+/// A part that is useless to this run, and is removed once a newer dataset is complete.
 #[derive(Debug)]
 pub(crate) struct StalePart {
     pub(crate) part: PartDir,

@@ -86,7 +86,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     })
 }
 
-/// What was said of a store against what was found.
+/// Compares the configuration of a store with what was detected.
 fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), Error> {
     let node = |rank: Rank| format!("{} (rank {rank})", job.nodes.name(rank));
     let (name, origin) = (&store.name, &store.origin);

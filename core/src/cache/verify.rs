@@ -28,7 +28,7 @@ pub(crate) enum PartError {
     },
 }
 
-/// Reads a part from end to end, with so many threads, and compares it with its record.
+/// Reads a part from end to end, with this many threads, and compares it with its record.
 pub(crate) fn verify(
     files: &dyn Files,
     part: &dyn PartPlace,

@@ -9,7 +9,7 @@ use super::collective::{all_reduce, broadcast, Op, Tree, COLLECTIVE};
 use super::frame::{self, Reader, Writer};
 use super::{Comm, CommError, Rank};
 
-/// What all ranks get from something that they do together.
+/// The result that all ranks get from a collective operation.
 pub type Collective<T> = Result<T, CollectiveError>;
 
 /// Why ranks did not get what they wanted together.
@@ -60,7 +60,7 @@ pub enum Mismatch {
     Comm(#[from] CommError),
 }
 
-/// What a rank can fail with: any error, which the others get as its text with its causes, or a text.
+/// The error of one rank: any error, which the others get as its text with its causes, or a text.
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes one outcome of what happened on all ranks: each keeps its value if none failed.
@@ -160,7 +160,7 @@ fn unpack_one(reader: &mut Reader<'_>) -> Option<RankError> {
     Some(RankError { rank, node: has_node.then_some(node), text })
 }
 
-/// The beginning of a text, so that an account stays small whatever ranks say.
+/// The beginning of a text, so that the common error stays small.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
@@ -170,7 +170,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
 }
 
 impl CollectiveError {
-    /// What the ranks agree on, for those who can go on without what has failed; a broken communicator stays an error.
+    /// The agreed error, for callers that can continue after it; a broken communicator stays an error.
     ///
     /// # Errors
     /// [`CommError`]: the ranks can no longer talk to each other.

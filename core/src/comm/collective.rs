@@ -1,4 +1,4 @@
-//! What all ranks do together, over any communicator.
+//! Operations of all ranks together, over any communicator.
 //!
 //! All ranks call the same functions in the same order. Each sends a number of messages that grows like the
 //! logarithm of the number of ranks. All messages have one tag and are received by sender, so ranks may

@@ -111,13 +111,13 @@ pub enum CommError {
     /// Every rank waits for another one.
     #[error("deadlock: {who}")]
     Deadlock {
-        /// Who waits for whom.
+        /// Which rank waits for which.
         who: String,
     },
     /// A message was longer or shorter than agreed.
     #[error("rank {from} sent {found} bytes where {expected} were agreed (tag {tag})")]
     WrongLength {
-        /// Who sent it.
+        /// The sender.
         from: Rank,
         /// Bytes that came.
         found: usize,
@@ -140,12 +140,12 @@ pub enum CommError {
         /// Which.
         tag: u16,
     },
-    /// What a rank sent is not what was agreed; both must run the same version.
+    /// A rank sent something else than was agreed; both must run the same version.
     #[error("rank {from} sent {what} that cannot be read; do all ranks run the same version?")]
     Malformed {
-        /// Who sent it.
+        /// The sender.
         from: Rank,
-        /// What it should be.
+        /// The expected content.
         what: &'static str,
     },
     /// MPI is not in a state to be called.
@@ -182,7 +182,7 @@ pub trait Comm {
     /// be asked again only when something more has come.
     ///
     /// # Errors
-    /// [`CommError`]; the communicator is of no use after it. Only after [`CommError::WrongLength`] it is: the
+    /// [`CommError`]; the communicator is useless after it, except after [`CommError::WrongLength`]: then the
     /// message counts as received, and the rest of the batch was done as usual. Invalid ranks and tags are
     /// errors before anything is sent.
     fn exchange(
@@ -193,7 +193,7 @@ pub trait Comm {
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<Ended, CommError>;
 
-    /// Takes a message with this tag that has arrived and that no receive waits for, whoever sent it.
+    /// Takes a message with this tag from any rank that has arrived and that no receive waits for.
     ///
     /// # Errors
     /// As for [`exchange`](Self::exchange).

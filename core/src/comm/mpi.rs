@@ -25,7 +25,7 @@ pub struct MpiComm {
     traffic: Cell<Traffic>,
     /// What the exchanges that are under way wait for, so that nothing else takes it.
     awaited: Awaited,
-    /// What this rank has sent to itself. MPICH would keep such a send waiting for its receive.
+    /// Messages of this rank to itself. MPICH would block such a send until its receive.
     own: RefCell<VecDeque<(Tag, Vec<u8>)>>,
 }
 
@@ -42,7 +42,7 @@ impl MpiComm {
         Ok(Self { handle, rank, piece: LARGEST_PIECE, traffic, awaited, own })
     }
 
-    /// Splits messages into pieces of so many bytes, at least one and at most the usual 1 GiB. All ranks
+    /// Splits messages into pieces of this many bytes, at least one and at most the usual 1 GiB. All ranks
     /// must give the same.
     #[must_use]
     pub fn with_pieces_of(mut self, bytes: usize) -> Self {
@@ -182,7 +182,7 @@ struct Batch<'a, 'b> {
 
 struct Receive<'b> {
     length: usize,
-    /// What no piece has been found for.
+    /// The rest of the buffer, into which no piece is received yet.
     rest: &'b mut [u8],
     /// Pieces that have been found and are not complete.
     pieces: usize,
@@ -344,7 +344,7 @@ impl Patience {
             self.0 += 1;
             std::thread::yield_now();
         } else {
-            // What is waited for is a message, and MPI has no way to be woken by one.
+            // It waits for a message, and MPI has no way to wake a thread for one.
             #[expect(
                 clippy::disallowed_methods,
                 reason = "only longer than yielding; the loop around it waits"

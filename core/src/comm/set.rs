@@ -1,6 +1,6 @@
 //! A redundancy set: some of the ranks, which exchange messages until all are done or any gives up.
 //!
-//! It guarantees that nobody waits for ever, and that no message of the set is left when all members have called
+//! It guarantees that nobody waits forever, and that no message of the set is left when all members have called
 //! [`SetComm::finish`]. Each member counts the messages that it sends to each other member. When it ends, it sends everybody a
 //! FIN with that count and its outcome. Waiting members watch for FINs. A member gives up if another one has given up, or has
 //! finished without sending an expected message. It then receives and discards messages until it has every FIN and as many
@@ -190,7 +190,7 @@ impl<'a> SetComm<'a> {
         })
     }
 
-    /// What a member does while it waits in an exchange for messages from `from`.
+    /// Called while a member waits in an exchange for messages from `from`.
     fn watch(&self, from: &[usize]) -> Result<WaitControl, CommError> {
         self.take_early_fins()?;
         if self.state.borrow().broken.is_none() {
@@ -257,7 +257,7 @@ impl<'a> SetComm<'a> {
         Ok(())
     }
 
-    /// Takes the messages that nobody here will ask for any more.
+    /// Receives and discards the messages that no exchange will ask for any more.
     fn take_some(&self) -> Result<(), CommError> {
         while let Some((rank, _)) = self.comm.take(self.data)? {
             let member = self.member_at(rank)?;
@@ -287,7 +287,7 @@ impl<'a> SetComm<'a> {
         let state = self.state.borrow();
         let failed = match &state.broken {
             None => None,
-            // Who gave up first is passed on, so that all name the same culprit.
+            // The member that gave up first is passed on, so that all name the same one.
             Some(SetError::Aborted { member, text, .. }) => Some((*member, text.clone())),
             Some(own) => Some((self.me, own.to_string())),
         };
@@ -305,7 +305,7 @@ impl<'a> SetComm<'a> {
         came.for_each(|(&from, _)| state.arrived[from] += 1);
     }
 
-    /// Records that the communicator is of no use any more.
+    /// Records that the communicator is useless from then on.
     fn lost(&self, error: CommError) -> SetError {
         let error = SetError::from(error);
         let mut state = self.state.borrow_mut();

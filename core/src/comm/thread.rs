@@ -65,7 +65,7 @@ pub struct ThreadComm {
 }
 
 impl Job {
-    /// A run of so many ranks.
+    /// A run of this many ranks.
     pub fn new(ranks: u32) -> Self {
         Self { ranks, buffered_bytes: usize::MAX, stack_bytes: 1 << 20 }
     }

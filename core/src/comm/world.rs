@@ -27,7 +27,7 @@ pub(super) struct Letter {
 #[derive(Clone, Copy)]
 pub(super) struct Posted(Option<u64>);
 
-/// What a rank finds when it looks into its mailbox.
+/// The result of a look into a rank's mailbox.
 pub(super) struct Found {
     /// Which receive each letter is for.
     pub(super) letters: Vec<(usize, Letter)>,
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// What lies in a mailbox: who sent it and with which tag.
+    /// The contents of a mailbox: sender and tag of each message.
     pub(super) fn pending(&self, me: Rank) -> Vec<(Rank, Tag)> {
         let state = self.lock();
         let boxes = state.places[me.index()].mailbox.iter();
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// Whoever waits for a rank that has ended comes first: there lies the cause.
+    /// A rank that waits for one that has ended comes first: that is the cause.
     fn who_waits_for_whom(&self) -> String {
         let mut lines: Vec<(bool, String)> = Vec::new();
         for (rank, place) in self.places.iter().enumerate() {

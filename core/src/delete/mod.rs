@@ -20,7 +20,7 @@ use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What a rank needs to take part in deleting.
+/// Data that a rank needs to take part in a deletion.
 #[derive(Clone, Copy)]
 pub(crate) struct Deleting<'a> {
     pub(crate) comm: &'a dyn Comm,
@@ -30,7 +30,7 @@ pub(crate) struct Deleting<'a> {
     pub(crate) prefix: &'a Prefix,
 }
 
-/// What the user should know of a dataset that is gone: why files of it may be left.
+/// A note for the user on a deleted dataset: why files of it may remain.
 pub(crate) type Note = Option<String>;
 
 impl Deleting<'_> {

@@ -26,7 +26,8 @@ pub(crate) fn dataset(job: &Job, id: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes every dataset from the prefix directory; what is in cache of them is not flushed again. Collective. See the guide's `SCR_PREFIX_PURGE`.
+/// Deletes every dataset from the prefix directory. Their copies in cache are not flushed again. Collective. See the guide's
+/// `SCR_PREFIX_PURGE`.
 ///
 /// # Errors
 /// As for [`dataset`], or the index cannot be read.

@@ -69,7 +69,7 @@ impl Groups {
         self.names().any(|known| known == name)
     }
 
-    /// What a process on `node` is grouped by in the group `group`: processes with the same value belong together.
+    /// The value by which a process on `node` is grouped in `group`: processes with the same value belong together.
     ///
     /// # Errors
     /// There is no such group, no line for the node, or the line does not give the group. `rank` is named.

@@ -42,7 +42,7 @@ impl Descriptors {
     /// error: it may have come of one of them.
     ///
     /// # Errors
-    /// What cannot be lived with: a group or a store that is not described, no descriptor for every checkpoint.
+    /// Fatal problems: a group or a store that is not described, or no descriptor for every checkpoint.
     pub fn build(params: &Params, problems: &mut Vec<Problem>) -> Result<Self, ConfigError> {
         let groups = Groups::build(params, problems);
         let mut fatal = Vec::new();
@@ -98,7 +98,7 @@ impl Descriptors {
     }
 }
 
-/// Whether SCR is off and calls succeed all the same: files go straight to the prefix directory, whatever else is set.
+/// Whether SCR is off and calls succeed anyway: files go straight to the prefix directory, regardless of other settings.
 pub(crate) fn passes_through(params: &Params) -> bool {
     !params.get(&param::ENABLE) && params.get(&param::PASS_THROUGH)
 }

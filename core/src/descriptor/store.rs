@@ -26,7 +26,7 @@ pub struct Store {
     pub mkdir: bool,
     /// The transport that flushes from it.
     pub flush: String,
-    /// Who sees its files.
+    /// Which nodes see its files.
     pub view: View,
     /// When an old dataset leaves.
     pub evict: Evict,
@@ -56,7 +56,7 @@ impl FlushBy {
     }
 }
 
-/// Who sees the files in a store.
+/// Which nodes see the files in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     /// The processes of one group.
@@ -82,7 +82,7 @@ const EVICTS: &[(&str, Evict)] = &[("auto", Evict::Auto), ("before", Evict::Befo
 const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
 
 impl Store {
-    /// One that nobody describes, at a path that a parameter names.
+    /// A store without a line, at a path that a parameter names.
     fn implied(params: &Params, base: &param::Param<PathBuf>) -> Self {
         Self {
             name: plain_name(&params.shared(base)),
@@ -134,7 +134,7 @@ fn word<T: PartialEq + Copy>(words: &[(&'static str, T)], value: T) -> &'static 
     words.iter().find(|(_, own)| *own == value).map_or("", |(word, _)| *word)
 }
 
-/// All stores. What no run can go on with is added to `fatal`, and the store is there all the same, for those who name it.
+/// All stores. Problems that prevent a run are added to `fatal`. The store is kept anyway, for descriptors that name it.
 pub(super) fn build(
     params: &Params,
     groups: &Groups,

@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// What a session knows of the world around it.
+/// The environment of a session.
 #[derive(Clone)]
 pub struct Env {
     /// Environment variables.

@@ -85,7 +85,7 @@ impl Shared {
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             is_last = state.is_over;
             let mut watched = std::mem::take(&mut state.watched);
-            // Who begins or ends something does not wait for those that look at files.
+            // Polls may block on files; code that begins or ends a call must not wait for them.
             drop(state);
             watched.retain(|watched| watched.poll() == WatchStatus::UnderWay);
             self.state().watched.append(&mut watched);

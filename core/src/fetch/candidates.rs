@@ -147,7 +147,7 @@ fn why_not(index: &Index, name: &[u8]) -> String {
     format!("SCR_CURRENT names {shown}, which cannot be fetched: {why}; trying others")
 }
 
-/// What a run that begins anew has to say of the checkpoints that are there: the newest ones, each with its reason.
+/// What a run that starts fresh has to say of the checkpoints that are there: the newest ones, each with its reason.
 fn why_none(index: &Index) -> Option<String> {
     let mut left = index.entries();
     left.retain(|entry| !entry.superseded && entry.is_checkpoint());

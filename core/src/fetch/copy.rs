@@ -8,7 +8,7 @@ use std::path::Path;
 /// What is all zeros and as long as this becomes a hole: file systems keep track of no less.
 const PAGE: usize = 4096;
 
-/// What a copy has to be.
+/// The expected length and checksum of a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes {
     /// Length.

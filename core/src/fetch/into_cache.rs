@@ -31,7 +31,7 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) schemes: &'a Schemes,
 }
 
-/// What came of a search for a checkpoint that can be fetched.
+/// The result of a search for a checkpoint that can be fetched.
 pub(crate) struct FetchOutcome {
     pub(crate) checkpoint: Option<CheckpointId>,
     /// Whether any that came before it could not be fetched.

@@ -55,7 +55,7 @@ pub(crate) struct Options {
     pub(crate) make_current: bool,
 }
 
-/// What a rank needs to fetch.
+/// Data that a rank needs to fetch.
 #[derive(Clone, Copy)]
 pub(crate) struct Fetch<'a> {
     pub(crate) comm: &'a dyn Comm,
@@ -66,7 +66,7 @@ pub(crate) struct Fetch<'a> {
     pub(crate) prefix: &'a Prefix,
     /// The time, as the index writes it.
     pub(crate) now: &'a str,
-    /// Who reads a file for others; without, every rank reads all its files.
+    /// Which rank reads a file for others; without it, every rank reads all its files.
     pub(crate) mates: Option<Mates<'a>>,
     pub(crate) options: Options,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Fetched {
     pub(crate) files: Vec<FetchedFile>,
     /// Whether every file of every rank was compared with its checksum. Without, at least the sizes were right.
     pub(crate) verified: bool,
-    /// What the user should know besides, on rank 0.
+    /// Further information for the user, on rank 0.
     pub(crate) note: Option<String>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) enum FetchError {
     Damaged {
         /// Its name.
         dataset: String,
-        /// Who found what.
+        /// The findings of the ranks.
         account: String,
     },
     /// Another number of ranks wrote it.
@@ -121,9 +121,9 @@ pub(crate) enum FetchError {
     Ranks {
         /// Its name.
         dataset: String,
-        /// Who wrote it.
+        /// How many ranks wrote it.
         found: u32,
-        /// Who runs.
+        /// How many ranks this run has.
         expected: u32,
     },
     /// Something failed that may pass.
@@ -131,7 +131,7 @@ pub(crate) enum FetchError {
     Failed {
         /// Its name.
         dataset: String,
-        /// Who found what.
+        /// The findings of the ranks.
         account: String,
     },
     /// It could not be brought into cache on some ranks.
@@ -142,7 +142,7 @@ pub(crate) enum FetchError {
     Index {
         /// Why.
         why: String,
-        /// Whether it is damaged, so that trying again is of no use.
+        /// Whether it is damaged, so that a retry cannot help.
         is_damaged: bool,
     },
     /// The ranks could not talk.
@@ -166,7 +166,7 @@ impl FetchError {
     }
 }
 
-/// What is recorded of a dataset.
+/// The records of a dataset.
 struct Learnt {
     dataset: DatasetDescriptor,
     /// This rank's files.
@@ -175,7 +175,7 @@ struct Learnt {
     listed: Option<(i64, u32)>,
 }
 
-/// What the bytes of a dataset have to prove.
+/// How the bytes of a dataset are verified.
 struct Rules<'a> {
     /// Whether the checksum of a file is compared with the recorded one.
     sums: &'a dyn Fn(&FileName) -> bool,

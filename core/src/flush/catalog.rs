@@ -8,7 +8,7 @@ use crate::prefix::{
 };
 use std::collections::HashSet;
 
-/// What is recorded of the datasets under one prefix.
+/// The records of the datasets under one prefix.
 #[derive(Clone, Copy)]
 pub(crate) struct Catalog<'a> {
     pub(crate) files: &'a dyn Files,
@@ -16,7 +16,8 @@ pub(crate) struct Catalog<'a> {
 }
 
 impl Catalog<'_> {
-    /// Puts a flush on record, before a byte of it moves; it records which datasets it replaces. What is in place already has no record.
+    /// Writes the record of a flush, before a byte is copied, and the datasets that it replaces. A dataset that is already in
+    /// place gets no record.
     pub(crate) fn record_pending(
         &self,
         record: &mut PendingFlush,
@@ -92,7 +93,7 @@ impl Catalog<'_> {
         for other in index.entries().iter().filter(|entry| entry.is_valid() && entry.id != id) {
             match Rank2File::read(self.files, self.prefix, other.id) {
                 Ok(lists) => names.extend(lists.by_rank().iter().flatten().map(|file| file.name.clone())),
-                // Nobody can restart from it, and its files are as unknown as they were.
+                // No run can restart from it, and its files are still unknown.
                 Err(error) if error.is_damage() => {}
                 Err(error) => return Err(error),
             }

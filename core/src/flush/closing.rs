@@ -24,7 +24,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Ends every flush found under way below a prefix: what has not arrived is taken back. One process calls it, while no
+/// Ends every flush found under way below a prefix: what has not arrived is rolled back. One process calls it, while no
 /// flush of its own is under way there.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ pub(crate) fn try_alone<R>(
     Ok(value)
 }
 
-/// Does `work` if a lock is free within a moment, and gives whether it was done. Who has it for longer may be stuck in a file
+/// Does `work` if a lock is free within a moment, and returns whether it did. Who has it for longer may be stuck in a file
 /// system.
 pub(super) fn if_soon_free(files: &dyn Files, lock: &Path, work: &mut dyn FnMut()) -> Result<bool, FsError> {
     let mut pauses = Pauses::up_to(LONGEST_PAUSE);
@@ -94,7 +94,7 @@ pub(super) fn if_soon_free(files: &dyn Files, lock: &Path, work: &mut dyn FnMut(
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const MOST_LOOKS: u32 = 50;
 
-/// Does `work` while nobody else marks, ends or takes back a flush below this prefix.
+/// Does `work` while no other process marks, closes or rolls back a flush below this prefix.
 pub(crate) fn alone<R>(files: &dyn Files, prefix: &Prefix, work: impl FnOnce() -> R) -> Result<R, FsError> {
     Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
 }
@@ -164,7 +164,7 @@ pub(super) fn resolve(files: &dyn Files, prefix: &Prefix, record: &PendingFlush,
     outcome.unwrap_or_else(|error| resolve_unread(files, prefix, record, describe(&error)))
 }
 
-/// What can be said where the lock or the record cannot be used: without all marks nobody closes the flush.
+/// The answer if the lock or the record cannot be used: without all marks no process closes the flush.
 fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> CloseOutcome {
     match record.all_done(files, prefix) {
         Ok(false) => CloseOutcome::TakenBack,
@@ -172,14 +172,14 @@ fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why
     }
 }
 
-/// Takes back a flush that nobody wants any more, however far it is.
+/// Rolls back a flush that is not wanted any more, however far it is.
 pub(super) fn abandon(files: &dyn Files, prefix: &Prefix, record: PendingFlush) -> Result<(), StepError> {
     alone(files, prefix, || Closing { files, prefix, record }.take_back())?
 }
 
-/// Removes the marks of a flush that was taken back, and its record where no staging file is left.
+/// Removes the marks of a flush that was rolled back, and its record where no staging file is left.
 pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, none_left: bool) {
-    // What is left is found by the next run through the record.
+    // The next run finds what is left through the record.
     let _ = alone(files, prefix, || match none_left {
         true => record.forget(files, prefix),
         false => record.revoke(files, prefix),
@@ -276,7 +276,7 @@ struct Closing<'a> {
     record: PendingFlush,
 }
 
-/// Why a flush was taken back.
+/// Why a flush was rolled back.
 enum TakenBack {
     Late { newer: u64 },
     Damaged(StepError),
@@ -429,7 +429,7 @@ impl Closing<'_> {
 
     fn take_back(&self) -> Result<(), StepError> {
         self.record.revoke(self.files, self.prefix)?;
-        // Without its lists nobody knows the staging files; they stay, and do no harm.
+        // Without its lists the staging files are unknown; they stay, and do no harm.
         for file in self.staged().unwrap_or_default() {
             self.files.remove_if_there(&file.staging)?;
         }
@@ -451,5 +451,5 @@ impl Closing<'_> {
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;
-/// Whoever ends or marks flushes has this name, below the prefix's `.scr`.
+/// The process that closes or marks flushes holds this name, below the prefix's `.scr`.
 const LOCK: &str = "finalize.lock";

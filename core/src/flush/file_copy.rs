@@ -24,7 +24,7 @@ pub(crate) struct FileCopy {
     pub(crate) staging: PathBuf,
     /// Checksum of what was copied, once it is known.
     pub(crate) crc: Option<u32>,
-    /// What the source was before it was read, for the copy to become alike.
+    /// The status of the source before it was read, to be copied.
     pub(crate) origin: Option<Status>,
     /// Whether this rank is the first, or the only one, that has this file.
     pub(crate) leads: bool,
@@ -122,9 +122,9 @@ pub(crate) fn sum_in_place(
     Ok(())
 }
 
-/// Removes the staging files. Gives whether none is left.
+/// Removes the staging files. Returns whether none is left.
 pub(crate) fn remove_staging(files: &dyn Files, copies: &[FileCopy]) -> bool {
-    // All are tried, whatever becomes of one.
+    // All are tried, even if one fails.
     copies.iter().filter(|copy| files.remove_if_there(&copy.staging).is_err()).count() == 0
 }
 

@@ -9,7 +9,7 @@ use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// What this rank gets as an answer.
+/// The answer that this rank gets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FolderOwners {
     /// The folders that this rank makes and syncs; `None` is the prefix directory itself.

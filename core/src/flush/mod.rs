@@ -70,7 +70,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-/// What a rank needs to flush.
+/// Data that a rank needs to flush.
 pub(crate) struct Flush<'a> {
     pub(crate) job: &'a Job,
     /// The control directory of this node.
@@ -136,7 +136,7 @@ pub(crate) struct Options {
     pub(crate) may_replace: bool,
 }
 
-/// What was flushed, the same on all ranks.
+/// The flushed dataset, the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FlushReport {
     /// Files of all ranks.
@@ -156,7 +156,7 @@ pub(crate) enum FlushError {
         dataset: String,
         /// Which step.
         step: &'static str,
-        /// Who said what.
+        /// The errors of the ranks.
         account: String,
     },
     /// Every byte is in the prefix directory, but the dataset could not be listed.

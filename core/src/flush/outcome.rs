@@ -15,14 +15,14 @@ pub enum FlushOutcome {
         dataset: DatasetDescriptor,
         /// So many have done their part.
         done: u32,
-        /// Of so many: one for each node, or one for all.
+        /// The number of marks needed: one for each node, or one for all.
         marks: u32,
     },
     /// Not all had arrived, or it is damaged: what there was is removed.
     Revoked {
         /// Which dataset.
         dataset: DatasetDescriptor,
-        /// What was missing.
+        /// The reason.
         why: String,
     },
     /// Something failed that may pass; it is left for the next time.

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct PendingFlush {
     /// Unique among all flushes under this prefix.
     pub(crate) token: String,
-    /// What is flushed.
+    /// The dataset that is flushed.
     pub(crate) dataset: DatasetDescriptor,
     /// Number of ranks that wrote it.
     pub(crate) ranks: u32,
@@ -107,7 +107,7 @@ impl PendingFlush {
         Ok(self.done(files, prefix)? == self.marks)
     }
 
-    /// From now on nobody can end it any more, only clear it away.
+    /// From now on no process can close it any more, only remove it.
     pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let mut any = false;
         for mark in self.done_marks(files, prefix)? {
@@ -164,7 +164,7 @@ pub(crate) fn find(
     read(files, &flush_path(prefix, token), token)
 }
 
-/// What lies below a prefix of flushes under way.
+/// The records of flushes under way below a prefix.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Oldest dataset first.

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What is known then.
+/// The result of the exchange.
 pub(super) struct Plan {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
@@ -32,7 +32,7 @@ pub(super) struct Plan {
 }
 
 impl Flush<'_> {
-    /// Finds out what is to be known before step 1. The flush can be closed once there are so many marks.
+    /// Makes the plan, before step 1. The flush can be closed once there are this many marks.
     pub(super) fn plan(
         &self,
         token: &str,
@@ -88,7 +88,7 @@ impl Flush<'_> {
         match self.files().status(target) {
             Ok(status) if status.kind == Kind::Dir => Err(StepError::InTheWay { path: target.to_owned() }),
             Ok(status) => Ok(Some(status)),
-            // What is wrong with the folder is found out when it is made.
+            // A problem with the folder is found when it is made.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Ok(Err(error).at("look at", target)?),
         }

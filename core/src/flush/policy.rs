@@ -119,5 +119,5 @@ pub(super) fn files_of(cached: &CachedDataset) -> Vec<SourceFile> {
     cached.record.files.iter().map(source).collect()
 }
 
-/// Who may give files to other users.
+/// The user who may give files to other users.
 const ROOT_USER: u32 = 0;

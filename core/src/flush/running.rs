@@ -24,7 +24,7 @@ pub(crate) struct RunningFlush {
     pub(super) folders: Vec<PathBuf>,
     /// The names, of any rank, that this rank is asked about.
     pub(super) asked: HashSet<Vec<u8>>,
-    /// What the transport gave for the copies.
+    /// The transport's ticket for the copies.
     pub(super) ticket: Option<Vec<u8>>,
     pub(super) running: Running,
 }

@@ -72,7 +72,7 @@ pub(crate) enum StepError {
     /// The thread of the flush panicked.
     #[error("the thread of the flush panicked, which is an error in this library")]
     Panicked,
-    /// Another rank failed, or nobody waits for the flush any more.
+    /// Another rank failed, or the flush is not wanted any more.
     #[error("it was given up")]
     Cancelled,
     /// A transfer monitor found an error; its record has only the text.
@@ -93,7 +93,7 @@ pub(crate) enum StepError {
 }
 
 impl StepError {
-    /// Whether what is stored is itself wrong, so that trying again is of no use.
+    /// Whether what is stored is itself wrong, so that a retry cannot help.
     pub(super) fn is_damage(&self) -> bool {
         match self {
             Self::File(error) => error.is_damage(),
@@ -137,7 +137,7 @@ impl Flush<'_> {
         }
     }
 
-    /// What rank 0 finds out, as a line of text on all ranks.
+    /// The result of rank 0, as a line of text on all ranks.
     pub(super) fn text_of_rank_0(&self, work: impl FnOnce() -> String) -> Result<String, CommError> {
         let own = if self.job.rank() == Rank(0) { work() } else { String::new() };
         let text = broadcast(&*self.job.comm, Rank(0), own.into_bytes())?;

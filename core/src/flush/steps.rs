@@ -39,7 +39,7 @@ impl Flush<'_> {
         self.close(&run, arrived)
     }
 
-    /// Step 1: from here on the flush is on record, to be closed once there are so many marks. All ranks call it.
+    /// Step 1: from here on the flush is on record, to be closed once there are this many marks. All ranks call it.
     pub(super) fn record(
         &self,
         token: &str,
@@ -161,7 +161,7 @@ impl Flush<'_> {
         self.agreed(&run.record.dataset, Step::SyncingFolders, synced)
     }
 
-    /// After an error: a flush of which all is marked as done is rolled forward, and any other one is taken back. What
+    /// After an error: a flush of which all is marked as done is rolled forward, and any other one is rolled back. What
     /// cannot be removed now is removed by the next run.
     pub(super) fn resolve_failed(&self, run: &RunningFlush, error: FlushError) -> Result<(), FlushError> {
         if self.options.in_place {

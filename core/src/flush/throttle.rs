@@ -76,7 +76,7 @@ impl Throttle {
 /// Between two looks for a slot of the node, and for one of all nodes.
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const LONGEST_PAUSE_OF_NODES: Duration = Duration::from_millis(500);
-/// Nobody else's business.
+/// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 
 /// Slots in a folder that all nodes see: lock files with numbers, each held by one process at a time. A process that dies
@@ -97,7 +97,7 @@ impl SharedSlots<'_> {
         prefix.scr_file("slots")
     }
 
-    /// Does `work` if a slot is free, and gives whether it was done. Where the folder cannot be used nobody is held up.
+    /// Does `work` if a slot is free, and returns whether it did. If the folder cannot be used, it does not wait for a slot.
     pub fn take(&self, work: &mut dyn FnMut()) -> bool {
         let done = match self.files.make_dir(self.folder, DIR_MODE) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => None,
@@ -131,7 +131,7 @@ impl SharedSlots<'_> {
             match self.files.if_free(&self.folder.join(slot.to_string()), work) {
                 Ok(false) => (),
                 Ok(true) => return Some(true),
-                // Somebody has just removed the folder, as nobody had a slot in it.
+                // Another process has just removed the folder, as no process had a slot in it.
                 Err(error) if error.is_not_found() => return Some(false),
                 Err(_) => return None,
             }

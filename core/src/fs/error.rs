@@ -11,7 +11,7 @@ pub enum FsError {
     /// The system reported an error.
     #[error("cannot {doing} {}", path.display())]
     Io {
-        /// What was being done, as it follows "cannot".
+        /// The operation, as it follows "cannot".
         doing: &'static str,
         /// To which path.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum FsError {
     /// A file is a tree, but a field of it is missing or malformed.
     #[error("cannot {doing} {}", path.display())]
     Field {
-        /// What was being done, as it follows "cannot".
+        /// The operation, as it follows "cannot".
         doing: &'static str,
         /// Which.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum FsError {
     NotAFolder {
         /// Where.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         found: &'static str,
     },
     /// A base folder that is not to be made is not there.
@@ -70,7 +70,7 @@ pub enum FsError {
         path: PathBuf,
         /// Its owner.
         found: u32,
-        /// Who should own it.
+        /// The user who should own it.
         expected: u32,
     },
     /// A directory of the user that others can write to, so that they could have put anything there.
@@ -110,7 +110,7 @@ pub enum FsError {
     /// The lock was taken away while this process had it, since it seemed dead.
     #[error("{} was not changed: this process was stopped for so long that another one took its lock; try again", path.display())]
     LockLost {
-        /// What was to be changed.
+        /// The file to be changed.
         path: PathBuf,
     },
     /// The file was replaced by another one, again and again, while a lock on it was waited for.
@@ -145,7 +145,7 @@ impl FsError {
         is_timeout || matches!(Errno::from_io_error(source), Some(Errno::IO | Errno::STALE | Errno::TIMEDOUT))
     }
 
-    /// Whether the bytes themselves are wrong, so that trying again is of no use.
+    /// Whether the bytes themselves are wrong, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
         matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })
     }

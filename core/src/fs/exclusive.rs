@@ -58,7 +58,7 @@ impl dyn Files + '_ {
                 }
                 Taken::NoSecondNames => {
                     mine.forget_own_name();
-                    // A lock of the system is nobody's to take away.
+                    // A lock of the system cannot be broken.
                     return self.under_lock(lock, || work(&|| true));
                 }
                 Taken::No => {
@@ -89,8 +89,8 @@ impl dyn Files + '_ {
         self.exclusively(lock, || refreshed(refresh, work))
     }
 
-    /// Does `work`, which may take long, if nobody does anything under the same lock file at this moment; gives whether it was done. Of a holder that is
-    /// dead the lock is taken away, so that it is free the next time.
+    /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a dead
+    /// holder, so that it is free the next time.
     ///
     /// # Errors
     /// The lock file could not be created or read; then nothing was done.
@@ -184,7 +184,7 @@ impl<'a> Mine<'a> {
 
     fn try_take(&self) -> Result<Taken, FsError> {
         let linked = self.files.link(&self.path, self.lock);
-        // Over NFS the answer may have been lost, and the name is there all the same.
+        // Over NFS the answer may have been lost, and the name is there anyway.
         if self.is_ours() {
             return Ok(Taken::Yes);
         }

@@ -14,7 +14,7 @@ impl dyn Files + '_ {
     /// folders count as folders.
     ///
     /// # Errors
-    /// [`FsError::Io`], or [`FsError::NotAFolder`] for what is in the way.
+    /// [`FsError::Io`], or [`FsError::NotAFolder`] if something else is in its place.
     pub fn make_dirs(&self, path: &Path, mode: u32, wait: Durability) -> Result<(), FsError> {
         let mut missing = vec![path];
         // A parent that we have seen may have been removed again. But in a place like /proc nobody can make anything, and the
@@ -42,7 +42,7 @@ impl dyn Files + '_ {
         Ok(())
     }
 
-    /// Whatever made the making fail, a folder that is there already will do.
+    /// If the folder exists, any error of making it is ignored.
     fn accept_folder(&self, path: &Path, error: io::Error) -> Result<(), FsError> {
         // With the dot a link is followed, as it should be here.
         if self.status(&path.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
@@ -54,7 +54,7 @@ impl dyn Files + '_ {
         }
     }
 
-    /// Removes a file or a link; gives whether it was there.
+    /// Removes a file or a link; returns whether it was there.
     ///
     /// # Errors
     /// [`FsError::Io`].

@@ -55,7 +55,7 @@ impl Parent {
 }
 
 impl Spot<'_> {
-    /// As a path that leads there whatever the directories are called by now.
+    /// A path that leads there even if the directories have been renamed.
     fn path(&self) -> io::Result<PathBuf> {
         let number = self.parent.descriptor()?.as_raw_fd();
         Ok(Path::new("/proc/self/fd").join(number.to_string()).join(self.name))

@@ -32,11 +32,11 @@ pub(super) type Mapping = Mutex<Option<Arc<MmapRaw>>>;
 pub struct Mapped {
     map: Arc<MmapRaw>,
     lease: Lease,
-    /// What is borrowed to be written; nothing of a file that is borrowed to be read.
+    /// The ranges that are borrowed for writing; empty for a file that is borrowed for reading.
     borrowed: Mutex<Vec<Range<usize>>>,
 }
 
-/// Bytes of a file, borrowed to be written, by one at a time. What was there is still there.
+/// Bytes of a file, borrowed exclusively for writing. They keep their contents until overwritten.
 pub struct MappedRange<'a> {
     mapped: &'a Mapped,
     range: Range<usize>,
@@ -147,12 +147,12 @@ pub(super) fn is_open_to_write(file: &File) -> Option<bool> {
     }
 }
 
-/// What a lease keeps away.
+/// The processes that a lease excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseKind {
-    /// Who opens the file to write.
+    /// Those that open the file for writing.
     Read,
-    /// Who opens the file.
+    /// Those that open the file at all.
     Write,
 }
 
@@ -165,7 +165,7 @@ struct Lease {
 impl Lease {
     fn take(file: &File, kind: LeaseKind) -> io::Result<Self> {
         let lease = Self { file: file.try_clone()?.into(), kind };
-        // Before the lease is there the signal has to be one that does no harm, and after that it is sent to nobody.
+        // Before the lease exists, the signal has to be a harmless one, and after that it is sent to nobody.
         lease.control(F_SETSIG, libc::SIGURG)?;
         lease.control(libc::F_SETLEASE, lease.number())?;
         lease.control(libc::F_SETOWN, 0)?;
@@ -200,7 +200,7 @@ impl Drop for Lease {
     }
 }
 
-/// What the system counts a file's memory in.
+/// The unit of `st_blocks`.
 const BLOCK: u64 = 512;
 
 /// Sets the signal that announces a waiting process; the same number on all processors that Linux now runs on, but missing in

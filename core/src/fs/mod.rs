@@ -8,7 +8,7 @@
 //! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
 //! | `limit` | how many files may be open at once |
-//! | `lock` | the lock of the system on an open file, as the build has it |
+//! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
 //! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
 //! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a path is.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -71,10 +71,10 @@ impl Kind {
     }
 }
 
-/// What is known of a path.
+/// The status of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its length in bytes.
     pub len: u64,
@@ -120,48 +120,48 @@ pub trait File: Send + Sync {
     /// Reads at `offset` into `buffer`; gives how many bytes came, less than asked only at the end of the file.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes all of `bytes` at `offset`. Not on a file that was opened to append.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Writes all of `bytes` at the end, in one call of the system.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
     /// Makes the file this long.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// What is known of the file.
+    /// The status of the file.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn status(&self) -> io::Result<Status>;
     /// Returns once the bytes and the length are on stable storage.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn sync(&self) -> io::Result<()>;
     /// Sets the permission bits.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
-    /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it; gives whether it was had. Never
+    /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it; returns whether it did. Never
     /// waits.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn try_lock(&self) -> io::Result<bool>;
     /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         let _ = (accessed, changed);
         Err(io::ErrorKind::Unsupported.into())
@@ -169,7 +169,7 @@ pub trait File: Send + Sync {
     /// Sets owner and group, which only a privileged process may.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
@@ -196,58 +196,58 @@ pub trait Files: Send + Sync {
     /// Opens a file. Never follows a symbolic link in the last part of the path when it creates.
     ///
     /// # Errors
-    /// What the system reports, as for all that follows.
+    /// The system's error, as for all that follows.
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
-    /// What is known of a path; a symbolic link is not followed.
+    /// The status of a path; a symbolic link is not followed.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn status(&self, path: &Path) -> io::Result<Status>;
     /// Makes one folder with these permission bits, less those of the process's umask.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// The names in a folder, sorted.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Removes a file or a symbolic link.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     /// Renames, replacing what was at `to`.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes a second name for a file; fails where `to` is there already.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Returns once the names in a folder are on stable storage.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// Bytes that this user may still write to the file system of a path.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
     /// The absolute path without any symbolic link, `.` or `..` that leads to what is there. A file layer that
     /// knows no links gives the path as it is.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The system's error.
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         self.status(path).map(|_| path.to_owned())
     }

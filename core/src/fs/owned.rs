@@ -34,7 +34,7 @@ pub struct OwnedDir {
     files: Arc<dyn Files>,
 }
 
-/// What is done about a part of the path that is missing, or open to others.
+/// How to handle a part of the path that is missing, or open to other users.
 #[derive(Clone, Copy, PartialEq)]
 enum Parts {
     /// It is made, and closed.
@@ -96,7 +96,7 @@ impl OwnedDir {
         Self::descend(&*self.files, &self.path, below, uid, Parts::Make)
     }
 
-    /// What it is called in messages, and for [`files`](Self::files).
+    /// Its name in messages, and for [`files`](Self::files).
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -334,7 +334,7 @@ mod tests {
         let other = dir.path().join("user1.2/scr.1");
         assert_eq!(make(dir.path(), "user1/scr.1").unwrap().path(), other);
         assert_eq!(find().unwrap().unwrap().path(), other);
-        // Whatever others do to the names before it.
+        // Even if others change the names before it.
         fs::remove_dir(dir.path().join("user1")).unwrap();
         fs::remove_file(dir.path().join("user1.1")).unwrap();
         assert_eq!(make(dir.path(), "user1/scr.1").unwrap().path(), other);

@@ -22,10 +22,10 @@ pub(super) const PAUSE: Duration = Duration::from_millis(5);
 /// So many looks, some ten seconds, before it is given up: what is done under such a lock takes a moment.
 const MOST_LOOKS: u32 = 2_000;
 
-/// What came of changing a file in place.
+/// The result of changing a file in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Updated<R> {
-    /// What the change gave.
+    /// The result of the change.
     pub value: R,
     /// False where the file system has no locks, so that another's change at the same moment may be lost.
     pub locked: bool,
@@ -136,9 +136,9 @@ impl dyn Files + '_ {
 }
 
 impl dyn Files + '_ {
-    /// Waits for the lock of an open file, but not for ever: a job must not stop with somebody who was stopped while he had it.
-    /// Gives whether it was had, and nothing where somebody keeps it. A file system that has no locks is no error, nor one
-    /// that has none for readers.
+    /// Waits for the lock of an open file, but not forever: a job must not hang because a holder of the lock was stopped. Returns
+    /// whether it got the lock, or `None` if another process keeps it. It is no error if the file system has no locks, or none
+    /// for readers.
     pub(super) fn wait_for_lock(&self, file: &dyn File, most_looks: u32) -> io::Result<Option<bool>> {
         use rustix::io::Errno;
         for _ in 0..most_looks {

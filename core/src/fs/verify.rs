@@ -28,7 +28,7 @@ pub(crate) fn open_whole(
     path: &Path,
     expected: Option<u64>,
 ) -> Result<(Box<dyn File>, Status), FileError> {
-    // Asked before it is opened: to open a FIFO may take for ever.
+    // Asked before it is opened: to open a FIFO may take forever.
     let named = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
     if !matches!(named.kind, Kind::File | Kind::Link) {
         return Err(FileError::NotAFile { path: path.to_owned() });
@@ -79,7 +79,7 @@ pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result
     }
 }
 
-/// What was recorded and what was found must be the same, where both are known.
+/// The recorded and the found value must be equal if both are known.
 pub(crate) fn compare(path: &Path, expected: Option<u32>, found: Option<u32>) -> Result<(), FileError> {
     match (expected, found) {
         (Some(expected), Some(found)) if expected != found && !planted(Bug::FetchUnchecked) => {
@@ -171,7 +171,7 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
-    /// Whether the source itself is wrong, so that trying again is of no use.
+    /// Whether the source itself is wrong, so that a retry cannot help.
     pub(crate) fn is_damage(&self) -> bool {
         matches!(
             self,

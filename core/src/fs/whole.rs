@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// So many numbers are tried.
 const MAX_TEMPORARIES: u32 = 10;
 
-/// What a write waits for.
+/// The durability of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Bytes and names are on stable storage before the call returns: for the prefix directory.
@@ -106,8 +106,8 @@ impl dyn Files + '_ {
         Ok(())
     }
 
-    /// A temporary file has a random number, so that nobody renames that of another writer. What writers that died have left is
-    /// passed over; under the prefix directory `prefix::tidy` clears it away.
+    /// A temporary file has a random number, so that no writer renames that of another one. Files of dead writers are ignored;
+    /// under the prefix directory `prefix::tidy` removes them.
     fn create_temporary(&self, path: &Path, mode: u32) -> Result<(PathBuf, Box<dyn File>), FsError> {
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for _ in 0..MAX_TEMPORARIES {
@@ -154,7 +154,7 @@ fn temporary(path: &Path, number: u64) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What the names of all temporary files for a file begin with.
+/// The common beginning of the names of all temporary files for a file.
 fn temporary_of(path: &Path) -> OsString {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

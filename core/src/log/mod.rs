@@ -42,7 +42,7 @@ pub struct Log {
     sinks: RefCell<Vec<Sink>>,
     clock: Arc<dyn Clock>,
     report: Reporter,
-    /// What is the same in all entries of a run.
+    /// The fields that are the same in all entries of a run.
     common: LogEntry,
 }
 

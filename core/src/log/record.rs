@@ -27,7 +27,7 @@ macro_rules! names {
 names! {
     /// Something that happened.
     Event:
-    /// A run starts, with so many processes on so many nodes.
+    /// A run starts, with this many processes on this many nodes.
     Start = "START";
     /// The application computes.
     ComputeStart = "COMPUTE_START";
@@ -37,7 +37,7 @@ names! {
     CheckpointStart = "CHECKPOINT_START";
     /// It is complete in cache.
     CheckpointEnd = "CHECKPOINT_END";
-    /// It has come to nothing. The note says why.
+    /// It has failed. The note says why.
     CheckpointFail = "CHECKPOINT_FAIL";
     /// As for a checkpoint, for a dataset that is none.
     OutputStart = "OUTPUT_START";
@@ -45,11 +45,11 @@ names! {
     OutputEnd = "OUTPUT_END";
     /// As above.
     OutputFail = "OUTPUT_FAIL";
-    /// A dataset in cache is brought back.
+    /// A dataset in cache is recovered.
     RebuildStart = "REBUILD_START";
     /// It is whole.
     RebuildSuccess = "REBUILD_SUCCESS";
-    /// It cannot be brought back. The note says why.
+    /// It cannot be recovered. The note says why.
     RebuildFail = "REBUILD_FAIL";
     /// A checkpoint is fetched from the prefix directory.
     FetchStart = "FETCH_START";
@@ -163,13 +163,13 @@ impl Record {
         self
     }
 
-    /// So many bytes in so many files.
+    /// The number of bytes and of files.
     pub fn size(mut self, bytes: u64, files: u64) -> Self {
         (self.0.bytes, self.0.files) = (Some(bytes), Some(files));
         self
     }
 
-    /// By so many processes on so many nodes.
+    /// By this many processes on this many nodes.
     pub fn run(mut self, processes: u64, nodes: u64) -> Self {
         (self.0.processes, self.0.nodes) = (Some(processes), Some(nodes));
         self

@@ -49,7 +49,7 @@ pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
     SyslogSink::connect(Path::new(SOCKET), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
 }
 
-/// What is wrong with the parameters of syslog: for `scr config` to report before there is a job.
+/// Problems of the parameters of syslog, for `scr config` to report before there is a job.
 pub fn check_logger(params: &Params) -> Vec<Problem> {
     let checks = [(&param::LOG_SYSLOG_FACILITY, facility(params)), (&param::LOG_SYSLOG_LEVEL, level(params))];
     let problem = |(param, checked): (&Param<String>, Result<u8, NotKnown>)| {

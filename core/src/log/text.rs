@@ -80,7 +80,7 @@ pub enum LineError {
         /// That part, and what follows.
         text: String,
     },
-    /// A number is none.
+    /// A field is no number.
     #[error("{key} holds `{found}', which is not a number")]
     NotANumber {
         /// Of which field.
@@ -90,10 +90,10 @@ pub enum LineError {
     },
 }
 
-/// Reads a line. What it does not say is empty in the entry.
+/// Reads a line. Fields that it does not have are empty in the entry.
 ///
 /// # Errors
-/// [`LineError`]: the line is none of the log's, or was torn.
+/// [`LineError`]: the line is no log line, or was torn.
 pub fn parse(line: &str) -> Result<LogEntry, LineError> {
     let (time, mut rest) = line.split_at_checked(TIME_LEN).ok_or(LineError::NoTime)?;
     chrono::NaiveDateTime::parse_from_str(time, "%Y-%m-%dT%H:%M:%S").map_err(|_| LineError::NoTime)?;

@@ -18,7 +18,7 @@ use std::path::Path;
 /// Where the settings of the application are kept, below the prefix directory.
 pub const APP_CONF: &str = ".scr/app.conf";
 
-/// What the application has set so far.
+/// The settings of the application so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AppConfig {
     settings: Source,
@@ -26,7 +26,7 @@ pub struct AppConfig {
     distrust: Option<Distrust>,
 }
 
-/// What a string given to `SCR_Config` asks for.
+/// The request in a string given to `SCR_Config`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request(pub(super) Action);
 
@@ -50,7 +50,7 @@ impl Request {
     /// Reads a request.
     ///
     /// # Errors
-    /// The text is none, or names something that cannot be set this way.
+    /// The text is no request, or names something that cannot be set this way.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let text = text.trim();
         let action = limited(text.as_bytes()).and_then(|()| action(text)).map_err(refused)?;
@@ -89,7 +89,7 @@ impl AppConfig {
         }
     }
 
-    /// As lines of a file, see [`APP_CONF`]. Without what is secret: whoever may read the prefix directory may read the file.
+    /// As lines of a file, see [`APP_CONF`]. Without secrets: every user who may read the prefix directory may read the file.
     pub fn to_text(&self) -> String {
         let is_secret = |name: &str| find(name).is_some_and(|info| info.kind == Kind::Secret);
         let mut text = String::new();
@@ -110,7 +110,7 @@ impl AppConfig {
         (Self { settings, distrust: None }, problems)
     }
 
-    /// What the application has set in the last run in this prefix directory. Nothing where the file cannot be read.
+    /// The settings of the application in the last run in this prefix directory. Empty if the file cannot be read.
     pub(super) fn of_last_run(env: &Env, prefix: &Path) -> Self {
         let path = prefix.join(APP_CONF);
         let loaded = load_with_status(&*env.files, &path, |_| Origin::Application, &mut Vec::new());

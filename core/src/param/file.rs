@@ -23,7 +23,7 @@ pub(crate) const DESCRIPTORS: &[&str] = &[GROUPS, STORE, CKPT];
 
 /// A larger file is refused. Its settings take at most 32 times its memory.
 const MOST_BYTES: u64 = 8 << 20;
-/// A longer line is passed over.
+/// A longer line is skipped.
 const MOST_LINE_BYTES: usize = 16 << 10;
 /// So many keys of a descriptor count.
 const MOST_KEYS: usize = 256;
@@ -202,7 +202,7 @@ pub(crate) fn parse(
     settings
 }
 
-/// What a line sets, if it sets something.
+/// The setting of a line, if it has one.
 fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
     if let Err(cause) = limited(line) {
         problems.push(cause);
@@ -308,7 +308,7 @@ fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems
     }
 }
 
-/// What is wrong with a name that is no parameter and starts no descriptor line.
+/// The problem of a name that is no parameter and starts no descriptor line.
 pub fn unknown(name: &str) -> Option<Cause> {
     if find(name).is_some() || DESCRIPTORS.contains(&name) {
         return None;

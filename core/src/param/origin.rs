@@ -27,9 +27,9 @@ pub enum Origin {
     SystemFile(Place),
     /// The descriptor that a dataset was written with.
     Dataset,
-    /// Who built the library: another default than usual.
+    /// The build of the library: another default than usual.
     Build,
-    /// Nobody: the default.
+    /// The default.
     Default,
 }
 

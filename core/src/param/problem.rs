@@ -74,7 +74,7 @@ impl From<Problem> for ConfigError {
     }
 }
 
-/// What is wrong. The texts end with what happens now, or with what to do.
+/// The kind of a problem. The texts end with the consequence, or with a remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum Cause {
@@ -244,7 +244,7 @@ pub enum Cause {
     Unreadable {
         /// Which.
         file: PathBuf,
-        /// What the system reports.
+        /// The system's error.
         reason: String,
     },
     /// The parameter can be set, but not here.
@@ -312,7 +312,7 @@ pub enum Cause {
     /// Two descriptors are marked for output.
     #[error("CKPT={index} and CKPT={other} both have OUTPUT=1; CKPT={other} is used for output")]
     TwoOutputs {
-        /// The one whose mark is passed over.
+        /// The one whose mark is ignored.
         index: u32,
         /// The one that is used.
         other: u32,

@@ -32,9 +32,9 @@ impl<T> Param<T> {
 pub struct Info {
     /// Its name, as in the environment and in files.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its value.
     pub kind: Kind,
-    /// Its value where nobody sets it.
+    /// Its value if it is not set.
     pub default: DefaultValue,
     /// Where it can be set.
     pub scope: Scope,
@@ -42,7 +42,7 @@ pub struct Info {
     pub help: &'static str,
 }
 
-/// The value of a parameter that nobody sets.
+/// The value of a parameter that is not set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DefaultValue {
     /// Not set.

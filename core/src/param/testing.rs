@@ -1,4 +1,4 @@
-//! What the tests of this folder share: a file system of a few texts, and a world on it.
+//! Helpers of the tests of this folder: a file system of a few texts, and a world on it.
 
 use crate::env::{Env, TestEnv};
 use crate::fs::{File, Files, How, Kind, Status};

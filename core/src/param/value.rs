@@ -5,7 +5,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// What a parameter holds.
+/// The type of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// 0 or 1; `no`, `yes`, `off`, `on`, `false`, `true` too.
@@ -122,7 +122,7 @@ impl Kind {
         T::from_value(&self.read(text, Path::new("/")).ok()?)
     }
 
-    /// What a value looks like, to say where something else was found.
+    /// The form of a value, for the message on a wrong one.
     pub fn expected(self) -> String {
         match self {
             Kind::Bool => "0 or 1".to_string(),

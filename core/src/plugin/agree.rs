@@ -72,7 +72,7 @@ fn resolve(
     Ok((found, library))
 }
 
-/// What rank 0 sends of the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
+/// The message of rank 0 on the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
 /// on another node; the hash shows whether what lies there is the same.
 fn description(found: &Found, library: &CheckedLibrary) -> KvTree {
     let mut tree = KvTree::new();

@@ -50,7 +50,7 @@ impl Scheme for CheckedScheme {
     }
 }
 
-/// What the system can count of a file.
+/// The largest length of a file.
 const LARGEST_FILE: u64 = i64::MAX as u64;
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub enum PluginLoadError {
     /// No manifest has that name.
     #[error("there is no {kind} plugin named {name}{}; {}", hint(nearest.as_deref()), searched(places, passed_over))]
     NotFound {
-        /// What was wanted.
+        /// The kind of plugin.
         kind: PluginKind,
         /// Its name.
         name: String,
@@ -36,7 +36,7 @@ pub enum PluginLoadError {
         nearest: Option<String>,
         /// The folders that were searched.
         places: Vec<PathBuf>,
-        /// What was passed over, and why.
+        /// The manifests that were skipped, and why.
         passed_over: Vec<PassedOver>,
     },
     /// Its manifest cannot be used.
@@ -159,7 +159,7 @@ impl PluginHost {
     /// system may fail for a moment.
     ///
     /// # Errors
-    /// [`PluginLoadError::NotFound`] with the folders, and what was passed over and why.
+    /// [`PluginLoadError::NotFound`] with the folders, and what was skipped and why.
     pub fn find(&self, kind: PluginKind, name: &str) -> Result<Found, PluginLoadError> {
         let discovery = self.discover();
         discovery.find(kind, name).cloned().ok_or_else(|| {

@@ -83,7 +83,7 @@ struct Loaded {
     header: &'static LibHeader,
 }
 
-/// What this process has loaded so far: a picture of the linker's list, which is one per process as well.
+/// The libraries that this process has loaded so far: a copy of the linker's list, which is also one per process.
 static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 
 /// Loads a library and gives the plugin in it. A library that is loaded already is not loaded again.
@@ -118,7 +118,7 @@ fn header_of(library: &CheckedLibrary) -> Result<&'static LibHeader, LoadError> 
     Ok(header)
 }
 
-/// Has the linker load the file open as `descriptor`, for ever.
+/// Has the linker load the file open as `descriptor`, forever.
 fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, LoadError> {
     let name = linker_name(descriptor);
     // All symbols are bound now: a missing one is an error here rather than the end of the process later.

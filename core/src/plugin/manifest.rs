@@ -52,7 +52,7 @@ pub enum ManifestError {
     Unreadable {
         /// Which.
         path: PathBuf,
-        /// What the system reports.
+        /// The system's error.
         source: std::io::Error,
     },
     /// It is not text of a sensible size.
@@ -75,7 +75,7 @@ pub enum ManifestError {
     },
 }
 
-/// What a plugin is for.
+/// The kind of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PluginKind {
@@ -87,7 +87,7 @@ pub enum PluginKind {
     Log,
 }
 
-/// What is known of a plugin before its library is opened.
+/// The contents of a manifest: all that is known of a plugin before its library is opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
     /// As users write it in `TYPE=` and `FLUSH=`, in any case.
@@ -121,7 +121,7 @@ pub struct Format {
     pub newest: u32,
 }
 
-/// What a plugin can do.
+/// The capabilities of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// Losses per set: a number, or the name of the option that says how many.

@@ -12,7 +12,7 @@ pub struct OptionSpec {
     pub name: String,
     /// What it holds.
     pub kind: OptionType,
-    /// What it holds where the user says nothing, in the form the plugin gets.
+    /// Its default, in the form the plugin gets.
     pub default: Option<String>,
     /// Smallest value.
     pub min: Option<i128>,
@@ -24,7 +24,7 @@ pub struct OptionSpec {
     pub help: String,
 }
 
-/// What an option holds, and in which form the plugin gets it.
+/// The type of an option, and the form in which the plugin gets it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OptionType {
@@ -160,7 +160,7 @@ impl OptionSpec {
         }
     }
 
-    /// What the option may be set to, for messages.
+    /// The allowed values of the option, for messages.
     pub fn allowed(&self) -> String {
         let expected = self.kind.expected();
         match (self.min, self.max, self.choices.as_slice()) {

@@ -24,7 +24,7 @@ pub struct Discovery {
     pub found: Vec<Found>,
     /// Plugins that an earlier one of the same kind and name hides.
     pub shadowed: Vec<Shadowed>,
-    /// What was not taken, and why.
+    /// The manifests that were skipped, and why.
     pub passed_over: Vec<PassedOver>,
     /// What manifests have besides what this host knows.
     pub notes: Vec<String>,

@@ -13,7 +13,7 @@ pub struct Seq {
     pub id: u64,
 }
 
-/// What a dataset is. Texts that are empty are not written.
+/// The descriptor of a dataset. Empty texts are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatasetDescriptor {
     /// Its number.
@@ -28,7 +28,7 @@ pub struct DatasetDescriptor {
     pub output: bool,
     /// When it was started: microseconds since the epoch, 0 where it is not known.
     pub created: u64,
-    /// Who ran the job.
+    /// The user who ran the job.
     pub user: String,
     /// Name of the job.
     pub job_name: String,
@@ -59,7 +59,7 @@ impl DatasetDescriptor {
         tree
     }
 
-    /// Sets every field in `tree`, and leaves alone what else is there.
+    /// Sets every field in `tree`, and keeps other keys.
     pub fn write_into(&self, tree: &mut KvTree) {
         tree.set("ID", self.id);
         tree.set_bytes("NAME", &self.name);

@@ -71,7 +71,7 @@ pub enum PrefixError {
     },
 }
 
-/// What is wrong with a list of files.
+/// The fault of a list of files.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rank2FileFault {
@@ -180,11 +180,11 @@ impl PrefixError {
         matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(PermissionDenied | ReadOnlyFilesystem)))
     }
 
-    /// Whether what is stored is itself wrong, so that trying again is of no use.
+    /// Whether what is stored is itself wrong, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
-            // What a later release has written is as it should be, for that one.
+            // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,
             _ => true,
         }

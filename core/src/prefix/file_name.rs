@@ -28,11 +28,11 @@ pub struct FileName(Box<[u8]>);
 pub struct FileNameError {
     /// The name.
     pub name: String,
-    /// What is wrong with it.
+    /// Its fault.
     pub fault: FileNameFault,
 }
 
-/// What is wrong with a name.
+/// The fault of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileNameFault {

@@ -31,7 +31,7 @@ pub enum Location {
     SyncFlushing,
 }
 
-/// What the file says of one dataset.
+/// The entry of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushEntry {
     /// Its number.
@@ -44,7 +44,7 @@ pub struct FlushEntry {
     pub output: bool,
     /// Where it is.
     pub locations: Vec<Location>,
-    /// What else is known, where it could be read.
+    /// Its descriptor, if it could be read.
     pub dataset: Option<DatasetDescriptor>,
 }
 
@@ -84,7 +84,7 @@ impl Location {
 }
 
 impl Shared for FlushFile {
-    // It only helps the commands, and every start makes it anew: nothing waits for stable storage, which on a busy disk takes
+    // It only helps the commands, and every start rewrites it: nothing waits for stable storage, which on a busy disk takes
     // longer than all else that a checkpoint does.
     const WAIT: Durability = Durability::Unsynced;
 
@@ -102,7 +102,7 @@ impl Shared for FlushFile {
 }
 
 impl FlushFile {
-    /// Reads the file; where there is none yet, it is empty.
+    /// Reads the file; a missing one is empty.
     ///
     /// # Errors
     /// Where it is damaged or cannot be read.
@@ -122,7 +122,7 @@ impl FlushFile {
         shared::update(files, prefix, false, change).map(|updated| updated.value)
     }
 
-    /// The same at the start of a run, which knows all that the file should say: a damaged one is begun anew.
+    /// The same at the start of a run, which knows all that the file should say: a damaged one is replaced by a new one.
     ///
     /// # Errors
     /// As for [`update`](Self::update), but for damage.
@@ -134,7 +134,7 @@ impl FlushFile {
         shared::update(files, prefix, true, change).map(|updated| updated.value)
     }
 
-    /// What a tree says.
+    /// Parses a tree.
     #[cfg(any(test, feature = "parsers"))]
     pub(crate) fn of_tree(tree: KvTree) -> Self {
         Self { tree }

@@ -27,7 +27,7 @@ pub struct Halt {
     pub halt_seconds: Option<i64>,
     /// Stop now, for this reason.
     pub exit_reason: Option<String>,
-    /// With the reason [`HALTED`](Self::HALTED): whoever runs the job ends the run, and does not wait for its next checkpoint.
+    /// With the reason [`HALTED`](Self::HALTED): `scr run` ends the run, and does not wait for its next checkpoint.
     pub immediate: bool,
 }
 
@@ -174,7 +174,7 @@ impl Halt {
         Ok(Self::update(files, prefix, change)?.value)
     }
 
-    /// Notes that a run has come to its end. What its settings gave it as halt seconds is not for the next one.
+    /// Records that a run has come to its end. What its settings gave it as halt seconds is not for the next one.
     ///
     /// # Errors
     /// As for [`update`](Self::update).
@@ -242,7 +242,7 @@ impl Halt {
         })
     }
 
-    /// Sets or takes away every condition in `tree`, and leaves alone what else is there.
+    /// Sets or removes every condition in `tree`, and keeps other keys.
     pub fn write_into(&self, tree: &mut KvTree) {
         set_or_remove(tree, "CheckpointsLeft", self.checkpoints_left);
         set_or_remove(tree, "ExitAfter", self.exit_after);
@@ -361,7 +361,7 @@ mod tests {
         // The next run has other settings, and dies.
         assert_eq!((begin(90), found()), (Begun::AsSet, Some(Halt { halt_seconds: Some(90), ..ended })));
         assert_eq!(begin(90), Begun::AsSet);
-        // What it left, and what a command says, goes before the settings.
+        // Conditions that it left, and those of a command, override the settings.
         assert_eq!(begin(60), Begun::AsInFile(Some(90)));
         Halt::update(&RealFiles, &prefix, |halt| {
             *halt = Halt { checkpoints_left: Some(3), ..Halt::default() }

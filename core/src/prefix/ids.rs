@@ -67,7 +67,7 @@ pub(crate) struct RunId {
     pub(crate) prefix: Option<PrefixId>,
     /// Number of the run.
     pub(crate) number: u64,
-    /// Whether no other run gets this number. Without, it is that of the run before: a later run counts as later all the same.
+    /// Whether no other run gets this number. If not, it is that of the run before, and a later run still counts as later.
     pub(crate) is_counted: bool,
 }
 
@@ -117,7 +117,7 @@ impl Ids {
     }
 
     /// Gives a run its number, higher than every one that was given before, that the index has, and than `seen`. The prefix
-    /// directory gets its id if it has none. A file that is damaged is begun anew; the error is given with the run.
+    /// directory gets its id if it has none. A file that is damaged is replaced by a new one; the error is given with the run.
     ///
     /// # Errors
     /// The file or the index cannot be read, or the file cannot be written.
@@ -278,7 +278,7 @@ mod tests {
             assert_eq!(again, RunId { number: 8, ..run.clone() }, "{damaged:?}");
             assert_eq!(damage.is_some(), damaged.is_some());
         }
-        // What a later release has written is not begun anew.
+        // A file of a later release is not replaced.
         let mut tree = Ids::default().tree;
         tree.set("VERSION", VERSION + 1);
         std::fs::write(&path, tree.to_file_bytes()).unwrap();

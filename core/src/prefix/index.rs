@@ -36,7 +36,7 @@ pub struct Index {
     tree: KvTree,
 }
 
-/// What the list says of one dataset.
+/// The entry of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexEntry {
     /// Its number.
@@ -57,7 +57,7 @@ pub struct IndexEntry {
     pub current: bool,
     /// Whether its name belongs to another dataset by now, which has overwritten its files.
     pub superseded: bool,
-    /// What else is known, where it could be read.
+    /// Its descriptor, if it could be read.
     pub dataset: Option<DatasetDescriptor>,
 }
 
@@ -77,7 +77,7 @@ impl IndexEntry {
         self.is_valid() && self.is_checkpoint()
     }
 
-    /// Whether it is a checkpoint, as every dataset is of which nothing else is known.
+    /// Whether it is a checkpoint. A dataset without a descriptor counts as one.
     pub fn is_checkpoint(&self) -> bool {
         self.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint)
     }
@@ -117,7 +117,7 @@ impl Index {
         Self { tree }
     }
 
-    /// Reads the index of a prefix directory; where there is none yet, it is empty.
+    /// Reads the index of a prefix directory; a missing one is empty.
     ///
     /// # Errors
     /// Where the file is damaged, of another version, or cannot be read.
@@ -221,7 +221,7 @@ impl Index {
         Some(IndexEntry {
             id,
             run: Some(self.run_of(id)).filter(|&run| run > 0).unwrap_or(last),
-            // What cannot be read is not taken for a yes.
+            // An unreadable value does not count as yes.
             complete: flag(tree, "COMPLETE").ok().flatten().unwrap_or(false),
             failed: text("FAILED"),
             flushed: text("FLUSHED"),
@@ -243,7 +243,7 @@ impl Index {
         self.tree.value("CURRENT")
     }
 
-    /// Makes a dataset the one to restart from first; false where there is none of that name.
+    /// Makes a dataset the current one; false if there is none of that name.
     pub fn set_current(&mut self, name: impl AsRef<[u8]>) -> bool {
         let known = self.id_of(name.as_ref()).is_some();
         if known {

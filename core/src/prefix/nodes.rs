@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct Nodes(pub u32);
 
 impl Nodes {
-    /// Reads the file; `None` where there is none.
+    /// Reads the file; `None` if there is none.
     ///
     /// # Errors
     /// Where it is damaged or cannot be read.
@@ -25,13 +25,13 @@ impl Nodes {
         Ok(Self(tree.require("NODES").at("use", path)?))
     }
 
-    /// Replaces the file in one step, keeping what else is in it.
+    /// Replaces the file in one step, and keeps its other keys.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn write(self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         let path = prefix.nodes_file();
-        // A damaged file is of no use to anybody, so it is replaced.
+        // A damaged file is useless to anybody, so it is replaced.
         let mut tree = files.read_tree(&path).ok().flatten().unwrap_or_else(KvTree::new);
         tree.set("NODES", self.0);
         Ok(files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?)

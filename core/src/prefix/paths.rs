@@ -71,7 +71,7 @@ impl Prefix {
         self.scr_file("log")
     }
 
-    /// What the application set with `SCR_Config`, for the commands.
+    /// The settings that the application made with `SCR_Config`, for the commands.
     pub fn app_conf_file(&self) -> PathBuf {
         self.scr_file("app.conf")
     }
@@ -130,7 +130,7 @@ impl Prefix {
         !matches!(files.status(&self.dir), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
     }
 
-    /// What is said where it was not: a mistyped name would look like a simulation that has just begun.
+    /// The message if it did not exist: a mistyped name would look like a simulation that has just begun.
     pub fn was_made(&self) -> String {
         format!("the prefix directory {} (SCR_PREFIX) was not there and has been made", self.dir.display())
     }

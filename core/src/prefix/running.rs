@@ -67,5 +67,5 @@ fn line_at(file: &dyn File, from: u64) -> String {
 }
 
 const RUNNING: &str = "running";
-/// Nobody reads more of a line.
+/// The longest part of a line that is read.
 const LONGEST: usize = 500;

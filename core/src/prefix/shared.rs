@@ -17,7 +17,7 @@ use scr_plugin_api::KvTree;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Whoever has this lock changes the shared files of a prefix directory.
+/// The holder of this lock may change the shared files of a prefix directory.
 const LOCK: &str = "index.lock";
 /// So often an operation is tried that fails with an error that may pass.
 const MOST_TRIES: u32 = 4;
@@ -26,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A file that several processes change.
 pub(super) trait Shared: Clone + Default + PartialEq {
-    /// What the writer of it waits for.
+    /// Its durability.
     const WAIT: Durability;
 
     /// Where it lies.
@@ -44,7 +44,7 @@ pub(super) trait Shared: Clone + Default + PartialEq {
     }
 }
 
-/// What a file says; `None` where there is none.
+/// The contents of a file; `None` if there is none.
 pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
     let path = T::path(prefix);
     let tree = retried(files, || files.read_tree(&path));
@@ -52,8 +52,8 @@ pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Opti
     tree.map(|tree| T::from_tree(tree, &path)).transpose()
 }
 
-/// Reads, changes and writes a file while no other process changes any of the shared files. One that is damaged is begun anew
-/// if `renew` says so.
+/// Reads, changes and writes a file while no other process changes any of the shared files. With `renew`, a damaged one is
+/// replaced by a new one.
 pub(super) fn update<T: Shared, R>(
     files: &dyn Files,
     prefix: &Prefix,

@@ -19,14 +19,14 @@ const VERSION: u64 = 6;
 /// The summary of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// What it is.
+    /// Its descriptor.
     pub dataset: DatasetDescriptor,
     /// Whether all its files are on the parallel file system.
     pub complete: bool,
 }
 
 impl Summary {
-    /// Reads the summary of a dataset; `None` where there is none.
+    /// Reads the summary of a dataset; `None` if there is none.
     ///
     /// # Errors
     /// Where the file is damaged, of another version or another dataset, or cannot be read.

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Removes what is left half written in a folder of ours. `witness` is a file that has just been written there, whose time
-/// is the file server's. What cannot be removed stays.
+/// is the file server's. A file that cannot be removed stays.
 pub(crate) fn tidy(files: &dyn Files, folder: &Path, witness: &Path) {
     let Ok(now) = files.status(witness).map(|status| status.mtime.0) else { return };
     for name in files.list(folder).unwrap_or_default() {

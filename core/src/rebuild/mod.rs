@@ -31,26 +31,26 @@ use parts::LocalPart;
 use recover::{Recovered, Restored, Unrecovered};
 use std::collections::BTreeSet;
 
-/// What datasets in cache are brought back with.
+/// Data for the recovery of datasets in cache.
 #[derive(Clone, Copy)]
 pub(crate) struct Rebuild<'a> {
     pub(crate) job: &'a Job,
     pub(crate) cache: &'a Cache,
     pub(crate) schemes: &'a Schemes,
-    /// Whether another job of this allocation runs in the prefix directory. What is not complete in cache may be its own then.
+    /// Whether another job of this allocation runs in the prefix directory. Incomplete datasets in cache may then be its own.
     pub(crate) is_shared: bool,
 }
 
-/// What a run finds in cache.
+/// The datasets that a run finds in cache.
 #[derive(Default)]
 pub(crate) struct Found {
     /// Datasets that are whole, newest first.
     pub(crate) whole: Vec<Restored>,
-    /// What is left of datasets that cannot be rebuilt, as far as this rank speaks for it.
+    /// Remaining parts of datasets that cannot be rebuilt, as far as this rank reports them.
     pub(crate) stale: Vec<StalePart>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
-    /// Whether there is a dataset that could not be brought back; the same on all ranks.
+    /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,

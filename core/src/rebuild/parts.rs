@@ -22,16 +22,16 @@ pub(crate) struct LocalPart {
     pub(crate) whole: bool,
 }
 
-/// What a rank hears of its own part.
+/// The information that a rank gets on its own part.
 #[derive(Debug, Clone)]
 pub(crate) struct PartReport {
     /// The rank that reports it.
     pub(crate) holder: Rank,
     /// Whether the holder has all the files, with their right lengths.
     pub(crate) whole: bool,
-    /// What is wrong with those that it has.
+    /// Faults of its files, if it has any.
     pub(crate) flaw: Option<String>,
-    /// What is recorded.
+    /// The record.
     pub(crate) record: RankRecord,
 }
 
@@ -56,7 +56,7 @@ impl LocalPart {
         (self.whole, !self.map.damaged, self.map.state)
     }
 
-    /// What is wrong with its files, where it is a part that was prepared.
+    /// Faults of its files, if the part was prepared.
     fn flaw(&self, files: &dyn Files) -> Option<String> {
         let record = self.map.record.as_ref()?;
         let expected = if record.protection.bypass {
@@ -105,7 +105,7 @@ pub(crate) fn exchange(
     Ok(reports)
 }
 
-/// What a rank relies on: a whole copy, its own before another's, and any record.
+/// The copy and the record that a rank uses: a whole copy, its own before another's, and any record.
 pub(crate) fn choose(me: Rank, reports: &[PartReport]) -> (Option<&PartReport>, Option<&RankRecord>) {
     let whole = reports
         .iter()

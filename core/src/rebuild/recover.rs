@@ -147,7 +147,7 @@ struct Recovery<'a> {
     /// Whether any part says that the application has refused it.
     refused: bool,
     journal: Option<Journal>,
-    /// Whether this rank has begun its part anew, so that giving up takes away nothing that counts.
+    /// Whether this rank has started its part again, so that giving up destroys nothing valid.
     begun: bool,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Recovery<'a> {
         Self { on, local, whole, loss, record, refused, journal: None, begun: false }
     }
 
-    /// All the steps. An error of the ranks says why the dataset cannot be brought back.
+    /// All the steps. An error of the ranks says why the dataset cannot be recovered.
     fn run(&mut self, label: &str) -> Collective<Restored> {
         let on = self.on;
         let job = on.job;
@@ -181,7 +181,7 @@ impl<'a> Recovery<'a> {
         Ok(Restored { record: record.clone(), part, refused: self.refused })
     }
 
-    /// Fetches this rank's part where it lies on another node, and sends others theirs. Gives whether anything moved
+    /// Fetches this rank's part where it lies on another node, and sends others theirs. Returns whether anything moved
     /// anywhere.
     fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
         let job = self.on.job;
@@ -291,12 +291,12 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// What lies here of this rank's own part.
+    /// The best local copy of this rank's own part.
     fn own_copy(&self) -> Option<&'a LocalPart> {
         self.best_copy(self.on.job.rank())
     }
 
-    /// What lies here of a rank's part. A node may have two copies, and one of them may not be whole.
+    /// The best local copy of a rank's part. A node may have two copies, and one of them may not be whole.
     fn best_copy(&self, owner: Rank) -> Option<&'a LocalPart> {
         self.local.iter().copied().filter(|local| local.owner == owner).max_by_key(|local| local.quality())
     }
@@ -318,7 +318,7 @@ impl<'a> Recovery<'a> {
         written
     }
 
-    /// Begins this rank's filemap anew. What lay there before either is of no use or is being replaced file by file.
+    /// Starts this rank's filemap again. The previous part there is either useless or being replaced file by file.
     fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), FsError> {
         let files = self.on.job.files();
         let intact = self.local.iter().any(|local| {

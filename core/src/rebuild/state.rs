@@ -46,7 +46,7 @@ impl DatasetState {
         }
     }
 
-    /// Whether it was certainly never complete, for a run of so many ranks. A dataset with an open part was not, whoever wrote
+    /// Whether it was certainly never complete, for a run of this many ranks. A dataset with an open part was not, whoever wrote
     /// it. One without a prepared part may have prepared ones on other nodes if another number of ranks wrote it.
     pub(crate) fn is_unfinished(&self, ranks: u32) -> bool {
         !self.complete && (self.open || self.ranks == Some(ranks) && !self.prepared)

@@ -26,7 +26,7 @@ pub(crate) struct Arriving<'a> {
     pub(crate) record: &'a RankRecord,
 }
 
-/// What has come of a part that was to arrive.
+/// The result for a part that was to arrive.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// All its bytes, as they were read.
@@ -84,7 +84,7 @@ pub(crate) fn run(
 /// A file with its path and its length; none where it could not be opened.
 type Opened = (PathBuf, Option<Box<dyn File>>, u64);
 
-/// Files end to end, passed over block by block. Both sides know the lengths from the record.
+/// Files end to end, transferred block by block. Both sides know the lengths from the record.
 struct Stream {
     files: Vec<Opened>,
     current: usize,

@@ -8,7 +8,7 @@ use crate::job::Job;
 use crate::param;
 use scr_plugin_api::{Bytes, Level, PluginError, PluginErrorKind, ReceiveFrom, SendTo, Set};
 
-/// What is known of a set before a scheme is called.
+/// The data of a set before a scheme is called.
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     /// Id of the dataset.

@@ -72,7 +72,7 @@ fn whole_length(first: &[u8]) -> usize {
     usize::try_from(u64::from_be_bytes(number)).unwrap_or(usize::MAX)
 }
 
-/// How many bytes follow; none where no filemap could hold so many.
+/// How many bytes follow; `None` if no filemap could hold that many.
 fn rest_length(first: &[u8]) -> Option<usize> {
     let whole = Some(whole_length(first)).filter(|&whole| whole as u64 <= MAX_TREE_BYTES)?;
     Some(whole.saturating_sub(FIRST - 8))

@@ -33,7 +33,7 @@ pub(crate) struct SchemePhase<'a> {
     longest: &'a LongestCall,
 }
 
-/// What the watching thread knows of this rank.
+/// The watching thread's data on this rank.
 struct Shared {
     clock: Arc<dyn Clock>,
     files: Arc<dyn Files>,
@@ -139,7 +139,7 @@ impl Shared {
 }
 
 impl Watched for Shared {
-    /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are passed over.
+    /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are ignored.
     fn poll(&self) -> WatchStatus {
         let now = self.clock.elapsed();
         let State { call, noted, warned, ended } = *self.state();

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// What was made of a plugin, or why it cannot be used; the same on all ranks.
+/// A loaded plugin, or why it cannot be used; the same on all ranks.
 type Loaded<T> = Result<T, RankErrors>;
 type SchemesInUse = HashMap<(String, Vec<u8>), Loaded<Arc<dyn Scheme>>>;
 type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Loaded<TransportInUse>>;
@@ -31,7 +31,7 @@ pub(crate) struct TransportInUse {
     pub(crate) survives_job: bool,
 }
 
-/// What is in use.
+/// The plugins in use.
 pub(crate) struct Plugins {
     host: PluginHost,
     /// By name and packed options.
@@ -207,7 +207,7 @@ pub(crate) fn readable_scheme(
     Ok(plugin.scheme(&protection.options)?)
 }
 
-/// What came of a plugin, to be kept for the next time; but for a broken communicator.
+/// The result of loading a plugin, to be kept for the next time, except for a broken communicator.
 fn to_keep<T>(made: Collective<T>) -> Result<Loaded<T>, CommError> {
     match made {
         Ok(made) => Ok(Ok(made)),

@@ -64,7 +64,7 @@ impl Protect<'_> {
         };
         let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
         let length = self.phase.call("redundancy_len", || self.scheme.redundancy_len(&wanted))?;
-        // A scheme that has nobody to keep redundancy with still promises that a restart notices damage.
+        // Even a scheme without other members promises that a restart detects damage.
         let summed = length > 0 || record.protection.scheme != SINGLE || self.always_sums();
         let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;

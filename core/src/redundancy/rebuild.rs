@@ -125,5 +125,5 @@ fn put_in_place(
     Ok(())
 }
 
-/// What a rebuilt file may have of its recorded mode: never setuid, setgid or sticky.
+/// The bits of its recorded mode that a rebuilt file gets: never setuid, setgid or sticky.
 const PERMISSIONS: u32 = 0o777;

@@ -187,7 +187,7 @@ impl Repair<'_> {
     }
 }
 
-/// What the first rank that knows a thing says of it.
+/// The value of the first rank that has one.
 pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
     let nobody = u64::from(u32::MAX);
     let mut first = [known.as_ref().map_or(nobody, |_| u64::from(comm.rank().0))];

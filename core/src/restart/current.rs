@@ -12,7 +12,7 @@ use crate::prefix::{Index, Restarted, Seq};
 use scr_plugin_api::KvTree;
 
 /// Finds the checkpoint of this name before newer ones in cache, unless they were made after a restart from it in this very
-/// allocation: a job that fails again and again must not begin anew each time.
+/// allocation: a job that fails again and again must not start from the beginning each time.
 pub(super) fn find(from: &mut Fetcher<'_>, name: &[u8]) -> Result<Option<CheckpointId>, Error> {
     let since = restarted_from(from.job, name)?;
     let newest = newest_cached(from.job, from.cache, |_| true);

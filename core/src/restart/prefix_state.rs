@@ -15,7 +15,7 @@ use crate::prefix::{DatasetDescriptor, FlushFile, Ids, Index, PrefixError, Seq};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 
-/// What the files under the prefix directory say, the same on all ranks.
+/// The state of the prefix directory, the same on all ranks.
 pub(crate) struct PrefixState {
     /// The highest id that is in use there.
     pub(crate) highest: u64,
@@ -29,7 +29,7 @@ pub(crate) struct PrefixState {
     purged: Vec<u64>,
     /// Those that were complete there once and are no more, each with when it was started: files of them were replaced or deleted.
     lost: Vec<(u64, u64)>,
-    /// Whether there is a dataset in cache that could not be brought back.
+    /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
     /// The place of what a run restarts from, from there or from cache.
     pub(crate) newest: Seq,
@@ -54,10 +54,10 @@ impl Complete {
 }
 
 impl PrefixState {
-    /// Looks into the prefix directory on rank 0. What is damaged there is reported. Collective.
+    /// Reads the prefix directory on rank 0, and reports damage. Collective.
     ///
     /// # Errors
-    /// What is there cannot be read: a run that took it for missing would begin anew beside the datasets that it cannot see.
+    /// A file there cannot be read: a run that took it for missing would start fresh and ignore existing datasets.
     pub(crate) fn read(job: &Job) -> Result<Self, Error> {
         let own = if job.rank() == Rank(0) { look_into_prefix(job) } else { Ok(KvTree::new()) };
         let tree = job.agree(own).map_err(|error| error.doing("reading what the prefix directory has"))?;
@@ -113,7 +113,7 @@ impl PrefixState {
         for cached in cache.datasets_mut() {
             let id = cached.record.id_in_prefix;
             cached.superseded |= self.purged.contains(&id);
-            // What lies in cache too is flushed again.
+            // A dataset that is also in cache is flushed again.
             let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
             cached.superseded |= lies_there && self.lost.contains(&(id, cached.record.dataset.created));
             let Some(same) = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix)
@@ -121,7 +121,7 @@ impl PrefixState {
                 continue;
             };
             let is_same = same.is(&cached.record.dataset);
-            // A copy that could not be read is none: this dataset is flushed again, unless the application has refused it.
+            // A copy that could not be read does not count: the dataset is flushed again, unless the application has refused it.
             cached.copy =
                 if is_same && (!same.failed || cached.refused || planted(Bug::FailedCountsAsFlushed)) {
                     PrefixCopy::Complete
@@ -180,7 +180,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     Ok(tree)
 }
 
-/// What was read, unless it is damaged, which is reported.
+/// The value read, or `None` with a message if it is damaged.
 fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
     match read {
         Err(error) if error.is_damage() => {

@@ -37,7 +37,7 @@ pub struct Built {
     pub name: Vec<u8>,
     /// How it went.
     pub outcome: Outcome,
-    /// What the user should know besides.
+    /// Further information for the user.
     pub notes: Vec<String>,
 }
 
@@ -266,7 +266,7 @@ impl<'a> Builder<'a> {
         Ok(dataset.checkpoint && newest.is_none_or(|newest| newest < index.seq_of(dataset)))
     }
 
-    /// What was rebuilt has not been synced, and who copied the rest may have died.
+    /// Rebuilt files have not been synced, and the processes that copied the others may have died.
     fn sync(&self, scan: &Scan, apart: &Apart) -> Result<(), BuildError> {
         for record in scan.records() {
             let part =
@@ -280,7 +280,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// What copies that were cut short have left: the dataset is complete, so nobody has any use for it.
+    /// Removes the files of interrupted copies: the dataset is complete, so they are useless.
     fn remove_unfinished_copies(&self, scan: &Scan) {
         let id = scan.any.id_in_prefix;
         let paths =
@@ -301,7 +301,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What the dataset is, by its number in the prefix directory.
+/// The descriptor of the dataset, with its number in the prefix directory.
 fn descriptor(scan: &Scan) -> DatasetDescriptor {
     DatasetDescriptor { id: scan.any.id_in_prefix, ..scan.any.dataset.clone() }
 }

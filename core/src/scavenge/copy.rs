@@ -37,18 +37,18 @@ pub struct Copier<'a> {
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
 }
 
-/// What a node had of a dataset.
+/// The parts of a dataset that a node had.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Copied {
     /// The dataset's number in the prefix directory and its name, where the node has anything of it.
     pub dataset: Option<(u64, Vec<u8>)>,
     /// The dataset is complete in the prefix directory, so nothing was copied.
     pub already: bool,
-    /// What was copied.
+    /// The copied parts.
     pub parts: Vec<CopiedPart>,
     /// Ranks whose parts other nodes, which see them too, have copied meanwhile.
     pub elsewhere: Vec<u32>,
-    /// Parts that are of no use, and why.
+    /// Parts that are useless, and why.
     pub passed_over: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Copier<'_> {
     /// Copies what the cache directories have of dataset `id`.
     ///
     /// # Errors
-    /// The prefix directory cannot be read or written. What is wrong with a part is in its account.
+    /// The prefix directory cannot be read or written. Problems of a part are in its entry.
     pub fn dataset(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let held = held(self.files, caches);
         let Self { prefix, node, block_bytes, width, progress, .. } = *self;
@@ -213,7 +213,7 @@ impl Copier<'_> {
     ) -> Result<u32, FileError> {
         let (open, status) = open_whole(self.files, source, Some(wanted.bytes))?;
         if source == target {
-            // Nobody took a checksum when it was written: one that was written to since counts as lost, as at a restart.
+            // It has no checksum: if it was written to since, it counts as lost, as at a restart.
             if wanted.crc.is_none() && status.mtime != wanted.mtime {
                 return Err(FileError::Changed { path: source.to_owned() });
             }
@@ -249,7 +249,7 @@ fn bytes_of(map: &ScavengedMap) -> u64 {
     map.record.files.iter().fold(kept, |sum, file| sum.saturating_add(file.bytes))
 }
 
-/// What a copy has to be.
+/// The expected length and checksum of a copy.
 struct Wanted {
     bytes: u64,
     crc: Option<u32>,

@@ -146,7 +146,7 @@ pub(super) fn read_own(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Saved((u64, u64), (i64, u32));
 
-/// What the filemaps of a scavenged dataset say.
+/// The contents of the filemaps of a scavenged dataset.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) maps: Vec<ScavengedMap>,
@@ -154,7 +154,7 @@ pub(super) struct Found {
     pub(super) unusable: Vec<(PathBuf, UnusablePart)>,
 }
 
-/// Why a part, or what is known of it, is of no use.
+/// Why a part, or what is known of it, is useless.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum UnusablePart {
     #[error(transparent)]
@@ -202,7 +202,7 @@ fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<Scav
     Ok(map)
 }
 
-/// What a redundancy file is called in the folder of its dataset.
+/// The name of a redundancy file in the folder of its dataset.
 pub(super) fn redundancy_name(rank: Rank) -> String {
     format!("redundancy_{rank}")
 }

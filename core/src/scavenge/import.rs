@@ -47,7 +47,7 @@ pub struct Imported {
     pub files: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// What the user should know besides.
+    /// Further information for the user.
     pub caution: Option<&'static str>,
 }
 
@@ -71,7 +71,7 @@ pub enum ImportError {
     NameTaken {
         /// The name.
         name: String,
-        /// Who has it.
+        /// The dataset that has it.
         id: u64,
     },
     /// A file lies elsewhere.
@@ -119,7 +119,7 @@ pub enum ImportError {
     /// A job is at work.
     #[error("a job runs in the prefix directory ({line}); import the files when it has ended")]
     JobRuns {
-        /// What it says of itself.
+        /// Its line in `running`.
         line: String,
     },
     /// A file cannot be read, or is not there.
@@ -199,7 +199,7 @@ impl Import<'_> {
             let folder = real(self.files(), given.parent()?);
             inside(&folder.join(given.file_name()?))
         };
-        // What is there is what was meant, and not a file of the same name elsewhere.
+        // The file must be the one that was meant, and not one of the same name elsewhere.
         let is_there = || self.files().status(&given).is_ok();
         let from_prefix = || inside(&param::normalise(&prefix.join(path))).filter(|_| !is_there());
         let below = inside(&given).or_else(really).or_else(from_prefix);
@@ -240,7 +240,7 @@ impl Import<'_> {
         at_a_time(self.env.processors, names, one).into_iter().collect()
     }
 
-    /// Whether every file is still the one that was read, and nobody else has any use for it.
+    /// Whether every file is still the one that was read, and no other dataset uses it.
     fn refuse_outdated(
         &self,
         names: &[Vec<FileName>],
@@ -297,7 +297,7 @@ impl Import<'_> {
             let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
             return Err(error);
         }
-        // Nobody asks for the mark of a dataset that is listed.
+        // The mark of a listed dataset has no meaning.
         let _ = files.remove_file(&mark);
         let caution = (!running.is_known()).then_some(
             "scr could not check whether a job runs in the prefix directory, as its file system has no locks; if one did, take \
@@ -320,7 +320,7 @@ impl Import<'_> {
             id,
             name: self.name.to_vec(),
             checkpoint: self.checkpoint,
-            // Nobody has given the files to scr: as output, SCR_PREFIX_SIZE never deletes them.
+            // The files do not belong to scr: as output, SCR_PREFIX_SIZE never deletes them.
             output: true,
             created: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             user: self.env.user.clone(),
@@ -346,7 +346,7 @@ fn version(status: &Status) -> Version {
     (status.identity, status.len, status.mtime)
 }
 
-/// What is there while a dataset is imported, so that one whose import was cut short never counts.
+/// The mark that exists while a dataset is imported, so that an interrupted import never counts.
 pub(super) fn unfinished_mark(prefix: &Prefix, id: u64) -> PathBuf {
     prefix.dataset_dir(id).join("import.unfinished")
 }

@@ -20,7 +20,7 @@ use crate::redundancy::plugins::{readable_scheme, UseError};
 use scr_plugin_api::{KvTree, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the caches of a node have.
+/// The parts in the caches of a node.
 #[derive(Default)]
 pub struct Inventory {
     parts: Vec<Part>,
@@ -41,7 +41,7 @@ struct Spoiler {
     is_refused: bool,
 }
 
-/// What the nodes have of one dataset.
+/// The parts of one dataset on all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspected {
     /// Its number in the prefix directory.
@@ -122,7 +122,7 @@ impl Inventory {
         tree.to_file_bytes()
     }
 
-    /// As it came. What cannot be read counts as lost.
+    /// Parses an inventory. Entries that cannot be read count as lost.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let tree = KvTree::from_file_bytes(bytes).unwrap_or_default();
         let below = |key: &str| tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, below)| below);
@@ -174,7 +174,7 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
     datasets.into_values().rev().filter_map(|dataset| dataset.judge(plugins)).collect()
 }
 
-/// What all nodes have of a dataset.
+/// The summary of a dataset over all nodes.
 #[derive(Default)]
 struct Dataset {
     maps: Vec<ScavengedMap>,

@@ -77,12 +77,12 @@ impl PartPlace for ScavengedPart<'_> {
     }
 }
 
-/// What the end of a scavenge is called among the flushes that are under way: hidden files have it in their names.
+/// The token of the end of a scavenge among the flushes under way: hidden files have it in their names.
 pub(super) fn token(id: u64) -> String {
     format!("scavenged.{id}")
 }
 
-/// What a file is called while a node copies it: its own name comes with its last byte.
+/// The name of a file while a node copies it: it gets its own name after its last byte.
 pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
     staging_file(path, &format!("{}.{}", copying(id), node.replace('/', "_")))
 }

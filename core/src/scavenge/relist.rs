@@ -91,7 +91,7 @@ impl Builder<'_> {
         Ok(Evidence { dataset, lists, described, doubted })
     }
 
-    /// Compares all files with what is recorded. Gives whether every one has the right checksum, or what is wrong.
+    /// Compares all files with what is recorded. Returns whether every one has the right checksum, or what is wrong.
     fn examine(&self, evidence: &Evidence, newer: &HashMap<Newer, u64>) -> Result<bool, NotWhole> {
         if let Some(&newer) = newer.get(&Newer::Dataset(evidence.dataset.name.clone())) {
             return Err(NotWhole::NameTaken { newer });
@@ -172,7 +172,7 @@ impl Builder<'_> {
     }
 }
 
-/// What is known of a dataset that was flushed.
+/// The records of a flushed dataset.
 struct Evidence {
     dataset: DatasetDescriptor,
     lists: Rank2File,

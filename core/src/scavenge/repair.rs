@@ -41,15 +41,15 @@ pub(super) enum RepairError {
     /// The nodes have left too little of it.
     #[error("something is known of the parts of {known} of {ranks} ranks only")]
     TooFewKnown {
-        /// Of so many parts there is a record.
+        /// The number of parts with a record.
         known: usize,
-        /// So many ranks wrote it.
+        /// The number of ranks that wrote it.
         ranks: u32,
     },
     /// The threads that stand for ranks have failed.
     #[error(transparent)]
     Threads(#[from] RunError),
-    /// What is lost cannot be rebuilt.
+    /// The lost parts cannot be rebuilt.
     #[error(transparent)]
     Ranks(#[from] CollectiveError),
 }
@@ -122,7 +122,7 @@ impl ScavengedRepair<'_> {
         Ok(rebuilt)
     }
 
-    /// One rank's share; gives whether its part was rebuilt.
+    /// One rank's share; returns whether its part was rebuilt.
     fn rank(&self, comm: StandIns, loaded: &LoadedScheme) -> Collective<bool> {
         let rank = comm.own_rank();
         let job = Job::of_command(Box::new(comm), self.env, self.prefix, self.level)
@@ -153,7 +153,7 @@ impl ScavengedRepair<'_> {
         Ok(loaded.get_or_init(load).clone()?)
     }
 
-    /// Why not all that belongs to a part is there, if so. A file of which no checksum is known could be any file.
+    /// Why a part is not whole, if so. A file without a known checksum could be any file.
     fn loss(&self, rank: Rank) -> Option<String> {
         let known = self.scan.part(rank);
         let Some(record) = known.record.as_ref().filter(|_| known.own) else {
@@ -181,7 +181,7 @@ impl ScavengedRepair<'_> {
     }
 }
 
-/// With fewer than one of so many ranks known no scheme brings back the others. A damaged record may speak of any number.
+/// If fewer than one in this many ranks is known, no scheme rebuilds the others. A damaged record may claim any number of ranks.
 const FEWEST_KNOWN: usize = 16;
 
 /// The ranks of these sets, so many at a time as threads are begun for. A set stays together.

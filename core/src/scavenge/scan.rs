@@ -14,7 +14,7 @@ pub(super) struct Scan {
     parts: BTreeMap<Rank, Known>,
     /// Any record; what it says of the whole dataset all of them say.
     pub(super) any: RankRecord,
-    /// Filemaps that are of no use, and why.
+    /// Filemaps that are useless, and why.
     pub(super) passed_over: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Known {
 static NOTHING: Known = Known { record: None, own: false };
 
 impl Scan {
-    /// Reads the filemaps of a dataset; `None` where there is none that can be used.
+    /// Reads the filemaps of a dataset; `None` if there is no usable one.
     pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
         let found = read_all(files, prefix, id)?;
         let passed_over: Vec<String> = found

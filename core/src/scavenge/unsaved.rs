@@ -23,7 +23,7 @@ pub struct Unsaved {
 }
 
 /// The datasets that would be lost with a cache directory. A checkpoint is not lost where its prefix directory has a newer
-/// one to restart from. What cannot be read counts as not saved.
+/// one to restart from. Datasets that cannot be read count as not saved.
 ///
 /// # Errors
 /// The directory cannot be listed.

@@ -20,14 +20,14 @@ use std::path::{Path, PathBuf};
 
 pub use cached::find_caches;
 
-/// What is to be read, and what is known already.
+/// The files to read, and the findings so far.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     datasets: Vec<Planned>,
     general: Vec<Item>,
 }
 
-/// What was found in one place.
+/// The findings in one place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// By dataset, the oldest first.
@@ -64,18 +64,18 @@ pub struct Item {
     pub verdict: Verdict,
 }
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemKind {
     /// A file of the application.
     Data,
-    /// What the redundancy scheme keeps of a rank's set.
+    /// The redundancy file of a rank.
     Redundancy,
-    /// What is recorded of a rank's part in cache.
+    /// The record of a rank's part in cache.
     Filemap,
     /// The list of datasets of a prefix directory.
     Index,
-    /// What a dataset in a prefix directory is.
+    /// The summary of a dataset in a prefix directory.
     Summary,
     /// The lists of the files of a dataset in a prefix directory.
     FileList,
@@ -129,7 +129,7 @@ struct Read {
 }
 
 impl Plan {
-    /// What a cache directory records: a folder with folders `scr.dataset.<id>`.
+    /// The records of a cache directory: a folder with folders `scr.dataset.<id>`.
     ///
     /// # Errors
     /// Where the folder cannot be listed.
@@ -137,7 +137,7 @@ impl Plan {
         cached::plan(files, cache, wanted)
     }
 
-    /// What a prefix directory records.
+    /// The records of a prefix directory.
     ///
     /// # Errors
     /// It has no folder `.scr`, or that cannot be read.

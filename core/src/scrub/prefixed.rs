@@ -1,4 +1,4 @@
-//! What the index, the summaries and the file lists of a prefix directory record.
+//! The files that the index, the summaries and the file lists of a prefix directory record.
 
 use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
 use crate::fs::{At, Files, FsError};
@@ -30,7 +30,7 @@ pub(super) fn plan(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Pla
 fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String) -> Planned {
     let dataset = Dataset { id: entry.id, name, state: state(entry), items: Vec::new() };
     let mut planned = Planned { dataset, reads: Vec::new() };
-    // What was never complete, or is overwritten, is known not to be whole.
+    // A dataset that was never complete, or is overwritten, is known not to be whole.
     if !entry.complete || entry.superseded {
         return planned;
     }

@@ -91,7 +91,7 @@ impl Session {
         let found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
         let (seen, own) = (found.highest_run, &self.job.run);
         if seen > own.number || seen == own.number && own.is_counted {
-            // What is kept in the prefix directory was lost, or is an older copy.
+            // The records in the prefix directory were lost, or are an older copy.
             self.job.count_run(seen)?;
         }
         let mut in_prefix = PrefixState::read(&self.job)?;

@@ -120,7 +120,7 @@ impl Session {
     }
 }
 
-/// What the index says of a dataset.
+/// The entry of a dataset in the index.
 enum Listed {
     /// Its place, and its number.
     Checkpoint(Seq, u64),

@@ -80,7 +80,7 @@ enum Phase {
     Restart,
 }
 
-/// What a dataset is for.
+/// The purpose of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OutputFlags {
     /// The application can restart from it.

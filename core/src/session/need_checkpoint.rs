@@ -47,7 +47,7 @@ impl CheckpointTimes {
         if percent <= 0.0 {
             return false;
         }
-        // Of the first one nobody knows what it costs, so it is taken.
+        // The cost of the first one is unknown, so it is taken.
         let Some(count) = std::num::NonZeroU32::new(self.count) else { return true };
         let cost = (self.spent / count.get()).as_secs_f64();
         cost * 100.0 < percent * (since.as_secs_f64() + cost)
@@ -62,7 +62,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Whether nobody has said when a checkpoint is due.
+    /// Whether no parameter says when a checkpoint is due.
     fn is_unset(&self) -> bool {
         self.interval == 0 && self.seconds.is_zero() && self.overhead <= 0.0
     }

@@ -176,7 +176,7 @@ fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {
     });
     outcome.all_gave(&[false, false, false]);
     assert!(!outcome.has_line_with("the job is to halt"));
-    // Other conditions hold all the same.
+    // Other conditions hold anyway.
     set(&world, |halt| halt.checkpoints_left = Some(1));
     asked(&world).all_gave(&[false, true, true]);
 }

@@ -202,9 +202,9 @@ fn numbers_that_are_damaged_lost_or_old_are_begun_anew_above_all_that_are_known(
     }
 }
 
-/// The simulation is begun anew by removing all of it; what the nodes still have is another simulation.
+/// A user removes everything to start the simulation from the beginning. The nodes still have data of the old one.
 #[test]
-fn a_prefix_directory_that_was_made_anew_gets_nothing_of_the_old_one() {
+fn a_new_prefix_directory_gets_no_data_of_a_removed_one() {
     let world = job().set("SCR_CACHE_SIZE", "2");
     world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
     std::fs::remove_dir_all(world.prefix()).unwrap();

@@ -1,4 +1,4 @@
-//! An operation that fails on one rank has one outcome for all: nobody waits for ever, all ranks get the same result, no byte
+//! An operation that fails on one rank has one outcome for all: nobody waits forever, all ranks get the same result, no byte
 //! is wrong, and each dataset that was reported as safe is there for the next run.
 //!
 //! One rank sees its files through a layer of its own, in which every operation of a run fails in turn: once, as an error

@@ -169,7 +169,7 @@ impl World {
         copy_tree(&kept.0.path().join("nodes"), &nodes);
     }
 
-    /// All folders of the world stand aside from here on, and a copy in their place, until they are taken back.
+    /// Moves all folders of the world aside and puts a copy in their place, until `take_back`.
     pub(crate) fn set_aside(&self) -> Aside {
         let aside =
             TempDir::new_in(self.dir.path().parent().expect("it lies in a folder")).expect("a folder");

@@ -1,4 +1,4 @@
-//! Which plugin a name means, and what is passed over.
+//! Which plugin a name means, and what is skipped.
 
 use crate::world::{env, manifest_text, set_mode, World};
 use scr_core::describe;

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// How nodes share slots.
 pub trait TakeSlot: std::fmt::Debug + Send + Sync {
-    /// Does `work` if one of the places is free, and gives whether it was done. Returns at once where it is not.
+    /// Does `work` if one of the places is free, and returns whether it did. Returns at once where it is not.
     fn take(&self, slots: &Slots, work: &mut dyn FnMut()) -> bool;
 }
 
@@ -37,7 +37,7 @@ pub struct Executor {
 struct Known {
     /// Those that a thread is at work on.
     running: HashMap<PathBuf, Arc<Control>>,
-    /// Those that have ended, or are of no use, as they were then.
+    /// Those that have ended, or are useless, as they were then.
     ended: HashMap<PathBuf, Identity>,
 }
 

@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// The transfer of a job, and whether it is still to be started. One that ended badly keeps its tag for ever, so the next
+    /// The transfer of a job, and whether it is still to be started. One that ended badly keeps its tag forever, so the next
     /// attempt has another.
     fn transfer(&self, token: &str) -> Result<(Handle, bool), PluginError> {
         let failed = |error| self.failed("finding the transfer of", token, &error);

@@ -63,7 +63,7 @@ mod tests {
         let mode = prepare(&item).unwrap();
         assert_eq!((mode, fs::read(&item.destination).unwrap().len()), (0o640, 0));
         assert!(matches!(confirm(&item, mode), Err(CopyError::Unfinished { expected: 5, found: 0, .. })));
-        // Whoever copies makes it anew.
+        // The copy creates it again.
         fs::remove_file(&item.destination).unwrap();
         assert!(matches!(confirm(&item, mode), Err(CopyError::Io { action: "opening", .. })));
         fs::write(&item.destination, "12345").unwrap();

@@ -47,7 +47,7 @@ impl Written {
     /// Waits until the bytes are on stable storage; gives the checksum of what was read, if it was asked for.
     ///
     /// # Errors
-    /// What the system reports, for instance that space ran out after all.
+    /// The system's error, for instance that space ran out after all.
     pub fn sync(self) -> Result<Option<u32>, CopyError> {
         self.file.sync_all().map_err(io_error("syncing", &self.path, 0))?;
         Ok(self.crc)
@@ -124,7 +124,7 @@ const WRITE_OUT_BYTES: u64 = 8 << 20;
 
 pub(crate) fn open_source(item: &CopyItem) -> Result<File, CopyError> {
     let path = &item.source;
-    // Without NONBLOCK, opening a FIFO would wait for a writer for ever. A link could lead to a file of somebody else.
+    // Without NONBLOCK, opening a FIFO would wait for a writer forever. A link could lead to a file of somebody else.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
         let cause = io::Error::from(errno);

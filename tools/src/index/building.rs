@@ -32,7 +32,7 @@ impl BuildReport {
         self.0.iter().all(|built| built.as_ref().is_ok_and(|built| built.outcome.is_complete()))
     }
 
-    /// What the user should know besides, and what is missing, a line each.
+    /// Further information for the user, and what is missing, a line each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let of_one = |built: &Result<Built, Missing>| match built {
             Ok(built) => {

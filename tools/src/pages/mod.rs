@@ -83,7 +83,7 @@ fn classic_names(bin: &Path) -> Result<Vec<(String, String)>> {
     Ok(names)
 }
 
-/// Without what is hidden, which the completions would offer all the same.
+/// Without what is hidden, which the completions would offer anyway.
 fn visible(command: &Command) -> Command {
     let shown = command.get_subcommands().filter(|below| !below.is_hide_set()).cloned();
     let about = command.get_about().cloned().unwrap_or_default();

@@ -53,7 +53,7 @@ pub(super) fn answer<T: Serialize>(answer: &T) -> Result<()> {
 fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(Option<ExitStatus>, String)> {
     let mut pipe = child.stdout.take().context("the child has no output")?;
     // Read while waiting: a child that prints a lot would wait for us. A child of the child may hold the pipe
-    // open for ever, so after a timeout nobody waits for the reader.
+    // open forever, so after a timeout nobody waits for the reader.
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())

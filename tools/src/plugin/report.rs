@@ -112,7 +112,7 @@ impl CheckReport {
         Self { library: None, manifest: None, good: true, steps: Vec::new() }
     }
 
-    /// Adds a step, and gives whether it was good.
+    /// Adds a step, and returns whether it was good.
     pub(crate) fn add(&mut self, step: &str, outcome: Result<String, String>) -> bool {
         let good = outcome.is_ok();
         let text = outcome.unwrap_or_else(|error| error);

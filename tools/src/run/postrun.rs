@@ -178,7 +178,7 @@ impl Scavenge<'_> {
         Ok(())
     }
 
-    /// Saves a dataset and reports how that went. Gives whether it is complete in the prefix directory now.
+    /// Saves a dataset and reports how that went. Returns whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
         let nodes = match self.nodes.len() {

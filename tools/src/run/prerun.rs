@@ -44,7 +44,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
 /// nodes are read, so that a mistake in them is reported before a job has waited.
 ///
 /// # Errors
-/// The prefix directory is of no use.
+/// The prefix directory is useless.
 pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     health::excluded(params)?;
     let prefix = Prefix::new(params.get(&param::PREFIX));

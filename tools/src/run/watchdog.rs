@@ -56,7 +56,7 @@ impl Timeouts {
             Phase::Flushing => self.prefix,
             Phase::Working if self.bypass => self.prefix,
             Phase::Working => self.cache,
-            // It takes as long as the longer of the two; one that is not set may take for ever.
+            // It takes as long as the longer of the two; one that is not set may take forever.
             Phase::Starting if self.bypass => self.prefix,
             Phase::Starting => Some(self.prefix?.max(self.cache?)),
         }

@@ -198,8 +198,8 @@ impl<'b> Requests<'b> {
         }
         let count = c_int::try_from(self.requests.len()).map_err(|_| strange("MPI_Testsome"))?;
         let mut done = 0;
-        // SAFETY: the three arrays have `count` places each; completed requests are null by the library's
-        // own hand and are passed over.
+        // SAFETY: the three arrays have `count` places each; the library has set completed
+        // requests to null, and skips them.
         let code = unsafe {
             ffi::MPI_Testsome(
                 count,

@@ -61,7 +61,7 @@ impl Flush<'_> {
             }
             self.files().pause(pause);
         };
-        // What still moves where another rank has failed is of no use, and is stopped then.
+        // If another rank has failed, transfers under way are useless, and are stopped.
         let arrived = self.detached_arrived(run, failed);
         let taken_back = match self.agreed(&run.record.dataset, Step::Copying, arrived) {
             Ok(()) => FlushError::TakenBack { dataset: label(&run.record.dataset) },
@@ -110,7 +110,7 @@ impl Flush<'_> {
         }
     }
 
-    /// Nobody has to do anything for this flush any more.
+    /// This flush needs no more work.
     pub(super) fn forget_record(&self, run: &RunningFlush) {
         if matches!(run.running, Running::Detached(_)) {
             let _ = record::remove(self.files(), self.control, &run.record.token, self.job.rank().0);

@@ -55,7 +55,7 @@ impl<'a> Transports<'a> {
     /// The transport of this name with these options, which a job has checked.
     ///
     /// # Errors
-    /// There is none any more, or it refuses them.
+    /// It does not exist any more, or it refuses them.
     pub fn open(&self, name: &str, options: &KvTree) -> Result<Arc<dyn Transport>, PluginLoadError> {
         let mut options = options.clone();
         for key in EXECUTED.into_iter().filter(|key| options.has(key)).collect::<Vec<_>>() {
@@ -80,7 +80,7 @@ impl<'a> Transports<'a> {
 
 const LIBRARY: &str = "LIBRARY";
 
-/// What a monitor found and did.
+/// The findings and actions of a monitor.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PollResult {
     /// Whether something of this node is still to be copied, or could not be ended.
@@ -176,7 +176,7 @@ struct TransferMonitor<'a> {
 
 impl TransferMonitor<'_> {
     fn poll(&self, which: Which<'_>, polled: &mut PollResult) -> Result<(), FsError> {
-        // Where nodes meet in one folder by mistake each has its mark all the same.
+        // Even if nodes share one folder by mistake, each has its own mark.
         let mut by_token: BTreeMap<(String, u32), Vec<TransferRecord>> = BTreeMap::new();
         let (records, bad) = record::list(self.files, self.control)?;
         for record in records.into_iter().filter(|record| which.is(record)) {
@@ -245,7 +245,7 @@ impl TransferMonitor<'_> {
             Marked::Not => Ok(None),
         });
         match ended {
-            // Somebody else is at it.
+            // Another process is doing it.
             Ok(None) => polled.unfinished = true,
             Ok(Some(None | Some(FlushOutcome::Waiting { .. }))) => (),
             Ok(Some(Some(ended @ FlushOutcome::Finalized(_)))) => {
@@ -260,7 +260,7 @@ impl TransferMonitor<'_> {
         }
     }
 
-    /// Leaves the mark of this node, unless the flush was taken back meanwhile.
+    /// Leaves the mark of this node, unless the flush was rolled back meanwhile.
     fn mark(
         &self,
         prefix: &Prefix,
@@ -286,7 +286,7 @@ impl TransferMonitor<'_> {
         Ok(if pending.all_done(files, prefix)? { Marked::AllNodes } else { Marked::ThisNode })
     }
 
-    /// The flush is over, in whichever way. Staging files that are still there are of no use.
+    /// The flush is over, successfully or not. Remaining staging files are useless.
     fn clear_away(&self, records: &[TransferRecord], polled: &mut PollResult) {
         for record in records.iter().filter(|record| record.state == TransferState::Moving) {
             match (self.open)(&record.transport, &record.transport_options) {

@@ -295,7 +295,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 const PREFIX: &str = "detached.";
 /// The form of the record.
 const VERSION: &str = "2";
-/// Nobody else's business.
+/// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub(super) struct Flags {
     pub(super) all_recorded: bool,
     pub(super) cancelled: bool,
     pub(super) failed: bool,
-    /// What the transport gave.
+    /// The transport's ticket.
     pub(super) ticket: Option<Vec<u8>>,
 }
 

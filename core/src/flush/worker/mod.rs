@@ -29,7 +29,7 @@ use std::time::Duration;
 use task::Task;
 
 impl Flush<'_> {
-    /// Begins a flush of which all but the agreement is done by a thread of each rank.
+    /// Begins a flush. A thread of each rank does everything but the agreement.
     pub(super) fn begin_threads(
         &self,
         token: &str,
@@ -87,7 +87,7 @@ impl Flush<'_> {
         self.close(&run, arrived)
     }
 
-    /// The first step that has failed on any rank is what has failed. Who was cancelled for that has nothing to say.
+    /// The first step that has failed on any rank has failed. Ranks that were cancelled because of it report nothing.
     fn agreed_step(
         &self,
         dataset: &DatasetDescriptor,

@@ -42,7 +42,7 @@ pub(super) struct Task {
     pub(super) may_replace: bool,
 }
 
-/// What has become of it.
+/// The result of the task.
 pub(super) struct TaskEnd {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
@@ -121,7 +121,7 @@ impl Task {
                 flags.cancelled
             };
             if cancelled {
-                // What cannot be stopped is waited for.
+                // If it cannot be stopped, wait for it.
                 let _ = transport.cancel(&ticket);
                 let _ = transport.wait(&ticket);
                 return Err(StepError::Cancelled);
@@ -136,7 +136,7 @@ impl Task {
 /// directory.
 const LONGEST_PAUSE_OF_RANK: Duration = Duration::from_millis(16);
 const LONGEST_PAUSE_OF_NODE: Duration = Duration::from_millis(200);
-/// Nobody else's business.
+/// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 /// Of the thread: a third of the weight of the application's own where both want a processor. With much less, an application that computes without
 /// end, or waits for messages in a loop, would keep its flush from going on.

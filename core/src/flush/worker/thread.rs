@@ -94,7 +94,7 @@ impl RunningWorker {
         ticket.map(|ticket| self.transport.cancel(&ticket));
     }
 
-    /// What the transport gave.
+    /// The transport's ticket.
     pub(super) fn ticket(&self) -> Option<Vec<u8>> {
         self.flags.lock().ticket.clone()
     }
@@ -110,7 +110,7 @@ impl RunningWorker {
 }
 
 impl Drop for RunningWorker {
-    /// No thread writes below the prefix directory when nobody knows of it any more.
+    /// No thread may write below the prefix directory after its owner is gone.
     fn drop(&mut self) {
         if matches!(self.state, WorkerState::Running(_)) {
             self.cancel();
@@ -125,7 +125,7 @@ impl std::fmt::Debug for RunningWorker {
     }
 }
 
-/// Nobody waits for what a thread that panics would have done.
+/// A thread that panics must leave no other thread waiting for it.
 struct PanicIsFailure<'a>(&'a SharedFlags);
 
 impl Drop for PanicIsFailure<'_> {

@@ -25,7 +25,7 @@ pub struct FaultyFiles {
 /// One operation that was asked for, whether it failed or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What was done.
+    /// The operation.
     pub what: What,
     /// To which path.
     pub path: PathBuf,
@@ -172,7 +172,7 @@ impl FaultyFiles {
         self.state().counts_all = true;
     }
 
-    /// Every file system has room for so many more bytes, as far as it is asked; writing goes on as before.
+    /// Every file system reports room for this many more bytes; writes work as before.
     pub fn pretend_room(&self, bytes: u64) {
         self.state().room = Some(bytes);
     }
@@ -182,7 +182,7 @@ impl FaultyFiles {
         self.state().machine = Some(name.into());
     }
 
-    /// Who waits for something looks again at once.
+    /// Pauses return at once.
     pub fn never_pause(&self) {
         self.state().hurries = true;
     }
@@ -225,7 +225,7 @@ impl FaultyFiles {
         unsynced.into_iter().try_for_each(|folder| folder.crash(&mut random))
     }
 
-    /// All is well again, and counting and recording start anew.
+    /// All is well again, and counting and recording restart.
     pub fn heal(&self) {
         let mut state = self.state();
         let (meant, counts_all) = (state.meant.take(), state.counts_all);
@@ -242,7 +242,7 @@ impl FaultyFiles {
         self.state().stopped
     }
 
-    /// What was done so far.
+    /// The operations so far.
     pub fn operations(&self) -> Vec<Operation> {
         self.state().operations.clone()
     }

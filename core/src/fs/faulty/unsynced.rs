@@ -15,7 +15,7 @@ pub type Random<'a> = dyn FnMut(u64) -> u64 + 'a;
 
 type Inode = (u64, u64);
 
-/// What a name stands for.
+/// The object that a name refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bound {
     File(Inode),

@@ -81,7 +81,7 @@ fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<PrefixFile
     lists_in(&read_level(files, leaf, 0)?, &leaf.path, leaf.ranks)
 }
 
-/// The files that a leaf of a run of so many ranks lists.
+/// The files that a leaf of a run of this many ranks lists.
 pub(crate) fn lists_in(
     tree: &KvTree,
     path: &Path,
@@ -153,7 +153,7 @@ fn read_part(files: &dyn Files, path: &Path, offset: u64) -> Result<KvTree, Pref
     tree.map_err(|source| PrefixError::Fs(FsError::Tree { path: path.to_owned(), source }))
 }
 
-/// What a map leads to. A file that is led to twice could make few files look like endlessly many.
+/// The parts that a map leads to. Maps that lead to one part twice could make few files look like endlessly many.
 fn children(
     map: &KvTree,
     path: &Path,

@@ -61,7 +61,7 @@ pub(super) fn completed(job: &Job, cache: &Cache, record: &RankRecord, spent: &S
     job.log.add_entry(moved(events.whole, spent.whole).named(name));
 }
 
-/// A dataset has come to nothing.
+/// The dataset has failed.
 pub(super) fn failed(job: &Job, record: &RankRecord, why: &str) {
     job.log.add_entry(Record::event(events(record).fail).dataset(&record.dataset).note(why));
 }

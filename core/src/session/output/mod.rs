@@ -39,7 +39,7 @@ pub(super) struct Output {
     /// Place of the store in the cache.
     store: usize,
     started: Duration,
-    /// What this rank had sent by then.
+    /// The messages and bytes that this rank had sent by then.
     sent: Traffic,
     /// When the application could begin to write.
     ready: Duration,

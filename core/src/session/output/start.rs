@@ -142,7 +142,7 @@ struct Wanted<'a> {
     checkpoint: u64,
 }
 
-/// What all ranks agree on before a dataset begins.
+/// The data that all ranks agree on before a dataset begins.
 struct Agreed {
     /// Microseconds since the epoch.
     created: u64,

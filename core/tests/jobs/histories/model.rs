@@ -399,7 +399,7 @@ impl Model {
         };
         let is_usable = |number: u64| fits(number) && !self.saved.is_damaged(place, number);
         let usable = offered.iter().filter(|(_, number, _)| is_usable(*number));
-        // It may be taken all the same.
+        // It may be taken anyway.
         let doubtful = offered.iter().any(|(current, number, _)| *current && !is_usable(*number));
         let listed = usable.map(|(current, number, _)| (*current, *number)).max().map(|(_, number)| number);
         let listed = listed.filter(|_| !doubtful);

@@ -31,7 +31,7 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// The checkpoints that a run of so many ranks must find.
+    /// The checkpoints that a run of this many ranks must find.
     pub(super) fn all(&self, place: Place, ranks: usize) -> impl Iterator<Item = u64> + '_ {
         let here = self.floors.iter().filter(move |((there, _), floor)| {
             *there == place && floor.ranks == ranks && !self.has_gone_back(place)
@@ -49,7 +49,7 @@ impl Saved {
         self.went_back.remove(&place);
     }
 
-    /// A dataset of so many ranks is begun in the folder of this name. What it replaces at once is promised no more; nor is what a
+    /// A dataset of this many ranks is begun in the folder of this name. What it replaces at once is promised no more; nor is what a
     /// run of another size could not find again.
     pub(super) fn begin(&mut self, place: Place, name: &str, ranks: usize, at_once: bool) {
         self.floors.retain(|(there, folder), floor| {
