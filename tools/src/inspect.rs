@@ -5,7 +5,7 @@
 
 use crate::copy::Caches;
 use crate::environment;
-use crate::machine::health::{bad_nodes, command_here, good_nodes};
+use crate::machine::health::{command_here, nodes_with_data};
 use crate::machine::hostlist;
 use crate::machine::process::Limit;
 use crate::output::{on_one_line, print, show, warn, Answer};
@@ -22,8 +22,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 a job can restart from a checkpoint in cache, 1 it cannot, 2 error.";
+pub(crate) const EXIT_CODES: &str = "\
+Nodes that a job would not use are asked as well; to leave them out, add --down \"$(scr list-down-nodes)\".
+
+Exit codes: 0 a job can restart from a checkpoint in cache, 1 it cannot, 2 error.";
 
 /// Which nodes to ask.
 #[derive(Args)]
@@ -110,10 +112,7 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
     let nodes = match (list(&args.up)?, list(&args.jobset)?) {
         (Some(up), _) => up,
         (None, Some(set)) => set,
-        (None, None) => good_nodes(
-            &job.allocation,
-            &bad_nodes(&job.allocation, &job.params, &[], &mut |line| warn(line))?,
-        ),
+        (None, None) => nodes_with_data(&job.allocation, &mut |line| warn(line)),
     };
     let down = list(&args.down)?.unwrap_or_default();
     let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();

@@ -64,6 +64,44 @@ pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String
     allocation.nodes.iter().filter(is_good).cloned().collect()
 }
 
+/// The nodes that may hold data of a job: all but those that the resource manager reports down, with a warning for each of
+/// these. A node may hold data although no job is to run there.
+pub(crate) fn nodes_with_data(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<String> {
+    let down = allocation.reported_down().unwrap_or_else(|error| {
+        warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
+        Vec::new()
+    });
+    let (down, up): (Vec<_>, Vec<_>) = allocation.nodes.iter().cloned().partition(|node| down.contains(node));
+    for node in down {
+        warn(&format!(
+            "node {node} is not asked for what it holds: {} reports it down",
+            allocation.manager()
+        ));
+    }
+    up
+}
+
+/// Those of the nodes that answer, with a warning for each of the others.
+pub(crate) fn answering(
+    allocation: &Allocation,
+    nodes: Vec<String>,
+    warn: &mut dyn FnMut(&str),
+) -> Vec<String> {
+    let Some(scr) = command_here() else { return nodes };
+    let command = [scr, "--version".to_owned()];
+    let answers = allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
+    let answers = nodes.into_iter().zip(answers).filter(|(node, answer)| {
+        let why = match answer {
+            Ok(answer) if answer.succeeded() => return true,
+            Ok(answer) => answer.failure(),
+            Err(error) => format!("{error:#}"),
+        };
+        warn(&format!("node {node} is not asked for what it holds: {why}"));
+        false
+    });
+    answers.map(|(node, _)| node).collect()
+}
+
 /// The nodes that the user excludes.
 ///
 /// # Errors

@@ -116,10 +116,6 @@ impl<'a> Job<'a> {
         &self.allocation
     }
 
-    pub(super) fn bad(&self) -> &[BadNode] {
-        &self.bad
-    }
-
     /// Whether there was no run at all.
     pub(super) fn never_started(&self) -> bool {
         self.runs == 0

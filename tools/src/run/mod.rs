@@ -134,7 +134,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         print_stop(&job, stop);
     }
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.bad(), job.log()) {
+    if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.log()) {
         warn(&format!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.end_agents();

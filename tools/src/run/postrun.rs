@@ -5,9 +5,9 @@
 
 use super::{agents, warn, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
-use crate::machine::health::{bad_nodes, command_here, good_nodes};
+use crate::machine::health::{answering, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
-use crate::machine::{Allocation, BadNode};
+use crate::machine::Allocation;
 use crate::output::{print, Answer};
 use crate::poststage;
 use anyhow::Result;
@@ -17,6 +17,7 @@ use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
 use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix};
 use scr_core::scavenge::{Builder, Built, Outcome};
+use std::cell::OnceCell;
 use std::time::Duration;
 
 /// Text below the help.
@@ -43,9 +44,8 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
         print(format!("{}: there is nothing to save\n", environment::unused(&prefix)))?;
         return Ok(Answer::Yes);
     }
-    let bad = bad_nodes(&job.allocation, &job.params, &[], &mut |line| warn(line))?;
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
-    let outcome = finish(&job.env, &job.params, &job.allocation, &bad, &log)?;
+    let outcome = finish(&job.env, &job.params, &job.allocation, &log)?;
     if outcome.is_safe && outcome.saved == 0 {
         print("no dataset is in cache only: there is nothing to save\n")?;
     }
@@ -68,13 +68,11 @@ pub(super) fn finish(
     env: &Env,
     params: &Params,
     allocation: &Allocation,
-    bad: &[BadNode],
     log: &Log,
 ) -> Result<PostrunOutcome> {
     let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
     log.add_entry(Record::event(Event::PostrunStart));
-    let nodes = if allocation.is_here_alone() { vec![env.host.clone()] } else { good_nodes(allocation, bad) };
-    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log };
+    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
     let unsaved = Unsaved::of(&FlushFile::read(&*env.files, &prefix)?, &allocation.job_id);
     let saved = unsaved.output.len() + unsaved.checkpoints.len();
@@ -157,11 +155,20 @@ struct Scavenge<'a> {
     env: &'a Env,
     prefix: &'a Prefix,
     allocation: &'a Allocation,
-    nodes: Vec<String>,
+    nodes: OnceCell<Vec<String>>,
     log: &'a Log,
 }
 
 impl Scavenge<'_> {
+    /// The nodes that answer. Whether a job could run there does not matter for what they hold.
+    fn nodes(&self) -> &[String] {
+        let warn = &mut |line: &str| warn(line);
+        self.nodes.get_or_init(|| match self.allocation.is_here_alone() {
+            true => vec![self.env.host.clone()],
+            false => answering(self.allocation, nodes_with_data(self.allocation, warn), warn),
+        })
+    }
+
     /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were
     /// started for the job end.
     fn end_flushes(&self, has_agents: bool) -> Result<()> {
@@ -181,7 +188,7 @@ impl Scavenge<'_> {
     /// Saves a dataset and reports how that went. Returns whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
-        let nodes = match self.nodes.len() {
+        let nodes = match self.nodes().len() {
             1 => "1 node".to_owned(),
             many => format!("{many} nodes"),
         };
@@ -219,13 +226,13 @@ impl Scavenge<'_> {
         let command: Vec<String> =
             std::iter::once(scr.as_str()).chain(arguments.iter().copied()).map(str::to_owned).collect();
         let activity = Activity::new(LONGEST_IDLE);
-        let answers = self.allocation.on_nodes().run(&self.nodes, &command, Limit::Idle(&activity));
+        let answers = self.allocation.on_nodes().run(self.nodes(), &command, Limit::Idle(&activity));
         let failure = |(node, answer): (&String, Result<Finished>)| match answer {
             Ok(answer) if answer.succeeded() => None,
             Ok(answer) => Some(format!("node {node}: {}", answer.failure())),
             Err(error) => Some(format!("node {node}: {error:#}")),
         };
-        self.nodes.iter().zip(answers).filter_map(failure).collect()
+        self.nodes().iter().zip(answers).filter_map(failure).collect()
     }
 
     /// Completes the dataset from what the nodes have copied, and gives what was rebuilt.

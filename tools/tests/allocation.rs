@@ -1,5 +1,5 @@
-//! Scripts that were written for C SCR, with its commands and their options, in a Slurm allocation of two nodes whose commands
-//! are stand-ins on PATH.
+//! Commands in a Slurm allocation of two nodes, with stand-ins for the commands of Slurm on PATH: scripts that were written for
+//! C SCR, and nodes that hold data.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
 
@@ -46,6 +46,7 @@ fn allocation() -> FinishedJob {
     ] {
         symlink(env!("CARGO_BIN_EXE_scr"), bin.join(format!("scr_{name}"))).unwrap();
     }
+    symlink(env!("CARGO_BIN_EXE_scr"), bin.join("scr")).unwrap();
     job
 }
 
@@ -176,4 +177,48 @@ fn lists_of_nodes_are_computed_with_the_options_of_c_scr_as_well() {
     for (option, printed) in [("-j", "77\n"), ("-n", "n[0-1]\n"), ("-u", "user1\n"), ("-p $P -r", "2\n")] {
         assert_eq!(out(&sh(&job, &format!("scr_env {option}"))), printed, "{option}");
     }
+}
+
+/// Excluded, without room, or silent once: none of this keeps a node from giving what it holds.
+#[test]
+fn a_node_that_no_job_may_use_is_asked_for_what_it_holds() {
+    let job = allocation();
+    let excluded = "export SCR_EXCLUDE_NODES=n[0-1]; scr_list_down_nodes";
+    let found = sh(&job, &format!("{excluded}; scr inspect"));
+    assert!(code(&found) == 0 && out(&found).starts_with("n[0-1]\n"), "{}", out(&found));
+    assert!(out(&found).trim_end().ends_with("whole"), "{}", out(&found));
+    let saved = sh(&job, &format!("{excluded}; scr postrun"));
+    assert_eq!(code(&saved), 0, "{}", err(&saved));
+    assert!(
+        !err(&saved).contains("were rebuilt") && !err(&saved).contains("is not asked"),
+        "{}",
+        err(&saved)
+    );
+    let bytes = fs::read(job.prefix().join("ckpt.1/rank_1")).unwrap();
+    assert_eq!(bytes, [b'x'; 1000]);
+}
+
+#[test]
+fn a_node_that_is_not_asked_for_what_it_holds_is_named_with_the_reason() {
+    for (setup, why) in [
+        ("touch $HERE/n1.down", "srun: error: n1 is silent"),
+        ("echo \"echo 'n1 down*'\" >> $HERE/bin/sinfo", "Slurm reports it down"),
+    ] {
+        let job = allocation();
+        let saved = sh(&job, &format!("{setup}; scr postrun"));
+        assert_eq!(code(&saved), 0, "{}", err(&saved));
+        let told = err(&saved);
+        assert!(told.contains(&format!("node n1 is not asked for what it holds: {why}")), "{told}");
+        assert!(told.contains("saving it from 1 node") && told.contains("ranks 1 were rebuilt"), "{told}");
+        let bytes = fs::read(job.prefix().join("ckpt.1/rank_1")).unwrap();
+        assert_eq!(bytes, [b'x'; 1000]);
+    }
+    let job = allocation();
+    let found = sh(&job, "echo \"echo 'n1 down*'\" >> $HERE/bin/sinfo; scr inspect");
+    assert!(
+        err(&found).contains("node n1 is not asked for what it holds: Slurm reports it down"),
+        "{}",
+        err(&found)
+    );
+    assert!(out(&found).trim_end().ends_with("can be rebuilt"), "{}", out(&found));
 }
