@@ -10,6 +10,7 @@ pub use super::agree::{agree, agree_at, same_everywhere};
 use super::frame::{self, Reader, Writer};
 pub use super::route::{route, route_trees};
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag};
+use std::ops::Range;
 
 /// How values of all ranks become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,7 +127,39 @@ pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N]
 /// # Errors
 /// [`CommError`] of the communicator.
 pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, CommError> {
-    let tree = Tree::new(comm, root)?;
+    gather_over(comm, &Tree::new(comm, root)?, 0..comm.size(), bytes)
+}
+
+/// Gives every first of `many` neighbouring ranks the bytes of these, by rank; the others get `None`. `many` is a power of two.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn gather_to_leaders(
+    comm: &dyn Comm,
+    many: u32,
+    bytes: Vec<u8>,
+) -> Result<Option<Vec<Vec<u8>>>, CommError> {
+    let leader = leader_of(comm.rank(), many);
+    let group = leader.0..leader.0.saturating_add(many).min(comm.size());
+    // Below the ranks whose number lacks the lower bits, each part of the tree is such a group.
+    let mut tree = Tree::new(comm, Rank(0))?;
+    tree.parent = tree.parent.filter(|parent| group.contains(&parent.0));
+    tree.children.retain(|child| group.contains(&child.0));
+    gather_over(comm, &tree, group, bytes)
+}
+
+/// The first of the `many` neighbours that a rank stands among.
+pub(crate) fn leader_of(rank: Rank, many: u32) -> Rank {
+    Rank(rank.0 - rank.0 % many)
+}
+
+/// Gives the root of a tree the bytes of the ranks in it.
+fn gather_over(
+    comm: &dyn Comm,
+    tree: &Tree,
+    ranks: Range<u32>,
+    bytes: Vec<u8>,
+) -> Result<Option<Vec<Vec<u8>>>, CommError> {
     let mut parts = Writer::default();
     parts.number(comm.rank().0);
     parts.bytes(&bytes);
@@ -137,7 +170,7 @@ pub fn gather(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Option<Vec<
     }
     match tree.parent {
         Some(parent) => frame::send(comm, COLLECTIVE, &[(parent, &parts)]).map(|()| None),
-        None => sorted_by_rank(comm.size(), root, &parts).map(Some),
+        None => sorted_by_rank(ranks, &parts).map(Some),
     }
 }
 
@@ -220,14 +253,15 @@ impl Tree {
     }
 }
 
-pub(super) fn sorted_by_rank(size: u32, root: Rank, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
-    let mut all: Vec<Option<Vec<u8>>> = vec![None; Rank(size).index()];
-    let malformed = || CommError::Malformed { from: root, what: "what it gathered" };
+pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
+    let mut all: Vec<Option<Vec<u8>>> = vec![None; ranks.len()];
+    let malformed = || CommError::Malformed { from: Rank(ranks.start), what: "what was gathered" };
     let mut reader = Reader(parts);
     while !reader.is_at_end() {
         let rank = reader.number().ok_or_else(malformed)?;
         let bytes = reader.bytes().ok_or_else(malformed)?;
-        *all.get_mut(Rank(rank).index()).ok_or_else(malformed)? = Some(bytes.to_vec());
+        let place = rank.checked_sub(ranks.start).map(|place| Rank(place).index());
+        *place.and_then(|place| all.get_mut(place)).ok_or_else(malformed)? = Some(bytes.to_vec());
     }
     all.into_iter().collect::<Option<_>>().ok_or_else(malformed)
 }

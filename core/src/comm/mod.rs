@@ -224,7 +224,7 @@ pub(crate) fn parse_messages(bytes: &[u8]) {
     use std::hint::black_box;
     black_box(agree::unpack(bytes, Rank(0))).ok();
     black_box(route::unpack(bytes, &mut Vec::new(), 4));
-    black_box(collective::sorted_by_rank(4, Rank(0), bytes)).ok();
+    black_box(collective::sorted_by_rank(4..8, bytes)).ok();
     black_box(set::fin::Fin::unpack(bytes));
     if let Some(head) = bytes.first_chunk::<{ frame::HEAD }>() {
         black_box(frame::Body::begin(head, Rank(0))).map(drop).ok();

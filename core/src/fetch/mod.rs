@@ -24,13 +24,14 @@ pub(crate) use into_cache::{Fetcher, Search};
 pub(crate) use shared::Mates;
 
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
-use crate::comm::{CollectiveError, Comm, CommError, Rank, RankErrors};
+use crate::comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::Files;
+use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2FileFault, Summary,
 };
 use scr_plugin_api::KvTree;
 use shared::Mine;
@@ -209,21 +210,22 @@ impl Fetch<'_> {
         let rules = Rules { sums: &sums, unchanged_since: listed.filter(|_| candidate.suspect) };
         let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
-        let files = self.agree_on_outcome(candidate, outcome)?;
+        let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(FileError::is_damage)])?;
+        let files = self.agree_on_outcome(candidate, damaged, outcome)?;
         let lacking = mine.iter().any(|mine| mine.file.crc.is_none()) || !checks;
         let [lacking] = any(self.comm, [lacking])?;
         let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
         Ok(Fetched { dataset, files, verified: !lacking, note })
     }
 
-    /// Rank 0 reads what is recorded of it; every rank gets the descriptor and its own files.
+    /// Rank 0 reads what is recorded of it, but for the leaves of the file lists; every rank gets the descriptor and its own files.
     fn learn(&self, candidate: &Candidate) -> Result<Learnt, FetchError> {
-        let mut all = Rank2File::new(Vec::new());
+        let mut leaves = Vec::new();
         let mut head = KvTree::new();
         if self.comm.rank() == Rank(0) {
             head = match self.read(candidate) {
                 Ok((dataset, read)) => {
-                    all = read;
+                    leaves = read;
                     let mut tree = KvTree::new();
                     tree.put("DSETDESC", dataset.to_tree());
                     if let Ok(status) = self.files.status(&self.prefix.summary_file(candidate.seq.id)) {
@@ -242,18 +244,54 @@ impl Fetch<'_> {
             self.mark_if(refusal.is_damage(), candidate);
             return Err(refusal.into_error(name, self.comm.size()));
         };
-        let malformed = || CommError::Malformed { from: Rank(0), what: "a list of files" };
-        let dataset = DatasetDescriptor::from_tree(dataset).map_err(|_| malformed())?;
+        let malformed = |_| CommError::Malformed { from: Rank(0), what: "the description of a dataset" };
+        let dataset = DatasetDescriptor::from_tree(dataset).map_err(malformed)?;
         let time = |key| head.parse(key).ok().flatten();
         let listed = time("LISTED").zip(time("LISTED_NANOS").and_then(|nanos| u32::try_from(nanos).ok()));
-        let mut mine = Vec::new();
-        for (_, tree) in route_trees(self.comm, self.lists_for_ranks(all.by_rank()))? {
-            mine = shared::from_tree(&tree).ok_or_else(malformed)?;
-        }
+        let mine = self.read_lists(candidate, &leaves)?;
         Ok(Learnt { dataset, mine, listed })
     }
 
-    fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Rank2File), Refusal> {
+    /// The rank that a leaf is named after reads it, and sends every rank in it its own files.
+    fn read_lists(&self, candidate: &Candidate, leaves: &[Leaf]) -> Result<Vec<Mine>, FetchError> {
+        let id = candidate.seq.id;
+        let malformed = |from| CommError::Malformed { from, what: "a list of files" };
+        let (mut lists, mut read) = (Vec::new(), Ok(()));
+        let to_readers = leaves.iter().map(|leaf| (leaf.reader, leaf.to_tree())).collect();
+        for (from, tree) in route_trees(self.comm, to_readers)? {
+            let leaf = Leaf::from_tree(self.prefix, id, &tree).ok_or_else(|| malformed(from))?;
+            match leaf.read(self.files) {
+                Ok(more) => lists.extend(more),
+                Err(error) => read = Err(error),
+            }
+        }
+        let came = route_trees(self.comm, self.lists_for_ranks(&lists))?;
+        let unlisted = came.len() != 1;
+        let damaged = read.as_ref().is_err_and(PrefixError::is_damage);
+        let [unread, unlisted_any, damaged] = any(self.comm, [read.is_err(), unlisted, damaged])?;
+        if unread || unlisted_any {
+            // Who is in a leaf that could not be read has nothing to say.
+            let found =
+                read.and_then(
+                    |()| if unlisted && !unread { Err(self.unlisted(id, came.len())) } else { Ok(()) },
+                );
+            return self.agree_on_outcome(candidate, damaged || !unread, found).map(|()| Vec::new());
+        }
+        let (from, tree) = &came[0];
+        Ok(shared::from_tree(tree).ok_or_else(|| malformed(*from))?)
+    }
+
+    /// Not one list has this rank.
+    fn unlisted(&self, id: u64, times: usize) -> PrefixError {
+        let (rank, ranks) = (self.comm.rank(), self.comm.size());
+        let reason = match times {
+            0 => Rank2FileFault::RanksMissing { missing: 1, ranks, first: rank },
+            _ => Rank2FileFault::RankTwice { rank },
+        };
+        PrefixError::Rank2File { path: self.prefix.rank2file(id), reason }
+    }
+
+    fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Vec<Leaf>), Refusal> {
         let id = candidate.seq.id;
         let path = self.prefix.summary_file(id);
         let summary = Summary::read(self.files, self.prefix, id)?
@@ -266,12 +304,11 @@ impl Fetch<'_> {
             let name = String::from_utf8_lossy(&summary.dataset.name);
             return Err(Refusal::Passing(format!("{} is that of the dataset `{name}'", path.display())));
         }
-        let lists = Rank2File::read(self.files, self.prefix, id)?;
-        let found = u32::try_from(lists.ranks()).unwrap_or(u32::MAX);
-        if found != self.comm.size() {
-            return Err(Refusal::Ranks(found));
+        let leaves = rank2file::leaves(self.files, self.prefix, id)?;
+        match leaves.iter().map(|leaf| leaf.ranks).find(|&ranks| ranks != self.comm.size()) {
+            Some(found) => Err(Refusal::Ranks(found)),
+            None => Ok((summary.dataset, leaves)),
         }
-        Ok((summary.dataset, lists))
     }
 
     /// This rank's files, copied or, in bypass mode, read where they lie. Those that another rank of the node copies come once
@@ -368,12 +405,12 @@ impl Fetch<'_> {
     }
 
     /// One outcome for all; what is damaged is marked.
-    fn agree_on_outcome(
+    fn agree_on_outcome<T>(
         &self,
         candidate: &Candidate,
-        outcome: Result<Vec<FetchedFile>, FileError>,
-    ) -> Result<Vec<FetchedFile>, FetchError> {
-        let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(FileError::is_damage)])?;
+        damaged: bool,
+        outcome: Result<T, impl Into<AnyError>>,
+    ) -> Result<T, FetchError> {
         agree_at(self.comm, self.node, outcome).or_else(|error| {
             let account = error.agreed()?;
             self.mark_if(damaged, candidate);

@@ -28,12 +28,12 @@ pub(super) struct Mine {
 }
 
 impl Fetch<'_> {
-    /// The list of each rank's files, with who copies them.
-    pub(super) fn lists_for_ranks(&self, by_rank: &[Vec<PrefixFile>]) -> Vec<(Rank, KvTree)> {
+    /// The list of each rank's files, with who copies them: of the ranks of a node in these lists the first.
+    pub(super) fn lists_for_ranks(&self, by_rank: &[(Rank, Vec<PrefixFile>)]) -> Vec<(Rank, KvTree)> {
         let mates = self.mates.filter(|_| !self.options.bypass);
         let mut first: HashMap<(u32, &FileName), Rank> = HashMap::new();
         let mut lists = Vec::new();
-        for (rank, files) in (0..).map(Rank).zip(by_rank) {
+        for &(rank, ref files) in by_rank {
             let mut tree = lists::to_tree(files);
             let node = mates.map(|mates| mates.nodes.number(rank));
             for (place, file) in files.iter().enumerate() {

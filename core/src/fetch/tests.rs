@@ -2,9 +2,9 @@
 
 use super::{candidates, Candidate, Fetch, FetchError, Fetched, Options};
 use crate::comm::thread::run;
-use crate::comm::Comm;
+use crate::comm::{Comm, Rank};
 use crate::flush::tests::stage::{Cached, Stage, Through, NOW};
-use crate::fs::faulty::FaultyFiles;
+use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::verify::FileError;
 use crate::fs::{Files, RealFiles};
 use crate::prefix::fixtures::{damage, scratch_copy};
@@ -34,7 +34,20 @@ fn fetch_with(
     to: &Path,
     options: Options,
 ) -> Result<Vec<Fetched>, FetchError> {
+    fetch_over(|_| files, prefix, ranks, candidate, to, options)
+}
+
+/// The same, each rank over a file layer of its own.
+fn fetch_over<'a>(
+    files_of: impl (Fn(Rank) -> &'a dyn Files) + Sync,
+    prefix: &Prefix,
+    ranks: u32,
+    candidate: &Candidate,
+    to: &Path,
+    options: Options,
+) -> Result<Vec<Fetched>, FetchError> {
     let all = run(ranks, |comm| {
+        let files = files_of(comm.rank());
         let mut number = 0;
         let folder = to.join(comm.rank().to_string());
         fs::create_dir_all(&folder).unwrap();
@@ -99,6 +112,56 @@ fn what_was_flushed_comes_back_byte_for_byte() {
         let entry = stage.index().entry(7).unwrap();
         assert!(entry.current && entry.fetched == [NOW]);
     }
+}
+
+#[test]
+fn each_leaf_of_the_file_lists_is_read_by_its_first_rank() {
+    let (stage, cached) = flushed(5, 1, "a");
+    let of_rank: Vec<_> = (0..5).map(|_| FaultyFiles::new(RealFiles)).collect();
+    let to = stage.dir.path().join("to");
+    let layers = |rank: Rank| -> &dyn Files { &of_rank[rank.index()] };
+    let fetched = fetch_over(layers, &stage.prefix, 5, &candidate_of(&cached), &to, OPTIONS).unwrap();
+    assert_right(&stage, &cached, &fetched);
+    for (rank, files) in of_rank.iter().enumerate() {
+        let opened = files.operations().into_iter().filter(|one| one.what == What::OpenToRead);
+        let names = opened.filter_map(|one| one.path.file_name()?.to_str().map(str::to_owned));
+        let leaves: Vec<_> = names.filter(|name| name.starts_with("rank2file.0.")).collect();
+        let expected = if rank % 2 == 0 { vec![format!("rank2file.0.{rank}")] } else { vec![] };
+        assert_eq!(leaves, expected, "rank {rank}");
+    }
+}
+
+#[test]
+fn a_leaf_that_cannot_be_read_fails_the_fetch_on_all_ranks_and_only_damage_marks_it() {
+    let (stage, cached) = flushed(5, 1, "a");
+    let to = stage.dir.path().join("to");
+    let leaf = stage.prefix.dataset_dir(1).join("rank2file.0.2");
+    let files = FaultyFiles::new(RealFiles);
+    files.count_all();
+    files.only_below(&leaf);
+    files.fail_from(1, ErrorKind::Other);
+    let error = fetch_with(&files, &stage.prefix, 5, &candidate_of(&cached), &to, OPTIONS).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, FetchError::Failed { .. }), "{text}");
+    assert!(text.contains("rank 2 on node0: ") && text.contains("rank2file.0.2"), "{text}");
+    assert!(!text.contains("rank 3"), "who is listed there has nothing to say: {text}");
+    assert!(stage.index().entry(1).unwrap().is_candidate());
+
+    damage(&leaf, |tree| drop(tree.child("RANK").remove("3")));
+    let error = fetch(&stage, &cached).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, FetchError::Damaged { .. }), "{text}");
+    assert!(text.contains("rank 3 on node0: ") && text.contains("1 of 5 ranks are not listed"), "{text}");
+    assert!(!stage.index().entry(1).unwrap().is_candidate());
+}
+
+#[test]
+fn a_rank_that_two_leaves_list_fails_the_fetch() {
+    let (stage, cached) = flushed(5, 1, "a");
+    let leaf = stage.prefix.dataset_dir(1).join("rank2file.0.2");
+    damage(leaf, |tree| _ = tree.entry("RANK", 1));
+    let text = fetch(&stage, &cached).unwrap_err().to_string();
+    assert!(text.contains("is damaged") && text.contains("rank 1 is listed twice"), "{text}");
 }
 
 #[test]

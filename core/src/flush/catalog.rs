@@ -1,12 +1,24 @@
-//! Index, summary and file lists, as a flush changes them. Only rank 0 does, or the process that closes a flush for it.
+//! Index, summary and file lists, as a flush changes them. Only rank 0 does, or the process that closes a flush for it; but the
+//! first rank of a leaf of the file lists writes that leaf.
 
 use super::pending::PendingFlush;
 use crate::fs::Files;
 use crate::planted::{planted, Bug};
+use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::HashSet;
+
+/// What rank 0 records of the files of a flush. The other leaves are there by then.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedLists {
+    /// The first leaf.
+    pub(crate) first: LeafLists,
+    pub(crate) ranks_per_leaf: u32,
+    /// The files of all ranks, if any of them may replace one of an older dataset.
+    pub(crate) replacing: Option<Vec<Vec<PrefixFile>>>,
+}
 
 /// The records of the datasets under one prefix.
 #[derive(Clone, Copy)]
@@ -21,19 +33,21 @@ impl Catalog<'_> {
     pub(crate) fn record_pending(
         &self,
         record: &mut PendingFlush,
-        lists: &[Vec<PrefixFile>],
+        lists: &RecordedLists,
         in_place: bool,
-        may_replace: bool,
     ) -> Result<(), PrefixError> {
-        if may_replace {
-            record.replaces = self.sharing(&record.dataset, lists)?;
+        if let Some(all) = &lists.replacing {
+            record.replaces = self.sharing(&record.dataset, all)?;
         }
         // What is in place has replaced its files already.
         let newer = if in_place { None } else { self.newer_owner(&record.dataset, &record.replaces)? };
         if let Some(newer) = newer {
             return Err(PrefixError::Superseded { newer });
         }
-        self.open(&record.dataset, lists, in_place, &record.replaces)?;
+        self.open(&record.dataset, in_place, &record.replaces)?;
+        let (id, ranks) = (record.dataset.id, lists.first.ranks);
+        self.write_leaf(id, &lists.first)?;
+        Rank2File::write_maps(self.files, self.prefix, id, ranks, lists.ranks_per_leaf)?;
         if in_place {
             return Ok(());
         }
@@ -55,24 +69,23 @@ impl Catalog<'_> {
         Ok(newer.filter(|_| !planted(Bug::LateFlushReplacesNewer)))
     }
 
-    /// Lists the files and, as incomplete, the dataset, before a byte of it moves. Where the dataset's name stands for
+    /// Lists the dataset as incomplete, before a byte of it moves. Where the dataset's name stands for
     /// one that is complete, that one stays listed until [`invalidate_previous`](Self::invalidate_previous): not a
     /// file of it has been touched. With files that are in place already it is too late for that, and for those that
     /// it `replaces`.
-    fn open(
-        &self,
-        dataset: &DatasetDescriptor,
-        lists: &[Vec<PrefixFile>],
-        in_place: bool,
-        replaces: &[u64],
-    ) -> Result<(), PrefixError> {
+    fn open(&self, dataset: &DatasetDescriptor, in_place: bool, replaces: &[u64]) -> Result<(), PrefixError> {
         if in_place || planted(Bug::NameTakenBeforeCopied) {
             self.prefix.make_scr_dir(self.files)?;
-            self.invalidate_previous(dataset, replaces)?;
+            self.invalidate_previous(dataset, replaces)
         } else {
-            self.list_incomplete(dataset)?;
+            self.list_incomplete(dataset)
         }
-        self.write_lists(dataset, lists)
+    }
+
+    /// Lists the files of the ranks of a leaf.
+    pub(crate) fn write_leaf(&self, id: u64, leaf: &LeafLists) -> Result<(), PrefixError> {
+        self.prefix.make_dataset_dir(self.files, id)?;
+        leaf.write(self.files, self.prefix, id)
     }
 
     /// Lists a dataset as incomplete, unless its name stands for one that is complete, or for a newer one.

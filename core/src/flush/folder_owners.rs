@@ -5,7 +5,7 @@
 
 use crate::comm::collective::{all_reduce, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
-use crate::prefix::FileName;
+use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,8 +17,32 @@ pub(crate) struct FolderOwners {
     /// Names of this rank that another rank has too, and which: for the first rank that has it any other, for the
     /// others the first.
     pub(crate) shared: BTreeMap<FileName, Rank>,
+    /// Checksums that another rank knows of files that this rank has without one.
+    pub(crate) sums: BTreeMap<FileName, u32>,
+    /// A name under which this rank has another file than the first rank that has it, and which that is.
+    pub(crate) differing: Option<(FileName, Rank)>,
     /// The names, of any rank, that other ranks ask this rank about.
     pub(crate) asked: HashSet<Vec<u8>>,
+}
+
+/// What is known of a file that a rank has.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownFile<'a> {
+    pub(crate) name: &'a FileName,
+    pub(crate) bytes: Option<u64>,
+    pub(crate) crc: Option<u32>,
+}
+
+impl<'a> From<&'a FileName> for KnownFile<'a> {
+    fn from(name: &'a FileName) -> Self {
+        Self { name, bytes: None, crc: None }
+    }
+}
+
+impl<'a> From<&'a PrefixFile> for KnownFile<'a> {
+    fn from(file: &'a PrefixFile) -> Self {
+        Self { name: &file.name, bytes: file.bytes, crc: file.crc }
+    }
 }
 
 impl FolderOwners {
@@ -28,13 +52,13 @@ impl FolderOwners {
     }
 }
 
-/// Assigns each folder, up to the prefix directory, to a rank, and finds names that two ranks want to write. All ranks
-/// call it.
+/// Assigns each folder, up to the prefix directory, to a rank, and finds names that two ranks want to write; of those, what
+/// one rank knows and another does not. All ranks call it.
 pub(crate) fn assign_owners<'a>(
     comm: &dyn Comm,
-    mine: impl Iterator<Item = &'a FileName>,
+    mine: impl Iterator<Item = impl Into<KnownFile<'a>>>,
 ) -> Result<FolderOwners, CommError> {
-    let questions = route_trees(comm, questions(comm.size(), mine))?;
+    let questions = route_trees(comm, questions(comm.size(), mine.map(Into::into)))?;
     let answers = assign(&questions);
     let asked = questions.iter().flat_map(|(_, question)| names_in(question)).map(<[u8]>::to_vec).collect();
     let mut owners = FolderOwners { asked, ..FolderOwners::default() };
@@ -50,6 +74,15 @@ pub(crate) fn assign_owners<'a>(
                 owners.shared.insert(name(shared)?, Rank(other));
             }
         }
+        for (shared, crc) in answer.get(SUM).into_iter().flat_map(KvTree::iter) {
+            if let Some(crc) = crc.keys_as().next() {
+                owners.sums.insert(name(shared)?, crc);
+            }
+        }
+        for (shared, first) in answer.get(DIFFERS).into_iter().flat_map(KvTree::iter) {
+            owners.differing =
+                first.keys_as().next().map(Rank).zip(Some(name(shared)?)).map(|(first, name)| (name, first));
+        }
     }
     Ok(owners)
 }
@@ -61,7 +94,7 @@ pub(crate) fn overlapping<'a>(
     earlier: &[&HashSet<Vec<u8>>],
     mine: impl Iterator<Item = &'a FileName>,
 ) -> Result<Vec<usize>, CommError> {
-    let questions = route_trees(comm, questions(comm.size(), mine))?;
+    let questions = route_trees(comm, questions(comm.size(), mine.map(KnownFile::from)))?;
     let shares = |asked: &HashSet<Vec<u8>>| {
         questions.iter().flat_map(|(_, question)| names_in(question)).any(|name| asked.contains(name))
     };
@@ -75,14 +108,18 @@ fn names_in(question: &KvTree) -> impl Iterator<Item = &[u8]> {
 }
 
 const NAME: &str = "NAME";
+const SUM: &str = "SUM";
+const DIFFERS: &str = "DIFFERS";
 /// The empty name, the prefix directory itself, stands for itself as a key.
 const FOLDER: &str = "FOLDER";
 
-fn questions<'a>(size: u32, mine: impl Iterator<Item = &'a FileName>) -> Vec<(Rank, KvTree)> {
+fn questions<'a>(size: u32, mine: impl Iterator<Item = KnownFile<'a>>) -> Vec<(Rank, KvTree)> {
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
     let asked = |key: &[u8]| Rank(crc32fast::hash(key) % size);
-    for name in mine {
-        to.entry(asked(name.as_bytes())).or_default().child(NAME).child(name);
+    for KnownFile { name, bytes, crc } in mine {
+        let known = to.entry(asked(name.as_bytes())).or_default().child(NAME).child(name);
+        bytes.into_iter().for_each(|bytes| known.set("SIZE", bytes));
+        crc.into_iter().for_each(|crc| known.set("CRC", crc));
         for folder in folders_above(name) {
             let folder = folder.as_ref().map_or(&b""[..], FileName::as_bytes);
             to.entry(asked(folder)).or_default().child(FOLDER).child(folder);
@@ -96,19 +133,25 @@ fn folders_above(name: &FileName) -> impl Iterator<Item = Option<FileName>> {
     name.folders().map(Some).chain([None])
 }
 
-/// The first rank gets the folder; of two that want a name each learns of the other.
+/// The first rank gets the folder; of two that want a name each learns of the other, and what that one knows.
 fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
-    let mut writers: HashMap<&[u8], Rank> = HashMap::new();
+    let mut writers: HashMap<&[u8], Writer> = HashMap::new();
     let mut folders: BTreeSet<&[u8]> = BTreeSet::new();
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
     for (from, question) in asked {
-        for name in names_in(question) {
-            if let Some(&other) = writers.get(name) {
-                to.entry(*from).or_default().child(NAME).set(name, other);
-                to.entry(other).or_default().child(NAME).set(name, from);
-            } else {
-                writers.insert(name, *from);
+        for (name, known) in files_in(question) {
+            let (bytes, crc) = (number(known, "SIZE"), number(known, "CRC"));
+            let Some(first) = writers.get_mut(name) else {
+                writers.insert(name, Writer { rank: *from, bytes, crc });
+                continue;
+            };
+            let answer = to.entry(*from).or_default();
+            answer.child(NAME).set(name, first.rank);
+            if differ(bytes, first.bytes) || differ(crc, first.crc) {
+                answer.child(DIFFERS).set(name, first.rank);
             }
+            first.crc = first.crc.or(crc);
+            to.entry(first.rank).or_default().child(NAME).set(name, from);
         }
         for folder in question.get(FOLDER).into_iter().flat_map(KvTree::keys) {
             if folders.insert(folder) {
@@ -116,7 +159,33 @@ fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
             }
         }
     }
+    for (from, question) in asked {
+        for (name, _) in files_in(question).filter(|(_, known)| number(known, "CRC").is_none()) {
+            if let Some(crc) = writers.get(name).and_then(|first| first.crc) {
+                to.entry(*from).or_default().child(SUM).set(name, crc);
+            }
+        }
+    }
     to.into_iter().collect()
+}
+
+/// The first rank that has a file, and what all together know of it.
+struct Writer {
+    rank: Rank,
+    bytes: Option<u64>,
+    crc: Option<u64>,
+}
+
+fn files_in(question: &KvTree) -> impl Iterator<Item = (&[u8], &KvTree)> {
+    question.get(NAME).into_iter().flat_map(KvTree::iter)
+}
+
+fn number(known: &KvTree, key: &str) -> Option<u64> {
+    known.parse(key).ok().flatten()
+}
+
+fn differ(one: Option<u64>, other: Option<u64>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 #[cfg(test)]
@@ -154,6 +223,25 @@ mod tests {
         assert_eq!([other(0), other(1), other(2), other(3)], [None, None, Some(Rank(3)), Some(Rank(2))]);
         let leads = |rank: usize| all[rank].leads(Rank(rank as u32), &"a/2".parse().unwrap());
         assert!(leads(2) && !leads(3) && all[0].leads(Rank(0), &"a/0".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_one_rank_knows_of_a_shared_file_the_others_learn_and_a_contradiction_is_found() {
+        let all = run(4, |comm| {
+            let me = comm.rank();
+            let name = |text: &str| text.parse::<FileName>().unwrap();
+            let shared = PrefixFile { name: name("s"), bytes: Some(5), crc: (me == Rank(2)).then_some(77) };
+            let own = PrefixFile { name: name(&format!("a{me}")), bytes: Some(1), crc: None };
+            let torn = PrefixFile { name: name("t"), bytes: Some(u64::from(me.0 / 3)), crc: None };
+            assign_owners(&comm, [&shared, &own, &torn].into_iter()).unwrap()
+        });
+        for (rank, owners) in (0..).map(Rank).zip(all.unwrap()) {
+            let sums: Vec<_> = owners.sums.iter().map(|(name, crc)| (name.to_string(), *crc)).collect();
+            let expected = if rank == Rank(2) { vec![] } else { vec![("s".to_owned(), 77)] };
+            assert_eq!(sums, expected, "{rank}");
+            let torn = (rank == Rank(3)).then(|| ("t".parse().unwrap(), Rank(0)));
+            assert_eq!(owners.differing, torn, "{rank}");
+        }
     }
 
     #[test]

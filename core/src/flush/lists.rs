@@ -1,33 +1,49 @@
 //! A rank's list of files, as a message between ranks.
 
 use super::file_copy::FileCopy;
-use super::step::StepError;
 use crate::comm::{collective, Comm, CommError, Rank};
+use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
-use std::collections::HashMap;
 
-/// Every rank's file list, on rank 0.
-pub(super) fn gather<'a>(
+/// What is listed of this rank's files.
+pub(super) fn of<'a>(copies: impl Iterator<Item = &'a FileCopy>) -> Vec<PrefixFile> {
+    copies
+        .map(|copy| PrefixFile {
+            name: copy.file.name.clone(),
+            bytes: Some(copy.file.bytes),
+            crc: copy.crc.or(copy.file.crc),
+        })
+        .collect()
+}
+
+/// The lists of the ranks of a leaf, on the first of them, which writes it. All ranks call it.
+pub(super) fn gather(
     comm: &dyn Comm,
-    copies: impl Iterator<Item = &'a FileCopy>,
+    mine: &[PrefixFile],
+    ranks_per_leaf: u32,
+) -> Result<Option<LeafLists>, CommError> {
+    let first = collective::leader_of(comm.rank(), ranks_per_leaf);
+    let all = collective::gather_to_leaders(comm, ranks_per_leaf, to_tree(mine).pack())?;
+    let by_rank = all.map(|all| unpack_all(first, all)).transpose()?;
+    Ok(by_rank.map(|by_rank| LeafLists { first, ranks: comm.size(), by_rank }))
+}
+
+/// The lists of all ranks, on rank 0.
+pub(super) fn gather_all(
+    comm: &dyn Comm,
+    mine: &[PrefixFile],
 ) -> Result<Option<Vec<Vec<PrefixFile>>>, CommError> {
-    let entries = copies.map(|copy| PrefixFile {
-        name: copy.file.name.clone(),
-        bytes: Some(copy.file.bytes),
-        crc: copy.crc.or(copy.file.crc),
-    });
-    let packed = to_tree(&entries.collect::<Vec<_>>()).pack();
-    let Some(all) = collective::gather(comm, Rank(0), packed)? else { return Ok(None) };
+    let all = collective::gather(comm, Rank(0), to_tree(mine).pack())?;
+    all.map(|all| unpack_all(Rank(0), all)).transpose()
+}
+
+fn unpack_all(first: Rank, all: Vec<Vec<u8>>) -> Result<Vec<Vec<PrefixFile>>, CommError> {
     let unpack = |(rank, bytes): (u32, Vec<u8>)| {
-        KvTree::unpack(&bytes)
-            .ok()
-            .and_then(|tree| from_tree(&tree))
-            .ok_or(CommError::Malformed { from: Rank(rank), what: "a list of files" })
+        let list = KvTree::unpack(&bytes).ok().and_then(|tree| from_tree(&tree));
+        list.ok_or(CommError::Malformed { from: Rank(rank), what: "a list of files" })
     };
-    let mut lists = (0..).zip(all).map(unpack).collect::<Result<Vec<_>, _>>()?;
-    share_checksums(&mut lists);
-    Ok(Some(lists))
+    (first.0..).zip(all).map(unpack).collect()
 }
 
 /// To be sent.
@@ -56,32 +72,6 @@ pub(crate) fn from_tree(tree: &KvTree) -> Option<Vec<PrefixFile>> {
         })
     };
     tree.iter().map(|(_, entry)| file(entry)).collect()
-}
-
-/// Expects that ranks that have a file of one name have the same file.
-pub(super) fn expect_alike(lists: &[Vec<PrefixFile>]) -> Result<(), StepError> {
-    let mut known: HashMap<&FileName, (Rank, &PrefixFile)> = HashMap::new();
-    for (rank, list) in (0..).map(Rank).zip(lists) {
-        for file in list {
-            let &mut (first, other) = known.entry(&file.name).or_insert((rank, file));
-            if file.bytes != other.bytes || file.crc != other.crc {
-                return Err(StepError::SharedName { name: file.name.clone(), ranks: [first, rank] });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Of a file that many ranks have, one took the checksum.
-fn share_checksums(lists: &mut [Vec<PrefixFile>]) {
-    if lists.iter().flatten().all(|file| file.crc.is_some()) {
-        return;
-    }
-    let known: HashMap<FileName, u32> =
-        lists.iter().flatten().filter_map(|file| Some((file.name.clone(), file.crc?))).collect();
-    for file in lists.iter_mut().flatten() {
-        file.crc = file.crc.or_else(|| known.get(&file.name).copied());
-    }
 }
 
 #[cfg(test)]

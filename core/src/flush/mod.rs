@@ -26,7 +26,7 @@
 //! | `file_copy` | the files of one rank, from their staging files to their names |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
-//! | `lists` | a rank's list of files as a message |
+//! | `lists` | the ranks' lists of files, and how they come together in leaves |
 //! | `pending` | the record of a flush under way |
 //! | `catalog` | index, summary and file lists |
 
@@ -134,6 +134,8 @@ pub(crate) struct Options {
     pub(crate) own_folders: bool,
     /// Of files that are in place: whether any of them may have replaced one that was there before.
     pub(crate) may_replace: bool,
+    /// So many ranks, a power of two, stand in a leaf of the file lists, which the first of them writes.
+    pub(crate) ranks_per_leaf: u32,
 }
 
 /// The flushed dataset, the same on all ranks.

@@ -1,5 +1,6 @@
-//! Before the first step of a flush: the ranks exchange names, folders and lists. No file is changed.
+//! Before the first step of a flush: the ranks exchange names, folders and lists. Of the files only leaves of the lists are written.
 
+use super::catalog::RecordedLists;
 use super::file_copy::{self, FileCopy};
 use super::folder_owners;
 use super::lists;
@@ -7,7 +8,9 @@ use super::pending::PendingFlush;
 use super::step::{Step, StepError};
 use super::{Flush, FlushError, SourceFile};
 use crate::comm::collective::any;
+use crate::comm::Rank;
 use crate::fs::{At, Kind, Status};
+use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{DatasetDescriptor, FileName, PrefixFile};
 use std::collections::HashSet;
 use std::io::ErrorKind;
@@ -23,10 +26,8 @@ pub(super) struct Plan {
     pub(super) folders: Vec<PathBuf>,
     /// Those, and the folders of its own files where each rank makes them.
     pub(super) folders_to_make: Vec<PathBuf>,
-    /// The files of all ranks, on rank 0.
-    pub(super) lists: Option<Vec<Vec<PrefixFile>>>,
-    /// Whether any rank's file replaces one that was there before.
-    pub(super) may_replace: bool,
+    /// What rank 0 records of the files.
+    pub(super) lists: Option<RecordedLists>,
     /// The names that this rank is asked about.
     pub(super) asked: HashSet<Vec<u8>>,
 }
@@ -44,18 +45,45 @@ impl Flush<'_> {
         let (folders, asked) = self.assign_folders(dataset, &mut copies)?;
         let may_replace = self.may_replace(dataset, &copies)?;
         let record = self.pending(token, dataset, marks);
-        let lists = lists::gather(&*self.job.comm, copies.iter())?;
+        let lists = self.record_lists(dataset, &lists::of(copies.iter()), may_replace)?;
         // Of the ranks that have written one file, the first copies it. In place each has bytes of its own to sync.
         let (copies, listed): (Vec<_>, Vec<_>) =
             copies.into_iter().partition(|copy| copy.leads || self.options.in_place);
-        if any(&*self.job.comm, [!listed.is_empty()])? == [true] {
-            let alike = lists.as_ref().map_or(Ok(()), |lists| lists::expect_alike(lists));
-            self.agreed(dataset, Step::Folders, alike)?;
-        }
         let own = copies.iter().filter(|_| self.options.own_folders);
         let own = own.filter_map(|copy| copy.target.parent()).map(Path::to_owned);
         let folders_to_make = own.chain(folders.iter().cloned()).collect();
-        Ok(Plan { record, copies, listed, folders, folders_to_make, lists, may_replace, asked })
+        Ok(Plan { record, copies, listed, folders, folders_to_make, lists, asked })
+    }
+
+    /// Writes the file lists but for what rank 0 records.
+    fn record_lists(
+        &self,
+        dataset: &DatasetDescriptor,
+        mine: &[PrefixFile],
+        may_replace: bool,
+    ) -> Result<Option<RecordedLists>, FlushError> {
+        let comm = &*self.job.comm;
+        let replacing = if may_replace { lists::gather_all(comm, mine)? } else { None };
+        let first = self.write_other_leaves(dataset, Step::Recording, mine)?;
+        let ranks_per_leaf = self.options.ranks_per_leaf;
+        Ok(first.map(|first| RecordedLists { first, ranks_per_leaf, replacing }))
+    }
+
+    /// Writes all leaves but the first, each on its first rank, and gives rank 0 the first one.
+    pub(super) fn write_other_leaves(
+        &self,
+        dataset: &DatasetDescriptor,
+        step: Step,
+        mine: &[PrefixFile],
+    ) -> Result<Option<LeafLists>, FlushError> {
+        let ranks_per_leaf = self.options.ranks_per_leaf;
+        let leaf = lists::gather(&*self.job.comm, mine, ranks_per_leaf)?;
+        let (first, other): (Vec<_>, Vec<_>) = leaf.into_iter().partition(|leaf| leaf.first == Rank(0));
+        if self.job.comm.size() > ranks_per_leaf {
+            let written = other.iter().try_for_each(|leaf| self.catalog().write_leaf(dataset.id, leaf));
+            self.agreed(dataset, step, written)?;
+        }
+        Ok(first.into_iter().next())
     }
 
     /// The record of a flush.
@@ -101,14 +129,19 @@ impl Flush<'_> {
         copies: &mut [FileCopy],
     ) -> Result<(Vec<PathBuf>, HashSet<Vec<u8>>), FlushError> {
         let me = self.job.rank();
-        let names = copies.iter().map(|copy| &copy.file.name);
-        let owners = folder_owners::assign_owners(&*self.job.comm, names)?;
+        let owners = folder_owners::assign_owners(&*self.job.comm, lists::of(copies.iter()).iter())?;
         for copy in copies.iter_mut() {
             copy.leads = owners.leads(me, &copy.file.name);
+            copy.file.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());
         }
+        let alike = match owners.differing {
+            Some((name, first)) => Err(StepError::SharedName { name, ranks: [first, me] }),
+            None => Ok(()),
+        };
         let mut own = owners.folders.iter().flatten();
-        let real = own.try_for_each(|folder| self.job.prefix.refuse_link(self.files(), folder));
-        self.agreed(dataset, Step::Folders, real.map_err(StepError::from))?;
+        let real = alike
+            .and_then(|()| Ok(own.try_for_each(|folder| self.job.prefix.refuse_link(self.files(), folder))?));
+        self.agreed(dataset, Step::Folders, real)?;
         let prefix = self.job.prefix.dir();
         let path = |folder: &Option<FileName>| match folder {
             None => prefix.to_owned(),

@@ -12,6 +12,7 @@ use crate::descriptor::{FlushBy, Store};
 use crate::job::Job;
 use crate::param;
 use crate::plugin::Manifest;
+use crate::prefix::rank2file::FAN_OUT;
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use std::collections::BTreeMap;
@@ -103,6 +104,7 @@ pub(super) fn options_of(job: &Job, cached: &CachedDataset) -> Options {
         owner: metadata && job.env.uid == ROOT_USER,
         own_folders: job.params.get(&param::AXL_MKDIR),
         may_replace: cached.may_replace,
+        ranks_per_leaf: FAN_OUT,
     }
 }
 

@@ -4,6 +4,7 @@
 use super::catalog::Catalog;
 use super::closing::{self, CloseOutcome};
 use super::file_copy::{self, FileCopy};
+use super::folder_owners::assign_owners;
 use super::lists;
 use super::plan::Plan;
 use super::running::{Running, RunningFlush};
@@ -14,6 +15,7 @@ use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
 use crate::planted::{planted, Bug};
+use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{DatasetDescriptor, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
@@ -50,11 +52,10 @@ impl Flush<'_> {
         let plan = self.plan(token, dataset, mine, marks)?;
         let made = make_folders(self.files(), &plan.folders_to_make);
         self.agreed(dataset, Step::Folders, made)?;
-        let Plan { mut record, copies, listed, folders, lists, may_replace, asked, .. } = plan;
+        let Plan { mut record, copies, listed, folders, lists, asked, .. } = plan;
         let in_place = self.options.in_place;
         let catalog = self.catalog();
-        let recorded =
-            lists.map_or(Ok(()), |lists| catalog.record_pending(&mut record, &lists, in_place, may_replace));
+        let recorded = lists.map_or(Ok(()), |lists| catalog.record_pending(&mut record, &lists, in_place));
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
         match self.agreed(dataset, Step::Recording, recorded) {
@@ -114,15 +115,12 @@ impl Flush<'_> {
         if !self.options.in_place {
             self.sync_folders(run)?;
         }
-        let news = run.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());
-        let [news] = any(&*self.job.comm, [news])?;
-        let lists =
-            if news { lists::gather(&*self.job.comm, run.copies.iter().chain(&run.listed))? } else { None };
+        let leaf = self.new_checksums(run)?;
         let record = &run.record;
         let marked = self.on_rank_0(|| {
             let catalog = self.catalog();
-            if let Some(lists) = lists {
-                catalog.write_lists(&record.dataset, &lists)?;
+            if let Some(leaf) = leaf {
+                catalog.write_leaf(record.dataset.id, &leaf)?;
             }
             if !self.options.in_place {
                 record.mark_done(self.files(), &self.job.prefix, 0, &KvTree::new())?;
@@ -133,6 +131,24 @@ impl Flush<'_> {
             Ok::<_, StepError>(catalog.invalidate_previous(&record.dataset, &record.replaces)?)
         });
         self.agreed(&record.dataset, Step::MarkingDone, marked)
+    }
+
+    /// Writes the file lists again, but for the first leaf on rank 0, if there are checksums that were not known before. Of a file
+    /// of many ranks one has taken it.
+    fn new_checksums(&self, run: &RunningFlush) -> Result<Option<LeafLists>, FlushError> {
+        let comm = &*self.job.comm;
+        let news = run.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());
+        let mut mine = lists::of(run.copies.iter().chain(&run.listed));
+        let lacking = mine.iter().any(|file| file.crc.is_none());
+        let [news, lacking] = any(comm, [news, lacking])?;
+        if !news {
+            return Ok(None);
+        }
+        if lacking {
+            let known = assign_owners(comm, mine.iter())?.sums;
+            mine.iter_mut().for_each(|file| file.crc = file.crc.or_else(|| known.get(&file.name).copied()));
+        }
+        self.write_other_leaves(&run.record.dataset, Step::MarkingDone, &mine)
     }
 
     /// Steps 4 and 5.
@@ -197,7 +213,7 @@ impl Flush<'_> {
         Ok(FlushReport { files: sums[0], bytes: sums[1] })
     }
 
-    fn catalog(&self) -> Catalog<'_> {
+    pub(super) fn catalog(&self) -> Catalog<'_> {
         Catalog { files: self.files(), prefix: &self.job.prefix }
     }
 }

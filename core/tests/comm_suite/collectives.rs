@@ -1,8 +1,8 @@
 //! What all ranks do together, against what each can work out by itself.
 
 use scr_core::comm::collective::{
-    agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, route, route_trees,
-    same_everywhere, Op,
+    agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, gather_to_leaders,
+    route, route_trees, same_everywhere, Op,
 };
 use scr_core::comm::{Comm, CommError, Mismatch, Rank, RankErrors, RankValues};
 use scr_plugin_api::KvTree;
@@ -72,6 +72,12 @@ fn gathers(comm: &dyn Comm) {
     for root in some_ranks(comm) {
         let expected = (comm.rank() == root).then(|| all.clone());
         assert_eq!(gather(comm, root, bytes(comm.rank())).unwrap(), expected);
+    }
+    for many in [1, 2, 4, 64] {
+        let first = comm.rank().0 - comm.rank().0 % many;
+        let group = ranks(comm).filter(|rank| (first..first + many).contains(&rank.0)).map(bytes);
+        let expected = (comm.rank().0 == first).then(|| group.collect());
+        assert_eq!(gather_to_leaders(comm, many, bytes(comm.rank())).unwrap(), expected);
     }
     assert_eq!(all_gather(comm, &bytes(comm.rank())).unwrap(), all.into_iter().collect());
     assert_eq!(all_gather(comm, &[]).unwrap(), RankValues::of_all(Vec::new(), comm.size()));

@@ -7,6 +7,7 @@ use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
 use crate::flush::{Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
+use crate::prefix::rank2file::FAN_OUT;
 use crate::prefix::{staging_file, FileName};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -121,6 +122,7 @@ impl TransferRecord {
                 owner: flag("OWNER")?,
                 own_folders: false,
                 may_replace: false,
+                ranks_per_leaf: FAN_OUT,
             },
             state: match tree.require::<String>("STATE")?.as_str() {
                 "MOVING" => TransferState::Moving,
@@ -338,6 +340,7 @@ pub(crate) mod tests {
                 owner: false,
                 own_folders: false,
                 may_replace: false,
+                ranks_per_leaf: FAN_OUT,
             },
             state: TransferState::Failed("no\nspace".to_owned()),
         }

@@ -1,6 +1,7 @@
 //! Flushes without a fault in the file layer.
 
-use super::stage::{through, time_of_flush, Stage, Through, OPTIONS};
+use super::stage::{in_use, through, time_of_flush, Stage, Through, OPTIONS};
+use crate::comm::Rank;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, Options};
@@ -9,6 +10,7 @@ use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{FileName, Index, Rank2File, Summary};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{chown, MetadataExt};
 use std::sync::Arc;
 
@@ -50,6 +52,94 @@ fn a_checksum_that_was_not_known_is_kept() {
         for file in lists.by_rank().iter().flatten() {
             assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
         }
+    }
+}
+
+/// Rank 0 wrote all leaves, one after another.
+#[test]
+fn each_leaf_of_the_file_lists_is_written_by_its_first_rank() {
+    for (known, begin) in [(true, false), (true, true), (false, false)] {
+        let stage = Stage::new(5);
+        let mut cached = stage.cache(1, "a");
+        if !known {
+            cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+        }
+        let of_rank: Vec<_> = (0..5).map(|_| FaultyFiles::new(RealFiles)).collect();
+        let files_of = |rank: Rank| -> Arc<dyn Files> { Arc::new(of_rank[rank.index()].clone()) };
+        let transport = in_use(&through(&RealFiles), false);
+        let flushed = stage.on_all_over(files_of, &transport, OPTIONS, |flush, rank| {
+            let (dataset, mine) = (&cached.dataset, &cached.by_rank[rank]);
+            if begin {
+                flush.finish(flush.begin("1.a", dataset, mine).unwrap())
+            } else {
+                flush.sync("1.a", dataset, mine)
+            }
+        });
+        assert!(flushed.iter().all(Result::is_ok), "{flushed:?}");
+        // They are written once more with the checksums.
+        let times = if known { 1 } else { 2 };
+        for (rank, files) in of_rank.iter().enumerate() {
+            let written = files.operations().into_iter().filter(|one| one.what == What::Rename);
+            let targets = written.filter_map(|one| one.to?.file_name()?.to_str().map(str::to_owned));
+            let mut lists: Vec<_> = targets.filter(|name| name.starts_with("rank2file")).collect();
+            lists.sort();
+            let mut expected = vec![format!("rank2file.0.{rank}"); if rank % 2 == 0 { times } else { 0 }];
+            if rank == 0 {
+                expected = [
+                    vec!["rank2file".to_owned()],
+                    expected,
+                    vec!["rank2file.1.0".to_owned(), "rank2file.1.4".to_owned()],
+                ]
+                .concat();
+            }
+            assert_eq!(lists, expected, "rank {rank}, known: {known}, in the background: {begin}");
+        }
+        let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
+        for file in lists.by_rank().iter().flatten() {
+            assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
+        }
+    }
+}
+
+#[test]
+fn a_leaf_that_its_rank_cannot_write_fails_the_flush_on_all_ranks_and_loses_nothing() {
+    for lasts in [false, true] {
+        let stage = Stage::new(5);
+        let (older, cached) = (stage.cache(1, "a"), stage.cache(2, "a"));
+        stage.flush_well("1.a", &older);
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| what.mutates() && path.to_string_lossy().contains("rank2file.0.2"));
+        match lasts {
+            false => files.fail_once(1, ErrorKind::Other),
+            true => files.fail_from(1, ErrorKind::Other),
+        }
+        let text = failure(stage.flush(&files, &through(&files), "2.a", &cached));
+        assert!(text.contains("recording what is to come failed: rank 2"), "{text}");
+        assert!(text.contains("rank2file.0.2"), "{text}");
+        assert!(stage.is_right(&older) && stage.is_listed(1) && !stage.is_listed(2));
+        assert_eq!(stage.leftovers(), Vec::<std::path::PathBuf>::new());
+        stage.assert_cache_is_whole(&cached);
+        stage.flush_well("2.b", &cached);
+        assert!(stage.is_right(&cached) && stage.is_listed(2));
+    }
+}
+
+/// One rank takes the checksum of a file that many have, whichever leaves these stand in.
+#[test]
+fn a_checksum_that_was_not_known_stands_with_every_rank_that_has_the_file() {
+    let stage = Stage::new(5);
+    let mut cached = stage.cache(1, "a");
+    cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+    let shared = cached.by_rank[1][0].clone();
+    for rank in [3, 4] {
+        cached.by_rank[rank][0] = shared.clone();
+    }
+    stage.flush(&RealFiles, &through(&RealFiles), "1.a", &cached).unwrap();
+    let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
+    let crc = Some(crc32fast::hash(&cached.bytes[&shared.name]));
+    for rank in [1, 3, 4] {
+        let listed = lists.of(Rank(rank)).iter().find(|file| file.name == shared.name).unwrap();
+        assert_eq!(listed.crc, crc, "rank {rank}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! A run in one process: a cache per rank, a prefix directory, and a transport that goes through the file layer.
 
 use crate::comm::thread::run;
-use crate::comm::Comm;
+use crate::comm::{Comm, Rank};
 use crate::env::Env;
 use crate::flush::{Flush, FlushError, FlushReport, Options, SourceFile};
 use crate::fs::{Files, How, RealFiles};
@@ -204,6 +204,18 @@ impl Stage {
         options: Options,
         body: impl Fn(&Flush<'_>, usize) -> T + Sync,
     ) -> Vec<T> {
+        let files_of = |_| -> Arc<dyn Files> { Arc::new(files.clone()) };
+        self.on_all_over(files_of, transport, options, body)
+    }
+
+    /// The same, each rank over a file layer of its own.
+    pub(crate) fn on_all_over<T: Send>(
+        &self,
+        files_of: impl Fn(Rank) -> Arc<dyn Files> + Sync,
+        transport: &TransportInUse,
+        options: Options,
+        body: impl Fn(&Flush<'_>, usize) -> T + Sync,
+    ) -> Vec<T> {
         run(self.ranks, |comm| {
             let rank = comm.rank();
             let node = rank.0 * self.nodes / self.ranks;
@@ -214,7 +226,7 @@ impl Stage {
             env.clock().set_since_epoch(SINCE_EPOCH);
             let mut job = Job::begin(Box::new(comm), env.env(), &AppConfig::default()).unwrap();
             // What fails is to fail in the flush.
-            job.env.files = Arc::new(files.clone());
+            job.env.files = files_of(rank);
             let control = self.control(node);
             let flush = Flush { job: &job, control: &control, transport: transport.clone(), options };
             body(&flush, rank.index())
@@ -346,4 +358,5 @@ pub(crate) const OPTIONS: Options = Options {
     owner: false,
     own_folders: false,
     may_replace: true,
+    ranks_per_leaf: 2,
 };

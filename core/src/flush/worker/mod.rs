@@ -36,7 +36,7 @@ impl Flush<'_> {
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
     ) -> Result<RunningFlush, FlushError> {
-        let Plan { record, copies, listed, folders, folders_to_make, lists, may_replace, asked } =
+        let Plan { record, copies, listed, folders, folders_to_make, lists, asked } =
             self.plan(token, dataset, mine, 1)?;
         let job = self.job;
         let task = Task {
@@ -52,7 +52,6 @@ impl Flush<'_> {
             copies: copies.clone(),
             folders_to_make,
             lists,
-            may_replace,
         };
         let running = Running::Threads(RunningWorker::new(task));
         Ok(RunningFlush { record, copies, listed, folders, asked, ticket: None, running })

@@ -5,7 +5,7 @@
 //! in the control directory. If all ranks happen to be in a call, they learn it there.
 
 use super::flags::{Flags, SharedFlags};
-use crate::flush::catalog::Catalog;
+use crate::flush::catalog::{Catalog, RecordedLists};
 use crate::flush::file_copy::{self, FileCopy};
 use crate::flush::pauses::Pauses;
 use crate::flush::pending::PendingFlush;
@@ -14,7 +14,7 @@ use crate::flush::steps::make_folders;
 use crate::flush::throttle::Throttle;
 use crate::flush::Options;
 use crate::fs::{At, Files, How};
-use crate::prefix::{Prefix, PrefixFile};
+use crate::prefix::Prefix;
 use rustix::process::setpriority_process;
 use scr_plugin_api::Transport;
 use std::io::ErrorKind;
@@ -36,10 +36,8 @@ pub(super) struct Task {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
     pub(super) folders_to_make: Vec<PathBuf>,
-    /// The files of all ranks, on rank 0.
-    pub(super) lists: Option<Vec<Vec<PrefixFile>>>,
-    /// Whether any rank's file replaces one that was there before.
-    pub(super) may_replace: bool,
+    /// What rank 0 records of the files.
+    pub(super) lists: Option<RecordedLists>,
 }
 
 /// The result of the task.
@@ -70,7 +68,7 @@ impl Task {
         if let Some(lists) = self.lists.take() {
             let catalog = Catalog { files, prefix: &self.prefix };
             let recorded = catalog
-                .record_pending(&mut self.record, &lists, self.options.in_place, self.may_replace)
+                .record_pending(&mut self.record, &lists, self.options.in_place)
                 .map_err(StepError::from)
                 .and_then(|()| Ok(self.record.sign_recorded(files, &self.prefix)?));
             recorded.map_err(|error| (Step::Recording, error))?;

@@ -12,9 +12,10 @@
 mod read;
 mod write;
 
-pub(crate) use read::ranks;
+pub(crate) use read::{leaves, ranks, Leaf};
 #[cfg(any(test, feature = "parsers"))]
 pub(crate) use read::{lists_in, parts_in};
+pub(crate) use write::FAN_OUT;
 
 use super::error::Rank2FileFault;
 use super::{FileName, FileNameFault, Prefix, PrefixError, MAX_NAME_BYTES};
@@ -40,7 +41,32 @@ pub struct Rank2File {
     by_rank: Vec<Vec<PrefixFile>>,
 }
 
+/// The files of some neighbouring ranks, which stand in one leaf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LeafLists {
+    /// The first of them, which the leaf is named after.
+    pub(crate) first: Rank,
+    /// Number of ranks of the run.
+    pub(crate) ranks: u32,
+    /// Their files, in the order of the ranks.
+    pub(crate) by_rank: Vec<Vec<PrefixFile>>,
+}
+
 impl Rank2File {
+    /// Writes the maps that lead to leaves of so many ranks each, and syncs them. All leaves must be there.
+    ///
+    /// # Errors
+    /// Where a map cannot be written.
+    pub(crate) fn write_maps(
+        files: &dyn Files,
+        prefix: &Prefix,
+        id: u64,
+        ranks: u32,
+        ranks_per_leaf: u32,
+    ) -> Result<(), PrefixError> {
+        write::maps(files, prefix, id, ranks, ranks_per_leaf)
+    }
+
     /// The files of every rank, in the order of the ranks.
     pub fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
         Self { by_rank }

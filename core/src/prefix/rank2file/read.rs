@@ -11,25 +11,58 @@ use crate::prefix::{FileName, Prefix, PrefixError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// More levels than any run needs: with two parts in each map they are enough for all ranks there can be.
 const MAX_LEVELS: u32 = 32;
 
 /// A part that lists files, as the maps lead to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaf {
     /// Where it lies.
     path: PathBuf,
     /// The byte at which it begins.
     offset: u64,
     /// The rank that it is named after, which is the one to read it.
-    pub(super) reader: Rank,
+    pub(crate) reader: Rank,
     /// Number of ranks of the run that wrote the dataset.
-    ranks: u32,
+    pub(crate) ranks: u32,
 }
 
-/// Reads the maps, and gives the leaves in the order of their readers.
-pub(super) fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, PrefixError> {
+impl Leaf {
+    /// The files of some of the ranks, in no order. The leaves read apart may have a rank, or a name, twice.
+    ///
+    /// # Errors
+    /// Where it is missing or damaged, or does not fit the maps.
+    pub(crate) fn read(&self, files: &dyn Files) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
+        lists_in(&read_level(files, self, 0)?, &self.path, self.ranks)
+    }
+
+    /// To be sent to its reader.
+    pub(crate) fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set_bytes("NAME", self.path.file_name().unwrap_or_default().as_bytes());
+        tree.set("OFFSET", self.offset);
+        tree.set("READER", self.reader);
+        tree.set("RANKS", self.ranks);
+        tree
+    }
+
+    /// As it came.
+    pub(crate) fn from_tree(prefix: &Prefix, id: u64, tree: &KvTree) -> Option<Self> {
+        Some(Self {
+            path: prefix.dataset_dir(id).join(OsStr::from_bytes(tree.value("NAME")?)),
+            offset: tree.require("OFFSET").ok()?,
+            reader: Rank(tree.require("READER").ok()?),
+            ranks: tree.require("RANKS").ok()?,
+        })
+    }
+}
+
+/// Reads the maps, and gives the leaves in the order of their readers: at least one.
+pub(crate) fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, PrefixError> {
     let top = prefix.rank2file(id);
     let mut seen = HashSet::new();
     let (level, ranks, mut parts) = parts_of_top(&read_part(files, &top, 0)?, &top, &mut seen)?;
@@ -40,6 +73,10 @@ pub(super) fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<
             below.extend(children(&tree, &map.path, &top, ranks, &mut seen)?);
         }
         parts = below;
+    }
+    if parts.is_empty() {
+        let reason = Rank2FileFault::RanksMissing { missing: ranks, ranks, first: Rank(0) };
+        return Err(fault(&top, reason));
     }
     parts.sort_by_key(|leaf| leaf.reader);
     Ok(parts)
@@ -76,11 +113,6 @@ pub(crate) fn parts_in(tree: &KvTree, top: &Path) -> Result<Vec<Leaf>, PrefixErr
     parts_of_top(tree, top, &mut HashSet::new()).map(|(_, _, parts)| parts)
 }
 
-/// Reads one leaf: the files of some of the ranks, in no order.
-fn read_leaf(files: &dyn Files, leaf: &Leaf) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
-    lists_in(&read_level(files, leaf, 0)?, &leaf.path, leaf.ranks)
-}
-
 /// The files that a leaf of a run of this many ranks lists.
 pub(crate) fn lists_in(
     tree: &KvTree,
@@ -112,7 +144,7 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
     let mut names = Names::default();
     let mut by_rank = BTreeMap::new();
     for leaf in &leaves {
-        for (rank, list) in read_leaf(files, leaf)? {
+        for (rank, list) in leaf.read(files)? {
             for file in &list {
                 names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
             }
@@ -123,7 +155,7 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
     }
     // All are below `ranks`, so they are all there where there are as many.
     let found = u32::try_from(by_rank.len()).unwrap_or(u32::MAX);
-    if found < ranks || ranks == 0 {
+    if found < ranks {
         let first = (0..).map(Rank).find(|rank| !by_rank.contains_key(rank)).unwrap_or(Rank(0));
         return Err(fault(&top, Rank2FileFault::RanksMissing { missing: ranks - found, ranks, first }));
     }

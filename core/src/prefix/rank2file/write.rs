@@ -1,6 +1,7 @@
-//! Writing the parts: the leaves, then the maps that lead to them, the top one last.
+//! Writing the parts: the leaves, then the maps that lead to them, the top one last. In a job each leaf is written by its
+//! first rank, and the maps by rank 0.
 
-use super::{fault, Names, PrefixFile};
+use super::{fault, LeafLists, Names, PrefixFile};
 use crate::comm::Rank;
 use crate::fs::{At, Durability, Files};
 use crate::prefix::error::Rank2FileFault;
@@ -11,8 +12,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// How many ranks stand in one leaf, and how many parts in one map. A leaf is then about 100 KB.
-pub(super) const FAN_OUT: u32 = 1024;
+/// How many ranks stand in one leaf, and how many parts in one map: a power of two. A leaf is then about 100 KB.
+pub(crate) const FAN_OUT: u32 = 1024;
 
 /// Writes all parts, and removes those of an older list.
 pub(super) fn write(
@@ -24,16 +25,30 @@ pub(super) fn write(
 ) -> Result<(), PrefixError> {
     let top = prefix.rank2file(id);
     let ranks = u32::try_from(by_rank.len()).unwrap_or(u32::MAX);
-    let mut names = Names::default();
-    for (rank, list) in (0..).map(Rank).zip(by_rank) {
-        for file in list {
-            names.add(rank, file).map_err(|reason| fault(&top, reason))?;
-        }
-    }
+    check_names(&top, 0, by_rank)?;
     for (first, lists) in (0..ranks).step_by(fan_out as usize).zip(by_rank.chunks(fan_out as usize)) {
         write_leaf(files, prefix, id, ranks, first, lists)?;
     }
     maps(files, prefix, id, ranks, fan_out)
+}
+
+impl LeafLists {
+    /// Writes the leaf, and syncs it. The dataset's folder must be there.
+    ///
+    /// # Errors
+    /// Where a name is not allowed, before anything is written; where it cannot be written.
+    pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix, id: u64) -> Result<(), PrefixError> {
+        check_names(&leaf(prefix, id, self.first.0), self.first.0, &self.by_rank)?;
+        write_leaf(files, prefix, id, self.ranks, self.first.0, &self.by_rank)
+    }
+}
+
+fn check_names(path: &Path, first: u32, by_rank: &[Vec<PrefixFile>]) -> Result<(), PrefixError> {
+    let mut names = Names::default();
+    for (rank, list) in (first..).map(Rank).zip(by_rank) {
+        list.iter().try_for_each(|file| names.add(rank, file)).map_err(|reason| fault(path, reason))?;
+    }
+    Ok(())
 }
 
 /// Writes the leaf that begins with the rank `first`. `lists` are the files of its ranks, in order.
@@ -60,11 +75,17 @@ fn write_leaf(
             }
         }
     }
-    let path = part(prefix, id, &part_name(0, first.into()));
-    Ok(files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?)
+    Ok(files.write_tree(&leaf(prefix, id, first), &tree, FILE_MODE, Durability::Synced)?)
 }
 
-fn maps(files: &dyn Files, prefix: &Prefix, id: u64, ranks: u32, fan_out: u32) -> Result<(), PrefixError> {
+/// Writes the maps that lead to leaves of `fan_out` ranks, and removes the parts of an older list.
+pub(super) fn maps(
+    files: &dyn Files,
+    prefix: &Prefix,
+    id: u64,
+    ranks: u32,
+    fan_out: u32,
+) -> Result<(), PrefixError> {
     if ranks == 0 {
         return Err(fault(&prefix.rank2file(id), Rank2FileFault::Ranks { found: 0, expected: 1 }));
     }
@@ -118,6 +139,10 @@ pub(super) fn is_part_name(name: &str) -> bool {
 
 fn part_name(level: u32, first: u64) -> OsString {
     format!("rank2file.{level}.{first}").into()
+}
+
+fn leaf(prefix: &Prefix, id: u64, first: u32) -> PathBuf {
+    part(prefix, id, &part_name(0, first.into()))
 }
 
 fn part(prefix: &Prefix, id: u64, name: &OsString) -> PathBuf {
