@@ -1,6 +1,6 @@
 //! The environment of a command: the installation it belongs to, and the parameters as a job would see them.
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use scr_core::descriptor::Descriptors;
 use scr_core::env::{Env, Output};
 use scr_core::fs::RealFiles;
@@ -42,17 +42,22 @@ fn install_dir() -> Option<PathBuf> {
 /// The same, for the job of this prefix directory where one is given.
 pub(crate) fn env_at(prefix: Option<&Path>) -> Result<Env> {
     let env = env()?;
-    Ok(prefix
-        .map_or_else(|| env.clone(), |prefix| at(&env, &param::normalise(&env.current_dir.join(prefix)))))
+    let Some(prefix) = prefix else { return Ok(env) };
+    let prefix = param::normalise(&env.current_dir.join(prefix));
+    ensure!(prefix.to_str().is_some(), "the name of the prefix directory {} is not UTF-8", prefix.display());
+    Ok(at(&env, &prefix))
 }
 
 /// The environment of a job in this prefix directory.
 fn at(env: &Env, prefix: &Path) -> Env {
     let mut env = env.clone();
-    // A variable in a setting would be replaced.
-    let text = prefix.display().to_string().replace('$', "\\$");
-    env.variables.insert(param::PREFIX.info().name.to_owned(), text);
+    env.variables.insert(param::PREFIX.info().name.to_owned(), as_setting(&prefix.display().to_string()));
     env
+}
+
+/// What a variable must hold for a setting to have this value: scr replaces variables in settings.
+pub(crate) fn as_setting(value: &str) -> String {
+    value.replace('$', "\\$")
 }
 
 /// The plugins that a job would see. `path` comes before the environment and the configuration files.

@@ -453,6 +453,19 @@ fn the_log_records_what_happened() {
     );
 }
 
+/// A job and its nodes have it from a variable, and scr replaces variables in settings.
+#[test]
+fn a_dollar_in_the_name_of_the_prefix_directory_stays() {
+    let world = World::new().program("ssh", SSH).launcher("mpirun", "cd /; exec $SCR prerun");
+    std::fs::create_dir(world.path("a$b")).unwrap();
+    let prefix = world.path("a$b").display().to_string();
+    let variables = [("SCR_NODELIST", "n[0-1]"), ("SCR", env!("CARGO_BIN_EXE_scr"))];
+    let run = world.scr(&["run", "--prefix", &prefix, "mpirun", "./app"], &variables);
+    assert_eq!(printed(&run), format!("{prefix} is ready for a job\n"), "{}", said(&run));
+    let down = world.scr(&["list-down-nodes", "--prefix", &prefix, "--reason"], &variables);
+    assert_eq!((down.status.code(), printed(&down)), (Some(1), String::new()), "{}", said(&down));
+}
+
 #[test]
 fn a_node_checks_its_own_places() {
     let world = World::new();

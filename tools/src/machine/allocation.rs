@@ -5,6 +5,7 @@ use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
 use super::query::Placeholders;
 use super::read_text;
+use crate::environment::as_setting;
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use scr_core::param::{self, Origin, Params};
@@ -112,7 +113,7 @@ impl Allocation {
         // On this machine alone there is nobody to be asked.
         let how = self.manager.on_node.as_ref().filter(|_| !self.is_here_alone());
         let variables = [(param::PREFIX.info(), &self.prefix), (param::JOB_ID.info(), &self.job_id)];
-        let variables = variables.map(|(info, value)| (info.name.to_owned(), value.clone()));
+        let variables = variables.map(|(info, value)| (info.name.to_owned(), as_setting(value)));
         OnNodes::new(how, &self.env, variables.to_vec())
     }
 

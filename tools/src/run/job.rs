@@ -6,6 +6,7 @@ use super::restart_policy::{JobState, NodeRequirement, StopReason};
 use super::supervise::{supervise, KillReason, RunOutcome, Signals};
 use super::warn;
 use super::watchdog::{Timeouts, Watchdog};
+use crate::environment;
 use crate::machine::health::{bad_nodes, excluded, good_nodes};
 use crate::machine::{hostlist, Allocation, BadNode, Launcher, Manifests, Overrides};
 use crate::output::Answer;
@@ -248,6 +249,7 @@ impl<'a> Job<'a> {
         if !self.allocation.is_here_alone() {
             variables.push((name(param::NODELIST.info()), hostlist::compress(&self.allocation.nodes)));
         }
+        variables.iter_mut().for_each(|(_, value)| *value = environment::as_setting(value));
         variables
     }
 

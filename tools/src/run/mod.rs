@@ -98,12 +98,7 @@ pub(crate) struct IgnoredVerbose {
 impl JobArgs {
     /// The environment with the prefix directory that is given, and what is given of the allocation.
     pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
-        let mut env = environment::env()?;
-        if let Some(dir) = &self.prefix {
-            let dir = param::normalise(&env.current_dir.join(dir));
-            let dir = dir.to_str().context("the name of the prefix directory is not UTF-8")?;
-            env.variables.insert(param::PREFIX.info().name.to_owned(), dir.to_owned());
-        }
+        let env = environment::env_at(self.prefix.as_deref())?;
         let overrides = Overrides {
             resource_manager: self.resource_manager.clone(),
             hostfile: self.hostfile.clone(),
