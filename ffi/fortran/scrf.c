@@ -18,6 +18,9 @@
     void name##__ parameters __attribute__((alias(#name "_")));       \
     void name##_ parameters
 
+/* SCR_Config with a code, for the interfaces of other languages alone. */
+int scr_config_with_code(const char *line, char **value);
+
 /* ---- Strings ---- */
 
 /* Copies `text` without its trailing blanks to `name`, which has SCR_MAX_FILENAME bytes. Fails where it does not fit. */
@@ -81,8 +84,7 @@ SUBROUTINE(scr_finalize, (int *ierror))
 /* `val` receives the value where `config` asks for one. It is blank, and the call fails, where the parameter has none. */
 SUBROUTINE(scr_config, (const char *config, char *val, int *ierror, size_t config_length, size_t val_length))
 {
-    char *line = malloc(config_length + 1);
-    const char *value;
+    char *line = malloc(config_length + 1), *value = NULL;
 
     memset(val, ' ', val_length);
     if (line == NULL) {
@@ -93,13 +95,12 @@ SUBROUTINE(scr_config, (const char *config, char *val, int *ierror, size_t confi
         config_length--;
     memcpy(line, config, config_length);
     line[config_length] = '\0';
-    value = SCR_Config(line);
-    *ierror = SCR_SUCCESS;
+    *ierror = scr_config_with_code(line, &value);
     if (value != NULL)
         *ierror = write_text("SCR_CONFIG", value, val, val_length);
-    else if (strchr(line, '=') == NULL)
+    else if (*ierror == SCR_SUCCESS && strchr(line, '=') == NULL)
         *ierror = SCR_FAILURE;
-    free((char *)value);
+    free(value);
     free(line);
 }
 

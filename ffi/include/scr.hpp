@@ -20,6 +20,9 @@
 namespace scr {
 
 /* A call that failed: the code of scr.h, and the library's message. */
+/* SCR_Config with a code, for this interface alone; applications call scr::config. */
+extern "C" int scr_config_with_code(const char *line, char **value);
+
 class Error : public std::runtime_error {
 public:
     explicit Error(int code) : std::runtime_error(SCR_Last_error()), code_(code) {}
@@ -167,11 +170,12 @@ private:
 /* Sets a parameter ("NAME=value"), unsets it ("NAME="), both before Library, or gives its value ("NAME"). */
 inline std::optional<std::string> config(const std::string &line)
 {
-    const char *value = SCR_Config(line.c_str());
+    char *value = nullptr;
+    detail::check(scr_config_with_code(line.c_str(), &value));
     if (value == nullptr)
         return std::nullopt;
     std::string copy = value;
-    std::free(const_cast<char *>(value));
+    std::free(value);
     return copy;
 }
 

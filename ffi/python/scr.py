@@ -85,13 +85,14 @@ def finalize() -> None:
 
 def config(line: str) -> Optional[str]:
     """Sets (``"NAME=value"``) or unsets (``"NAME="``) a parameter before ``init``, or gives its value (``"NAME"``)."""
-    address = _lib().SCR_Config(os.fsencode(line))
-    if not address:
+    value = ctypes.c_void_p()
+    _check(_lib().scr_config_with_code(os.fsencode(line), ctypes.byref(value)))
+    if not value:
         return None
     try:
-        return ctypes.string_at(address).decode(errors="surrogateescape")
+        return ctypes.string_at(value.value).decode(errors="surrogateescape")
     finally:
-        _libc.free(ctypes.c_void_p(address))
+        _libc.free(value)
 
 
 # ---- Output ----
@@ -260,7 +261,7 @@ _text, _flag = ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)
 _PROTOTYPES = {
     "SCR_Init": ([], ctypes.c_int),
     "SCR_Finalize": ([], ctypes.c_int),
-    "SCR_Config": ([_text], ctypes.c_void_p),
+    "scr_config_with_code": ([_text, ctypes.POINTER(ctypes.c_void_p)], ctypes.c_int),
     "SCR_Route_file": ([_text, _text], ctypes.c_int),
     "SCR_Need_checkpoint": ([_flag], ctypes.c_int),
     "SCR_Start_output": ([_text, ctypes.c_int], ctypes.c_int),

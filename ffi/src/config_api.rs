@@ -1,11 +1,14 @@
 //! `SCR_Config`: setting and asking parameters. Section followed: SCR_Config of the user guide.
+//!
+//! C SCR's form of the call returns no code: NULL says that a parameter was set, that it has no value, or that the call failed.
+//! The interfaces for other languages report failures, so they call [`scr_config_with_code`], which is in no header of C.
 
 use crate::failure::Failure;
 use crate::place::environment;
-use crate::state::{value_entry, State};
+use crate::state::{entry, State};
 use crate::text;
 use scr_core::param::Request;
-use std::ffi::{c_char, CString};
+use std::ffi::{c_char, c_int, CString};
 
 /// The longest line that is read; descriptors may be longer than a file name.
 const MAX_LINE: usize = 64 * 1024;
@@ -17,14 +20,28 @@ const MAX_LINE: usize = 64 * 1024;
 #[no_mangle]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn SCR_Config(config: *const c_char) -> *const c_char {
-    let answer = value_entry("SCR_Config", |state| {
+    let mut value = std::ptr::null_mut();
+    // SAFETY: the caller's promise, and room for the value.
+    unsafe { scr_config_with_code(config, &raw mut value) };
+    value
+}
+
+/// [`SCR_Config`] with a code. If it is not `SCR_SUCCESS`, `value` keeps what it was.
+///
+/// # Safety
+/// As for [`SCR_Config`]; `value` points to a pointer.
+#[no_mangle]
+pub unsafe extern "C" fn scr_config_with_code(config: *const c_char, value: *mut *mut c_char) -> c_int {
+    entry("SCR_Config", |state| {
         // SAFETY: the caller's promise.
         let line = unsafe { text::read(config, MAX_LINE) };
         let line = std::str::from_utf8(line.required("config", MAX_LINE)?)
             .map_err(|_| Failure::NotText { what: "config" })?;
-        apply(state, line)?.map(|value| to_c(&value)).transpose()
-    });
-    answer.ok().flatten().unwrap_or(std::ptr::null_mut())
+        let answer = apply(state, line)?.map(|value| to_c(&value)).transpose()?;
+        // SAFETY: the caller's promise.
+        unsafe { value.write(answer.unwrap_or(std::ptr::null_mut())) };
+        Ok(())
+    })
 }
 
 /// Before the start a line may set, unset or ask; later it may only ask. What counts is asked for, whoever set it.

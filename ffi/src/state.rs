@@ -60,22 +60,14 @@ impl State {
 
 /// Runs the body of a function of `scr.h` that returns a code.
 pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) -> c_int {
-    match value_entry(call, body) {
-        Ok(()) => SUCCESS,
-        Err(code) => code as c_int,
-    }
-}
-
-/// Runs the body of a function of `scr.h` that returns something else.
-pub(crate) fn value_entry<T>(
-    call: &'static str,
-    body: impl FnOnce(&mut State) -> Result<T, Failure>,
-) -> Result<T, Code> {
     let outcome = guarded(&mut lock(), body);
-    outcome.map_err(|failure| {
-        report(call, &failure);
-        failure.code()
-    })
+    outcome.map_or_else(
+        |failure| {
+            report(call, &failure);
+            failure.code() as c_int
+        },
+        |()| SUCCESS,
+    )
 }
 
 /// Runs `body` unless another call is under way: for what MPI calls on its own.

@@ -151,9 +151,9 @@ impl Drop for Library<'_> {
 /// Sets a parameter (`NAME=value`) or unsets it (`NAME=`), both before [`Library::init`], or gives its value (`NAME`).
 ///
 /// # Errors
-/// [`Error`]: the line holds a null byte.
+/// [`Error`]: there is no such parameter, it cannot have this value, or it is set after [`Library::init`].
 pub fn config(line: &str) -> Result<Option<String>, Error> {
-    Ok(raw::config(&c_string(line.as_bytes())?))
+    raw::config(&c_string(line.as_bytes())?)
 }
 
 /// The version of the library.

@@ -12,7 +12,7 @@ mod c {
     extern "C" {
         pub(super) fn SCR_Init() -> c_int;
         pub(super) fn SCR_Finalize() -> c_int;
-        pub(super) fn SCR_Config(line: *const c_char) -> *mut c_char;
+        pub(super) fn scr_config_with_code(line: *const c_char, value: *mut *mut c_char) -> c_int;
         pub(super) fn SCR_Route_file(name: *const c_char, file: *mut c_char) -> c_int;
         pub(super) fn SCR_Need_checkpoint(flag: *mut c_int) -> c_int;
         pub(super) fn SCR_Start_output(name: *const c_char, flags: c_int) -> c_int;
@@ -40,17 +40,18 @@ pub(crate) fn finalize() -> Result<(), Error> {
     outcome(unsafe { c::SCR_Finalize() })
 }
 
-pub(crate) fn config(line: &CString) -> Option<String> {
-    // SAFETY: a string of C.
-    let value = unsafe { c::SCR_Config(line.as_ptr()) };
+pub(crate) fn config(line: &CString) -> Result<Option<String>, Error> {
+    let mut value = std::ptr::null_mut();
+    // SAFETY: a string of C, and room for the answer.
+    outcome(unsafe { c::scr_config_with_code(line.as_ptr(), &raw mut value) })?;
     if value.is_null() {
-        return None;
+        return Ok(None);
     }
     // SAFETY: a string of C that is the caller's.
     let text = unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned();
     // SAFETY: allocated by malloc, as scr.h says, and used no more.
     unsafe { c::free(value) };
-    Some(text)
+    Ok(Some(text))
 }
 
 pub(crate) fn route_file(name: &CString) -> Result<Vec<u8>, Error> {
