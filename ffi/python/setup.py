@@ -1,16 +1,29 @@
 """Notes in the wheel which tree it was built from, so that the installed module finds its libscr.so."""
 
+import os
 import pathlib
+import tempfile
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+
+#: Whoever installs the module need not own the tree: what is built on the way goes elsewhere. Removed at the end.
+SCRATCH = tempfile.TemporaryDirectory()
 
 
 class BuildWithTree(build_py):
     def run(self):
         super().run()
-        tree = pathlib.Path(__file__).resolve().parents[3]
-        pathlib.Path(self.build_lib, "_scr_tree.py").write_text(f"TREE = {str(tree)!r}\n")
+        # The tree that this file lies in. Older versions of pip copy the file away from there before they build.
+        trees = [*map(str, pathlib.Path(__file__).resolve().parents)][3:4] + [os.environ.get("SCR_DIR")]
+        for tree in filter(None, trees):
+            if any(pathlib.Path(tree).glob("lib*/libscr.so")):
+                pathlib.Path(self.build_lib, "_scr_tree.py").write_text(f"TREE = {tree!r}\n")
+                return
 
 
-setup(cmdclass={"build_py": BuildWithTree}, py_modules=["scr"])
+setup(
+    cmdclass={"build_py": BuildWithTree},
+    options={"build": {"build_base": SCRATCH.name}, "egg_info": {"egg_base": SCRATCH.name}},
+    py_modules=["scr"],
+)
