@@ -23,19 +23,18 @@ int scr_config_with_code(const char *line, char **value);
 
 /* ---- Strings ---- */
 
-/* Copies `text` without its trailing blanks to `name`, which has SCR_MAX_FILENAME bytes. Fails where it does not fit. */
-static int read_text(const char *call, const char *text, size_t length, char *name)
+/* Copies `text` without its trailing blanks to `name`, which has SCR_MAX_FILENAME bytes. What is too long gets no null: the
+ * library, which reads no further, refuses it and still takes part in a collective call. */
+static const char *read_text(const char *text, size_t length, char *name)
 {
     while (length > 0 && text[length - 1] == ' ')
         length--;
-    if (length >= SCR_MAX_FILENAME) {
-        fprintf(stderr, "SCR ERROR: %s: the argument has %zu characters, and at most %d are allowed\n", call, length,
-                SCR_MAX_FILENAME - 1);
-        return SCR_ERR_ARGUMENT;
-    }
+    if (length > SCR_MAX_FILENAME)
+        length = SCR_MAX_FILENAME;
     memcpy(name, text, length);
-    name[length] = '\0';
-    return SCR_SUCCESS;
+    if (length < SCR_MAX_FILENAME)
+        name[length] = '\0';
+    return name;
 }
 
 /* Copies `name` to `text` and fills it up with blanks. Fails where it does not fit; `text` is blank then. */
@@ -53,12 +52,6 @@ static int write_text(const char *call, const char *name, char *text, size_t len
     }
     memcpy(text, name, needed);
     return SCR_SUCCESS;
-}
-
-/* No dataset has an empty name: a rank that cannot read its own still takes part, and all ranks fail. */
-static const char *name_or_none(int outcome, const char *name)
-{
-    return outcome == SCR_SUCCESS ? name : "";
 }
 
 /* The first failure counts. */
@@ -108,14 +101,11 @@ SUBROUTINE(scr_config, (const char *config, char *val, int *ierror, size_t confi
 
 SUBROUTINE(scr_route_file, (const char *name, char *file, int *ierror, size_t name_length, size_t file_length))
 {
-    char given[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME];
+    char given[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME] = "";
 
-    memset(file, ' ', file_length);
-    *ierror = read_text("SCR_ROUTE_FILE", name, name_length, given);
-    if (*ierror == SCR_SUCCESS)
-        *ierror = SCR_Route_file(given, path);
-    if (*ierror == SCR_SUCCESS)
-        *ierror = write_text("SCR_ROUTE_FILE", path, file, file_length);
+    /* Without a running SCR the call fails and gives the name, for programs that do not look at ierror. */
+    *ierror = SCR_Route_file(read_text(name, name_length, given), path);
+    *ierror = first_of(*ierror, write_text("SCR_ROUTE_FILE", path, file, file_length));
 }
 
 /* ---- Checkpoints and output ---- */
@@ -128,9 +118,8 @@ SUBROUTINE(scr_need_checkpoint, (int *flag, int *ierror))
 SUBROUTINE(scr_start_output, (const char *name, const int *flags, int *ierror, size_t name_length))
 {
     char given[SCR_MAX_FILENAME];
-    const int read = read_text("SCR_START_OUTPUT", name, name_length, given);
 
-    *ierror = first_of(read, SCR_Start_output(name_or_none(read, given), *flags));
+    *ierror = SCR_Start_output(read_text(name, name_length, given), *flags);
 }
 
 SUBROUTINE(scr_complete_output, (const int *valid, int *ierror))
@@ -156,14 +145,20 @@ SUBROUTINE(scr_have_restart, (int *flag, char *name, int *ierror, size_t name_le
 
     *ierror = SCR_Have_restart(flag, found);
     *ierror = first_of(*ierror, write_text("SCR_HAVE_RESTART", found, name, name_length));
+    if (*ierror != SCR_SUCCESS)
+        *flag = 0;
 }
 
 SUBROUTINE(scr_start_restart, (char *name, int *ierror, size_t name_length))
 {
     char found[SCR_MAX_FILENAME] = "";
+    int flag = 0;
 
-    *ierror = SCR_Start_restart(found);
+    /* Whether the name fits is clear before the phase begins: one that began in a call that failed would stay open. */
+    *ierror = SCR_Have_restart(&flag, found);
     *ierror = first_of(*ierror, write_text("SCR_START_RESTART", found, name, name_length));
+    if (*ierror == SCR_SUCCESS)
+        *ierror = SCR_Start_restart(NULL);
 }
 
 SUBROUTINE(scr_complete_restart, (const int *valid, int *ierror))
@@ -173,28 +168,25 @@ SUBROUTINE(scr_complete_restart, (const int *valid, int *ierror))
 
 /* ---- Datasets, by the name given to SCR_START_OUTPUT ---- */
 
-/* Takes part also with a name that cannot be read: every call here is collective. */
-static int of_dataset(const char *call, int (*work)(const char *), const char *name, size_t length)
-{
-    char given[SCR_MAX_FILENAME];
-    const int read = read_text(call, name, length, given);
-
-    return first_of(read, work(name_or_none(read, given)));
-}
-
 SUBROUTINE(scr_current, (const char *name, int *ierror, size_t name_length))
 {
-    *ierror = of_dataset("SCR_CURRENT", SCR_Current, name, name_length);
+    char given[SCR_MAX_FILENAME];
+
+    *ierror = SCR_Current(read_text(name, name_length, given));
 }
 
 SUBROUTINE(scr_drop, (const char *name, int *ierror, size_t name_length))
 {
-    *ierror = of_dataset("SCR_DROP", SCR_Drop, name, name_length);
+    char given[SCR_MAX_FILENAME];
+
+    *ierror = SCR_Drop(read_text(name, name_length, given));
 }
 
 SUBROUTINE(scr_delete, (const char *name, int *ierror, size_t name_length))
 {
-    *ierror = of_dataset("SCR_DELETE", SCR_Delete, name, name_length);
+    char given[SCR_MAX_FILENAME];
+
+    *ierror = SCR_Delete(read_text(name, name_length, given));
 }
 
 /* ---- General ---- */

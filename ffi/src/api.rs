@@ -216,15 +216,12 @@ pub extern "C" fn SCR_Complete_checkpoint(valid: c_int) -> c_int {
 pub unsafe extern "C" fn SCR_Have_restart(flag: *mut c_int, name: *mut c_char) -> c_int {
     entry("SCR_Have_restart", |state| {
         let found = state.session().and_then(|session| Ok(session.have_restart()?));
-        let (there, found) = match found {
-            Ok(found) => (Ok(found.is_some()), found.unwrap_or_default()),
-            Err(failure) => (Err(failure), Vec::new()),
-        };
-        // SAFETY: the caller's promise, for both.
-        unsafe {
-            text::write_flag(flag, there)?;
-            text::write_name(name, &found, "name")
-        }
+        // SAFETY: the caller's promise.
+        let write = |found: &[u8]| unsafe { text::write_name(name, found, "name") };
+        let there =
+            found.and_then(|found| write(found.as_deref().unwrap_or_default()).map(|()| found.is_some()));
+        // SAFETY: the caller's promise.
+        unsafe { text::write_flag(flag, there) }
     })
 }
 

@@ -1,0 +1,57 @@
+! misuse: calls of the Fortran interface that must fail, and what they leave behind. Prints a line for each.
+program misuse
+    use mpi
+    use scr
+    implicit none
+
+    character(len=SCR_MAX_FILENAME) :: path
+    character(len=3) :: short
+    character(len=16) :: value
+    integer :: ierror, flag, unit
+
+    call MPI_Init(ierror)
+    call scr_config('SCR_FLUSHH=1', value, ierror)
+    if (ierror == SCR_ERR_CONFIG) print '(a)', 'a wrong setting is refused'
+    call scr_config('SCR_CACHE_SIZE=2', value, ierror)
+    if (ierror == SCR_SUCCESS) print '(a)', 'a right setting is taken'
+    call scr_config('SCR_CACHE_SIZE', value, ierror)
+    if (ierror == SCR_SUCCESS .and. value == '2') print '(a)', 'and given back'
+    call scr_config('SCR_LOG_DB_HOST', value, ierror)
+    if (ierror == SCR_FAILURE .and. value == '') print '(a)', 'a missing value is told'
+
+    ! Without a running SCR a file is where the program has named it.
+    call scr_route_file('some/name', path, ierror)
+    if (ierror == SCR_ERR_STATE .and. path == 'some/name') print '(a)', 'without SCR the name is the path'
+
+    call scr_init(ierror)
+    call scr_start_output(repeat('x', 2000), SCR_FLAG_CHECKPOINT, ierror)
+    if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'a name that is too long is refused'
+
+    ! A file that has no path keeps the dataset from being complete.
+    call scr_start_output('cut', SCR_FLAG_CHECKPOINT, ierror)
+    call scr_route_file(repeat('x', 2000), path, ierror)
+    if (ierror == SCR_ERR_ARGUMENT .and. path == '') print '(a)', 'a path that is too long is refused'
+    call scr_complete_output(1, ierror)
+    if (ierror /= SCR_SUCCESS) print '(a)', 'and the dataset is not complete'
+
+    call scr_start_output('step.1', SCR_FLAG_CHECKPOINT, ierror)
+    call scr_route_file('step.1/file', path, ierror)
+    open (newunit=unit, file=trim(path))
+    write (unit, '(a)') 'content'
+    close (unit)
+    call scr_complete_output(1, ierror)
+    if (ierror == SCR_SUCCESS) print '(a)', 'step.1 is complete'
+
+    ! A variable that is too short leaves no phase open.
+    flag = 1
+    call scr_have_restart(flag, short, ierror)
+    if (ierror == SCR_ERR_ARGUMENT .and. flag == 0) print '(a)', 'a short variable has no answer'
+    call scr_start_restart(short, ierror)
+    if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'and begins no restart'
+    call scr_start_restart(value, ierror)
+    if (ierror == SCR_SUCCESS .and. value == 'step.1') print '(a)', 'a long one does'
+    call scr_complete_restart(1, ierror)
+    if (ierror == SCR_SUCCESS) print '(a)', 'the restart is complete'
+    call scr_finalize(ierror)
+    call MPI_Finalize(ierror)
+end program
