@@ -161,7 +161,12 @@ int restart(scr::Library &library, Plate &plate)
 {
     while (library.have_restart()) {
         scr::Restart restart;
-        const std::optional<int> step = plate.load(restart.route(file_of(restart.name())));
+        std::optional<int> step;
+        try {
+            step = plate.load(restart.route(file_of(restart.name())));
+        } catch (const scr::Error &) {
+            /* This rank has no such file: it says so to the others below. */
+        }
         if (!restart.complete(step.has_value()))
             continue;
         plate.use_loaded(); /* only now: all ranks have read the same checkpoint */

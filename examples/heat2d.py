@@ -9,6 +9,7 @@ in save, restart and main.
 import os
 import signal
 import sys
+import traceback
 
 import numpy as np
 from mpi4py import MPI
@@ -114,4 +115,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        comm.Abort(1)  # the other ranks would wait for this one

@@ -1,7 +1,9 @@
 /* scr.hpp: the C++ interface of the scr checkpoint/restart runtime. C++17; over scr.h and libscr.so alone.
  *
- * A phase is an object that ends what it began: an scr::Output or scr::Restart that goes out of scope without
- * complete(), as when an exception passes, ends as invalid on all ranks. So a checkpoint that was cut short never counts.
+ * A phase is an object. An scr::Output that goes out of scope without complete(), as when an exception passes, ends as
+ * invalid on all ranks, so a checkpoint that was cut short never counts. An scr::Restart does so as well, unless an
+ * exception passes: that is a fault of the program, for which no good checkpoint must be given up. It leaves the restart
+ * open on this rank. The other ranks wait, so the exception must end the job, as one that nobody catches does.
  * Calls that fail throw scr::Error, whose what() is the library's own message. All are collective over
  * MPI_COMM_WORLD, apart from route().
  */
@@ -11,18 +13,19 @@
 #include "scr.h"
 
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-namespace scr {
-
-/* A call that failed: the code of scr.h, and the library's message. */
 /* SCR_Config with a code, for this interface alone; applications call scr::config. */
 extern "C" int scr_config_with_code(const char *line, char **value);
 
+namespace scr {
+
+/* A call that failed: the code of scr.h, and the library's message. */
 class Error : public std::runtime_error {
 public:
     explicit Error(int code) : std::runtime_error(SCR_Last_error()), code_(code) {}
@@ -46,6 +49,9 @@ inline std::filesystem::path route(const std::filesystem::path &name)
     return path;
 }
 
+/* What becomes of a phase that an exception passes. */
+enum class OnException { end_as_invalid, leave_open };
+
 /* A phase, which ends once. */
 class Phase {
 public:
@@ -53,22 +59,39 @@ public:
     Phase &operator=(const Phase &) = delete;
 
     /* The path at which to write or read the file. Local. */
-    std::filesystem::path route(const std::filesystem::path &name) const { return detail::route(name); }
+    std::filesystem::path route(const std::filesystem::path &name) const
+    {
+        require_open();
+        return detail::route(name);
+    }
 
 protected:
-    explicit Phase(int (*end)(int)) : end_(end) {}
+    Phase(int (*end)(int), OnException on_exception) : end_(end), on_exception_(on_exception) {}
     ~Phase()
     {
-        if (end_ != nullptr)
+        const bool passes = std::uncaught_exceptions() > exceptions_;
+        if (end_ != nullptr && !(passes && on_exception_ == OnException::leave_open))
             end_(0);
     }
-    Phase(Phase &&other) noexcept : end_(std::exchange(other.end_, nullptr)) {}
+    Phase(Phase &&other) noexcept : end_(std::exchange(other.end_, nullptr)), on_exception_(other.on_exception_) {}
     Phase &operator=(Phase &&) = delete;
 
-    int finish(bool valid) { return std::exchange(end_, nullptr)(valid ? 1 : 0); }
+    int finish(bool valid)
+    {
+        require_open();
+        return std::exchange(end_, nullptr)(valid ? 1 : 0);
+    }
 
 private:
+    void require_open() const
+    {
+        if (end_ == nullptr)
+            throw std::logic_error("scr: this object has completed its phase, or was moved from");
+    }
+
     int (*end_)(int);
+    OnException on_exception_;
+    int exceptions_ = std::uncaught_exceptions();
 };
 } // namespace detail
 
@@ -83,7 +106,10 @@ constexpr Flags operator|(Flags one, Flags other)
 /* A dataset being written. */
 class Output : public detail::Phase {
 public:
-    explicit Output(const std::string &name, Flags flags = Flags::checkpoint) : Phase(begin(name, flags)) {}
+    explicit Output(const std::string &name, Flags flags = Flags::checkpoint)
+        : Phase(begin(name, flags), detail::OnException::end_as_invalid)
+    {
+    }
 
     /* Ends the dataset. It throws unless `valid` is true on all ranks and the dataset is safe. */
     void complete(bool valid = true) { detail::check(finish(valid)); }
@@ -109,7 +135,10 @@ public:
     bool complete(bool valid = true) { return finish(valid) == SCR_SUCCESS; }
 
 private:
-    explicit Restart(std::string name) : Phase(SCR_Complete_restart), name_(std::move(name)) {}
+    explicit Restart(std::string name)
+        : Phase(SCR_Complete_restart, detail::OnException::leave_open), name_(std::move(name))
+    {
+    }
 
     static std::string begin()
     {
@@ -121,24 +150,16 @@ private:
     std::string name_;
 };
 
-/* A run under the library, from SCR_Init to SCR_Finalize; between MPI_Init and MPI_Finalize. */
+/* A run under the library, from SCR_Init to finalize(); between MPI_Init and MPI_Finalize. */
 class Library {
 public:
     Library() { detail::check(SCR_Init()); }
     Library(const Library &) = delete;
     Library &operator=(const Library &) = delete;
-    ~Library()
-    {
-        if (running_)
-            SCR_Finalize();
-    }
 
-    /* Shuts down before the end of the scope, and throws where a dataset could not be flushed. */
-    void finalize()
-    {
-        running_ = false;
-        detail::check(SCR_Finalize());
-    }
+    /* Flushes what is due and records that the job has come to its end; throws where a dataset could not be flushed. A
+     * program that leaves without it, as with an error, is started again. */
+    void finalize() { detail::check(SCR_Finalize()); }
 
     /* The name of the checkpoint that a Restart would read; none where no checkpoint is left. */
     std::optional<std::string> have_restart() const
@@ -163,8 +184,6 @@ private:
         detail::check(question(&flag));
         return flag != 0;
     }
-
-    bool running_ = true;
 };
 
 /* Sets a parameter ("NAME=value"), unsets it ("NAME="), both before Library, or gives its value ("NAME"). */

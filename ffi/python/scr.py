@@ -30,7 +30,7 @@ import pathlib
 from typing import Iterable, Mapping, Optional, Tuple, Type, Union
 
 __all__ = [
-    "Error", "FLAG_NONE", "FLAG_CHECKPOINT", "FLAG_OUTPUT", "MAX_FILENAME", "Output", "Restart",
+    "Error", "FLAG_NONE", "FLAG_CHECKPOINT", "FLAG_OUTPUT", "MAX_FILENAME", "Output", "Restart", "RouteError",
     "complete_output", "complete_restart", "config", "current", "delete", "drop", "finalize", "have_restart", "init",
     "last_error", "need_checkpoint", "output", "restart", "route_file", "should_exit", "start_output",
     "start_restart", "version",
@@ -54,6 +54,10 @@ class Error(RuntimeError):
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
         self.code = code
+
+
+class RouteError(Error):
+    """``route`` has no path for a file: on a restart, this rank has not written such a file, or it cannot be read."""
 
 
 # ---- Start and end ----
@@ -146,7 +150,7 @@ def complete_output(valid: bool) -> bool:
 def route_file(name: PathLike) -> Union[str, bytes]:
     """The path at which to write or read a file: ``str``, or ``bytes`` where the name is."""
     buffer = ctypes.create_string_buffer(MAX_FILENAME)
-    _check(_lib().SCR_Route_file(os.fsencode(name), buffer))
+    _check(_lib().SCR_Route_file(os.fsencode(name), buffer), RouteError)
     return buffer.value if isinstance(os.fspath(name), bytes) else os.fsdecode(buffer.value)
 
 
@@ -183,7 +187,7 @@ class Restart:
         return self
 
     def __exit__(self, kind, error, trace) -> bool:
-        unreadable = kind is not None and issubclass(kind, self.unreadable)
+        unreadable = kind is not None and (issubclass(kind, RouteError) or issubclass(kind, self.unreadable))
         # Any other exception is a fault of the program, for which no good checkpoint must be given up.
         if kind is None or unreadable:
             self.complete = complete_restart(kind is None and self.valid)
@@ -193,8 +197,9 @@ class Restart:
 def restart(unreadable: Tuple[Type[BaseException], ...] = (OSError, ValueError, EOFError)) -> Restart:
     """Reads the loaded checkpoint within ``with``; afterwards ``complete`` says whether all ranks have read it.
 
-    An exception of one of the types in ``unreadable`` means that this rank could not read its files: the block ends,
-    and ``have_restart`` gives the next older checkpoint. Any other exception passes and leaves the restart open.
+    A ``RouteError``, or an exception of one of the types in ``unreadable``, means that this rank could not read its
+    files: the block ends, and ``have_restart`` gives the next older checkpoint. Any other exception passes and leaves
+    the restart open on this rank. The other ranks then wait, so end the job with ``MPI.COMM_WORLD.Abort()``.
     """
     return Restart(unreadable)
 
@@ -320,9 +325,9 @@ def _candidates() -> Iterable[str]:
     yield "libscr.so"
 
 
-def _check(code: int) -> None:
+def _check(code: int, error: Type[Error] = Error) -> None:
     if code != _SUCCESS:
-        raise Error(last_error(), code)
+        raise error(last_error(), code)
 
 
 def _ask(question) -> bool:

@@ -1,7 +1,7 @@
 //! The example heat2d in every language, built by the lines that the pages give from an installed tree that was moved, and
 //! nothing else: checkpointed, a node lost, restarted, and the right answer to the last byte.
 
-use scr_tests::{compile, on_each_mpi, stage, with_compiler, Cluster, Mpi, Program};
+use scr_tests::{compile, on_each_mpi, repository, stage, with_compiler, Cluster, Mpi, Outcome, Program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -59,14 +59,75 @@ on_each_mpi! {
     fn pip_installs_the_python_module_which_finds_its_tree(mpi: Mpi) {
         let Some(python) = scr_tests::python(mpi, "pip install") else { return };
         let tree = Tree::new(mpi);
-        let site = tree.scratch.path().join("site");
-        let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--target"];
-        compile(Command::new(&python).args(pip).arg(&site).arg(tree.path.join("share/scr/python")));
-        let mut asked = Command::new(&python);
-        asked.args(["-c", "from mpi4py import MPI; import scr; print(scr.__file__, scr.version())"]);
-        let output = asked.env("PYTHONPATH", &site).env_remove("SCR_DIR").output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(said.starts_with(&site.display().to_string()) && said.trim_end().ends_with(" v1.0.0"), "{output:?}");
+        let (module, copied) = (tree.path.join("share/scr/python"), tree.scratch.path().join("copied"));
+        let installs_from = |source: &Path, site: &str, tree: &str| {
+            let site = source.with_file_name(site);
+            let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--target"];
+            compile(Command::new(&python).args(pip).arg(&site).arg(source).env("SCR_DIR", tree));
+            let mut asked = Command::new(&python);
+            asked.args(["-c", "from mpi4py import MPI; import scr; print(scr.__file__, scr.version())"]);
+            let output = asked.env("PYTHONPATH", &site).env_remove("SCR_DIR").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(said.starts_with(&site.display().to_string()) && said.trim_end().ends_with(" v1.0.0"), "{output:?}");
+        };
+        let files = || {
+            let mut names: Vec<_> = std::fs::read_dir(&module).unwrap().map(|file| file.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let before = files();
+        installs_from(&module, "site", "");
+        assert_eq!(files(), before, "the tree may belong to an administrator");
+        // Older versions of pip copy the module away and build it there.
+        assert!(Command::new("cp").arg("-r").arg(&module).arg(&copied).status().unwrap().success());
+        installs_from(&copied, "other-site", &tree.path.display().to_string());
+    }
+
+    // Destructors once called SCR_Finalize, which says that the job has come to its end, and SCR_Complete_restart(0), which
+    // gives a good checkpoint up.
+    fn an_exception_in_cpp_ends_neither_the_job_nor_a_good_checkpoint(mpi: Mpi) {
+        with_compiler("g++", "exceptions in C++", || {
+            let tree = Tree::new(mpi);
+            let program = tree.compile("cxx", "phases.cpp", &["-std=c++17", "-Wall", "-Wextra", "-Werror", "-DOMPI_SKIP_MPICXX"]);
+            let read = tree.expect_unharmed_by_errors(&program);
+            assert!(read.lines().filter(|line| *line == "MISTAKES REFUSED").count() == 2);
+        });
+    }
+
+    fn an_error_or_panic_in_rust_ends_neither_the_job_nor_a_good_checkpoint(mpi: Mpi) {
+        let tree = Tree::new(mpi);
+        let source = repository().join("tests/programs/phases.rs");
+        std::fs::copy(source, tree.path.join("share/scr/rust/examples/phases.rs")).unwrap();
+        tree.expect_unharmed_by_errors(&tree.cargo("phases"));
+    }
+
+    fn wrong_calls_in_fortran_are_refused_and_leave_nothing_open(mpi: Mpi) {
+        with_compiler("gfortran", "wrong calls in Fortran", || {
+            let tree = Tree::new(mpi);
+            let module = tree.path.join("include/scr.f90").display().to_string();
+            let program = tree.compile("f90", "misuse.f90", &[&module]);
+            let mut cluster = Cluster::new(1);
+            let job = cluster.job(mpi, 1, Program::Heat2d).executable(&program).env("SCR_COPY_TYPE", "SINGLE");
+            let run = job.run();
+            assert!(run.succeeded());
+            let source = std::fs::read_to_string(repository().join("tests/programs/misuse.f90")).unwrap();
+            let expected = source.lines().filter_map(|line| line.split_once("print '(a)', '")?.1.strip_suffix('\''));
+            expected.for_each(|line| assert!(run.says(line), "{line}"));
+        });
+    }
+
+    fn a_rank_that_python_gives_no_path_lets_the_others_go_on(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "a restart in Python") else { return };
+        let tree = Tree::new(mpi);
+        let mut cluster = Cluster::new(2);
+        let script = cluster.scratch().join("no_path.py");
+        std::fs::write(&script, NO_PATH_PY).unwrap();
+        let job = cluster.job(mpi, 2, Program::Heat2d).executable(&python).args([script.display()]);
+        let run = job.env("PYTHONPATH", tree.path.join("share/scr/python").display()).run();
+        assert!(run.succeeded());
+        assert_eq!(run.lines().filter(|line| *line == "REFUSED two").count(), 2);
+        assert_eq!(run.lines().filter(|line| *line == "READ one").count(), 2);
+        assert!(run.lines().any(|line| line.starts_with("CONFIG 4 SCR_Config: there is no parameter SCR_FLUSHH")), "a wrong setting is refused");
     }
 
     fn the_exercisers_write_and_restart_with_every_option(mpi: Mpi) {
@@ -85,19 +146,7 @@ on_each_mpi! {
 
     fn heat2d_in_rust_survives_a_lost_node(mpi: Mpi) {
         let tree = Tree::new(mpi);
-        let target = scr_tests::target(mpi);
-        // A package of its own, as an application would have it; only what was downloaded and compiled is shared.
-        compile(
-            Command::new(env!("CARGO"))
-                .args(["build", "--quiet", "--example", "heat2d", "--manifest-path"])
-                .arg(tree.path.join("share/scr/rust/Cargo.toml"))
-                .arg("--target-dir")
-                .arg(target.join("rust"))
-                .env("SCR_DIR", &tree.path)
-                .env("MPICC", mpi.compiler()),
-        );
-        let program = target.join("rust/debug/examples/heat2d");
-        tree.expect_right_answer(&program, &numbers(true), &numbers(false));
+        tree.expect_right_answer(&tree.cargo("heat2d"), &numbers(true), &numbers(false));
     }
 
     fn cmake_finds_an_installed_tree(mpi: Mpi) {
@@ -139,6 +188,31 @@ const EXERCISES: &[&[&str]] = &[
 const LEAVE_PY: &str =
     "from mpi4py import MPI\nimport scr\nscr.init()\ntry:\n    scr.start_output('x' * 2000, 1)\n\
     except scr.Error as error:\n    print(f'REFUSED {error.code} {error}\\n', end='', flush=True)\n";
+
+/// Two checkpoints, of which rank 1 asks for a file that is not there in the newer one.
+const NO_PATH_PY: &str = r#"
+from mpi4py import MPI
+import scr
+
+rank = MPI.COMM_WORLD.rank
+try:
+    scr.init({"SCR_FLUSHH": 1})
+except scr.Error as error:
+    print(f"CONFIG {error.code} {error}\n", end="", flush=True)
+scr.init({"SCR_CACHE_SIZE": 2})
+for name in "one", "two":
+    with scr.output(name) as dataset:
+        dataset.route(f"{name}/rank_{rank}").write_text(name)
+while scr.have_restart():
+    with scr.restart() as checkpoint:
+        missing = checkpoint.name == "two" and rank == 1
+        text = checkpoint.route(f"{checkpoint.name}/" + ("missing" if missing else f"rank_{rank}")).read_text()
+    if checkpoint.complete:
+        print(f"READ {text}\n", end="", flush=True)
+        break
+    print(f"REFUSED {checkpoint.name}\n", end="", flush=True)
+scr.finalize()
+"#;
 
 /// As the guide has it.
 const CMAKE_LISTS: &str =
@@ -185,6 +259,71 @@ impl Tree {
         let tools = [("MPICC", "cc"), ("MPICXX", "cxx"), ("MPIFC", "f90")];
         let tools = tools.map(|(name, language)| format!("{name}={}", self.mpi.compiler_of(language)));
         compile(Command::new("make").args(tools).arg(program).current_dir(self.examples()));
+    }
+
+    /// Builds a program of the tests in C++ or Fortran.
+    fn compile(&self, language: &str, source: &str, arguments: &[&str]) -> PathBuf {
+        let (program, lib) = (self.scratch.path().join("program"), self.path.join("lib"));
+        let mut command = Command::new(self.mpi.compiler_of(language));
+        command.arg("-o").arg(&program).arg("-I").arg(self.path.join("include")).arg("-L").arg(&lib);
+        command
+            .args(arguments)
+            .arg(repository().join("tests/programs").join(source))
+            .current_dir(self.scratch.path());
+        command.arg(format!("-Wl,-rpath,{0},-rpath-link,{0}", lib.display()));
+        compile(command.args(if language == "cxx" { ["-lscr"] } else { ["-lscrf"] }));
+        program
+    }
+
+    /// Builds an example of the crate: a package of its own, as an application would have it. Only what was downloaded and
+    /// compiled is shared.
+    fn cargo(&self, example: &str) -> PathBuf {
+        let target = scr_tests::target(self.mpi).join("rust");
+        compile(
+            Command::new(env!("CARGO"))
+                .args(["build", "--quiet", "--example", example, "--manifest-path"])
+                .arg(self.path.join("share/scr/rust/Cargo.toml"))
+                .arg("--target-dir")
+                .arg(&target)
+                .env("SCR_DIR", &self.path)
+                .env("MPICC", self.mpi.compiler()),
+        );
+        target.join("debug/examples").join(example)
+    }
+
+    /// Runs `phases` of the tests: it fails once with two checkpoints, once while it reads one, and then reads it.
+    fn expect_unharmed_by_errors(&self, program: &Path) -> Outcome {
+        let mut cluster = Cluster::new(2);
+        let run = |cluster: &mut Cluster, mode: &str| {
+            let job = cluster.job(self.mpi, 2, Program::Heat2d).executable(program).args([mode]);
+            job.env("SCR_CACHE_SIZE", 2).without(&["SCR_FLUSH"]).run()
+        };
+        let is_finished = |cluster: &Cluster| {
+            let halt = std::fs::read(cluster.prefix().join(".scr/halt.scr")).unwrap_or_default();
+            String::from_utf8_lossy(&halt).contains("SCR_FINALIZE_CALLED")
+        };
+        let failed = run(&mut cluster, "fail");
+        assert!(!failed.succeeded() && !failed.timed_out());
+        for line in ["WROTE one", "CUT cut", "WROTE two"] {
+            assert_eq!(failed.lines().filter(|found| *found == line).count(), 2, "{line}");
+        }
+        assert!(failed
+            .lines()
+            .any(|line| line.starts_with("CONFIG 4 SCR_Config: there is no parameter SCR_FLUSHH")));
+        assert!(failed.says("SCR_FLUSH=7"));
+        assert!(!is_finished(&cluster), "the program has failed");
+        let failed = run(&mut cluster, "throw");
+        assert!(!failed.succeeded() && !failed.timed_out() && !failed.mentions("READ"));
+        assert!(!is_finished(&cluster), "the program has failed again");
+        let read = run(&mut cluster, "read");
+        assert!(read.succeeded());
+        assert_eq!(
+            read.lines().filter(|line| *line == "READ two").count(),
+            2,
+            "the checkpoint is as good as before"
+        );
+        assert!(is_finished(&cluster));
+        read
     }
 
     /// Runs an exerciser twice on two nodes.

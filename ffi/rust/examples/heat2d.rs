@@ -8,6 +8,7 @@
 //! mpirun -n 4 target/release/examples/heat2d SIZE STEPS EVERY RESULT [KILL_RANK KILL_STEP]
 //! ```
 
+use mpi::environment::Universe;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::*;
 use scr::{Flags, Library};
@@ -15,8 +16,16 @@ use std::error::Error;
 use std::fs;
 use std::io::Write;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let universe = mpi::initialize().ok_or("MPI cannot be initialized")?;
+fn main() {
+    let universe = mpi::initialize().expect("MPI cannot be initialized");
+    if let Err(error) = run(&universe) {
+        eprintln!("heat2d: rank {}: {error}", universe.world().rank());
+        // The other ranks would wait for this one.
+        universe.world().abort(1);
+    }
+}
+
+fn run(universe: &Universe) -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let number = |at: usize, otherwise: i64| arguments.get(at).map_or(Ok(otherwise), |text| text.parse());
     let (size, steps, every) = (number(1, 512)? as usize, number(2, 500)?, number(3, 50)?);
@@ -24,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut plate = Plate::new(universe.world(), size);
     scr::config(&format!("SCR_CHECKPOINT_INTERVAL={every}"))?;
-    let mut library = Library::init(&universe)?;
+    let mut library = Library::init(universe)?;
     let (mut step, mut stop) = (restart(&mut library, &mut plate)?, false);
     while step < steps && !stop {
         plate.step();
@@ -64,7 +73,9 @@ fn checkpoint(library: &mut Library<'_>, plate: &Plate, step: i64) {
 fn restart(library: &mut Library<'_>, plate: &mut Plate) -> Result<i64, Box<dyn Error>> {
     while let Some(restart) = library.restart()? {
         let name = restart.name().to_owned();
-        let found = fs::read(restart.route(plate.file_of(&name))?).ok().filter(|found| plate.fits(found));
+        // No `?`: a rank that cannot read its file says so to the others.
+        let path = restart.route(plate.file_of(&name)).ok();
+        let found = path.and_then(|path| fs::read(path).ok()).filter(|found| plate.fits(found));
         if !restart.complete(found.is_some()) {
             continue;
         }

@@ -2,26 +2,40 @@
 //!
 //! A [`Library`] lives between `MPI_Init` and `MPI_Finalize`, which the borrowed [`Universe`] guarantees. A dataset being
 //! written is an [`Output`], and a checkpoint being read is a [`Restart`]; each ends what it began. One that is dropped
-//! without `complete`, as when `?` returns early, ends as invalid on all ranks, so that a checkpoint that was cut short
-//! never counts. All calls are collective over `MPI_COMM_WORLD`, apart from `route`.
+//! without `complete`, as when `?` returns early, ends as invalid on all ranks: a dataset that was cut short never counts,
+//! and a checkpoint that was not read is given up for the next older one. A panic leaves it open on its rank, since no good
+//! checkpoint must be given up for a fault of the program. All calls are collective over `MPI_COMM_WORLD`, apart from
+//! `route`.
+//!
+//! The other ranks wait for one that has left with an error. So end the job then, as below, and build with
+//! `panic = "abort"`.
 //!
 //! ```no_run
 //! use mpi::traits::*;
 //! use scr::{Flags, Library};
 //!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let universe = mpi::initialize().ok_or("MPI cannot be initialized")?;
+//! fn main() {
+//!     let universe = mpi::initialize().expect("MPI cannot be initialized");
+//!     if let Err(error) = run(&universe) {
+//!         eprintln!("{error}");
+//!         universe.world().abort(1);
+//!     }
+//! }
+//!
+//! fn run(universe: &mpi::environment::Universe) -> Result<(), Box<dyn std::error::Error>> {
 //!     let rank = universe.world().rank();
 //!     scr::config("SCR_CHECKPOINT_INTERVAL=100")?; // unless the environment or a file says otherwise
-//!     let mut library = Library::init(&universe)?;
+//!     let mut library = Library::init(universe)?;
 //!
 //!     let (mut state, mut step) = (vec![0_u8; 1000], 0_u64);
 //!     while let Some(restart) = library.restart()? {
-//!         let found = std::fs::read(restart.route(format!("{}/rank_{rank}", restart.name()))?);
 //!         let name = restart.name().to_owned();
-//!         if restart.complete(found.is_ok()) {
+//!         // No `?`: a rank that cannot read its file says so to the others.
+//!         let path = restart.route(format!("{name}/rank_{rank}")).ok();
+//!         let found = path.and_then(|path| std::fs::read(path).ok());
+//!         if restart.complete(found.is_some()) {
 //!             // Only now: all ranks have read the same checkpoint.
-//!             state = found?;
+//!             state = found.unwrap_or_default();
 //!             step = name.trim_start_matches("step.").parse()?;
 //!             break;
 //!         }
@@ -50,9 +64,10 @@ use std::ops::BitOr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A run under the library, from `SCR_Init` to `SCR_Finalize`.
+/// A run under the library, from `SCR_Init` to [`finalize`](Self::finalize).
 ///
-/// Dropping it shuts the library down as well; [`finalize`](Self::finalize) also says whether all could be flushed.
+/// A program that drops it without `finalize`, as when `?` returns early, has not come to its end: nothing is flushed, and
+/// the job is started again.
 #[derive(Debug)]
 pub struct Library<'mpi> {
     /// MPI is not finalized before, and no other thread calls.
@@ -131,20 +146,12 @@ impl<'mpi> Library<'mpi> {
         raw::delete(&c_string(name.as_bytes())?)
     }
 
-    /// Shuts the library down.
+    /// Shuts the library down: flushes what is due, and records that the job has come to its end.
     ///
     /// # Errors
     /// [`Error`]: a dataset that was due could not be flushed; it stays in cache.
     pub fn finalize(self) -> Result<(), Error> {
-        std::mem::forget(self);
         raw::finalize()
-    }
-}
-
-impl Drop for Library<'_> {
-    fn drop(&mut self) {
-        // The library has printed what could not be flushed.
-        let _ = raw::finalize();
     }
 }
 
@@ -266,8 +273,11 @@ impl Phase<'_> {
 
 impl Drop for Phase<'_> {
     fn drop(&mut self) {
-        // It fails, which is what it is called for.
-        let _ = self.finish(false);
+        // A panic is a fault of the program, for which no good checkpoint must be given up.
+        if !std::thread::panicking() {
+            // It fails, which is what it is called for.
+            let _ = self.finish(false);
+        }
     }
 }
 
