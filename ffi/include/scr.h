@@ -1,8 +1,8 @@
 /* scr.h: the C interface of the scr checkpoint/restart runtime.
  *
  * Call SCR_Init after MPI_Init and SCR_Finalize before MPI_Finalize. Between the two, every call is collective
- * over MPI_COMM_WORLD, except SCR_Route_file, SCR_Get_version and the queries of SCR_Config. No call ends the
- * application unless the user asked for it (SCR_HALT_EXIT=1). A failed call prints one line on standard error,
+ * over MPI_COMM_WORLD, except SCR_Route_file, SCR_Get_version, SCR_Last_error and the queries of SCR_Config. No call ends
+ * the application unless the user asked for it (SCR_HALT_EXIT=1). A failed call prints one line on standard error,
  * returns one of the codes below, and sets its output flag to 0. After a failed SCR_Init, calls print nothing.
  */
 #ifndef SCR_H

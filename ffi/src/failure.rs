@@ -42,7 +42,7 @@ pub(crate) enum Failure {
     StartedTwice,
     #[error("SCR is shut down; nothing can be called after SCR_Finalize")]
     Ended,
-    #[error("the library failed inside before, and is of no use to this process any more")]
+    #[error("an earlier call hit a defect of the library; this process can no longer use scr")]
     Broken,
     #[error("SCR is disabled by SCR_ENABLE=0")]
     Disabled,

@@ -34,7 +34,11 @@ fn compare_mpi() -> Result<(), (&'static str, String)> {
     if built_with_open_mpi == is_open_mpi(&running) {
         return Ok(());
     }
-    let built = if built_with_open_mpi { "Open MPI" } else { "MPICH or one of its kin" };
+    let built = if built_with_open_mpi {
+        "Open MPI"
+    } else {
+        "MPICH or an MPI derived from it (Intel MPI, MVAPICH, Cray MPICH)"
+    };
     Err((built, running.lines().next().unwrap_or_default().replace('\t', " ")))
 }
 
