@@ -19,8 +19,8 @@ use crate::fs::RealFiles;
 use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
 use crate::prefix::{
-    rank2file, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, Nodes, Prefix, Restarted, Seq,
-    Summary,
+    rank2file, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, Nodes, Overwritten, Prefix,
+    Restarted, Seq, Summary,
 };
 use crate::scavenge::filemap::ScavengedMap;
 use crate::{comm, log, plugin};
@@ -147,6 +147,7 @@ fn small_files(bytes: &[u8]) {
     }
     black_box(Nodes::from_tree(&tree, Path::new("/p"))).ok();
     black_box(Restarted::from_tree(&tree, Path::new("/p"))).ok();
+    black_box(Overwritten::from_tree(&tree)).ok();
     black_box(DatasetDescriptor::from_tree(&tree)).ok();
     black_box(Ids::of_tree(tree.clone(), Path::new("/p"))).ok();
     black_box(LogEntry::from_tree(&tree)).ok();

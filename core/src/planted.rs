@@ -50,6 +50,7 @@ bugs! {
     TakenBackAfterMark: "an error after the mark rolls the flush back",
     CommittedBeforeNamed: "a flush is committed before its files have their names",
     NameTakenBeforeCopied: "the older dataset of the name is invalid before the first byte is copied",
+    OverwrittenNotRecorded: "a file that the application is about to write over still counts for the older dataset",
     ReplacedCountsAsFlushed: "a dataset counts as flushed though a newer one has replaced its files",
     LateFlushReplacesNewer: "a flush that is finished late replaces a newer dataset",
     FlushedBeforeArrived: "a dataset counts as flushed once its flush has begun",

@@ -5,6 +5,9 @@
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
 use crate::fs::{At, Files, FsError, Kind, Status};
+use crate::prefix::{Overwritten, Prefix};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The places of one part.
@@ -76,6 +79,12 @@ pub(crate) enum Flaw {
         /// Which file.
         path: PathBuf,
     },
+    /// A newer dataset was to replace it.
+    #[error("{} was given to the application to write over, for a later dataset that was not completed", path.display())]
+    Overwritten {
+        /// Which file.
+        path: PathBuf,
+    },
 }
 
 /// The first file of a part, or its redundancy file, that is not there with the length that its record gives.
@@ -86,11 +95,16 @@ pub(crate) fn first_flaw(files: &dyn Files, place: &dyn PartPlace, record: &Rank
 }
 
 /// The first file of a part in bypass mode that is not in the prefix directory as it was written. Such files have no checksums,
-/// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it.
+/// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
+/// one that was given out for that, whatever its time.
 pub(crate) fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Flaw> {
+    let prefix = Prefix::new(OsStr::from_bytes(&record.prefix));
     record.files.iter().try_for_each(|file| {
         let path = record.prefix_path(file);
         let status = expect_file(files, &path, file.bytes)?;
+        if Overwritten::since(files, &prefix, &file.name, record.seq())? {
+            return Err(Flaw::Overwritten { path });
+        }
         if status.mtime == file.mtime {
             Ok(())
         } else {

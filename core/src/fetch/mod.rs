@@ -31,7 +31,8 @@ use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::Files;
 use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2FileFault, Summary,
+    DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
+    Summary,
 };
 use scr_plugin_api::KvTree;
 use shared::Mine;
@@ -182,6 +183,8 @@ struct Rules<'a> {
     sums: &'a dyn Fn(&FileName) -> bool,
     /// When files may have been written over, the moment since which those without a checksum must not have changed.
     unchanged_since: Option<(i64, u32)>,
+    /// Place of the dataset.
+    owner: Seq,
 }
 
 /// Chooses where in cache a file goes, and records it there, before a byte of it is written.
@@ -207,7 +210,8 @@ impl Fetch<'_> {
         };
         // Of a file that many ranks read where it lies, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
-        let rules = Rules { sums: &sums, unchanged_since: listed.filter(|_| candidate.suspect) };
+        let unchanged_since = listed.filter(|_| candidate.suspect);
+        let rules = Rules { sums: &sums, unchanged_since, owner: candidate.seq };
         let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(FileError::is_damage)])?;
@@ -356,7 +360,9 @@ impl Fetch<'_> {
     ) -> Result<FetchedFile, FileError> {
         let source = self.prefix.file(&file.name);
         let (open, status) = open_whole(self.files, &source, file.bytes)?;
-        if file.crc.is_none() && rules.unchanged_since.is_some_and(|since| status.mtime > since) {
+        let overwritten = Overwritten::since(self.files, self.prefix, &file.name, rules.owner)?;
+        let is_changed = rules.unchanged_since.is_some_and(|since| status.mtime > since);
+        if file.crc.is_none() && (is_changed || overwritten) {
             return Err(FileError::Unproven { path: source });
         }
         let mut fetched = FetchedFile {
@@ -368,7 +374,7 @@ impl Fetch<'_> {
             mtime: status.mtime,
         };
         let Options { block_bytes, metadata, .. } = self.options;
-        let expected = file.crc.filter(|_| (rules.sums)(&file.name));
+        let expected = file.crc.filter(|_| overwritten || (rules.sums)(&file.name));
         if let Some(path) = path {
             fetched.path = path;
             let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };

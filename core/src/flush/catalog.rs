@@ -139,6 +139,16 @@ impl Catalog<'_> {
         })
     }
 
+    /// The application begins to write a dataset in place: from here on the name stands for it. Gives whether the index has others
+    /// that are complete, or never were: those may lie in place without being listed yet.
+    pub(crate) fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Result<bool, PrefixError> {
+        Index::update(self.files, self.prefix, |index| {
+            index.record(dataset, false);
+            let mut others = index.entries().into_iter().filter(|entry| entry.id != dataset.id);
+            others.any(|entry| entry.is_valid() || entry.flushed.is_none())
+        })
+    }
+
     /// The complete datasets of other names that have a file in common with `lists`: once such a file is replaced, they
     /// are whole no more. One whose lists cannot be read cannot be restarted from either.
     pub(crate) fn sharing(

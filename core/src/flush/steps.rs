@@ -16,7 +16,7 @@ use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
-use crate::prefix::{DatasetDescriptor, DIR_MODE};
+use crate::prefix::{DatasetDescriptor, Overwritten, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
@@ -168,7 +168,10 @@ impl Flush<'_> {
             }
             Ok::<_, StepError>(())
         });
-        self.agreed(dataset, Step::Committing, committed)
+        self.agreed(dataset, Step::Committing, committed)?;
+        let in_place = run.copies.iter().filter(|_| self.options.in_place && self.options.may_replace);
+        in_place.for_each(|copy| Overwritten::forget(files, &self.job.prefix, &copy.file.name));
+        Ok(())
     }
 
     fn sync_folders(&self, run: &RunningFlush) -> Result<(), FlushError> {

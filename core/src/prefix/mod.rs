@@ -12,6 +12,7 @@
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
 //! | `ids.scr`: which prefix directory this is, and which runs and dataset ids there were | `ids` |
 //! | `running`: who runs now | `running` |
+//! | `overwritten`: files that an application was given to write over | `overwritten` |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
 //! | (the name of a file below the prefix directory) | [`FileName`] |
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
@@ -31,6 +32,7 @@ mod halt;
 mod ids;
 mod index;
 mod nodes;
+mod overwritten;
 mod paths;
 pub(crate) mod rank2file;
 mod restarted;
@@ -50,6 +52,7 @@ pub use ids::PrefixId;
 pub(crate) use ids::{Ids, RunId};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;
+pub(crate) use overwritten::Overwritten;
 pub(crate) use paths::real;
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};

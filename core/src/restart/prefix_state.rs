@@ -11,7 +11,7 @@ use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{DatasetDescriptor, FlushFile, Ids, Index, PrefixError, Seq};
+use crate::prefix::{DatasetDescriptor, FlushFile, Ids, Index, Overwritten, PrefixError, Seq};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 
@@ -217,7 +217,12 @@ fn is_same_in_prefix(job: &Job, record: &RankRecord) -> Result<(), FileError> {
     let block_bytes = job.params.get(&param::FILE_BUF_SIZE);
     let checksums = job.params.get(&param::CRC_ON_FLUSH);
     record.files.iter().try_for_each(|file| {
-        let crc = file.crc.filter(|_| checksums);
-        expect_bytes(job.files(), &record.prefix_path(file), file.bytes, crc, block_bytes)
+        let (files, path) = (job.files(), record.prefix_path(file));
+        let overwritten = Overwritten::since(files, &job.prefix, &file.name, record.seq())?;
+        if overwritten && file.crc.is_none() {
+            return Err(FileError::Unproven { path });
+        }
+        let crc = file.crc.filter(|_| checksums || overwritten);
+        expect_bytes(files, &path, file.bytes, crc, block_bytes)
     })
 }

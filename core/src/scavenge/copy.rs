@@ -10,12 +10,12 @@ use super::place::{being_copied, Apart, ScavengedPart};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
-use crate::cache::record::DatasetKey;
+use crate::cache::record::{DatasetKey, RankRecord};
 use crate::fetch::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{At, Durability, Files, How, OwnedDir};
+use crate::fs::{At, Durability, Files, FsError, How, OwnedDir};
 use crate::parallel::at_a_time;
-use crate::prefix::{Index, Prefix, PrefixError, PrefixId, DIR_MODE};
+use crate::prefix::{FileName, Index, Overwritten, Prefix, PrefixError, PrefixId, DIR_MODE};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -183,10 +183,12 @@ impl Copier<'_> {
             folders.extend(target.parent().map(Path::to_owned));
             let wanted =
                 Wanted { bytes: file.bytes, crc: file.crc, mode: file.mode & 0o777, mtime: file.mtime };
-            if let Some(crc) = copied.note(file.bytes, self.file(&source, &target, &wanted, to.id, progress))
-            {
-                file.crc = Some(crc);
-            }
+            let came = match self.is_overwritten(&record, &file.name) {
+                Ok(true) => Err(FileError::Changed { path: source }),
+                Ok(false) => self.file(&source, &target, &wanted, to.id, progress),
+                Err(error) => Err(error.into()),
+            };
+            file.crc = copied.note(file.bytes, came).or(file.crc);
         }
         if let Some(kept) = record.redundancy {
             let wanted = Wanted { bytes: kept.bytes, crc: Some(kept.crc), mode: 0o600, mtime: (0, 0) };
@@ -200,6 +202,12 @@ impl Copier<'_> {
         }
         map.write(self.files, self.prefix)?;
         Ok(copied)
+    }
+
+    /// Whether a file that lies in place was given to a later dataset.
+    fn is_overwritten(&self, record: &RankRecord, name: &FileName) -> Result<bool, FsError> {
+        let in_place = record.protection.bypass;
+        Ok(in_place && Overwritten::since(self.files, self.prefix, name, record.seq())?)
     }
 
     /// Copies a file, and gives its checksum. In bypass mode it is in place, and only read.

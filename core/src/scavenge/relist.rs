@@ -7,7 +7,7 @@ use super::build::{BuildError, Builder, Built, Outcome};
 use super::import::unfinished_mark;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, IndexEntry, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, Index, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -100,6 +100,11 @@ impl Builder<'_> {
         let (mut verified, mut count, mut bytes) = (true, 0_u64, 0_u64);
         for file in evidence.lists.by_rank().iter().flatten() {
             let replaced = newer.get(&Newer::File(file.name.clone()));
+            let owner = evidence.dataset.seq();
+            let overwritten = Overwritten::since(self.files(), self.prefix, &file.name, owner);
+            if overwritten.map_err(FileError::from)? && file.crc.is_none() {
+                return Err(NotWhole::Overwritten { name: file.name.clone() });
+            }
             let length = self.compare(file, seen.insert(&file.name))?;
             (count, bytes) = (count + 1, bytes.saturating_add(length));
             verified &= file.crc.is_some();
@@ -189,6 +194,8 @@ enum NotWhole {
     NameTaken { newer: u64 },
     #[error("dataset {newer}, which is newer, may have replaced {name}")]
     MayBeReplaced { newer: u64, name: FileName },
+    #[error("{name} was given to the application to write over, for a later dataset, and has no checksum to prove it")]
+    Overwritten { name: FileName },
     #[error("nothing says that it was ever complete, and {name} has no checksum to prove it")]
     Unproven { name: FileName },
     #[error(transparent)]

@@ -367,3 +367,82 @@ fn a_checkpoint_that_lies_in_place_is_not_offered_by_the_run_that_flushed_over_i
     });
     run.all_gave(&vec!["two".to_owned(), "zero".to_owned()]);
 }
+
+/// Dies while it writes over the files of the other rank's share of `one`: it has written them, or has not begun.
+fn die_over_one(application: &mut Application, has_written: bool) {
+    let rank = application.rank;
+    let session = application.session();
+    session.start_output(Some(b"two"), CHECKPOINT).unwrap();
+    let path = session.route_file(file("b", Rank(1 - rank.0)).as_bytes()).unwrap();
+    if has_written {
+        let kept = std::fs::metadata(path_of(&path)).and_then(|status| status.modified()).unwrap();
+        std::fs::write(path_of(&path), contents(2, rank, 0, BYTES)).unwrap();
+        // As if the clock had not gone on since.
+        let written = std::fs::File::options().write(true).open(path_of(&path)).unwrap();
+        written.set_modified(kept).unwrap();
+    }
+}
+
+fn recorded(world: &World) -> usize {
+    std::fs::read_dir(world.prefix().join(".scr/overwritten")).map_or(0, Iterator::count)
+}
+
+/// Only the length and the time of a file were compared, and it was offered with the bytes of the one that was cut short.
+#[test]
+fn a_checkpoint_is_not_offered_after_a_crash_in_the_middle_of_writing_over_it() {
+    for (global, crc, lost) in
+        [("0", "0", false), ("0", "1", false), ("1", "0", false), ("0", "0", true), ("0", "1", true)]
+    {
+        let world = world(if global == "1" { "0" } else { "1" });
+        let world =
+            world.set("SCR_CACHE_SIZE", "3").set("SCR_CRC_ON_FLUSH", crc).set("SCR_COPY_METADATA", "1");
+        let mut world = world.set("SCR_GLOBAL_RESTART", global);
+        world.run(|application| {
+            write(application, "zero", "a", 0).unwrap();
+            write(application, "one", "b", 1).unwrap();
+        });
+        world.put("SCR_CACHE_BYPASS", "1");
+        world.run(|application| die_over_one(application, true));
+        let recorded = recorded(&world);
+        if lost {
+            lose_all(&world);
+        }
+        let run = world.run(|application| refuse_each(application, MIXED));
+        // What lies in cache as well is flushed again.
+        let expected: &[&str] = if global == "1" { &["one", "zero"] } else { &["zero"] };
+        run.all_gave(&expected.iter().map(ToString::to_string).collect());
+        assert_eq!(recorded, 2);
+    }
+}
+
+#[test]
+fn a_checkpoint_that_nobody_has_written_over_is_proven_by_its_checksums_after_a_crash() {
+    for (crc, lost) in [("1", true), ("1", false), ("0", false)] {
+        let world = world("1").set("SCR_CACHE_SIZE", "3").set("SCR_CRC_ON_FLUSH", crc);
+        world.run(|application| {
+            write(application, "zero", "a", 0).unwrap();
+            write(application, "one", "b", 1).unwrap();
+        });
+        world.run(|application| die_over_one(application, false));
+        if lost {
+            lose_all(&world);
+        }
+        let expected: &[&str] = if crc == "1" { &["one", "zero"] } else { &["zero"] };
+        let expected: Vec<_> = expected.iter().map(ToString::to_string).collect();
+        world.run(|application| refuse_each(application, MIXED)).all_gave(&expected);
+    }
+}
+
+#[test]
+fn files_written_over_are_recorded_only_while_an_older_checkpoint_may_lose_them() {
+    let world = world("1");
+    world.run(|application| {
+        for step in 1..=3 {
+            write(application, "same", "b", step).unwrap();
+            assert!(!world.prefix().join(".scr/overwritten").exists(), "nothing else counts");
+        }
+        write(application, "other", "b", 4).unwrap();
+    });
+    assert_eq!(recorded(&world), 0, "it is complete");
+    world.run(|application| restart(application, "b", 4)).all_gave(&Some(b"other".to_vec()));
+}

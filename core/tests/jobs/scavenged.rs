@@ -11,6 +11,7 @@ use scr_core::fs::{Files, OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
+use scr_core::session::OutputFlags;
 use scr_plugin_api::KvTree;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -414,6 +415,16 @@ fn files_in_bypass_mode_are_listed_where_they_lie_unless_they_were_changed() {
     assert!(dead.scavenge().iter().all(Copied::is_whole));
     assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt.is_empty()));
     dead.assert_whole("in place");
+    // Nor if they were given to a job that died, whatever it has written.
+    dead.world.run(|application| {
+        let rank = application.rank;
+        let flags = OutputFlags { checkpoint: true, output: false };
+        application.session().start_output(Some(b"other"), flags).unwrap();
+        application.session().route_file(format!("ckpt.1/rank_{rank}.0").as_bytes()).unwrap();
+    });
+    forget();
+    assert!(!dead.scavenge()[0].is_whole());
+    assert!(!dead.build().outcome.is_complete());
 }
 
 #[test]

@@ -18,10 +18,11 @@ use crate::cache::verify::Opened;
 use crate::cache::Cache;
 use crate::comm::{Comm, CommError, Rank, Traffic};
 use crate::flush::folder_owners::assign_owners;
-use crate::fs::{Durability, FsError, How, Kind};
+use crate::fs::{At, Durability, FsError, How, Kind};
 use crate::job::Job;
-use crate::prefix::FileName;
+use crate::prefix::{FileName, Overwritten};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ pub(super) struct Output {
     flags: OutputFlags,
     /// Whether a file that this rank writes in the prefix directory was there before.
     may_replace: bool,
+    /// Whether such a file may belong to an older dataset that counts, or may yet count.
+    is_older_at_risk: bool,
     /// Place of the store in the cache.
     store: usize,
     started: Duration,
@@ -56,6 +59,7 @@ impl Output {
             unrouted: BTreeMap::new(),
             flags: OutputFlags::default(),
             may_replace: false,
+            is_older_at_risk: false,
             started: Duration::ZERO,
             sent: Traffic::default(),
             ready: Duration::ZERO,
@@ -83,7 +87,7 @@ impl Output {
         let path_bytes = path_bytes(&path)?;
         if !known {
             if bypass {
-                self.may_replace |= job.files().status(&path).is_ok();
+                self.expect_replaced(job, &file.name, &path)?;
                 let parent = path.parent().unwrap_or(&path);
                 job.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
             }
@@ -94,6 +98,22 @@ impl Output {
             self.record.files.push(file);
         }
         Ok(path_bytes)
+    }
+
+    /// Before the application gets the path of a file in the prefix directory: if it is there, an older dataset must not count
+    /// with it any more, whenever this run dies.
+    fn expect_replaced(&mut self, job: &Job, name: &FileName, path: &Path) -> Result<(), FsError> {
+        match job.files().status(path) {
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(())
+            }
+            found => found.at("look at", path)?,
+        };
+        self.may_replace = true;
+        if self.is_older_at_risk {
+            Overwritten::record(job.files(), &job.prefix, name, self.record.seq())?;
+        }
+        Ok(())
     }
 
     /// Records whether a file has got a path, or why not. `file` is its path as the application knows it.

@@ -3,7 +3,7 @@
 use super::{events, Output};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
 use crate::flush::catalog::Catalog;
@@ -60,14 +60,15 @@ impl Session {
         let (part, journal) = begun.map_err(|error| error.doing(format!("starting {}", record.label())))?;
         self.job.report.info(&format!("Starting {}", record.label()));
         events::started(&self.job, &record, started.saturating_sub(self.computing_since));
-        self.use_name(&record)?;
+        let is_older_at_risk = self.use_name(&record)?;
         if flags.checkpoint {
             self.last_checkpoint = wanted.checkpoint;
         }
         let ready = self.job.elapsed();
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(record, part, journal, &self.cache);
-        self.phase = Phase::Output(Box::new(Output { flags, started, sent, ready, ..output }));
+        let output = Output { flags, is_older_at_risk, started, sent, ready, ..output };
+        self.phase = Phase::Output(Box::new(output));
         Ok(())
     }
 
@@ -102,10 +103,11 @@ impl Session {
         rank2file::ranks(files, prefix, entry.id).ok().map(u64::from)
     }
 
-    /// From here on the name stands for this dataset, or it is not begun.
-    fn use_name(&mut self, record: &RankRecord) -> Result<(), Error> {
+    /// From here on the name stands for this dataset, or it is not begun. Gives whether its files may replace those of an older
+    /// one that counts.
+    fn use_name(&mut self, record: &RankRecord) -> Result<bool, Error> {
         if !record.protection.bypass {
-            return Ok(());
+            return Ok(false);
         }
         self.leave_files_to(record)?;
         self.flushes.wait_until_recorded(&self.job);
@@ -207,13 +209,16 @@ impl Wanted<'_> {
 
 /// If the files of a dataset are written in the prefix directory itself, older datasets of its name are invalid before the first
 /// path is given out. The index also lists it as begun, so that what it may have replaced is checked closely if it is cut short.
-fn take_name(job: &Job, record: &RankRecord) -> Collective<()> {
+/// Gives whether there are others that count, or that nobody has listed yet.
+fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
     let catalog = Catalog { files: job.files(), prefix: &job.prefix };
     let taken = match job.rank() {
-        Rank(0) => catalog.invalidate_previous(&record.dataset, &[]),
-        _ => Ok(()),
+        Rank(0) => catalog.begin_in_place(&record.dataset),
+        _ => Ok(false),
     };
-    job.agree(taken)
+    let own = job.agree(taken)?;
+    let [is_any_left] = any(&*job.comm, [own])?;
+    Ok(is_any_left)
 }
 
 /// The name of a dataset that the application gives none.
