@@ -1,11 +1,13 @@
 //! A file below the prefix directory belongs to one dataset, the newest that has its name, by whatever link it is named; and
 //! nothing outside is touched.
 
-use super::world::{contents, path_of, Application, World};
+use super::world::{contents, path_of, plugins, Application, World};
 use scr_core::comm::Rank;
+use scr_core::flush::poll_transfers;
 use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_core::fs::{OwnedDir, RealFiles};
 use scr_core::session::OutputFlags;
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, Transport};
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -445,4 +447,64 @@ fn files_written_over_are_recorded_only_while_an_older_checkpoint_may_lose_them(
     });
     assert_eq!(recorded(&world), 0, "it is complete");
     world.run(|application| restart(application, "b", 4)).all_gave(&Some(b"other".to_vec()));
+}
+
+/// An agent whose copies have arrived.
+struct Arrived;
+
+impl Transport for Arrived {
+    fn start(&self, _: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        Ok(Vec::new())
+    }
+    fn poll(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(CopyState::Done)
+    }
+    fn wait(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        Ok(CopyState::Done)
+    }
+    fn cancel(&self, _: &[u8]) -> Result<(), PluginError> {
+        Ok(())
+    }
+    fn crc(&self, _: &[u8], _: usize) -> Option<u32> {
+        None
+    }
+}
+
+/// Does what the agent of this rank's node does.
+fn look_after_flushes(world: &World, rank: Rank) {
+    let control = world.node(&format!("n{rank}/user1/scr.defjobid"));
+    let control = OwnedDir::at(&RealFiles, &control, rustix::process::getuid().as_raw()).unwrap();
+    let open = |_: &str, _: &KvTree| Ok(Arc::new(Arrived) as Arc<dyn Transport>);
+    let polled = poll_transfers(&world.env_of(rank).env(), &control, &open);
+    assert!(polled.errors.is_empty(), "{polled:?}");
+}
+
+/// The agents gave the files of a newer one their names while the application read the older one there.
+#[test]
+fn a_checkpoint_is_not_read_in_the_prefix_directory_while_agents_replace_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(plugins().join("libscr_sync.so"), folder.path().join("libscr_sync.so")).unwrap();
+    let manifest = std::fs::read_to_string(plugins().join("sync.toml")).unwrap();
+    let manifest = manifest + "\n[capabilities]\nasynchronous = true\nsurvives-job = true\n";
+    std::fs::write(folder.path().join("sync.toml"), manifest).unwrap();
+    let path = format!("{}:{}", folder.path().display(), plugins().display());
+    let world = world("0").set("SCR_PLUGIN_PATH", &path).set("SCR_FLUSH_TYPE", "SYNC");
+    let world = world.set("SCR_FLUSH_ASYNC", "1").set("SCR_GLOBAL_RESTART", "1").set("SCR_CACHE_SIZE", "3");
+    let turns = Barrier::new(2);
+    let run = world.run(|application| {
+        let rank = application.rank;
+        write(application, "one", "b", 1).unwrap();
+        write(application, "two", "b", 2).unwrap();
+        let name = application.session().have_restart().unwrap().unwrap();
+        assert_eq!(application.session().start_restart().unwrap(), name);
+        let path = application.session().route_file(file("b", rank).as_bytes()).unwrap();
+        turns.wait();
+        look_after_flushes(&world, rank);
+        turns.wait();
+        let step = if name == b"one" { 1 } else { 2 };
+        assert!(std::fs::read(path_of(&path)).unwrap() == contents(step, rank, 0, BYTES), "other bytes");
+        application.session().complete_restart(true).unwrap();
+        name
+    });
+    run.all_gave(&b"two".to_vec());
 }
