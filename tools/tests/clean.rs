@@ -65,7 +65,11 @@ impl Drop for Running {
 
 /// A resource manager with these jobs.
 fn squeue(job: &FinishedJob, script: &str) {
-    let path = job.path().join("bin/squeue");
+    program(job, "squeue", script);
+}
+
+fn program(job: &FinishedJob, name: &str, script: &str) {
+    let path = job.path().join("bin").join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -89,13 +93,13 @@ fn a_finished_job_whose_datasets_are_flushed_leaves_nothing() {
     let job = flushed();
     let other = user_folder(&job).join("scr.other");
     fs::create_dir(&other).unwrap();
-    let dry = clean(&job, &["--allocation", &JOB, "--dry-run"]);
+    let dry = clean(&job, &["--allocation", &JOB, "--ended", "--dry-run"]);
     assert_eq!((code(&dry), folder(&job).is_dir()), (0, true), "{}", err(&dry));
     assert_eq!(out(&dry), format!("would remove {}\n", folder(&job).display()));
-    let done = clean(&job, &["--allocation", &JOB]);
+    let done = clean(&job, &["--allocation", &JOB, "--ended"]);
     assert_eq!((code(&done), folder(&job).exists(), other.is_dir()), (0, false, true), "{}", err(&done));
     assert_eq!(out(&done), format!("removed {}\n", folder(&job).display()));
-    let again = clean(&job, &["--allocation", &JOB]);
+    let again = clean(&job, &["--allocation", &JOB, "--ended"]);
     assert_eq!((code(&again), out(&again).as_str()), (0, "nothing is left on this node\n"));
     let own = format!("own{}", std::process::id());
     let folder = user_folder(&job).join(format!("scr.{own}"));
@@ -107,16 +111,16 @@ fn a_finished_job_whose_datasets_are_flushed_leaves_nothing() {
 #[test]
 fn a_dataset_that_is_in_cache_only_is_kept_until_a_flag_gives_it_up() {
     let job = unflushed();
-    for arguments in [&["--allocation", &JOB][..], &["--allocation", &JOB, "--json"]] {
+    for arguments in [&["--allocation", &JOB, "--ended"][..], &["--allocation", &JOB, "--ended", "--json"]] {
         let kept = clean(&job, arguments);
         assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
         let text = err(&kept);
         assert!(text.contains("1 dataset is in cache only, such as dataset 1 `ckpt.1'"), "{text}");
         assert!(text.contains("scr copy") && text.contains("--discard-unsaved"), "{text}");
     }
-    let json = json_of(&clean(&job, &["--allocation", &JOB, "--json"]));
+    let json = json_of(&clean(&job, &["--allocation", &JOB, "--ended", "--json"]));
     assert_eq!(json["folders"][0]["removed"], false);
-    let lost = clean(&job, &["--allocation", &JOB, "--discard-unsaved"]);
+    let lost = clean(&job, &["--allocation", &JOB, "--ended", "--discard-unsaved"]);
     assert_eq!((code(&lost), folder(&job).exists()), (0, false), "{}", err(&lost));
 }
 
@@ -126,7 +130,7 @@ fn a_dataset_whose_index_is_gone_or_whose_record_is_damaged_counts_as_not_saved(
     let index = job.prefix().join(".scr/index.scr");
     let bytes = fs::read(&index).unwrap();
     fs::write(&index, b"no index").unwrap();
-    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (1, true));
+    assert_eq!((code(&clean(&job, &["--allocation", &JOB, "--ended"])), folder(&job).is_dir()), (1, true));
     fs::write(&index, bytes).unwrap();
     let mut maps = Vec::new();
     let mut todo = vec![folder(&job)];
@@ -141,7 +145,7 @@ fn a_dataset_whose_index_is_gone_or_whose_record_is_damaged_counts_as_not_saved(
     }
     assert!(!maps.is_empty());
     maps.iter().for_each(|map| fs::write(map, b"damaged").unwrap());
-    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (1, true));
+    assert_eq!((code(&clean(&job, &["--allocation", &JOB, "--ended"])), folder(&job).is_dir()), (1, true));
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn what_a_process_on_this_node_uses_is_kept() {
     let busy = user_folder(&job).join(format!("scr.{id}"));
     fs::rename(folder(&job), &busy).unwrap();
     let kept = |process: Running| {
-        let kept = clean(&job, &["--allocation", id, "--discard-unsaved"]);
+        let kept = clean(&job, &["--allocation", id, "--ended", "--discard-unsaved"]);
         assert_eq!((code(&kept), busy.is_dir()), (1, true));
         let expected = format!("process {} of allocation {id} runs on this node", process.0.id());
         assert!(err(&kept).contains(&expected), "{}", err(&kept));
@@ -175,7 +179,11 @@ fn without_a_resource_manager_an_allocation_is_dead_when_nothing_has_changed_for
     let job = flushed();
     let kept = clean(&job, &["--dead"]);
     assert_eq!((code(&kept), folder(&job).is_dir()), (0, true));
-    assert!(err(&kept).contains(&format!("`scr clean --allocation {}' removes it", *JOB)), "{}", err(&kept));
+    assert!(
+        err(&kept).contains(&format!("`scr clean --allocation {} --ended' removes it", *JOB)),
+        "{}",
+        err(&kept)
+    );
     make_old(&folder(&job));
     let done = clean(&job, &["--dead"]);
     assert_eq!((code(&done), folder(&job).exists()), (0, false), "{}", err(&done));
@@ -224,12 +232,55 @@ fn where_the_resource_manager_does_not_answer_the_user_may_say_that_an_allocatio
 }
 
 #[test]
+fn an_allocation_is_kept_that_any_resource_manager_lists() {
+    let job = flushed();
+    let of = |id: &str| user_folder(&job).join(format!("scr.{id}"));
+    let live = ["8000004", "8000005", "8000006.server", "8000007[].server"];
+    let dead = ["8000008", "8000009.server"];
+    live.iter().chain(&dead).for_each(|id| fs::create_dir(of(id)).unwrap());
+    program(&job, "bjobs", "[ \"$*\" = '-noheader -o jobid' ] && echo 8000004");
+    program(&job, "qselect", "printf '8000006.server\n8000007[].server\n'");
+    squeue(&job, "echo 8000005");
+    for id in live {
+        let kept = clean(&job, &["--allocation", id]);
+        assert_eq!((code(&kept), of(id).is_dir()), (1, true), "{id}");
+        assert!(err(&kept).contains(&format!("allocation {id} has not ended")), "{}", err(&kept));
+    }
+    for id in dead {
+        let done = clean(&job, &["--allocation", id]);
+        assert_eq!((code(&done), of(id).exists()), (0, false), "{id}: {}", err(&done));
+    }
+    // One that is silent may be the one that knows.
+    fs::create_dir(of("8000009.server")).unwrap();
+    program(&job, "qselect", "echo no server >&2; exit 1");
+    let kept = clean(&job, &["--allocation", "8000009.server"]);
+    assert!(code(&kept) == 1 && err(&kept).contains("no server"), "{}", err(&kept));
+}
+
+#[test]
+fn of_an_id_that_no_resource_manager_gives_the_user_says_that_the_allocation_has_ended() {
+    let job = flushed();
+    let kept = clean(&job, &["--allocation", &JOB]);
+    assert_eq!((code(&kept), folder(&job).is_dir()), (1, true));
+    let expected = format!("`scr clean --allocation {} --ended' removes it", *JOB);
+    assert!(err(&kept).contains(&expected), "{}", err(&kept));
+    squeue(&job, "echo 8000010");
+    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (1, true));
+    let done = clean(&job, &["--allocation", &JOB, "--ended"]);
+    assert_eq!((code(&done), folder(&job).exists()), (0, false), "{}", err(&done));
+    // Without a resource manager, jobs have this id.
+    let alone = user_folder(&job).join("scr.defjobid");
+    fs::create_dir(&alone).unwrap();
+    assert_eq!((code(&clean(&job, &["--allocation", "defjobid"])), alone.exists()), (0, false));
+}
+
+#[test]
 fn the_processes_that_read_what_it_prints_are_no_part_of_the_job() {
     let id = format!("piped{}", std::process::id());
     let job = flushed();
     let ended = user_folder(&job).join(format!("scr.{id}"));
     fs::rename(folder(&job), &ended).unwrap();
-    let piped = command(&job, &["--allocation", &id]);
+    let piped = command(&job, &["--allocation", &id, "--ended"]);
     // The shell, and so all that it starts, are in the allocation, as the processes of an epilog are.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "\"$@\" 2>&1 | cat | tee log", "sh"]).arg(piped.get_program()).args(piped.get_args());
@@ -247,27 +298,31 @@ fn nothing_outside_the_users_own_folder_is_touched() {
     fs::write(outside.join("file"), b"precious").unwrap();
     symlink(&outside, folder(&job).join("link")).unwrap();
     symlink(&outside, user_folder(&job).join("scr.planted")).unwrap();
-    assert_eq!(code(&clean(&job, &["--allocation", "planted"])), 0);
-    assert_eq!(code(&clean(&job, &["--allocation", &JOB])), 0);
+    assert_eq!(code(&clean(&job, &["--allocation", "planted", "--ended"])), 0);
+    assert_eq!(code(&clean(&job, &["--allocation", &JOB, "--ended"])), 0);
     assert_eq!((folder(&job).exists(), fs::read(outside.join("file")).unwrap().len()), (false, 8));
 
     let job = flushed();
     fs::set_permissions(user_folder(&job), fs::Permissions::from_mode(0o777)).unwrap();
-    let refused = clean(&job, &["--allocation", &JOB]);
+    let refused = clean(&job, &["--allocation", &JOB, "--ended"]);
     assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
     assert!(err(&refused).contains("may be written by other users"), "{}", err(&refused));
     fs::set_permissions(user_folder(&job), fs::Permissions::from_mode(0o700)).unwrap();
     let moved = job.node(0).join("moved");
     fs::rename(user_folder(&job), &moved).unwrap();
     symlink(&moved, user_folder(&job)).unwrap();
-    assert_eq!((code(&clean(&job, &["--allocation", &JOB])), folder(&job).is_dir()), (2, true), "a link");
+    assert_eq!(
+        (code(&clean(&job, &["--allocation", &JOB, "--ended"])), folder(&job).is_dir()),
+        (2, true),
+        "a link"
+    );
     fs::remove_file(user_folder(&job)).unwrap();
     fs::rename(&moved, user_folder(&job)).unwrap();
     // Only root can give a folder away.
     let own = fs::metadata(user_folder(&job)).unwrap().uid();
     if own == 0 {
         chown(user_folder(&job), Some(12345), None).unwrap();
-        let refused = clean(&job, &["--allocation", &JOB]);
+        let refused = clean(&job, &["--allocation", &JOB, "--ended"]);
         assert_eq!((code(&refused), folder(&job).is_dir()), (2, true));
         assert!(err(&refused).contains("12345"), "{}", err(&refused));
     }

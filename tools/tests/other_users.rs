@@ -118,7 +118,7 @@ impl Node {
             &["agent", "--drain"],
             &["config", "show"],
             &["postrun", "--prefix", prefix],
-            &["clean", "--allocation", JOB, "--discard-unsaved"],
+            &["clean", "--allocation", JOB, "--ended", "--discard-unsaved"],
         ];
         for arguments in commands {
             let output = self.scr(arguments);

@@ -114,7 +114,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut clean = Command::new(stage(self.mpi).join("bin/scr"));
-        _ = clean.args(["clean", "--discard-unsaved", "--allocation", &self.allocation]).output();
+        _ = clean.args(["clean", "--discard-unsaved", "--allocation", &self.allocation, "--ended"]).output();
     }
 }
 

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 pub(super) enum Choice {
     /// It is the one that this command runs in, whose job has ended.
     Own,
-    /// The user has named it. Where its resource manager does not answer, it counts whether the user says that it has ended.
+    /// The user has named it. Where no resource manager can tell, it counts whether the user says that it has ended.
     Named { has_ended: bool },
     /// The user has asked for all that are dead, so this one has to be known to be.
     AllDead,
@@ -28,9 +28,19 @@ pub(super) enum Choice {
 
 /// What is known of allocations and processes.
 pub(super) struct Liveness {
-    /// Allocations that have not ended; `Err` where a resource manager does not answer, `None` where there is none.
-    listed: Option<Result<HashSet<String>, String>>,
+    listed: Listed,
     processes: Vec<Process>,
+}
+
+/// What the resource managers on this node say.
+#[derive(Default)]
+struct Listed {
+    /// Allocations that have not ended, of all of them.
+    live: HashSet<String>,
+    /// Whether one has answered.
+    answered: bool,
+    /// Why one has not answered.
+    silent: Option<String>,
 }
 
 /// A process of the user on this node.
@@ -46,13 +56,17 @@ struct Process {
 impl Liveness {
     pub(super) fn find(env: &Env, manifests: &Manifests) -> Result<Self> {
         let mut variables = vec![param::JOB_ID.info().name.to_owned()];
-        let mut listed = None;
+        let mut listed = Listed::default();
         for manager in manifests.resource_managers() {
             variables.extend_from_slice(manager.job_id.variables());
             if manager.live_jobs.program().is_some_and(is_on_path) {
-                let words = manager.live_jobs.words();
-                listed =
-                    Some(words.map(|ids| ids.into_iter().collect()).map_err(|error| format!("{error:#}")));
+                match manager.live_jobs.words() {
+                    Ok(ids) => {
+                        listed.live.extend(ids);
+                        listed.answered = true;
+                    }
+                    Err(error) => listed.silent = Some(format!("{error:#}")),
+                }
             }
         }
         Ok(Self { listed, processes: processes(env, &variables)? })
@@ -65,30 +79,61 @@ impl Liveness {
         if let Some(process) = self.processes.iter().find(|process| process.uses(id, &paths)) {
             return Some(format!("process {} of allocation {id} runs on this node", process.pid));
         }
-        let is_managed = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
-        match self.listed.as_ref().filter(|_| is_managed && choice != Choice::Own) {
-            Some(Ok(listed)) if listed.contains(id) => {
-                return Some(format!("the resource manager says that allocation {id} has not ended"));
+        if choice == Choice::Own {
+            return None;
+        }
+        match self.listed.has_ended(id) {
+            Ok(true) => return None,
+            Ok(false) => {
+                return Some(format!("the resource manager says that allocation {id} has not ended"))
             }
-            Some(Ok(_)) => return None,
-            Some(Err(_)) if choice == (Choice::Named { has_ended: true }) => return None,
-            Some(Err(error)) => {
-                return Some(format!(
-                    "it is not known whether allocation {id} has ended: {error}; if it has, `scr clean --allocation {id} \
-                     --ended' removes it"
-                ));
-            }
-            _ => (),
+            Err(_) if choice == (Choice::Named { has_ended: true }) || id == NO_ALLOCATION => (),
+            Err(Some(why)) => return Some(not_known(id, why)),
+            Err(None) if choice == Choice::AllDead => (),
+            Err(None) => return Some(not_known(id, "no resource manager on this node lists such ids")),
         }
         let is_quiet = |folder: &JobFolder| {
             let idle = folder.last_change().and_then(|at| SystemTime::now().duration_since(at).ok());
             idle.is_some_and(|idle| idle >= LONG_IDLE)
         };
         (choice == Choice::AllDead && !folders.iter().all(is_quiet)).then(|| {
-            format!("it changed within a day, and no resource manager says that allocation {id} has ended; `scr clean --allocation {id}' removes it")
+            format!(
+                "it changed within a day, and no resource manager says that allocation {id} has ended; if it has, \
+                 `scr clean --allocation {id} --ended' removes it"
+            )
         })
     }
 }
+
+fn not_known(id: &str, why: &str) -> String {
+    format!(
+        "it is not known whether allocation {id} has ended: {why}; if it has, `scr clean --allocation {id} --ended' removes it"
+    )
+}
+
+impl Listed {
+    /// Whether an allocation has ended, or else why that is not known, if a resource manager does not answer.
+    fn has_ended(&self, id: &str) -> Result<bool, Option<&str>> {
+        if self.live.contains(id) {
+            return Ok(false);
+        }
+        if let Some(why) = &self.silent {
+            return Err(Some(why));
+        }
+        // A user may give an allocation any id. No resource manager can tell of one that is unlike its own.
+        let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+        let is_alike = || self.live.iter().any(|listed| shape(listed) == shape(id));
+        (self.answered && (is_number || is_alike())).then_some(true).ok_or(None)
+    }
+}
+
+/// What ids of one resource manager have in common: `12.server` and `7.server`, not `12.run`.
+fn shape(id: &str) -> Vec<&str> {
+    id.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
+}
+
+/// The id of a job that runs under no resource manager.
+const NO_ALLOCATION: &str = "defjobid";
 
 impl Process {
     fn uses(&self, id: &str, paths: &[PathBuf]) -> bool {

@@ -35,7 +35,7 @@ pub(crate) struct CleanArgs {
     /// Remove the folders of this allocation
     #[arg(long, value_name = "ID", conflicts_with = "dead")]
     allocation: Option<String>,
-    /// The allocation has ended; asked for where its resource manager cannot say so
+    /// The allocation has ended; needed where no resource manager can tell
     #[arg(long, requires = "allocation")]
     ended: bool,
     /// Remove the folders of all dead allocations of the user
