@@ -6,8 +6,8 @@
 use super::closing::Staged;
 use super::step::StepError;
 use super::{Options, SourceFile};
-use crate::fs::verify::{checksum, compare, open_checked, open_whole};
-use crate::fs::{At, Durability, File, Files, How, Status};
+use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked};
+use crate::fs::{At, Durability, Files, How, Status};
 use crate::planted::{planted, Bug};
 use crate::prefix::{staging_file, DIR_MODE, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
@@ -144,7 +144,7 @@ fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), S
     Ok(made.at("create", &copy.staging).map(drop)?)
 }
 
-/// Checks what came, and makes it like its source. One opening does for all.
+/// Checks what came, and makes it like its source. What a transport of this process has read need not be opened once more.
 fn check(
     files: &dyn Files,
     copy: &mut FileCopy,
@@ -152,36 +152,38 @@ fn check(
     crc: impl FnOnce() -> Option<u32>,
 ) -> Result<(), StepError> {
     let path = &copy.staging;
-    let how = if options.metadata { How::Update } else { How::Read };
-    let (file, status) = open_checked(files, path, how, Some(copy.file.bytes))?;
-    if options.checksums {
+    let crc = if options.checksums { crc() } else { None };
+    let (found, status) = if crc.is_some() {
+        (crc, status_checked(files, path, Some(copy.file.bytes))?)
+    } else {
         // A transport that takes no checksum leaves it to the host to read what came.
-        let found = match crc() {
-            Some(crc) => crc,
-            None => checksum(&*file, path, options.block_bytes)?,
-        };
-        compare(&copy.file.source, copy.file.crc, Some(found))?;
-        copy.crc = Some(found);
-    }
+        let (file, status) = open_checked(files, path, How::Read, Some(copy.file.bytes))?;
+        let sum = options.checksums.then(|| checksum(&*file, path, options.block_bytes));
+        (sum.transpose()?, status)
+    };
+    compare(&copy.file.source, copy.file.crc, found)?;
+    copy.crc = found;
     if options.metadata {
-        apply_metadata(copy, &*file, status, options.owner)?;
+        apply_metadata(files, copy, status, options.owner)?;
     }
     Ok(())
 }
 
 /// The copy becomes like its source: times, owner where we may, permissions. The umask may have taken bits away, and a
 /// transport that replaced the file made it with permissions of its own.
-fn apply_metadata(copy: &FileCopy, file: &dyn File, found: Status, owner: bool) -> Result<(), StepError> {
-    if let Some(origin) = copy.origin.filter(|_| owner) {
-        file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
-    }
-    if found.mode & 0o777 != copy.file.permissions() {
-        file.set_mode(copy.file.permissions())
-            .and_then(|()| file.sync())
-            .at("set the permissions of", &copy.staging)?;
+fn apply_metadata(files: &dyn Files, copy: &FileCopy, found: Status, owner: bool) -> Result<(), StepError> {
+    let origin = copy.origin.filter(|origin| owner && (origin.uid, origin.gid) != (found.uid, found.gid));
+    let permissions = copy.file.permissions();
+    if origin.is_some() || found.mode & 0o777 != permissions {
+        let file = files.open(&copy.staging, How::Update).at("open", &copy.staging)?;
+        if let Some(origin) = origin {
+            file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
+        }
+        file.set_mode(permissions).and_then(|()| file.sync()).at("set the permissions of", &copy.staging)?;
     }
     let accessed = copy.origin.map_or(copy.file.mtime, |origin| origin.atime);
-    Ok(file.set_times(accessed, copy.file.mtime).at("set the times of", &copy.staging)?)
+    let times = files.set_times(&copy.staging, accessed, copy.file.mtime);
+    Ok(times.at("set the times of", &copy.staging)?)
 }
 
 /// Without it the transport could not write.

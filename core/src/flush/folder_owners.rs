@@ -7,13 +7,15 @@ use crate::comm::collective::{all_reduce, route_trees, Op};
 use crate::comm::{Comm, CommError, Rank};
 use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The answer that this rank gets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FolderOwners {
     /// The folders that this rank makes and syncs; `None` is the prefix directory itself.
     pub(crate) folders: Vec<Option<FileName>>,
+    /// Those of them that a file lies in, and not only another folder.
+    pub(crate) with_files: Vec<Option<FileName>>,
     /// Names of this rank that another rank has too, and which: for the first rank that has it any other, for the
     /// others the first.
     pub(crate) shared: BTreeMap<FileName, Rank>,
@@ -66,8 +68,12 @@ pub(crate) fn assign_owners<'a>(
         let name = |name: &[u8]| {
             FileName::parse(name).map_err(|_| CommError::Malformed { from, what: "the name of a file" })
         };
-        for folder in answer.get(FOLDER).into_iter().flat_map(KvTree::keys) {
-            owners.folders.push(if folder.is_empty() { None } else { Some(name(folder)?) });
+        for (folder, known) in answer.get(FOLDER).into_iter().flat_map(KvTree::iter) {
+            let folder = if folder.is_empty() { None } else { Some(name(folder)?) };
+            if known.get(FILES).is_some() {
+                owners.with_files.push(folder.clone());
+            }
+            owners.folders.push(folder);
         }
         for (shared, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
             if let Some(other) = other.keys_as().next() {
@@ -108,6 +114,7 @@ fn names_in(question: &KvTree) -> impl Iterator<Item = &[u8]> {
 }
 
 const NAME: &str = "NAME";
+const FILES: &str = "FILES";
 const SUM: &str = "SUM";
 const DIFFERS: &str = "DIFFERS";
 /// The empty name, the prefix directory itself, stands for itself as a key.
@@ -120,9 +127,12 @@ fn questions<'a>(size: u32, mine: impl Iterator<Item = KnownFile<'a>>) -> Vec<(R
         let known = to.entry(asked(name.as_bytes())).or_default().child(NAME).child(name);
         bytes.into_iter().for_each(|bytes| known.set("SIZE", bytes));
         crc.into_iter().for_each(|crc| known.set("CRC", crc));
-        for folder in folders_above(name) {
+        for (height, folder) in folders_above(name).enumerate() {
             let folder = folder.as_ref().map_or(&b""[..], FileName::as_bytes);
-            to.entry(asked(folder)).or_default().child(FOLDER).child(folder);
+            let known = to.entry(asked(folder)).or_default().child(FOLDER).child(folder);
+            if height == 0 {
+                known.child(FILES);
+            }
         }
     }
     to.into_iter().collect()
@@ -136,7 +146,7 @@ fn folders_above(name: &FileName) -> impl Iterator<Item = Option<FileName>> {
 /// The first rank gets the folder; of two that want a name each learns of the other, and what that one knows.
 fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
     let mut writers: HashMap<&[u8], Writer> = HashMap::new();
-    let mut folders: BTreeSet<&[u8]> = BTreeSet::new();
+    let mut folders: BTreeMap<&[u8], Rank> = BTreeMap::new();
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
     for (from, question) in asked {
         for (name, known) in files_in(question) {
@@ -153,9 +163,12 @@ fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
             first.crc = first.crc.or(crc);
             to.entry(first.rank).or_default().child(NAME).set(name, from);
         }
-        for folder in question.get(FOLDER).into_iter().flat_map(KvTree::keys) {
-            if folders.insert(folder) {
-                to.entry(*from).or_default().child(FOLDER).child(folder);
+        for (folder, known) in question.get(FOLDER).into_iter().flat_map(KvTree::iter) {
+            let first = *folders.entry(folder).or_insert(*from);
+            if known.get(FILES).is_some() {
+                to.entry(first).or_default().child(FOLDER).child(folder).child(FILES);
+            } else if first == *from {
+                to.entry(first).or_default().child(FOLDER).child(folder);
             }
         }
     }
@@ -192,6 +205,7 @@ fn differ(one: Option<u64>, other: Option<u64>) -> bool {
 mod tests {
     use super::*;
     use crate::comm::thread::run;
+    use std::collections::BTreeSet;
 
     fn owners_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<FolderOwners> {
         run(ranks, |comm| {
@@ -212,8 +226,17 @@ mod tests {
             let mut expected = vec![None, Some("a".parse().unwrap())];
             expected.extend((0..ranks.min(3)).map(|number| Some(format!("b{number}").parse().unwrap())));
             assert_eq!(folders, expected);
+            let with_files: BTreeSet<_> = all.iter().flat_map(|owners| owners.with_files.clone()).collect();
+            assert_eq!(with_files, expected.into_iter().collect());
             assert!(all.iter().all(|owners| owners.shared.is_empty()));
         }
+    }
+
+    #[test]
+    fn a_folder_that_has_files_is_told_from_one_that_has_only_folders() {
+        let all = owners_of(4, |rank| vec![format!("a/{}/{rank}", rank / 2)]);
+        let with_files: BTreeSet<_> = all.iter().flat_map(|owners| owners.with_files.clone()).collect();
+        assert_eq!(with_files, ["a/0", "a/1"].map(|name| Some(name.parse().unwrap())).into());
     }
 
     #[test]

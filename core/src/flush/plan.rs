@@ -2,7 +2,7 @@
 
 use super::catalog::RecordedLists;
 use super::file_copy::{self, FileCopy};
-use super::folder_owners;
+use super::folder_owners::{self, FolderOwners};
 use super::lists;
 use super::pending::PendingFlush;
 use super::step::{Step, StepError};
@@ -42,8 +42,8 @@ impl Flush<'_> {
         marks: u32,
     ) -> Result<Plan, FlushError> {
         let mut copies = file_copy::plan(self.job.prefix.dir(), mine, token);
-        let (folders, asked) = self.assign_folders(dataset, &mut copies)?;
-        let may_replace = self.may_replace(dataset, &copies)?;
+        let owners = self.assign_folders(dataset, &mut copies)?;
+        let may_replace = self.may_replace(dataset, &copies, &owners)?;
         let record = self.pending(token, dataset, marks);
         let lists = self.record_lists(dataset, &lists::of(copies.iter()), may_replace)?;
         // Of the ranks that have written one file, the first copies it. In place each has bytes of its own to sync.
@@ -51,8 +51,9 @@ impl Flush<'_> {
             copies.into_iter().partition(|copy| copy.leads || self.options.in_place);
         let own = copies.iter().filter(|_| self.options.own_folders);
         let own = own.filter_map(|copy| copy.target.parent()).map(Path::to_owned);
+        let folders: Vec<_> = owners.folders.iter().map(|folder| self.folder(folder)).collect();
         let folders_to_make = own.chain(folders.iter().cloned()).collect();
-        Ok(Plan { record, copies, listed, folders, folders_to_make, lists, asked })
+        Ok(Plan { record, copies, listed, folders, folders_to_make, lists, asked: owners.asked })
     }
 
     /// Writes the file lists but for what rank 0 records.
@@ -99,16 +100,28 @@ impl Flush<'_> {
     }
 
     /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
-    /// read. What is no file cannot be replaced, and the flush would never come to its end.
-    fn may_replace(&self, dataset: &DatasetDescriptor, copies: &[FileCopy]) -> Result<bool, FlushError> {
-        let mine = if self.options.in_place {
-            Ok(self.options.may_replace)
-        } else {
-            let there = copies.iter().map(|copy| self.status_of_target(&copy.target));
-            there.collect::<Result<Vec<_>, _>>().map(|there| there.iter().any(Option::is_some))
+    /// read. What is no file cannot be replaced, and the flush would never come to its end. If all folders with files are new,
+    /// no rank looks for its files.
+    fn may_replace(
+        &self,
+        dataset: &DatasetDescriptor,
+        copies: &[FileCopy],
+        owners: &FolderOwners,
+    ) -> Result<bool, FlushError> {
+        let status = |folder| self.files().status(&self.folder(folder));
+        let is_new = |folder| status(folder).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        let possible = match self.options.in_place {
+            true => self.options.may_replace,
+            false => !owners.with_files.iter().all(is_new),
         };
-        let mine = self.agreed(dataset, Step::Renaming, mine)?;
-        let [any] = any(&*self.job.comm, [mine])?;
+        let [possible] = any(&*self.job.comm, [possible])?;
+        if self.options.in_place || !possible {
+            return Ok(possible);
+        }
+        let there = copies.iter().map(|copy| self.status_of_target(&copy.target));
+        let there = there.collect::<Result<Vec<_>, _>>().map(|there| there.iter().any(Option::is_some));
+        let there = self.agreed(dataset, Step::Renaming, there)?;
+        let [any] = any(&*self.job.comm, [there])?;
         Ok(any)
     }
 
@@ -122,31 +135,31 @@ impl Flush<'_> {
         }
     }
 
-    /// The folders that this rank makes and syncs: each has one rank that does. Finds out who is first to have a file.
+    fn folder(&self, name: &Option<FileName>) -> PathBuf {
+        let prefix = self.job.prefix.dir();
+        name.as_ref().map_or_else(|| prefix.to_owned(), |name| name.below(prefix))
+    }
+
+    /// Assigns each folder to one rank, which makes and syncs it. Finds out which rank is the first to have a file.
     fn assign_folders(
         &self,
         dataset: &DatasetDescriptor,
         copies: &mut [FileCopy],
-    ) -> Result<(Vec<PathBuf>, HashSet<Vec<u8>>), FlushError> {
+    ) -> Result<FolderOwners, FlushError> {
         let me = self.job.rank();
         let owners = folder_owners::assign_owners(&*self.job.comm, lists::of(copies.iter()).iter())?;
         for copy in copies.iter_mut() {
             copy.leads = owners.leads(me, &copy.file.name);
             copy.file.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());
         }
-        let alike = match owners.differing {
-            Some((name, first)) => Err(StepError::SharedName { name, ranks: [first, me] }),
+        let alike = match &owners.differing {
+            Some((name, first)) => Err(StepError::SharedName { name: name.clone(), ranks: [*first, me] }),
             None => Ok(()),
         };
         let mut own = owners.folders.iter().flatten();
         let real = alike
             .and_then(|()| Ok(own.try_for_each(|folder| self.job.prefix.refuse_link(self.files(), folder))?));
         self.agreed(dataset, Step::Folders, real)?;
-        let prefix = self.job.prefix.dir();
-        let path = |folder: &Option<FileName>| match folder {
-            None => prefix.to_owned(),
-            Some(name) => name.below(prefix),
-        };
-        Ok((owners.folders.iter().map(path).collect(), owners.asked))
+        Ok(owners)
     }
 }

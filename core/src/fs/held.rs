@@ -4,10 +4,10 @@
 //! without following links, and the operation uses the last part relative to its folder. So changes of the names above do not
 //! matter any more.
 
-use super::real::{open_file, RealFiles};
+use super::real::{open_file, timestamps, RealFiles};
 use super::{File, Files, How, Status};
 use rustix::fs::{
-    linkat, mkdirat, openat, openat2, renameat, unlinkat, AtFlags, Mode, OFlags, ResolveFlags, CWD,
+    linkat, mkdirat, openat, openat2, renameat, unlinkat, utimensat, AtFlags, Mode, OFlags, ResolveFlags, CWD,
 };
 use std::ffi::OsStr;
 use std::io;
@@ -178,6 +178,12 @@ impl Files for HeldDirs {
         }
         let ((old, from), (new, to)) = (place(spots.0.as_ref(), from)?, place(spots.1.as_ref(), to)?);
         Ok(linkat(old, from, new, to, AtFlags::empty())?)
+    }
+
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        let spot = self.spot(path)?;
+        let (dir, name) = place(spot.as_ref(), path)?;
+        Ok(utimensat(dir, name, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -233,6 +233,14 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The system's error.
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Sets the times of the last access and the last change of a file: seconds and nanoseconds since the epoch. A symbolic
+    /// link is not followed.
+    ///
+    /// # Errors
+    /// What the system reports.
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        self.open(path, How::Update)?.set_times(accessed, changed)
+    }
     /// Returns once the names in a folder are on stable storage.
     ///
     /// # Errors

@@ -376,6 +376,8 @@ mod tests {
         let files = owned.files();
         assert_eq!(files.status(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
         files.open(&path, How::Create(0o600)).unwrap().write_at(0, b"ours").unwrap();
+        files.set_times(&path, (1, 2), (3, 4)).unwrap();
+        assert_eq!(files.status(&path).unwrap().mtime, (3, 4));
         files.make_dir(&owned.path().join("sub"), 0o700).unwrap();
         files.rename(&path, &owned.path().join("sub/b")).unwrap();
         files.link(&owned.path().join("sub/b"), &owned.path().join("c")).unwrap();
@@ -403,6 +405,9 @@ mod tests {
         assert!(files.list(&owned.path().join("dir")).is_err());
         assert!(files.make_dir(&owned.path().join("dir/a"), 0o700).is_err());
         assert_eq!(files.status(&owned.path().join("file")).unwrap().kind, Kind::Link);
+        files.set_times(&owned.path().join("file"), (1, 2), (3, 4)).unwrap();
+        assert_eq!(files.status(&owned.path().join("file")).unwrap().mtime, (3, 4));
+        assert_ne!(files.status(&dir.path().join("other/secret")).unwrap().mtime, (3, 4));
         assert!(files.open(&dir.path().join("link/secret"), How::Read).is_ok());
     }
 

@@ -8,7 +8,7 @@ use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{lock, mapped, File, Files, How, Kind, Status};
-use rustix::fs::{futimens, statvfs, OFlags, Timespec, Timestamps};
+use rustix::fs::{futimens, statvfs, utimensat, AtFlags, OFlags, Timespec, Timestamps, CWD};
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,6 +55,10 @@ impl Files for RealFiles {
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::hard_link(from, to)
+    }
+
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -174,9 +178,7 @@ impl File for RealFile {
     }
 
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };
-        let times = Timestamps { last_access: time(accessed), last_modification: time(changed) };
-        Ok(futimens(&self.file, &times)?)
+        Ok(futimens(&self.file, &timestamps(accessed, changed))?)
     }
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
@@ -199,6 +201,11 @@ impl File for RealFile {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
     }
+}
+
+pub(super) fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamps {
+    let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };
+    Timestamps { last_access: time(accessed), last_modification: time(changed) }
 }
 
 fn options(how: How, follow: bool) -> OpenOptions {

@@ -45,6 +45,21 @@ pub(crate) fn open_checked(
 ) -> Result<(Box<dyn File>, Status), FileError> {
     let file = files.open(path, how).at("open", path).map_err(|error| missing(path, error))?;
     let status = file.status().at("look at", path)?;
+    Ok((file, as_recorded(path, status, expected)?))
+}
+
+/// What is known of a regular file that must be as long as was recorded. It is not opened, so a network file system may have known
+/// it for a while: this is for what was written on this node.
+pub(crate) fn status_checked(
+    files: &dyn Files,
+    path: &Path,
+    expected: Option<u64>,
+) -> Result<Status, FileError> {
+    let status = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
+    as_recorded(path, status, expected)
+}
+
+fn as_recorded(path: &Path, status: Status, expected: Option<u64>) -> Result<Status, FileError> {
     if status.kind != Kind::File {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
@@ -52,7 +67,7 @@ pub(crate) fn open_checked(
         Some(expected) if status.len != expected => {
             Err(FileError::Size { path: path.to_owned(), expected, found: status.len })
         }
-        _ => Ok((file, status)),
+        _ => Ok(status),
     }
 }
 

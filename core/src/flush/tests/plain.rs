@@ -7,7 +7,7 @@ use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
-use crate::prefix::{FileName, Index, Rank2File, Summary};
+use crate::prefix::{staging_file, FileName, Index, Rank2File, Summary};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
 use std::io::ErrorKind;
@@ -97,6 +97,32 @@ fn each_leaf_of_the_file_lists_is_written_by_its_first_rank() {
         let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
         for file in lists.by_rank().iter().flatten() {
             assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
+        }
+    }
+}
+
+/// What each flushed file costs a parallel file system beside the transport's own calls.
+#[test]
+fn a_file_takes_four_calls_and_one_more_in_a_folder_that_was_there_before() {
+    let stage = Stage::new(3);
+    let transport = in_use(&through(&RealFiles), false);
+    for (id, is_old) in [(1, false), (2, true)] {
+        let cached = stage.cache(id, "a");
+        let of_rank: Vec<_> = (0..3).map(|_| FaultyFiles::new(RealFiles)).collect();
+        let files_of = |rank: Rank| -> Arc<dyn Files> { Arc::new(of_rank[rank.index()].clone()) };
+        let flushed = stage.on_all_over(files_of, &transport, OPTIONS, |flush, rank| {
+            flush.sync(&format!("{id}.a"), &cached.dataset, &cached.by_rank[rank])
+        });
+        assert!(flushed.iter().all(Result::is_ok), "{flushed:?}");
+        for (rank, files) in of_rank.iter().enumerate() {
+            let target = stage.prefix.file(&format!("a/rank_{rank}").parse().unwrap());
+            let staging = staging_file(&target, &format!("{id}.a"));
+            let calls =
+                files.operations().into_iter().filter(|one| one.path == target || one.path == staging);
+            let calls: Vec<_> = calls.map(|one| one.what).collect();
+            let fresh = [What::OpenToWrite, What::Status, What::SetTimes, What::Rename];
+            let expected = [&[What::Status; 1][..usize::from(is_old)], &fresh].concat();
+            assert_eq!(calls, expected, "rank {rank}, dataset {id}");
         }
     }
 }

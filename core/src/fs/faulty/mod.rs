@@ -383,6 +383,11 @@ impl Files for FaultyFiles {
         self.changed(self.inner.link(from, to), &[to])
     }
 
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        self.pass(What::SetTimes, path, None)?;
+        self.inner.set_times(path, accessed, changed)
+    }
+
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.pass(What::SyncDir, path, None)?;
         self.note(self.inner.sync_dir(path), |folder, ()| folder.folder_synced(path))
