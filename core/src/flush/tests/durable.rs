@@ -91,6 +91,34 @@ fn every_staging_file_is_safe_before_a_flush_is_marked_as_done() {
     }
 }
 
+/// Without all lists nobody would find the staging files of a flush that was interrupted.
+#[test]
+fn every_leaf_of_the_file_lists_is_safe_before_a_flush_is_on_record() {
+    for (way, in_worker) in [("at once", false), ("in the worker", true)] {
+        let stage = Stage::new(5);
+        let cached = stage.cache(1, "a");
+        let files = FaultyFiles::new(RealFiles);
+        if in_worker {
+            stage.flush_in_background(&files, "1.x", &cached).unwrap();
+        } else {
+            stage.flush(&files, &through(&files), "1.x", &cached).unwrap();
+        }
+        let done = files.operations();
+        let renamed_to =
+            |one: &Operation, to: &Path| one.what == What::Rename && one.to.as_deref() == Some(to);
+        let record = stage.prefix.scr_file("flush.1.x");
+        let recorded = done.iter().position(|one| renamed_to(one, &record)).expect("it is on record");
+        let lists = ["rank2file.0.0", "rank2file.0.2", "rank2file.0.4", "rank2file.1.0", "rank2file"];
+        for list in lists {
+            let path = stage.prefix.dataset_dir(1).join(list);
+            assert!(done[..recorded].iter().any(|one| renamed_to(one, &path)), "{way}: {list}");
+        }
+        let mut risk = at_risk(&done[..recorded]);
+        risk.retain(|path| path.starts_with(stage.prefix.dataset_dir(1)));
+        assert!(risk.is_empty(), "{way}: not synced: {risk:?}");
+    }
+}
+
 /// In bypass mode the application has made the files and folders, and has synced none of them.
 #[test]
 fn files_and_folders_in_place_are_synced_before_a_dataset_counts() {
