@@ -64,9 +64,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
         print(format!("{MARK}{}\n", to_hex(&own_inventory(args)?.to_bytes())))?;
         return Ok(Answer::Yes);
     }
-    let job = JobContext::of(&args.job)?;
-    let alone = job.allocation.is_here_alone() && args.jobset.is_none() && args.up.is_none();
-    let inventories = if alone { of_this_node(args, &job)? } else { of_nodes(args, &job)? };
+    let named = args.up.as_ref().or(args.jobset.as_ref());
+    let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
+    let inventories =
+        if job.allocation.is_here_alone() { of_this_node(args, &job)? } else { of_nodes(args, &job)? };
     let found = inspect(inventories, &environment::plugin_host(&job.env, None));
     if args.from.is_some() {
         return print_ids(&found);
@@ -99,7 +100,7 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
 
 /// What this machine has, which is all of the job, unless it counts as lost.
 fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
-    let down = args.down.as_deref().map(hostlist::expand).transpose()?.unwrap_or_default();
+    let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
     match down.contains(&job.params.get(&param::NODE_NAME)) {
         true => Ok(Vec::new()),
         false => Ok(vec![own_inventory(args)?]),
@@ -108,13 +109,11 @@ fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> 
 
 /// What the nodes have that can be asked. What the others have counts as lost.
 fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
-    let list = |nodes: &Option<String>| nodes.as_deref().map(hostlist::expand).transpose();
-    let nodes = match (list(&args.up)?, list(&args.jobset)?) {
-        (Some(up), _) => up,
-        (None, Some(set)) => set,
-        (None, None) => nodes_with_data(&job.allocation, &mut |line| warn(line)),
+    let nodes = match args.up.is_some() || args.jobset.is_some() {
+        true => job.allocation.nodes.clone(),
+        false => nodes_with_data(&job.allocation, &mut |line| warn(line)),
     };
-    let down = list(&args.down)?.unwrap_or_default();
+    let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
     let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();
     let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
     let prefix = Prefix::new(job.params.get(&param::PREFIX));

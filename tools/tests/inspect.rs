@@ -152,3 +152,18 @@ fn a_machine_alone_may_count_as_lost() {
     let lost = alone(&["--down", "n0"]);
     assert_eq!((code(&lost), out(&lost).as_str()), (1, "no dataset is in cache\n"));
 }
+
+/// Nobody says there which nodes the job had.
+#[test]
+fn nodes_that_are_named_are_asked_outside_of_an_allocation_too() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    for (arguments, state) in [(&["--jobset", "n[0-1]"][..], "whole"), (&["--up", "n1"], "can be rebuilt")] {
+        let found = inspect_from(&job, ("NO", "allocation"), arguments);
+        assert!(
+            code(&found) == 0 && out(&found).trim_end().ends_with(state),
+            "{}{}",
+            out(&found),
+            err(&found)
+        );
+    }
+}
