@@ -139,6 +139,27 @@ fn a_script_learns_from_the_directory_whether_the_job_is_to_halt() {
     }
 }
 
+/// Of its last hour, which only the resource manager knows.
+#[test]
+fn a_job_is_to_halt_before_the_end_of_its_allocation() {
+    let job = allocation();
+    let late = "export SCR_HALT_SECONDS=2d; echo 'date -d 1day +%FT%T' >> $HERE/bin/squeue";
+    sh(&job, &format!("sed -i '/N\\/A/d' $HERE/bin/squeue; {late}; scr halt --seconds 2d"));
+    for (script, exit) in [
+        ("scr_retries_halt", 0),
+        ("scr_retries_halt --resource-manager none", 1),
+        ("scr_should_exit", 0),
+        ("scr halt --list", 0),
+        ("unset SLURM_JOB_ID SLURM_JOB_NODELIST; scr halt --list", 1),
+        ("scr_prerun --resource-manager moab", 2),
+        ("scr_prerun --hostfile /no/such/file", 2),
+        ("scr_prerun", 0),
+    ] {
+        let answer = sh(&job, script);
+        assert_eq!(code(&answer), exit, "{script}: {}{}", out(&answer), err(&answer));
+    }
+}
+
 #[test]
 fn datasets_that_can_be_rebuilt_are_listed_by_their_ids_for_a_script_that_names_a_control_directory() {
     let job = allocation();

@@ -1,9 +1,8 @@
 //! The halt conditions of a job, and whether one of them holds now: as text and as JSON.
 
 use super::time;
-use crate::environment;
+use crate::run::{JobArgs, JobContext};
 use scr_core::env::Env;
-use scr_core::param;
 use scr_core::prefix::{Halt, HaltReason, Prefix};
 use serde::Serialize;
 use std::time::UNIX_EPOCH;
@@ -27,8 +26,9 @@ impl HaltStatus {
         let halt = halt.cloned().unwrap_or_default();
         let since_epoch = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
-        let end =
-            environment::params_of(env, prefix).get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+        // The other conditions are shown all the same where nothing is known of an allocation.
+        let job = JobContext::of(&JobArgs::at(prefix.dir()));
+        let end = job.ok().and_then(|job| job.allocation.end());
         let holds = halt.reason(now, end).map(|reason| match reason {
             HaltReason::ExitAfter { time } => {
                 format!("the time to halt after has come: {}", time::in_words(time))

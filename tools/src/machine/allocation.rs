@@ -102,6 +102,11 @@ impl Allocation {
         self.manager.agent_steps && self.manager.on_node.is_some() && !self.is_here_alone()
     }
 
+    /// When it ends, as halt conditions count.
+    pub(crate) fn end(&self) -> Option<i64> {
+        self.end_time.and_then(|end| i64::try_from(end).ok())
+    }
+
     /// Seconds since the epoch, now.
     pub(crate) fn now(&self) -> i64 {
         let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();

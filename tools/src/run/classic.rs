@@ -171,7 +171,7 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let job = JobContext::of(&args.job)?;
     let prefix = Prefix::new(job.params.get(&param::PREFIX));
     let now = job.allocation.now();
-    let end = job.allocation.end_time.and_then(|end| i64::try_from(end).ok());
+    let end = job.allocation.end();
     let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {
         Some(reason) => Some(reason.to_string()),

@@ -147,7 +147,7 @@ impl<'a> Job<'a> {
 
     fn state(&self) -> Result<JobState> {
         let now = self.allocation.now();
-        let end = self.allocation.end_time.and_then(|end| i64::try_from(end).ok());
+        let end = self.allocation.end();
         // As in the library, a file that cannot be read halts nothing.
         let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
         {

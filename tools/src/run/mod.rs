@@ -96,6 +96,11 @@ pub(crate) struct IgnoredVerbose {
 }
 
 impl JobArgs {
+    /// The job with this prefix directory, in the allocation that this process runs in.
+    pub(crate) fn at(prefix: &Path) -> Self {
+        Self { prefix: Some(prefix.to_owned()), ..Self::default() }
+    }
+
     /// The environment with the prefix directory that is given, and what is given of the allocation.
     pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
         let env = environment::env_at(self.prefix.as_deref())?;

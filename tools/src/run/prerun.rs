@@ -29,9 +29,9 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     let (env, _) = args.job.environment()?;
     let params = environment::params(&env);
     if params.get(&param::ENABLE) {
+        let JobContext { allocation, .. } = JobContext::of(&args.job)?;
         prepare(&env, &params)?;
         if agents::are_configured(&params) {
-            let JobContext { allocation, .. } = JobContext::of(&args.job)?;
             // They stay when this process ends; `scr postrun` ends them.
             Agents::default().start_missing(&params, &allocation, &allocation.nodes);
         }

@@ -2,7 +2,6 @@
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
 use super::{IgnoredOptions, JobArgs, JobContext};
-use crate::environment;
 use crate::machine::health::{bad_nodes, BadNode};
 use crate::machine::hostlist;
 use crate::output::{print, warn, Answer};
@@ -13,7 +12,7 @@ use scr_core::log::{Event, Log, Record};
 use scr_core::param;
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::path::PathBuf;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Stands under the help text of `scr env`.
 pub(crate) const ENV_CODES: &str = "Exit codes: 0 printed, 1 not known, 2 error.";
@@ -183,13 +182,10 @@ pub(crate) struct RetriesHaltArgs {
 /// `scr retries-halt`.
 pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let prefix = args.dir.clone().or_else(|| args.job.prefix.clone());
-    let (env, _) = JobArgs { prefix, ..args.job.clone() }.environment()?;
-    let params = environment::params(&env);
-    let prefix = Prefix::new(params.get(&param::PREFIX));
-    let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
-    let now = env.clock.now().duration_since(UNIX_EPOCH)?.as_secs();
-    let end = params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
-    let reason = halt.reason(i64::try_from(now)?, end);
+    let job = JobContext::of(&JobArgs { prefix, ..args.job.clone() })?;
+    let prefix = Prefix::new(job.params.get(&param::PREFIX));
+    let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
+    let reason = halt.reason(job.allocation.now(), job.allocation.end());
     if let Some(reason) = &reason {
         print(format!("{reason}\n"))?;
     }
