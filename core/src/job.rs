@@ -109,7 +109,7 @@ impl Job {
             Ok((run, damage)) => {
                 if let Some(damage) = damage {
                     self.report.error(&format!(
-                        "{}; the file is begun anew, with numbers above all that are known",
+                        "{}; a new file is started, with numbers above all that are known",
                         crate::describe(&damage)
                     ));
                 }

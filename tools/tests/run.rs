@@ -359,7 +359,7 @@ fn a_signal_ends_the_job_and_it_is_not_started_again() {
         kill_process(pid, signal).unwrap();
         let run = child.wait_with_output().unwrap();
         assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
-        assert!(said(&run).contains("the job was ended by a signal"), "{}", said(&run));
+        assert!(said(&run).contains("scr run received a signal, and ended the job"), "{}", said(&run));
     }
 }
 
@@ -404,9 +404,9 @@ fn obstacles_to_a_job_are_reported_before_it_starts() {
         (
             &["run", "mpirun", "./app"][..],
             [("SCR_PREFIX", file.to_str().unwrap())],
-            "file/prefix is of no use",
+            "cannot use the prefix directory",
         ),
-        (&["prerun"], [("SCR_PREFIX", file.to_str().unwrap())], "file/prefix is of no use"),
+        (&["prerun"], [("SCR_PREFIX", file.to_str().unwrap())], "cannot use the prefix directory"),
         (&["run", "mpirun", "./app"], [("SCR_EXCLUDE_NODES", "n[1-")], "in SCR_EXCLUDE_NODES"),
         (&["run", "mpirun", "./app"], [("SCR_NODELIST", "n[1-")], "in SCR_NODELIST"),
         (

@@ -71,7 +71,7 @@ impl Allocation {
                 allocation.manager.end_time.time(&allocation.env, allocation.placeholders()).unwrap_or_else(
                     |error| {
                         warn(&format!(
-                        "nobody says when the allocation ends, so nothing halts the job in time: {error:#}; \
+                        "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
                      set SCR_END_TIME"
                     ));
                         None

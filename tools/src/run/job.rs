@@ -54,7 +54,7 @@ impl<'a> Job<'a> {
         let allocation = Allocation::find(env, params, &manifests, overrides, &mut |line| warn(line))?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
         if allocation.is_here_alone() && params.get(&param::MIN_NODES).is_some() {
-            warn("SCR_MIN_NODES is set, but nobody says which nodes there are: set SCR_NODELIST, or give --hostfile");
+            warn("SCR_MIN_NODES is set, but the nodes of the job are not known: set SCR_NODELIST, or give --hostfile");
         }
         if Timeouts::of(params).is_some_and(|times| times.is_idle()) {
             warn("SCR_WATCHDOG is set, but neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS: nothing is watched");

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
 pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     health::excluded(params)?;
     let prefix = Prefix::new(params.get(&param::PREFIX));
-    let in_vain = || format!("the prefix directory {} is of no use", prefix.dir().display());
+    let in_vain = || format!("cannot use the prefix directory {}", prefix.dir().display());
     let is_new = !prefix.is_there(&*env.files);
     prefix.make_scr_dir(&*env.files).with_context(in_vain)?;
     if is_new {

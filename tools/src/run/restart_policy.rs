@@ -13,7 +13,7 @@ pub(super) struct JobState {
     pub(super) most_runs: Option<u64>,
     /// Whether the last run ended well; `None` before the first.
     pub(super) succeeded: Option<bool>,
-    /// Whether the user ended it with a signal.
+    /// Whether `scr run` received a signal.
     pub(super) interrupted: bool,
     /// Why the job is to halt.
     pub(super) halt: Option<String>,
@@ -83,7 +83,7 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopReason::Succeeded => write!(f, "the job has come to its end"),
-            StopReason::Interrupted => write!(f, "the job was ended by a signal"),
+            StopReason::Interrupted => write!(f, "scr run received a signal, and ended the job"),
             StopReason::NoRunsLeft(most) => {
                 write!(f, "the job was started {most} times, which is what SCR_RUNS allows")
             }
