@@ -26,7 +26,7 @@ impl HaltConditions {
         let reason = reason(job)?;
         if let Some(reason) = &reason {
             job.report.notice(&format!(
-                "the job is to halt: {reason}. To run on all the same: scr halt --remove, which removes {}",
+                "the job is to halt: {reason}. To continue anyway: scr halt --remove, which removes {}",
                 job.prefix.halt_file().display()
             ));
         }
@@ -137,13 +137,13 @@ fn begin_file(job: &Job) {
     match Halt::begin(job.files(), &job.prefix, seconds) {
         Ok(Begun::AsSet) => (),
         Ok(Begun::AsInFile(found)) => job.report.warn(&format!(
-            "SCR_HALT_SECONDS={seconds} does not count, since {} was there before the job, with {} halt seconds; \
+            "SCR_HALT_SECONDS={seconds} has no effect, since {} was there before the job, with {} halt seconds; \
              change them with scr halt --seconds",
             path.display(),
             found.unwrap_or(0)
         )),
         Err(error) => job.report.error(&format!(
-            "SCR_HALT_SECONDS={seconds} does not count, since the halt file cannot be written: {}",
+            "SCR_HALT_SECONDS={seconds} has no effect, since the halt file cannot be written: {}",
             crate::describe(&error)
         )),
     }

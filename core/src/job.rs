@@ -134,7 +134,7 @@ impl Job {
     pub(crate) fn accept_want_of_room(&self, error: PrefixError) -> Result<(), UnpreparedError> {
         if error.is_for_want_of_room() {
             let (why, what) =
-                (crate::describe(&error), "the run begins all the same: make room before the next flush");
+                (crate::describe(&error), "the run starts anyway: make room before the next flush");
             self.report.error(&format!("{why}; {what}"));
             return Ok(());
         }
@@ -347,7 +347,7 @@ fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> R
         Ok(()) => (),
         Err(Mismatch::Comm(error)) => return Err(error.into()),
         Err(differs) => report.warn(&format!(
-            "{differs} in what it has set with SCR_Config; what rank 0 has set counts for all, so let all ranks set the same"
+            "{differs} in what it has set with SCR_Config; the settings of rank 0 apply to all, so let all ranks set the same"
         )),
     }
     Ok(())

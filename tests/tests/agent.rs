@@ -174,7 +174,7 @@ on_each_mpi! {
         next.wait_for("waiting for flushes of an earlier run");
         std::fs::write(next_has_come, "").expect("a file can be made");
         let next = next.finish().expect_success();
-        assert!(!next.mentions("taken back"));
+        assert!(!next.mentions("rolled back"));
         assert!(!next.mentions("Initiating flush"));
         assert!(is_listed(&cluster, mpi, "ckpt.1"));
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");

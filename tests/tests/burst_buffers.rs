@@ -1,7 +1,7 @@
 //! Jobs that leave their flushes to a burst buffer, on stand-ins for the vendors' libraries: whatever dies meanwhile, the next run
 //! has every byte.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 
 use scr_test_plugins::standin::Standin;
 use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Program};
@@ -150,7 +150,7 @@ on_each_mpi! {
             job(&mut cluster, mpi, true).options(&ends).run().expect_success();
             assert!(!is_listed(&cluster, mpi, "ckpt.2"), "{transport}");
             let next = job(&mut cluster, mpi, true).options(&[("read-only", 1)]).run().expect_success();
-            assert!(!next.mentions("taken back"), "{transport}");
+            assert!(!next.mentions("rolled back"), "{transport}");
             assert!(is_listed(&cluster, mpi, "ckpt.2"), "{transport}");
             assert_eq!(standin.begun(), 2 * begun, "{transport}: something was copied twice");
             assert_eq!((done(&cluster), hidden_files(&cluster.prefix().join("ckpt.2"))), (0, 0), "{transport}");

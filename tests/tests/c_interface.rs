@@ -88,7 +88,7 @@ on_each_mpi! {
             let run = cluster.job(mpi, 2, Program::Heat2d).executable(&program).run();
             assert!(!run.succeeded() && !run.timed_out());
             assert!(run.mentions("and this program runs under another MPI, `"), "the library says what is wrong");
-            assert!(run.mentions("SCR_Init failed"), "the program goes on after the call");
+            assert!(run.mentions("SCR_Init failed"), "the program continues after the call");
         });
     }
 

@@ -110,7 +110,7 @@ on_each_mpi! {
             assert_eq!(run.last_complete(), Some("ckpt.4"));
             let warnings = about_logging(&run);
             assert_eq!(warnings.len(), 1, "{warnings:?}");
-            assert!(warnings[0].contains("WARNING") && warnings[0].contains("the job goes on"), "{warnings:?}");
+            assert!(warnings[0].contains("WARNING") && warnings[0].contains("the job continues"), "{warnings:?}");
         });
     }
 

@@ -83,7 +83,7 @@ on_each_mpi! {
         let before = survivors(&cluster);
         let fresh = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
         assert!(fresh.says("FRESH"));
-        assert!(fresh.lines().any(|line| line.contains("SCR v") && line.contains("cannot be brought back from cache")));
+        assert!(fresh.lines().any(|line| line.contains("SCR v") && line.contains("cannot be restored from cache")));
         assert!(!before.is_empty());
         assert_eq!(survivors(&cluster), before, "the survivors' files stay in place");
     }

@@ -48,7 +48,7 @@ on_each_mpi! {
         assert!(ended.succeeded(), "the job has failed");
         assert!(ended.mentions("scr run: node n1 is left out: ssh: no route to n1"));
         assert!(ended.mentions("scr run: run 2: "));
-        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job began anew");
+        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
         assert!(!cluster.files_of(4).is_empty(), "the spare node was not used");
         let log = std::fs::read_to_string(cluster.prefix().join(".scr/log")).expect("a log");
@@ -73,7 +73,7 @@ on_each_mpi! {
         assert!(ended.mentions("is complete in ") && ended.mentions("; the parts of ranks 2 were rebuilt"));
         (0..4).for_each(|node| cluster.lose_node(node));
         let restarted = heat(&mut cluster, mpi, &result).env("SCR_JOB_ID", "another").run();
-        assert!(restarted.succeeded() && restarted.mentions("heat2d: restarted from heat.0000"), "it began anew");
+        assert!(restarted.succeeded() && restarted.mentions("heat2d: restarted from heat.0000"), "it started from the beginning");
         assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
     }
 
@@ -91,7 +91,7 @@ on_each_mpi! {
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
         assert!(ended.mentions("scr run: run 1 has written no checkpoint for"));
-        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job began anew");
+        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
     }
 }

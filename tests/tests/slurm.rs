@@ -50,7 +50,7 @@ fn a_lost_node_is_replaced_by_the_spare_one_and_the_answer_is_right() {
         assert!(ended.succeeded(), "the job has failed");
         assert!(ended.mentions("scr run: node n1 is left out: "));
         assert!(ended.mentions("scr run: run 2: srun --kill-on-bad-exit=1 --exclude=n1 "));
-        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job began anew");
+        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
     });
 }
@@ -73,7 +73,7 @@ fn without_a_spare_node_the_job_is_saved_for_the_next_allocation() {
         let ended = slurm.run(command(mpi, 3, &result), &mut cluster).finish();
         assert!(
             ended.succeeded() && ended.mentions("heat2d: restarted from heat.0000"),
-            "the job began anew"
+            "the job started from the beginning"
         );
         assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
     });

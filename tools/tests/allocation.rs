@@ -1,7 +1,7 @@
 //! Commands in a Slurm allocation of two nodes, with stand-ins for the commands of Slurm on PATH: scripts that were written for
 //! C SCR, and nodes that hold data.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 mod answer;
 mod finished_job;

@@ -1,6 +1,6 @@
 //! Small commands of C SCR as scripts call them, on a prefix directory that C SCR wrote.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 mod answer;
 

@@ -1,6 +1,6 @@
 //! `scr doctor`: what it finds wrong with an installation and with nodes.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 mod answer;
 mod installation;

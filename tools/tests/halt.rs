@@ -91,7 +91,7 @@ fn before_without_halt_seconds_causes_a_warning() {
     let scr = Installation::with_system_file("SCR_HALT_SECONDS=600\n");
     let message = halt(&scr, &["--before", "tomorrow"]);
     let message = String::from_utf8_lossy(&message.stderr);
-    assert!(message.contains("of no effect without halt seconds") && message.contains("600"), "{message}");
+    assert!(message.contains("no effect without halt seconds") && message.contains("600"), "{message}");
     assert!(halt(&scr, &["--seconds", "5m"]).stderr.is_empty());
     assert_eq!(listed(&scr).0["halt_seconds"], 300, "as SCR_HALT_SECONDS has it");
 }

@@ -295,8 +295,8 @@ fn an_import_that_would_leave_files_out_or_mix_ranks_up_is_refused() {
         (&["--ranks", "4", "step.%d"][..], "step.4 is there too, and --ranks 4 leaves it out"),
         (&["--ranks", "13", "step.%d"], "step.12 is missing"),
         (&["--ranks", "2", "step.0", "step.1", "step.2"], "3 files cannot be shared out to 2 ranks"),
-        (&by_letters, "`step.11' stands before `step.2', as where a shell sorts names"),
-        (&["/etc/hostname"], "/etc/hostname lies outside the prefix directory"),
+        (&by_letters, "`step.11' comes before `step.2', as in the order of a shell"),
+        (&["/etc/hostname"], "/etc/hostname is outside the prefix directory"),
         (&[], "required"),
     ] {
         let (code, text) = run(prefix.path(), &[&["--import", "x"], words].concat());

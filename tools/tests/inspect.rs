@@ -1,6 +1,6 @@
 //! `scr inspect` as users type it, on the caches of a job of two ranks on two nodes that a stand-in for ssh reaches.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 mod answer;
 mod finished_job;

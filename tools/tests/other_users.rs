@@ -1,7 +1,7 @@
 //! Commands of a user in places where another user has put something: nothing of it is executed, and through it nothing is read
 //! out, overwritten or removed. As root only, since it takes two users.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 mod answer;
 mod finished_job;

@@ -1,6 +1,6 @@
 //! `scr plugin`: what it prints where, and how it ends.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 
 mod answer;
 
@@ -61,8 +61,7 @@ fn a_list_has_a_line_per_plugin_and_nothing_else_on_standard_output() {
         "NAME    KIND       VERSION  DESCRIPTION\nMIRROR  scheme     1.0\nSYNC    transport  1.0      Copies\n"
     );
     let path = folder.path().join("broken.toml").display().to_string();
-    let message =
-        format!("scr: passed over {path}:1: `name`: invalid type: integer `7`, expected a string\n");
+    let message = format!("scr: skipped {path}:1: `name`: invalid type: integer `7`, expected a string\n");
     assert_eq!(err(&output), message);
     assert!(!out(&folder.plugin(&["list", "--kind", "transport"])).contains("MIRROR"));
 }

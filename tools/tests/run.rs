@@ -182,7 +182,7 @@ fn a_job_is_not_started_again_near_the_end_of_its_allocation() {
     let soon = [("SCR_RUNS", "-1"), ("SCR_END_TIME", "1000")];
     let run = world.scr(&["run", "mpirun", "./app"], &soon);
     assert_eq!((run.status.code(), world.starts().len()), (Some(1), 0));
-    assert!(said(&run).contains("the allocation has come to its end"), "{}", said(&run));
+    assert!(said(&run).contains("the allocation has ended"), "{}", said(&run));
     let later =
         (std::time::SystemTime::now() + Duration::from_secs(3000)).duration_since(std::time::UNIX_EPOCH);
     let later = later.unwrap().as_secs().to_string();

@@ -1,6 +1,6 @@
 //! `scr scrub`: what it says of a cache and of a prefix directory that a job has left, and how it ends.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 mod answer;
 mod finished_job;

@@ -138,7 +138,7 @@ fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) {
 fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32) -> Result<(), String> {
     orderly(outcome)?;
     if outcome.ended[member as usize] == Ended::Returned(Ok(())) {
-        return clean(outcome).and(Err(format!("member {member} succeeded all the same")));
+        return clean(outcome).and(Err(format!("member {member} succeeded anyway")));
     }
     if call == Call::Protect {
         let data = outcome.members.iter().zip(&set.members).position(|(now, before)| now.data != before.data);

@@ -50,7 +50,7 @@ pub(super) const ALL: &[Case] = &[
     },
     Case {
         name: "what has failed can be started again",
-        cure: "Let `start` begin anew where a job of the same token has failed.",
+        cure: "Let `start` begin again if a job of the same token has failed.",
         run: again,
     },
 ];

@@ -41,11 +41,11 @@ pub(super) const ALL: &[Case] = &[
     },
     Case {
         name: "what was cancelled can be started again",
-        cure: "Let `start` begin anew where a job of the same token was cancelled.",
+        cure: "Let `start` begin again if a job of the same token was cancelled.",
         run: resume,
     },
     Case {
-        name: "another instance goes on with a ticket",
+        name: "another instance continues with a ticket",
         cure: "Put all that a job needs into its ticket or on disk, or do not set `survives-job` in the manifest.",
         run: handed_over,
     },

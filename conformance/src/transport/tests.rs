@@ -241,7 +241,7 @@ fn each_fault_is_found() {
         (TakesAnyTicket, "a foreign ticket is an error"),
         (CopiesAfterCancel, "nothing is written after cancel"),
         (CancelsWhatIsDone, "cancelling what is done changes nothing"),
-        (IsKnownToItselfOnly, "another instance goes on with a ticket"),
+        (IsKnownToItselfOnly, "another instance continues with a ticket"),
         (LooksAtTheEndOfTokens, "jobs of several threads do not mix"),
     ] {
         let folder = tempfile::tempdir().unwrap();

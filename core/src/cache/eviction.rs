@@ -52,7 +52,7 @@ impl Cache {
                 _ => format!("it has no room for both ({})", here.room_text(job)),
             };
             job.report.warn(&format!(
-                "the store {} gives up an old dataset before the new one is complete, as {why}: \
+                "the store {} evicts an old dataset before the new one is complete, as {why}: \
                  a failure in between leaves no dataset in cache. {CLEAN}",
                 here.name
             ));
@@ -293,7 +293,7 @@ fn verify_before_delete(job: &Job, cached: &CachedDataset) {
         .try_for_each(|(path, bytes, crc)| expect_bytes(job.files(), &path, bytes, crc, block_bytes));
     if let Err(error) = verified {
         job.report.error_here(&format!(
-            "{}: the length or the CRC32 of a file is wrong: {error}. It is deleted from cache all the same; check what stores {}, newer datasets may be damaged too",
+            "{}: the length or the CRC32 of a file is wrong: {error}. It is deleted from cache anyway; check what stores {}, newer datasets may be damaged too",
             record.label(),
             cached.part.dataset().display()
         ));

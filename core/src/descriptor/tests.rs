@@ -265,7 +265,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("SCR_FLUSH", 1, "`SCR_FLUSH' has no `='", true),
     ("SCR_FLUSH: 10", 1, "has no `='", true),
     ("export SCR_FLUSH=10", 1, "has no `='", true),
-    ("=10", 1, "a value stands without a name", true),
+    ("=10", 1, "a value has no name", true),
     ("SCR_FLUSH=", 1, "SCR_FLUSH has no value", true),
     ("SCR_FLUSH=1 SCR_DEBUG=1", 1, "`SCR_DEBUG=1' after the value of SCR_FLUSH", true),
     ("SCR_CURRENT=\"open", 1, "a \" is opened and not closed", true),

@@ -53,13 +53,13 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
             return Ok(());
         }
         if patience.is_none() {
-            job.report.notice("waiting for flushes of an earlier run that still go on");
+            job.report.notice("waiting for flushes of an earlier run that are still under way");
         }
         let patience = patience.get_or_insert_with(|| WaitLimit::begin(job.elapsed(), moved));
         // All clocks are asked, and the first whose time is up decides.
         let [up] = any(&*job.comm, [!patience.lasts(job.elapsed(), moved)])?;
         if up {
-            job.report.notice("they take too long, and are taken back");
+            job.report.notice("they take too long, and are rolled back");
             return Ok(());
         }
         job.files().pause(PAUSE);

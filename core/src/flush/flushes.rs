@@ -303,7 +303,7 @@ impl Flushes {
         for copying in self.running.iter().filter(|copying| copying.transport.survives_job) {
             if flush_of(site, copying.id, &copying.transport).is_started(&copying.run)? {
                 let label = dataset(site.cache, copying.id).record.label();
-                site.job.report.notice(&format!("the flush of {label} goes on; scr_poststage finishes it"));
+                site.job.report.notice(&format!("the flush of {label} continues; scr_poststage finishes it"));
                 left.push(copying.id);
             }
         }

@@ -51,7 +51,7 @@ impl std::fmt::Display for FlushOutcome {
                 write!(f, "the flush of {}, begun by an earlier run, is finished", named(dataset))
             }
             Self::Revoked { dataset, why } => {
-                write!(f, "the flush of {}, begun by an earlier run, is taken back: {why}", named(dataset))
+                write!(f, "the flush of {}, begun by an earlier run, is rolled back: {why}", named(dataset))
             }
             Self::Postponed { dataset, why } => {
                 write!(

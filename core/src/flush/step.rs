@@ -73,7 +73,7 @@ pub(crate) enum StepError {
     #[error("the thread of the flush panicked, which is an error in this library")]
     Panicked,
     /// Another rank failed, or the flush is not wanted any more.
-    #[error("it was given up")]
+    #[error("it was cancelled")]
     Cancelled,
     /// A transfer monitor found an error; its record has only the text.
     #[error("{0}")]

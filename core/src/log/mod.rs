@@ -186,7 +186,7 @@ fn common(params: &Params, prefix: &Prefix) -> LogEntry {
 
 /// Said once for each sink, since it is not used again. Also from its thread.
 fn warn_failure(report: &Reporter, name: &str, error: &dyn Display) {
-    report.warn(&format!("logging to {name} failed: {error}; the job goes on and logs no more there"));
+    report.warn(&format!("logging to {name} failed: {error}; the job continues and logs no more there"));
 }
 
 #[cfg(test)]
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 2);
         let errors = world.output().take_errors();
         let expected = "SCR v1.0.0 WARNING: rank 0 on n0: logging to the database failed: the disk is full; \
-                        the job goes on and logs no more there";
+                        the job continues and logs no more there";
         assert_eq!(errors, [expected]);
         let written = std::fs::read_to_string(dir.path().join(".scr/log")).unwrap();
         assert_eq!(written.lines().count(), 4);

@@ -117,7 +117,7 @@ impl SyslogSink {
         });
         let socket = connected.map_err(|error| {
             let text = format!(
-                "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 where there is none",
+                "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 if there is none",
                 path.display()
             );
             PluginError::new(PluginErrorKind::Io, text)

@@ -226,7 +226,7 @@ mod tests {
         let (params, problems) = resolved(&world_of(&files), &[]);
         assert_eq!(params.get(&table::CACHE_SIZE), 3);
         let expected =
-            format!("{USER}:2: SCR_CACHE_SIZE holds `ten', which is not a whole number; it is passed over");
+            format!("{USER}:2: SCR_CACHE_SIZE holds `ten', which is not a whole number; it is ignored");
         assert_eq!(texts(&problems), [expected]);
     }
 
@@ -293,7 +293,7 @@ mod tests {
             for value in ["/tmp/a\nb", "/tmp/caf\u{fffd}"] {
                 let (params, problems) = resolved(&world().with_variable(name, value), &[]);
                 let message = format!(
-                    "environment: {name} is not UTF-8 text, or holds control characters; it is passed over"
+                    "environment: {name} is not UTF-8 text, or holds control characters; it is ignored"
                 );
                 assert_eq!(texts(&problems), [message]);
                 assert!(!params.named(name).unwrap().is_set(), "{name}");

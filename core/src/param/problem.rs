@@ -115,7 +115,7 @@ pub enum Cause {
         now: String,
     },
     /// The value does not read as what it should be.
-    #[error("{name} holds `{}', which is not {expected}; it is passed over", quote(found))]
+    #[error("{name} holds `{}', which is not {expected}; it is ignored", quote(found))]
     Malformed {
         /// The parameter or key.
         name: String,
@@ -125,7 +125,7 @@ pub enum Cause {
         expected: String,
     },
     /// The value is too small or too large.
-    #[error("{name} holds {}, which is not {}; it is passed over", quote(found), range(found, least, most))]
+    #[error("{name} holds {}, which is not {}; it is ignored", quote(found), range(found, least, most))]
     OutOfRange {
         /// The parameter or key.
         name: String,
@@ -162,7 +162,7 @@ pub enum Cause {
         earlier: Place,
     },
     /// The same thing is described twice.
-    #[error("{} is described a second time, after {earlier}; the line is passed over", quote(name))]
+    #[error("{} is described a second time, after {earlier}; the line is ignored", quote(name))]
     Twice {
         /// What.
         name: String,
@@ -170,13 +170,13 @@ pub enum Cause {
         earlier: Place,
     },
     /// A line, or what is left of it, has no `=`.
-    #[error("`{}' has no `=', write KEY=value; it is passed over", quote(text))]
+    #[error("`{}' has no `=', write KEY=value; it is ignored", quote(text))]
     NoEquals {
         /// The text.
         text: String,
     },
     /// Something follows the value.
-    #[error("`{}' after the value of {} is passed over; put a value with blanks in quotes, and each parameter on a line of its own", quote(rest), quote(name))]
+    #[error("`{}' after the value of {} is ignored; put a value with blanks in quotes, and each parameter on a line of its own", quote(rest), quote(name))]
     AfterValue {
         /// The parameter.
         name: String,
@@ -184,13 +184,13 @@ pub enum Cause {
         rest: String,
     },
     /// A parameter is to be changed where it can only be asked for.
-    #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is passed over", quote(text))]
+    #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is ignored", quote(text))]
     NotAQuery {
         /// What was asked.
         text: String,
     },
     /// A line has more bytes than any line needs.
-    #[error("the line has {found} bytes, and {most} are allowed; it is passed over")]
+    #[error("the line has {found} bytes, and {most} are allowed; it is ignored")]
     LineTooLong {
         /// Its length.
         found: usize,
@@ -198,7 +198,7 @@ pub enum Cause {
         most: usize,
     },
     /// A descriptor has more keys than any plugin needs.
-    #[error("{line} has more than {most} keys; the others are passed over")]
+    #[error("{line} has more than {most} keys; the others are ignored")]
     TooManyKeys {
         /// Which descriptor.
         line: String,
@@ -214,19 +214,19 @@ pub enum Cause {
         values: Vec<String>,
     },
     /// A quote is not closed.
-    #[error("a {quote} is opened and not closed; the line is passed over")]
+    #[error("a {quote} is opened and not closed; the line is ignored")]
     Unterminated {
         /// Which quote.
         quote: char,
     },
     /// A line starts with `=`.
-    #[error("a value stands without a name before its `='; the line is passed over")]
+    #[error("a value has no name before its `='; the line is ignored")]
     NoKey,
     /// A line is not UTF-8, or holds control characters.
-    #[error("the setting is not UTF-8 text, or holds control characters; it is passed over")]
+    #[error("the setting is not UTF-8 text, or holds control characters; it is ignored")]
     NotText,
     /// A variable is not UTF-8, or holds control characters.
-    #[error("{name} is not UTF-8 text, or holds control characters; it is passed over")]
+    #[error("{name} is not UTF-8 text, or holds control characters; it is ignored")]
     VariableNotText {
         /// The variable.
         name: String,
@@ -248,7 +248,7 @@ pub enum Cause {
         reason: String,
     },
     /// The parameter can be set, but not here.
-    #[error("{name} cannot be set here, only {allowed}; it is passed over")]
+    #[error("{name} cannot be set here, only {allowed}; it is ignored")]
     WrongPlace {
         /// The parameter.
         name: String,
@@ -272,7 +272,7 @@ pub enum Cause {
         why: String,
     },
     /// The site does not let users set this parameter.
-    #[error("{name} is set by the site and cannot be changed (locked by {by}); it is passed over")]
+    #[error("{name} is set by the site and cannot be changed (locked by {by}); it is ignored")]
     Locked {
         /// The parameter.
         name: String,
@@ -386,13 +386,13 @@ pub enum Cause {
         store: String,
     },
     /// A group that scr makes itself is defined.
-    #[error("the group {group} is made by scr itself and cannot be defined; the entry is passed over")]
+    #[error("the group {group} is made by scr itself and cannot be defined; the entry is ignored")]
     BuiltInGroup {
         /// Which.
         group: String,
     },
     /// A line without what it has to say.
-    #[error("{name} is not an absolute path; the line is passed over")]
+    #[error("{name} is not an absolute path; the line is ignored")]
     NotAbsolute {
         /// The line.
         name: String,
@@ -451,13 +451,10 @@ mod tests {
         for line in ["SCR_LOG_DB_PASS hunter2", "scr_log_db_pass: hunter2", "export SCR_LOG_DB_PAS=hunter2"] {
             assert!(!text(line).contains("hunter2"), "{}", text(line));
         }
-        assert_eq!(
-            text("SCR_LOG_DB_PASS"),
-            "`SCR_LOG_DB_PASS' has no `=', write KEY=value; it is passed over"
-        );
+        assert_eq!(text("SCR_LOG_DB_PASS"), "`SCR_LOG_DB_PASS' has no `=', write KEY=value; it is ignored");
         assert_eq!(
             text("SCR_LOG_DB_USER me"),
-            "`SCR_LOG_DB_USER me' has no `=', write KEY=value; it is passed over"
+            "`SCR_LOG_DB_USER me' has no `=', write KEY=value; it is ignored"
         );
         let rest = "SCR_FLUSH=1 SCR_LOG_DB_PASS=hunter2".into();
         let after = Cause::AfterValue { name: "SCR_DEBUG".into(), rest }.to_string();

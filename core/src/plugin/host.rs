@@ -106,7 +106,7 @@ fn searched(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
         }
     };
     for passed in passed_over {
-        text.push_str(&format!("; passed over {passed}"));
+        text.push_str(&format!("; skipped {passed}"));
     }
     text
 }

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 /// What to do about a damaged one.
-const OF_DAMAGE: &str = "move it away, and `scr index --build' makes it anew";
+const OF_DAMAGE: &str = "move it away, and `scr index --build' rebuilds it";
 
 /// The list of datasets, as it is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

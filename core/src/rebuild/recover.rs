@@ -119,7 +119,7 @@ fn rebuild(
             recovery.give_up();
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             job.report.error(&format!(
-                "{label} cannot be brought back from cache: {why}. What is left of it stays in cache until a newer \
+                "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
                  dataset is complete"
             ));
             Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost))

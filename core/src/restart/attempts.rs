@@ -30,7 +30,7 @@ pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, Co
     let [begun] = begun;
     if begun >= most {
         job.report.warn(&format!(
-            "{begun} restarts from `{}' have begun and none has come to a new checkpoint: it is given up \
+            "{begun} restarts from `{}' have begun and none has written a new checkpoint: it is given up \
              (SCR_RESTART_ATTEMPTS={most})",
             checkpoint.shown()
         ));

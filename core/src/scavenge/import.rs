@@ -76,7 +76,7 @@ pub enum ImportError {
     },
     /// A file lies elsewhere.
     #[error(
-        "{} lies outside the prefix directory {}; move it there, or name the right directory with --prefix", path.display(),
+        "{} is outside the prefix directory {}; move it there, or name the right directory with --prefix", path.display(),
         prefix.display()
     )]
     Outside {

@@ -79,8 +79,5 @@ fn belong(one: &RankRecord, other: &RankRecord) -> bool {
 }
 
 fn stranger(map: &ScavengedMap) -> String {
-    format!(
-        "the filemap of rank {} is that of another dataset with this id, and is passed over",
-        map.record.rank
-    )
+    format!("the filemap of rank {} is that of another dataset with this id, and is ignored", map.record.rank)
 }

@@ -142,7 +142,7 @@ fn label(record: &RankRecord) -> String {
 fn in_words(state: State) -> &'static str {
     match state {
         State::Unknown => "unknown",
-        State::Arriving => "being brought back",
+        State::Arriving => "being restored",
         State::Open => "being written",
         State::Prepared => "protected",
         State::Complete => "complete",

@@ -29,7 +29,7 @@ impl Session {
         if !matches!(self.phase, Phase::Idle | Phase::Refused) {
             self.job
                 .report
-                .warn("SCR_Finalize was called within a phase: the dataset of that phase is given up");
+                .warn("SCR_Finalize was called within a phase: the dataset of that phase is discarded");
             if let Phase::Output(mut output) = std::mem::take(&mut self.phase) {
                 output.remove(&self.job, &self.cache);
             }

@@ -17,7 +17,7 @@ impl Session {
     /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.
     ///
     /// # Errors
-    /// [`Error`] if the path lies outside the prefix directory, or a file to read is not there. A dataset that is being
+    /// [`Error`] if the path is outside the prefix directory, or a file to read is not there. A dataset that is being
     /// written does not become complete then, unless this file is routed after all.
     pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         match &mut self.phase {
@@ -112,7 +112,7 @@ fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> 
     let below = inside(&path).or_else(|| inside(&without_dots(&prefix.join(OsStr::from_bytes(name)))));
     let below = below.ok_or_else(|| Error::Argument {
         what: format!(
-            "{} lies outside the prefix directory {}; give a path under it, or a name that is relative to it, or set \
+            "{} is outside the prefix directory {}; give a path under it, or a name that is relative to it, or set \
              SCR_PREFIX to a folder that holds all files",
             path.display(),
             prefix.display()

@@ -46,7 +46,7 @@ impl Job {
     fn is_refused(&self, what: &str) {
         let restarted = self.restart();
         assert!(restarted.ranks.iter().all(Option::is_none), "{what}: {:?}", restarted.lines);
-        restarted.line_with(&["ERROR", "dataset 1", "cannot be brought back"]);
+        restarted.line_with(&["ERROR", "dataset 1", "cannot be restored"]);
         self.world.put_back(&self.kept);
     }
 }
@@ -269,7 +269,7 @@ fn a_flipped_bit_is_reported_on_eviction_if_checksums_are_requested() {
             }
             application.checkpoint(2, some).expect("the second is complete");
         });
-        let line = run.lines.iter().find(|line| line.contains("deleted from cache all the same"));
+        let line = run.lines.iter().find(|line| line.contains("deleted from cache anyway"));
         assert_eq!(line.is_some(), is_reported, "{:?}", run.lines);
         assert!(line.is_none_or(|line| line.contains("rank 2 on n2: dataset 1") && line.contains("CRC32")));
         let left = world.cached_files();

@@ -128,7 +128,7 @@ fn a_halt_file_from_a_command_overrides_the_settings_with_a_message() {
     set(&world, |halt| halt.checkpoints_left = Some(5));
     let outcome = asked(&world);
     outcome.all_gave(&[false, false, false]);
-    outcome.line_with(&["SCR_HALT_SECONDS=600 does not count", "halt.scr was there before the job"]);
+    outcome.line_with(&["SCR_HALT_SECONDS=600 has no effect", "halt.scr was there before the job"]);
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn without_room_in_the_prefix_directory_a_run_goes_on_in_cache_and_a_later_one_i
         (2..=3).for_each(|step| application.checkpoint(step, some).unwrap());
     });
     outcome.line_with(&["no ids can be reserved", "ids.scr"]);
-    outcome.line_with(&["the run begins all the same"]);
+    outcome.line_with(&["the run starts anyway"]);
     world.files = Arc::new(RealFiles);
     world.run(|application| assert_eq!(application.restart(some), Some(3)));
     goes_on_elsewhere(&mut world);

@@ -113,8 +113,8 @@ fn what_cannot_be_a_dataset_is_refused_with_the_reason_and_changes_nothing() {
         ("x", with(Path::new("ckpt.1/rank_0.0")), "dataset 1 `ckpt.1' has files of these names already"),
         ("x", with(Path::new("ckpt.5/rank_9.0")), "ckpt.5/rank_9.0 is missing"),
         ("x", with(Path::new("ckpt.5")), "is not a regular file"),
-        ("x", with(Path::new("/etc/hostname")), "/etc/hostname lies outside the prefix directory"),
-        ("x", with(Path::new("../../../../../etc/hostname")), "lies outside the prefix directory"),
+        ("x", with(Path::new("/etc/hostname")), "/etc/hostname is outside the prefix directory"),
+        ("x", with(Path::new("../../../../../etc/hostname")), "is outside the prefix directory"),
         ("x", with(Path::new(".scr/index.scr")), "`.scr' belongs to the library"),
     ] {
         let text = refusal(&world, name, &ranks);

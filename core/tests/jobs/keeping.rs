@@ -31,10 +31,7 @@ fn with_store(world: World, keys: &str) -> World {
 }
 
 fn early_eviction_warnings(lines: &[String]) -> usize {
-    lines
-        .iter()
-        .filter(|line| line.contains("gives up an old dataset before the new one is complete"))
-        .count()
+    lines.iter().filter(|line| line.contains("evicts an old dataset before the new one is complete")).count()
 }
 
 #[test]
@@ -327,7 +324,7 @@ fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
         assert_eq!(application.restart(some), Some(1));
         application.checkpoint(2, some).unwrap();
     });
-    run.line_with(&["ERROR", "nodes.scr", "the run begins all the same"]);
+    run.line_with(&["ERROR", "nodes.scr", "the run starts anyway"]);
     world.files = Arc::new(RealFiles);
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }

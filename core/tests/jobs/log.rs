@@ -196,7 +196,7 @@ fn an_unwritable_log_is_reported_once_and_the_job_continues() {
     });
     let warnings = outcome.lines.iter().filter(|line| line.contains("logging to")).count();
     assert_eq!(warnings, 1, "{}", outcome.lines.join("\n"));
-    outcome.line_with(&["WARNING", ".scr/log failed: cannot open it", "the job goes on"]);
+    outcome.line_with(&["WARNING", ".scr/log failed: cannot open it", "the job continues"]);
 }
 
 /// The lines of the run with the figures taken out.

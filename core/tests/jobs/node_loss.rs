@@ -104,7 +104,7 @@ fn what_xor_cannot_rebuild_is_refused_with_the_set_and_its_ranks() {
     let before = world.cached_files();
     let restarted = world.run(|application| application.restart(uneven));
     restarted.all_gave(&None);
-    let line = restarted.line_with(&["ERROR", "cannot be brought back"]);
+    let line = restarted.line_with(&["ERROR", "cannot be restored"]);
     assert!(
         line.contains("ranks 0, 2, 4, 6")
             && line.contains("parts of ranks 2 (written on n1), 6 (written on n3), and XOR survives 1"),

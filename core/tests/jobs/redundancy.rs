@@ -77,7 +77,7 @@ impl Job {
         restarted.all_gave(&None);
         let now = self.world.cached_files();
         assert!(left.iter().all(|file| now.contains(file)), "what survived {lost:?} has to stay");
-        restarted.line_with(&["ERROR", "dataset 1", "cannot be brought back"]).to_owned()
+        restarted.line_with(&["ERROR", "dataset 1", "cannot be restored"]).to_owned()
     }
 
     fn survives(&self, losses: usize) {

@@ -74,7 +74,7 @@ fn relative_names_begin_at_the_prefix_directory_where_the_job_runs_outside_of_it
             application.begin(2).unwrap();
             application.session().route_file(b"../elsewhere/file").unwrap_err().to_string()
         });
-        assert!(refused.ranks[0].contains("lies outside the prefix directory"), "{}", refused.ranks[0]);
+        assert!(refused.ranks[0].contains("is outside the prefix directory"), "{}", refused.ranks[0]);
     }
 }
 

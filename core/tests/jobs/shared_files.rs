@@ -366,12 +366,12 @@ fn a_shared_file_takes_its_room_once() {
         std::fs::write(world.prefix().join(".scrconf"), lines).unwrap();
         world.put("SCR_CACHE_PURGE", "1");
         let run = world.run(|application| (1..=3).for_each(|step| checkpoint(application, step, of_all)));
-        assert_eq!(run.has_line_with("gives up an old dataset"), is_crowded, "{}", run.lines.join("\n"));
+        assert_eq!(run.has_line_with("evicts an old dataset"), is_crowded, "{}", run.lines.join("\n"));
         world.put("SCR_CACHE_PURGE", "0");
         let run = world.run(|application| {
             assert_eq!(restart(application, of_all), Some(3));
             checkpoint(application, 4, of_all);
         });
-        assert_eq!(run.has_line_with("gives up an old dataset"), is_crowded, "{}", run.lines.join("\n"));
+        assert_eq!(run.has_line_with("evicts an old dataset"), is_crowded, "{}", run.lines.join("\n"));
     }
 }

@@ -122,7 +122,7 @@ fn damage_on_the_path_is_found_and_repaired_also_in_the_folder_of_another_node()
     }
     let run = world.run(|application| application.restart(uneven));
     run.all_gave(&None);
-    run.line_with(&["cannot be brought back", "XOR survives 1"]);
+    run.line_with(&["cannot be restored", "XOR survives 1"]);
 }
 
 /// Nothing that can be rebuilt: what comes back is the copy that was whole, in whichever folder it lies.

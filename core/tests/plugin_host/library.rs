@@ -288,8 +288,8 @@ fn an_unknown_name_lists_the_folders_searched_and_the_plugins_skipped() {
     assert_eq!(
         describe(&error),
         format!(
-            "there is no scheme plugin named MIROR; did you mean MIRROR?; looked in {p}, {gone}; passed over \
-             {p}/broken.toml:1: `name`: invalid type: integer `7`, expected a string; passed over `{gone}': \
+            "there is no scheme plugin named MIROR; did you mean MIRROR?; looked in {p}, {gone}; skipped \
+             {p}/broken.toml:1: `name`: invalid type: integer `7`, expected a string; skipped `{gone}': \
              there is no such folder"
         )
     );

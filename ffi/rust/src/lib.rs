@@ -179,7 +179,7 @@ impl Output<'_> {
     /// The path at which to write a file of the dataset. Local.
     ///
     /// # Errors
-    /// [`Error`]: the path lies outside the prefix directory, or cannot be made.
+    /// [`Error`]: the path is outside the prefix directory, or cannot be made.
     pub fn route(&self, name: impl AsRef<Path>) -> Result<PathBuf, Error> {
         route(name.as_ref())
     }

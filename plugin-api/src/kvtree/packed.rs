@@ -19,7 +19,9 @@ const SHORTEST_ELEMENT: usize = 5;
 #[non_exhaustive]
 pub enum UnpackError {
     /// The bytes end inside a count.
-    #[error("the packed tree is cut short: a count of 4 bytes should stand at byte {offset}, and {found} are left")]
+    #[error(
+        "the packed tree is cut short: a count of 4 bytes is expected at byte {offset}, and {found} are left"
+    )]
     CutShort {
         /// Where the count begins.
         offset: usize,
@@ -43,7 +45,7 @@ pub enum UnpackError {
         offset: usize,
     },
     /// The same key stands twice on one level.
-    #[error("the key `{key}' at byte {offset} stands twice on its level")]
+    #[error("the key `{key}' at byte {offset} occurs twice on its level")]
     KeyTwice {
         /// Where the second one begins.
         offset: usize,
@@ -217,10 +219,10 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "the packed tree is cut short: a count of 4 bytes should stand at byte 0, and 3 are left",
+                "the packed tree is cut short: a count of 4 bytes is expected at byte 0, and 3 are left",
                 "the count at byte 0 claims 4294967295 keys, and the rest of the bytes has room for 0",
                 "the key at byte 4 has no end",
-                "the key `A' at byte 10 stands twice on its level",
+                "the key `A' at byte 10 occurs twice on its level",
                 "the packed tree ends after 4 bytes, and 5 were given",
             ]
         );

@@ -1,6 +1,6 @@
 //! The transport `bbapi` on a stand-in for its vendor's library: copies outlive processes, failures are reported, and every result is checked.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 
 use scr_plugin_api::{KvTree, Transport};
 use scr_test_plugins::staged::{self, alone};

@@ -1,7 +1,7 @@
 //! Connections to a real MariaDB that are encrypted, with certificates that the test makes. Skipped where MariaDB or openssl is
 //! missing.
 
-#![allow(clippy::unwrap_used, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 
 use scr_mysql::MySql;
 use scr_plugin_api::{KvTree, LogEntry, LogQuery, LogSink};

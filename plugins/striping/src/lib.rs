@@ -122,7 +122,7 @@ impl Scheme for Striping {
     }
 }
 
-/// Refuses to rebuild where more members are lost than can be brought back, and names them.
+/// Refuses to rebuild where more members are lost than can be restored, and names them.
 ///
 /// # Errors
 /// `TooManyLost`.
@@ -136,7 +136,7 @@ pub fn check_losses(set: &dyn Set, lost: &[bool], most: u32) -> Result<(), Plugi
         PluginErrorKind::TooManyLost,
         format!(
             "{} of the {} members of the set have lost their files (world ranks {}), and at most {most} can be \
-             brought back: this dataset cannot be rebuilt",
+             restored: this dataset cannot be rebuilt",
             missing.len(),
             set.size(),
             ranks.join(", ")

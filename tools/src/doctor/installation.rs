@@ -34,7 +34,9 @@ pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Ch
 pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
     const LIBRARY: &str = "lib/libscr.so";
     let dir = env.install_dir.as_ref();
-    let dir = dir.context("this command lies in no installation; run that of one, in its folder bin")?;
+    let dir = dir.context(
+        "this command is not part of an installation; run the one in the folder bin of an installation",
+    )?;
     let own = dir.join(LIBRARY);
     if own.exists() {
         return Ok(vec![own]);
@@ -63,7 +65,7 @@ fn plugins(env: &Env) -> Result<String> {
         names.push(found.manifest.name.clone());
     }
     if let Some(passed_over) = discovery.passed_over.first() {
-        bail!("passed over {passed_over}");
+        bail!("skipped {passed_over}");
     }
     ensure!(!names.is_empty(), "there are none; set SCR_PLUGIN_PATH, or install them");
     names.sort();

@@ -125,7 +125,7 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     warn_without_seconds(&env, &updated.value);
     if args.set.immediate {
         warn(
-            "scr run ends the run now; a job that was started without it stops when it looks next. To end that at once, kill \
+            "scr run ends the run now; a job that was started without it stops at its next check. To end that at once, kill \
              its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
         );
     }
@@ -141,7 +141,7 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     Ok(Answer::from(listing.holds()))
 }
 
-/// A time to halt before is of no effect without halt seconds.
+/// A time to halt before has no effect without halt seconds.
 fn warn_without_seconds(env: &Env, halt: &Halt) {
     if halt.exit_before.is_none() || halt.halt_seconds.is_some_and(|seconds| seconds > 0) {
         return;
@@ -152,9 +152,7 @@ fn warn_without_seconds(env: &Env, halt: &Halt) {
     } else {
         String::new()
     };
-    warn(format_args!(
-        "--before is of no effect without halt seconds; set them with scr halt --seconds{hint}"
-    ));
+    warn(format_args!("--before has no effect without halt seconds; set them with scr halt --seconds{hint}"));
 }
 
 impl HaltArgs {

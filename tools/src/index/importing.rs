@@ -54,7 +54,7 @@ fn refuse_disordered(groups: &[&[OsString]]) -> Result<()> {
             }
             if is_alike && by_numbers(before) > by_numbers(after) {
                 bail!(
-                    "`{}' stands before `{}', as where a shell sorts names: give the files in the order of the ranks, or a name \
+                    "`{}' comes before `{}', as in the order of a shell: give the files in the order of the ranks, or a name \
                      with %d and --ranks",
                     Path::new(before).display(),
                     Path::new(after).display()
@@ -161,7 +161,7 @@ mod tests {
             .unwrap_err()
             .contains("3 files cannot be shared out to 2 ranks"));
         let sorted = of(&["r_1", "r_10", "r_2"], None).unwrap_err();
-        assert!(sorted.contains("`r_10' stands before `r_2'"), "{sorted}");
+        assert!(sorted.contains("`r_10' comes before `r_2'"), "{sorted}");
         of(&["r_1", "r_2", "r_10"], None).unwrap();
         for by_locale in [["r_1_x", "r_10_x", "r_2_x"], ["r_2", "r_10", "r_1"]] {
             assert!(of(&by_locale, None).unwrap_err().contains("or a name with %d and --ranks"));

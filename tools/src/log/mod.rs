@@ -124,7 +124,7 @@ fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
     if let (Some(since), Some(until)) = (since, until) {
         if since >= until {
             let late = TimeDelta::microseconds(i64::try_from(since - until).unwrap_or(i64::MAX));
-            bail!("--since is {} s after --until, so that nothing lies between", late.num_seconds());
+            bail!("--since is {} s after --until, so that nothing is between", late.num_seconds());
         }
     }
     Ok(LogQuery {

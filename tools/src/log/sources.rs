@@ -60,7 +60,7 @@ pub(super) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
     let last = query.last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
     let entries = entries.split_off(entries.len().saturating_sub(last));
     let note = first_bad.map(|(number, why)| {
-        format!("{}: {bad} lines were passed over; the first is line {number}: {why}", path.display())
+        format!("{}: {bad} lines were skipped; the first is line {number}: {why}", path.display())
     });
     Ok(LogEntries { entries, notes: note.into_iter().collect(), compared: Some(compared) })
 }

@@ -38,7 +38,7 @@ fn table(shown: &[&Found]) -> String {
 fn warn_about(discovery: &Discovery) {
     discovery.notes.iter().for_each(warn);
     for passed in &discovery.passed_over {
-        warn(format_args!("passed over {passed}"));
+        warn(format_args!("skipped {passed}"));
     }
     for shadowed in &discovery.shadowed {
         let (manifest, path) = (&shadowed.found.manifest, shadowed.found.manifest_path.display());

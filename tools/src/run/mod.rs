@@ -161,7 +161,7 @@ fn print_stop(job: &Job<'_>, stop: &StopReason) {
         warn(&stop.to_string());
     }
     if matches!(stop, StopReason::Halted(_)) && job.never_started() {
-        warn(&format!("to run on all the same: scr halt --remove {}", job.prefix_dir().display()));
+        warn(&format!("to continue anyway: scr halt --remove {}", job.prefix_dir().display()));
     }
 }
 

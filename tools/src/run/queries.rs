@@ -265,7 +265,7 @@ fn nth<'a>(nodes: &'a [String], words: &[String]) -> Result<Option<&'a String>> 
 
 /// Nodes of the first list, by whether they are in the second.
 fn of_two(lists: &str, wanted: bool) -> Result<Vec<String>> {
-    let (first, second) = lists.split_once(':').context("two lists are wanted, with a colon between them")?;
+    let (first, second) = lists.split_once(':').context("expected two lists with a colon between them")?;
     let second = hostlist::expand(second)?;
     Ok(hostlist::expand(first)?.into_iter().filter(|node| second.contains(node) == wanted).collect())
 }

@@ -82,13 +82,13 @@ impl JobState {
 impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StopReason::Succeeded => write!(f, "the job has come to its end"),
+            StopReason::Succeeded => write!(f, "the job has succeeded"),
             StopReason::Interrupted => write!(f, "scr run received a signal, and ended the job"),
             StopReason::NoRunsLeft(most) => {
                 write!(f, "the job was started {most} times, which is what SCR_RUNS allows")
             }
             StopReason::Halted(reason) => write!(f, "the job is to halt: {reason}"),
-            StopReason::NoTime => write!(f, "the allocation has come to its end"),
+            StopReason::NoTime => write!(f, "the allocation has ended"),
             StopReason::TooFewNodes { good, needed, by } => {
                 let by = match by {
                     NodeRequirement::Unknown => "some are",

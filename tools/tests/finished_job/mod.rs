@@ -1,6 +1,6 @@
 //! A job of two ranks on two nodes, in this process, and what it leaves.
 #![allow(dead_code, reason = "each test uses what it needs of it")]
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails where it cannot go on")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
 
 use scr_core::comm::{thread, Comm};
 use scr_core::env::Env;

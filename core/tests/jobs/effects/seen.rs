@@ -297,7 +297,7 @@ pub(super) fn crc_on_delete(setting: &Setting) -> bool {
         }
         application.checkpoint(2, some).unwrap();
     });
-    run.has_line_with("deleted from cache all the same")
+    run.has_line_with("deleted from cache anyway")
 }
 
 pub(super) fn copy_metadata(setting: &Setting) -> bool {
