@@ -177,7 +177,7 @@ fn the_cancel_callback_runs_again_after_each_message() {
 }
 
 #[test]
-fn what_nobody_received_can_be_seen() {
+fn unreceived_messages_are_listed() {
     let results = thread::run(2, |comm| {
         let sends = [Outgoing { to: Rank(1), bytes: b"x" }];
         if comm.rank() == Rank(0) {

@@ -199,7 +199,7 @@ on_each_mpi! {
     }
 
     // On a control folder that all nodes see, in which each has its own.
-    fn what_a_stopped_agent_has_left_is_drained_and_poststaged(mpi: Mpi) {
+    fn transfers_of_a_stopped_agent_are_drained_and_poststaged(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         let control = cluster.scratch().join("control");
         std::fs::create_dir(&control).expect("a folder can be made");

@@ -110,7 +110,7 @@ fn dies_in_the_middle(mpi: Mpi, asynchronous: bool) {
 }
 
 on_each_mpi! {
-    fn what_a_burst_buffer_has_flushed_is_fetched_by_another_job(mpi: Mpi) {
+    fn another_job_fetches_the_flush_of_a_burst_buffer(mpi: Mpi) {
         for ((transport, library, more), asynchronous) in BUFFERS.into_iter().zip([true, false]) {
             let (mut cluster, standin) = cluster(transport, library, more);
             let run = job(&mut cluster, mpi, asynchronous).options(&[("datasets", 3)]);
@@ -129,7 +129,7 @@ on_each_mpi! {
         dies_in_the_middle(mpi, true);
     }
 
-    fn what_a_burst_buffer_still_copies_when_the_application_ends_is_finished_by_poststage_or_by_the_next_run(mpi: Mpi) {
+    fn poststage_or_the_next_run_finishes_a_burst_buffer_flush(mpi: Mpi) {
         for (transport, library, more) in BUFFERS {
             let (mut cluster, standin) = cluster(transport, library, more);
             standin.set("half", "");

@@ -77,7 +77,7 @@ on_each_mpi! {
         assert_eq!(restarted.restarted_from(), Some("ckpt.2"));
     }
 
-    fn what_a_lost_node_has_left_on_a_path_that_all_see_is_restarted_from_and_saved(mpi: Mpi) {
+    fn data_of_a_lost_node_on_a_shared_path_is_restarted_from_and_saved(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let bb = cluster.scratch().join("bb");
         std::fs::create_dir(&bb).unwrap();
@@ -102,7 +102,7 @@ on_each_mpi! {
         assert_eq!(restarted.restarted_from(), Some("ckpt.4"));
     }
 
-    fn what_others_put_in_the_way_in_a_shared_place_is_refused_with_its_name(mpi: Mpi) {
+    fn planted_paths_in_a_shared_place_are_refused_by_name(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let (shared, elsewhere) = (cluster.scratch().join("shared"), cluster.scratch().join("elsewhere"));
         [&shared, &elsewhere].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());

@@ -4,7 +4,7 @@
 use scr_tests::{on_each_mpi, Cluster, Program};
 
 on_each_mpi! {
-    fn what_a_dead_job_has_left_is_rebuilt_and_restarted_from_in_another_allocation(mpi: Mpi) {
+    fn data_of_a_dead_job_is_rebuilt_and_restarted_from_in_another_allocation(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let shape = [("files", 3), ("uneven", 1), ("folders", 1), ("empty-rank", 6)];
         let dies = [("datasets", 4), ("kill-rank", 5), ("kill-dataset", 3)];

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_prefix_directory_needs_a_flush_and_what_is_unknown_does_not() {
+    fn only_a_known_dataset_outside_the_prefix_directory_needs_a_flush() {
         let needs = |id| answer(&Selection { needflush: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
     }

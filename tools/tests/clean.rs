@@ -149,7 +149,7 @@ fn a_dataset_whose_index_is_gone_or_whose_record_is_damaged_counts_as_not_saved(
 }
 
 #[test]
-fn what_a_process_on_this_node_uses_is_kept() {
+fn data_in_use_by_a_process_on_this_node_is_kept() {
     let id = format!("busy{}", std::process::id());
     let id = id.as_str();
     let job = flushed();
@@ -213,7 +213,7 @@ fn with_a_resource_manager_an_allocation_is_dead_when_it_is_no_longer_listed() {
 }
 
 #[test]
-fn where_the_resource_manager_does_not_answer_the_user_may_say_that_an_allocation_has_ended() {
+fn the_user_may_declare_an_allocation_ended_if_the_resource_manager_does_not_answer() {
     let job = flushed();
     let ended = user_folder(&job).join("scr.8000003");
     fs::create_dir(&ended).unwrap();

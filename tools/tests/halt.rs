@@ -97,7 +97,7 @@ fn before_without_halt_seconds_causes_a_warning() {
 }
 
 #[test]
-fn what_is_no_time_no_number_or_no_job_is_an_error_and_changes_nothing() {
+fn invalid_times_numbers_and_jobs_are_errors_and_change_nothing() {
     let scr = Installation::with_system_file("");
     let cases: [&[&str]; 10] = [
         &["--after", "noonish"],

@@ -367,7 +367,7 @@ fn a_call_that_never_returns_is_named_and_a_no() {
 }
 
 #[test]
-fn what_a_job_refuses_is_refused_by_check_and_conformance_in_the_same_words() {
+fn check_and_conformance_refuse_with_the_message_of_a_job() {
     let folder = Folder::new();
     folder.library("obedient.so", "obedient");
     let good = manifest("TRY", "scheme", "obedient.so");

@@ -134,7 +134,7 @@ fn a_run_knows_the_job_as_the_command_does() {
 
 /// The settings want nothing saved then, and a user who expects it must not take silence for safety.
 #[test]
-fn what_a_finished_application_leaves_in_cache_only_is_named_after_it() {
+fn data_left_only_in_cache_by_a_finished_application_is_named() {
     let id = format!("t{}", std::process::id());
     let settings = [("SCR_FLUSH", "0"), ("SCR_JOB_ID", id.as_str())];
     let job = FinishedJob::with_settings(&settings);

@@ -290,7 +290,7 @@ fn a_call_that_does_not_return_is_named_and_nothing_else_is_tried() {
 }
 
 #[test]
-fn where_file_systems_can_be_mounted_the_full_and_the_read_only_one_are_tried() {
+fn full_and_read_only_file_systems_are_tested_if_they_can_be_mounted() {
     let folder = tempfile::tempdir().unwrap();
     let Some(probe) = TinyFileSystem::mount(folder.path()).and_then(TinyFileSystem::made_read_only) else {
         return;

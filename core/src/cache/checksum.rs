@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_pass_by_is_a_gap() {
+    fn unread_ranges_are_gaps() {
         let all = bytes(100);
         let mut sum = Checksum::default();
         sum.take_in(10, &all[10..20]);

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flipped_bit_is_taken_for_another_truth() {
+    fn no_flipped_bit_is_read_as_another_value() {
         let own = sample(1);
         let whole = journal(&[Entry::Open(&own), Entry::Prepared(&own, &[]), Entry::Complete]);
         let truth = Filemap::parse(&whole);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_of_another_size_is_refused() {
+    fn truncated_bytes_and_other_sizes_are_refused() {
         let packed = of("aabbbc").pack();
         assert!(RankValues::unpack(&packed, 7).is_none());
         for length in 0..packed.len() {

@@ -103,7 +103,7 @@ fn assert_right(stage: &Stage, cached: &Cached, fetched: &[Fetched]) {
 }
 
 #[test]
-fn what_was_flushed_comes_back_byte_for_byte() {
+fn flushed_files_are_fetched_byte_for_byte() {
     for ranks in [1, 2, 5, 16] {
         let (stage, cached) = flushed(ranks, 7, "ckpt.7");
         let fetched = fetch(&stage, &cached).unwrap();
@@ -290,7 +290,7 @@ fn damages() -> Vec<(&'static str, Damage)> {
 
 /// A newer dataset was begun, and may have been writing to the same files when its job died.
 #[test]
-fn where_files_may_have_been_replaced_checksums_are_compared_also_where_they_are_switched_off() {
+fn possibly_replaced_files_are_compared_by_checksum_even_if_that_is_off() {
     let (stage, cached) = flushed(2, 1, "a");
     let path = stage.prefix.file(&"a/rank_0".parse().unwrap());
     let mut bytes = fs::read(&path).unwrap();
@@ -438,7 +438,7 @@ fn original(prefix: &Prefix, id: u64) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_c_scr_flushed_is_fetched_newest_first() {
+fn datasets_of_c_scr_are_fetched_newest_first() {
     for (job, ids) in [("xor-flush2", &[4, 2][..]), ("bypass", &[4, 3, 2, 1])] {
         let (dir, prefix) = scratch_copy(job);
         let found = run(4, |comm| candidates(&comm, &RealFiles, &prefix, None).unwrap()).unwrap();

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_only_where_the_lock_is_free_waits_for_nobody_and_passes_over_the_dead() {
+    fn work_that_needs_a_free_lock_never_waits_and_breaks_dead_locks() {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("lock");
         let times = AtomicU32::new(0);

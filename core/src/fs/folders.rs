@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_can_make_a_folder_it_is_an_error_and_no_endless_search_for_its_parent() {
+    fn a_folder_that_cannot_be_made_is_an_error_without_an_endless_search() {
         let error = REAL.make_dirs(Path::new("/proc/nothing/here"), 0o700, Durability::Unsynced).unwrap_err();
         assert!(error.to_string().starts_with("cannot make the folder /proc/nothing"), "{error}");
     }

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_borrowed_is_what_the_file_holds_and_no_more() {
+    fn borrowed_bytes_equal_the_file_and_end_with_it() {
         let (_dir, path) = in_memory();
         let mapped = to_read(&path).unwrap();
         assert_eq!(mapped.borrow(4000..LEN).unwrap(), &content()[4000..]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_range_is_in_the_file_and_no_two_ranges_overlap() {
+    fn writes_to_a_mapped_range_reach_the_file_and_ranges_never_overlap() {
         let (_dir, path) = in_memory();
         let mapped = to_write(&open_to_update(&path)).unwrap();
         let mut range = mapped.borrow_mut(100..200).unwrap();
@@ -311,13 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_memory_to_begin_with_is_not_mapped() {
+    fn a_file_outside_of_tmpfs_is_not_mapped() {
         let binary = File::open("/proc/self/status").unwrap();
         assert!(Mapped::new(&binary, 100, LeaseKind::Read, &Mapping::default()).is_none());
     }
 
     #[test]
-    fn who_truncates_a_file_waits_until_it_is_given_back_and_nothing_more_is_borrowed() {
+    fn a_truncation_waits_for_the_lease_and_stops_further_borrows() {
         let (_dir, path) = in_memory();
         std::thread::scope(|scope| {
             let mapped = to_read(&path).unwrap();

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_its_place_later_is_not_used() {
+    fn a_later_replacement_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let owned = make(dir.path(), "user1/scr.1").unwrap();
         let path = owned.path().join("a");

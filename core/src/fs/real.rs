@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_a_place_is_read_there() {
+    fn bytes_written_at_an_offset_are_read_there() {
         let dir = folder();
         let file = RealFiles.open(&dir.path().join("a"), How::Create(0o600)).unwrap();
         file.write_at(3, b"abc").unwrap();

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_written_in_its_order_before_the_end() {
+    fn queued_entries_are_written_in_order_before_the_end() {
         let (mut queue, begun, go, world) = slow();
         for name in ["a", "b", "c"] {
             queue.add(entry(name));

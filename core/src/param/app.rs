@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_kept_as_lines_and_read_back() {
+    fn settings_are_kept_as_lines_and_read_back() {
         let config = applied(&[
             "SCR_FLUSH=9",
             "SCR_PREFIX=/a dir/#1",

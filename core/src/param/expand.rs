@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_variable_holds_is_not_expanded_again() {
+    fn the_value_of_a_variable_is_not_expanded_again() {
         assert_eq!(expand("$DOLLAR").0, "$JOB");
     }
 

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_wrote_is_quoted_short_and_on_one_line() {
+    fn user_input_is_quoted_briefly_on_one_line() {
         assert_eq!(quote("a\nb\u{7}'\"\\é"), "a\\nb\\u{7}'\"\\é");
         assert_eq!(quote("SCR_FLUSH\u{200b}"), "SCR_FLUSH\\u{200b}");
         assert_eq!(quote(&"x".repeat(10_000)).len(), 123);

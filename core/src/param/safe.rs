@@ -212,7 +212,7 @@ SCR_FLUSH=3
     }
 
     #[test]
-    fn what_the_application_sets_itself_is_trusted() {
+    fn settings_of_the_application_are_trusted() {
         let mut app = AppConfig::default();
         app.apply("SCR_CACHE_BASE=/mine").unwrap();
         let env = world_of_user(4711, 0, &[("/pfs/run1/x", "")]).env();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_named() {
+    fn a_file_that_is_no_library_is_described() {
         for (bytes, text) in [
             (&b""[..], "it is empty, not a shared library"),
             (b"#!/bin/sh\n", "it is a script, not a shared library"),

@@ -152,7 +152,7 @@ fn every_mistake_is_named_with_file_and_line() {
 }
 
 #[test]
-fn what_is_no_toml_is_an_error_with_the_line() {
+fn invalid_toml_is_an_error_with_its_line() {
     for (text, line) in [
         ("name = \"XOR\"\nkind = scheme\n", 2),
         ("name = \"XOR", 1),

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_survives_and_a_dataset_that_is_nowhere_goes() {
+    fn other_keys_survive_and_an_entry_without_location_is_removed() {
         let (_dir, prefix) = scratch_copy("xor-flush2");
         damage(prefix.flush_file(), |tree| tree.entry("DATASET", 4).set("LATER", "kept"));
         FlushFile::update(&RealFiles, &prefix, |file| {

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_damaged_begins_above_the_index_and_keeps_the_id_that_the_index_has() {
+    fn a_lost_or_damaged_counter_starts_above_the_index_with_the_id_of_the_index() {
         let (_dir, prefix) = scratch();
         let run = begin(&prefix, 0);
         let dataset = DatasetDescriptor { id: 4, run: 7, name: b"a".to_vec(), ..Default::default() };
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_c_scr_has_written_between_two_runs_comes_between_them() {
+    fn datasets_of_c_scr_are_ordered_between_the_runs_around_them() {
         let (_dir, prefix) = scratch_copy("xor-flush2");
         let first = begin(&prefix, 0);
         let index = Index::read(&RealFiles, &prefix).unwrap();

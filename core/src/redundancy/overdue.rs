@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_phase_has_left_is_not_believed() {
+    fn files_of_an_earlier_phase_are_ignored() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("overdue.6.3"), "protect on rank 3 on n3\n").unwrap();
         let (shared, test) = shared(0, dir.path(), LEAST);

@@ -79,7 +79,7 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
 }
 
 #[test]
-fn what_an_old_redundancy_file_held_is_in_no_way_in_the_next_one() {
+fn old_bytes_of_a_reused_redundancy_file_do_not_matter() {
     let world = World::new(4, 4);
     let sizes: [fn(Rank) -> Vec<usize>; 4] = [
         |_| vec![50_000],
@@ -106,7 +106,7 @@ fn what_an_old_redundancy_file_held_is_in_no_way_in_the_next_one() {
 }
 
 #[test]
-fn what_is_written_over_in_the_memory_of_an_old_redundancy_file_brings_a_lost_node_back() {
+fn redundancy_in_reused_memory_restores_a_lost_node() {
     // Long enough for the redundancy file to be mapped, where the world lies in memory.
     let size: Sizes = |rank| vec![(4 << 20) + rank.index()];
     let world = World::new(4, 4);

@@ -112,7 +112,7 @@ fn a_restart_takes_the_newest_of_all_stores_that_survives() {
 }
 
 #[test]
-fn what_is_in_cache_is_restarted_from_after_the_configuration_has_changed() {
+fn a_restart_uses_datasets_in_cache_after_a_change_of_configuration() {
     let world = three();
     world.run(|application| (1..=13).for_each(|step| application.checkpoint(step, uneven).unwrap()));
     // Another scheme, other numbers, and neither of the two stores is there any more.

@@ -164,7 +164,7 @@ fn every_parameter_has_a_row_and_every_row_a_parameter() {
 }
 
 #[test]
-fn what_is_seen_elsewhere_has_its_test_there() {
+fn rows_tested_elsewhere_name_an_existing_test() {
     for Row(name, _, seen) in ROWS {
         let By(file, test) = seen else { continue };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);

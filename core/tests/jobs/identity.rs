@@ -62,7 +62,7 @@ fn goes_on_elsewhere(world: &mut World) {
 }
 
 #[test]
-fn what_was_written_while_nodes_were_away_is_newer_than_what_they_have() {
+fn datasets_written_while_nodes_were_away_are_newer_than_theirs() {
     let mut world = job();
     world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
     goes_on_elsewhere(&mut world);
@@ -73,7 +73,7 @@ fn what_was_written_while_nodes_were_away_is_newer_than_what_they_have() {
 }
 
 #[test]
-fn what_was_written_with_another_cache_base_is_newer_than_what_the_first_one_has() {
+fn datasets_of_a_later_run_with_another_cache_base_are_newer() {
     let mut world = job();
     let base = world.dir().join("nodes/$SCR_NODE_NAME").display().to_string();
     world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));

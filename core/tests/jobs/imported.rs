@@ -98,7 +98,7 @@ fn a_byte_that_changes_after_the_import_is_never_given_to_the_application() {
 }
 
 #[test]
-fn what_cannot_be_a_dataset_is_refused_with_the_reason_and_changes_nothing() {
+fn an_invalid_import_is_refused_with_the_reason_and_changes_nothing() {
     let world = World::new(4, 2).set("SCR_FLUSH", "1");
     world.run(|application| {
         application.checkpoint(1, small).unwrap();
@@ -191,7 +191,7 @@ fn interrupted(meanwhile: impl FnOnce(&Path) + Send + 'static) -> ImportError {
 }
 
 #[test]
-fn what_is_written_after_it_was_read_is_not_imported() {
+fn a_file_that_changes_after_it_was_read_is_not_imported() {
     let of_same_length = |prefix: &Path| {
         let path = prefix.join("ckpt.5/rank_1.0");
         let len = std::fs::read(&path).unwrap().len();

@@ -278,7 +278,7 @@ fn a_dataset_of_another_number_of_ranks_is_left_alone_with_a_message() {
 }
 
 #[test]
-fn what_another_number_of_ranks_never_completed_is_removed() {
+fn an_incomplete_dataset_of_another_number_of_ranks_is_removed() {
     let mut world = job();
     world.run(|application| application.write(1, some).unwrap());
     world.nodes.truncate(2);
@@ -427,7 +427,7 @@ fn an_id_too_large_to_increment_is_reported() {
 
 /// A folder that cannot be cleared away must not hide the checkpoint beside it.
 #[test]
-fn what_cannot_be_removed_hides_nothing() {
+fn a_dataset_that_cannot_be_removed_hides_no_other() {
     let mut world = job();
     world.run(|application| application.checkpoint(2, some).unwrap());
     let gone = world.node("n1/user1/scr.defjobid/scr.dataset.7/.scr/filemap_1.gone");
@@ -445,7 +445,7 @@ fn what_cannot_be_removed_hides_nothing() {
 
 /// Another job of the allocation was just beginning a part, and its filemap was still empty.
 #[test]
-fn what_another_job_was_just_beginning_is_not_removed_once_it_has_begun() {
+fn a_dataset_that_another_job_has_begun_is_not_removed() {
     let mut world = job();
     world.run(|application| application.checkpoint(1, some).unwrap());
     let maps = [0, 1].map(|rank| world.cached_file(&[&format!("n{rank}/"), "filemap_"]));
@@ -517,7 +517,7 @@ fn a_link_in_the_place_of_a_folder_is_removed_and_not_followed() {
 
 /// Two jobs of one allocation that began at the same time count from the same number.
 #[test]
-fn where_another_job_has_the_id_on_a_node_a_later_one_is_taken() {
+fn an_id_taken_by_another_job_on_a_node_is_skipped() {
     let world = job();
     let theirs =
         [2, 3].map(|id| world.node(&format!("n2/user1/scr.defjobid/scr.dataset.{id}/.scr/filemap_2")));
@@ -651,7 +651,7 @@ fn a_checkpoint_from_which_the_cache_is_removed_fails_and_the_next_one_is_good()
 }
 
 #[test]
-fn what_somebody_puts_in_the_place_of_a_removed_cache_is_not_used() {
+fn a_replacement_of_a_removed_cache_is_not_used() {
     let (world, turns) = (World::new(8, 4), Barrier::new(8));
     let theirs = world.dir().join("theirs");
     std::fs::create_dir(&theirs).unwrap();

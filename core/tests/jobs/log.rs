@@ -112,7 +112,7 @@ fn a_restart_logs_what_was_rebuilt_and_a_fetch_what_was_fetched() {
 }
 
 #[test]
-fn what_fails_is_logged_with_its_reason() {
+fn failures_are_logged_with_their_reasons() {
     let world = logging(2, 2);
     world.run(|application| {
         let flags = OutputFlags { checkpoint: true, output: false };

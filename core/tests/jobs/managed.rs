@@ -263,7 +263,7 @@ fn output_that_cannot_be_read_back_is_an_error_and_nothing_else() {
 
 /// Also where it has to be fetched; and a job that fails again and again does not begin anew each time.
 #[test]
-fn what_the_user_names_goes_before_a_newer_one_in_cache_once_in_an_allocation() {
+fn a_named_checkpoint_wins_over_a_newer_one_in_cache_once_per_allocation() {
     for kept in ["1", "2"] {
         let mut world = job().set("SCR_CACHE_SIZE", kept);
         checkpoints(&world, 1..=2);
@@ -300,7 +300,7 @@ fn a_newer_checkpoint_in_cache_wins_over_the_current_one_with_a_message() {
 }
 
 #[test]
-fn what_the_user_names_is_not_fetched_where_nothing_is_to_be_fetched() {
+fn a_named_checkpoint_is_not_fetched_if_fetching_is_off() {
     for (fetch, expected) in [("0", 2), ("1", 1)] {
         let world = World::new(2, 2).set("SCR_FLUSH", "1");
         world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, |_| vec![9]).unwrap()));
@@ -348,7 +348,7 @@ fn every_run_that_starts_fresh_reports_that_all_checkpoints_have_failed() {
 }
 
 #[test]
-fn what_is_fetched_to_be_read_where_it_lies_is_not_copied_to_cache() {
+fn a_fetch_in_place_copies_nothing_to_cache() {
     for setting in ["SCR_GLOBAL_RESTART", "SCR_FETCH_BYPASS"] {
         let mut world = job();
         checkpoints(&world, 1..=1);

@@ -71,7 +71,7 @@ fn files_travel_to_the_nodes_their_ranks_run_on_now() {
 
 /// What cannot be read on the node where it lies is as good as lost: it made the whole dataset so.
 #[test]
-fn what_cannot_be_read_on_its_way_to_another_node_is_rebuilt() {
+fn a_part_that_cannot_be_read_while_it_is_moved_is_rebuilt() {
     let moved = || {
         let mut world = World::new(4, 4);
         world.run(|application| application.checkpoint(3, even).unwrap());
@@ -96,7 +96,7 @@ fn what_cannot_be_read_on_its_way_to_another_node_is_rebuilt() {
 }
 
 #[test]
-fn what_xor_cannot_rebuild_is_refused_with_the_set_and_its_ranks() {
+fn losses_beyond_xor_are_refused_with_the_set_and_its_ranks() {
     let world = World::new(8, 4);
     world.run(|application| application.checkpoint(1, uneven).unwrap());
     world.lose("n1");

@@ -131,7 +131,7 @@ fn rs_brings_back_every_loss_of_up_to_three_of_nine_nodes() {
 }
 
 #[test]
-fn what_was_protected_with_short_messages_is_rebuilt_with_long_ones_and_the_other_way_round() {
+fn a_rebuild_may_use_other_message_lengths_than_the_protection() {
     for (scheme, [first, then]) in
         [("XOR", ["4096", "1MB"]), ("RS", ["1MB", "4096"]), ("PARTNER", ["4096", "5000"])]
     {
@@ -222,7 +222,7 @@ fn four_of_nine_nodes_are_refused_with_set_ranks_and_nodes() {
 }
 
 #[test]
-fn where_all_nodes_are_lost_there_is_nothing_to_say_and_the_job_begins_anew() {
+fn if_all_nodes_are_lost_the_job_starts_from_the_beginning_without_a_message() {
     let job = Job::rs(4, 1, 2);
     job.lose(0b1111);
     job.world.run(|application| application.restart(small)).all_gave(&None);

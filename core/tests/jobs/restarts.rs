@@ -248,7 +248,7 @@ fn flushed_datasets_are_fetched_when_all_nodes_are_lost() {
 /// A run had another cache and went on from what it fetched. The next one had the first cache again, and went back to what it
 /// found there.
 #[test]
-fn what_is_newer_in_the_prefix_directory_comes_before_what_an_older_run_has_left_in_cache() {
+fn a_newer_dataset_in_the_prefix_directory_wins_over_an_older_run_in_cache() {
     let mut world = job().set("SCR_FLUSH", "1");
     world.run(|application| application.checkpoint(1, some).unwrap());
     let kept = world.keep();
@@ -312,7 +312,7 @@ fn in_bypass_mode_an_overwritten_dataset_is_not_restarted_from() {
 /// A checkpoint was read in the prefix directory, and a newer one of its name was flushed over it. Once the application had refused
 /// that one it was given the same bytes again, as those of the older one.
 #[test]
-fn what_lies_under_a_newer_one_of_its_name_is_not_restarted_from_when_that_is_refused() {
+fn a_dataset_replaced_by_a_refused_one_of_its_name_is_not_restarted_from() {
     fn write(application: &mut Application, bytes: &str) {
         let rank = application.rank;
         let session = application.session();

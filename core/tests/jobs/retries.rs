@@ -129,7 +129,7 @@ fn going_back_to_what_the_index_has_as_current_drops_the_newer_ones() {
 
 /// Neither this allocation nor another one is offered it again.
 #[test]
-fn what_the_application_refuses_is_marked_in_the_prefix_directory() {
+fn a_refused_dataset_is_marked_in_the_prefix_directory() {
     let world = job().set("SCR_FLUSH", "1");
     world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
     world.run(|application| {
@@ -206,7 +206,7 @@ fn a_prefix_directory_that_can_only_be_read_ends_the_start_with_what_to_do() {
 
 /// Its name may be used again, by a dataset that is flushed.
 #[test]
-fn what_was_purged_from_the_prefix_directory_is_restarted_from_and_not_flushed_again() {
+fn purged_datasets_in_cache_are_restarted_from_and_not_flushed_again() {
     let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
     world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
     world.put("SCR_PREFIX_PURGE", "1");

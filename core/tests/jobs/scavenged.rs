@@ -276,7 +276,7 @@ fn a_node_that_comes_back_makes_the_refused_dataset_whole() {
 }
 
 #[test]
-fn whatever_is_damaged_after_it_was_scavenged_is_found_and_repaired() {
+fn any_damage_after_a_scavenge_is_found_and_repaired() {
     let dead = Dead::xor(4, 4);
     let folder = ".scr/scr.dataset.1";
     for damaged in

@@ -113,7 +113,7 @@ fn a_cache_without_checksums_is_unverified_and_says_so() {
 }
 
 #[test]
-fn what_a_run_that_died_left_unfinished_is_not_called_wrong() {
+fn an_unfinished_dataset_of_a_dead_run_is_not_reported_as_damaged() {
     let world = World::new(2, 2);
     world.run(|application| application.write(1, some).expect("it is being written"));
     let report = scrub_cache(&world, "n1");

@@ -208,7 +208,7 @@ fn a_file_of_several_ranks_is_fetched_once_for_each_node() {
 }
 
 #[test]
-fn where_no_link_can_be_made_each_rank_fetches_its_own_copy() {
+fn without_hard_links_each_rank_fetches_its_own_copy() {
     let mut world = World::new(4, 2).set("SCR_FLUSH", "1");
     world.run(|application| {
         checkpoint(application, 1, of_pair);

@@ -77,7 +77,7 @@ fn redundancy_on_a_shared_path_causes_one_warning() {
 
 /// Nothing that can be rebuilt: with `SINGLE`, what comes back was there.
 #[test]
-fn what_a_lost_node_has_left_on_the_path_is_restarted_from_there_by_a_spare_one() {
+fn a_spare_node_restarts_from_the_data_of_a_lost_node_on_the_path() {
     for store in ["VIEW=GLOBAL", "GROUP=WORLD"] {
         let mut world = shared(6, 3, store, "TYPE=SINGLE");
         world.run(|application| application.checkpoint(1, uneven).unwrap());
@@ -127,7 +127,7 @@ fn damage_on_the_path_is_found_and_repaired_also_in_the_folder_of_another_node()
 
 /// Nothing that can be rebuilt: what comes back is the copy that was whole, in whichever folder it lies.
 #[test]
-fn of_two_copies_of_a_part_the_whole_one_is_restarted_from() {
+fn a_restart_uses_the_whole_one_of_two_copies_of_a_part() {
     for broken in ["node.0", "node.1"] {
         let world = shared(2, 2, "VIEW=GLOBAL", "TYPE=SINGLE");
         world.run(|application| application.checkpoint(1, uneven).unwrap());
@@ -144,7 +144,7 @@ fn of_two_copies_of_a_part_the_whole_one_is_restarted_from() {
 }
 
 #[test]
-fn what_was_written_in_one_layout_is_restarted_from_in_the_other() {
+fn a_restart_reads_datasets_of_the_other_layout() {
     let mut world = shared(4, 1, "GROUP=NODE", "TYPE=SINGLE");
     // One node: it cannot detect that others would see the path.
     world.run(|application| application.checkpoint(1, uneven).unwrap());

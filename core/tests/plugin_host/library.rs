@@ -113,7 +113,7 @@ fn a_library_that_was_cut_short_is_refused_wherever_the_cut_is() {
 }
 
 #[test]
-fn what_is_no_library_for_this_machine_is_named() {
+fn a_library_for_another_machine_is_described() {
     let mut foreign = fs::read(built("obedient")).unwrap();
     foreign[18..20].copy_from_slice(&22_u16.to_le_bytes());
     for (bytes, reason) in [

@@ -122,7 +122,7 @@ fn a_folder_or_manifest_that_others_may_write_is_skipped_even_through_a_link() {
 }
 
 #[test]
-fn what_is_no_manifest_does_not_hide_the_others() {
+fn an_invalid_manifest_does_not_hide_the_others() {
     let world = World::new();
     world.manifest("p", "TRY", "try.so");
     world.write("p/a.toml", b"\xff\xfe");

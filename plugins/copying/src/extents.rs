@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_data() {
+    fn a_file_that_reports_no_holes_has_data_everywhere() {
         let (reader, _writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(reader));
         assert_eq!(extent_at(&file, 0, 7), Extent::Data(7));

@@ -47,7 +47,7 @@ fn a_cache_outside_of_an_instance_is_reported_with_a_remedy() {
 }
 
 #[test]
-fn what_an_earlier_flush_left_under_way_is_ended_before_the_file_is_staged_again() {
+fn an_earlier_transfer_is_ended_before_its_file_is_staged_again() {
     let folder = tempfile::tempdir().unwrap();
     let standin = Standin::within(STANDIN, folder.path());
     standin.set("half", "");

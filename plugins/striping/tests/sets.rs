@@ -92,7 +92,7 @@ fn protecting_sends_one_chunk_less_than_there_are_members_in_each_stripe() {
 }
 
 #[test]
-fn what_is_stored_does_not_depend_on_the_length_of_messages() {
+fn stored_bytes_do_not_depend_on_the_length_of_messages() {
     let lens = [300_000, 299_999, 70_001, 5];
     for k in [1, 2] {
         let (scheme, set) = protected(k, &lens);

@@ -58,7 +58,7 @@ impl Nodes {
 }
 
 #[test]
-fn what_an_application_has_left_is_finished_when_all_nodes_have_done_their_part() {
+fn a_detached_flush_is_finished_when_all_nodes_have_their_marks() {
     let nodes = Nodes::new();
     let cached = nodes.stage.cache(1, "a");
     nodes.begin(&cached, OPTIONS);
@@ -96,7 +96,7 @@ fn all_marked() -> (Nodes, Cached) {
 }
 
 #[test]
-fn what_has_arrived_is_finished_by_poststage_and_only_once() {
+fn poststage_finishes_an_arrived_flush_only_once() {
     let (nodes, cached) = all_marked();
     let ended = std::thread::scope(|scope| {
         let one = || finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
@@ -270,7 +270,7 @@ fn nobody_waits_for_the_others_once_one_node_has_failed() {
 }
 
 #[test]
-fn what_two_nodes_leave_in_one_folder_counts_for_each_by_itself() {
+fn data_of_two_nodes_in_one_folder_stays_separate() {
     let nodes = Nodes::new();
     let cached = nodes.stage.cache(1, "a");
     nodes.begin(&cached, OPTIONS);

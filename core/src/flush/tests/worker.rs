@@ -124,7 +124,7 @@ fn never_are_more_ranks_copying_than_allowed_and_all_get_their_turn_without_a_ca
 }
 
 #[test]
-fn no_file_is_made_before_the_flush_is_on_record_and_synced() {
+fn no_file_is_created_before_the_flush_record_is_synced() {
     for width in [1, 256] {
         let stage = Stage::new(5);
         let cached = stage.cache(1, "a");
@@ -188,7 +188,7 @@ fn nobody_waits_for_a_rank_whose_thread_panics() {
 }
 
 #[test]
-fn what_an_application_left_halfway_is_cleared_away() {
+fn a_half_finished_flush_of_a_dead_application_is_removed() {
     let stage = Stage::new(4);
     let cached = stage.cache(1, "a");
     let transport = Arc::new(Gated::default());

@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_neither_counted_nor_failed() {
+    fn operations_elsewhere_are_neither_counted_nor_failed() {
         let dir = tempfile::tempdir().unwrap();
         let files = FaultyFiles::new(RealFiles);
         files.only_below(dir.path().join("cache"));

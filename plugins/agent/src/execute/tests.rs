@@ -64,7 +64,7 @@ fn work_through(control: &Path) {
 }
 
 #[test]
-fn what_a_transfer_file_says_is_copied_and_recorded() {
+fn a_transfer_file_is_executed_and_its_progress_recorded() {
     let stage = Stage(tempfile::tempdir().unwrap());
     let transfer = stage.transfer(&[0, 1, 100_000, 200_001]);
     work_through(stage.0.path());
@@ -196,7 +196,7 @@ fn an_agent_that_is_stopped_leaves_a_transfer_to_the_next() {
 }
 
 #[test]
-fn what_has_ended_is_cleared_away_and_nothing_else() {
+fn only_ended_transfers_are_removed() {
     let stage = Stage(tempfile::tempdir().unwrap());
     let transfer = stage.transfer(&[10]);
     let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));

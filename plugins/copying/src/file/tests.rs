@@ -131,7 +131,7 @@ fn copier<'a>(item: &'a CopyItem, control: &'a Control, way: Option<InKernel>) -
 
 /// File systems refuse in many ways, at once or in the middle, and some say that they have copied nothing.
 #[test]
-fn what_the_kernel_refuses_or_does_in_part_arrives_all_the_same() {
+fn all_bytes_arrive_despite_partial_or_refused_kernel_copies() {
     let ways: [InKernel; 7] = [
         |_, _, _, _| Err(Errno::XDEV),
         |_, _, _, _| Err(Errno::INVAL),
