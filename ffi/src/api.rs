@@ -1,7 +1,7 @@
 //! The functions of `scr.h`, one by one, in its order. Sections followed: SCR API of the user guide.
 //!
-//! A collective call with a wrong argument still takes part: the session refuses it on all ranks, and nobody waits
-//! for a rank that has gone back already.
+//! A collective call with a wrong argument still takes part: the session refuses it on all ranks, and no rank waits for one that
+//! has returned already.
 #![allow(non_snake_case)] // The names are those of scr.h.
 
 use crate::failure::{Failure, MAX_FILENAME};

@@ -1,7 +1,7 @@
-//! `SCR_Configf`: exported from here, and at once handed on to C, which can receive variable arguments.
+//! `SCR_Configf`: exported from here, and passed on to C, which can receive variable arguments.
 //!
-//! A function of C is not exported from a library that rustc links; a function that only jumps is, and it leaves
-//! every argument where the caller put it.
+//! A library that rustc links does not export functions of C. It exports this function, which only jumps and leaves every
+//! argument where the caller put it.
 
 use std::arch::naked_asm;
 

@@ -1,4 +1,4 @@
-//! What can go wrong in a call from C, and the fixed number that stands for it in `scr.h`.
+//! The failures of a call from C, and the fixed number of each in `scr.h`.
 
 use scr_core::comm::{CollectiveError, CommError};
 use scr_core::param::ConfigError;

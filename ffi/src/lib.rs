@@ -2,7 +2,7 @@
 //!
 //! `include/scr.h` is the contract, and [`api`] holds its functions one by one. Every one of them goes through
 //! [`state::entry`]: the one session of the process, no panic that crosses into C, one line for a failure and a
-//! fixed number for its kind. The rules of the calls themselves are core's; here is only what C adds.
+//! fixed number for its kind. Core has the rules of the calls; this crate has only what C adds.
 
 pub mod api;
 pub mod config_api;

@@ -1,4 +1,4 @@
-//! What the C interface itself asks of MPI: whether it runs, and to be called when it ends.
+//! Calls to MPI by the C interface itself: whether MPI runs, and a callback for its end.
 
 use crate::failure::Failure;
 use mpi::ffi;

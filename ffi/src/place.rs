@@ -1,4 +1,4 @@
-//! Where this library lies, and so the folder of its installation: a moved tree finds its own files.
+//! The path of this library, and so the folder of its installation: a moved tree finds its own files.
 
 use crate::failure::Failure;
 use scr_core::env::Env;

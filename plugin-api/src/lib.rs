@@ -1,4 +1,4 @@
-//! What the scr runtime and its plugins both see.
+//! The interface between the scr runtime and its plugins.
 //!
 //! A plugin author implements [`Scheme`] (how a set of processes protects its files against loss) or
 //! [`Transport`] (how files are copied to the parallel file system) or [`LogSink`] (where the log goes) in ordinary Rust,

@@ -1,7 +1,7 @@
 //! A log sink, as its author writes it and as the runtime calls it.
 //!
-//! The runtime decides what is worth logging, and calls sinks on one process of a job only. A sink that fails is reported
-//! once and left alone from then on; it never fails the job.
+//! The runtime decides what to log, and calls sinks on one process of a job only. A failing sink is reported once and not called
+//! any more; it never fails the job.
 
 use crate::kvtree::FieldError;
 use crate::{KvTree, PluginError, PluginErrorKind};

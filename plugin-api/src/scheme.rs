@@ -1,8 +1,8 @@
 //! A redundancy scheme, as its author writes it and as the runtime calls it.
 //!
-//! The runtime chooses the sets, creates the files, takes checksums and agrees on the outcome; the scheme
-//! computes what each member has to keep so that the set survives the loss of some members, and
-//! brings the lost bytes back. See the user guide's section "Redundancy schemes".
+//! The runtime chooses the sets, creates the files, computes checksums and agrees on the outcome. The scheme computes the
+//! redundancy of each member, so that the set survives the loss of some members, and rebuilds lost bytes. See the user guide's
+//! section "Redundancy schemes".
 
 use crate::{Bytes, PluginError};
 

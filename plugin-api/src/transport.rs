@@ -1,6 +1,6 @@
 //! A flush transport, as its author writes it and as the runtime calls it.
 //!
-//! The runtime decides what is copied where and makes the copies count; a transport only moves bytes.
+//! The runtime decides what is copied where, and verifies the copies; a transport only moves bytes.
 
 use crate::PluginError;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One launch of a program on the nodes of a cluster, and what came of it.
+//! One launch of a program on the nodes of a cluster, and its outcome.
 
 use crate::cluster::Cluster;
 use crate::mpi::Mpi;

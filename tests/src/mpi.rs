@@ -1,4 +1,4 @@
-//! Which MPIs there are, and what becomes of a test whose MPI is missing.
+//! Which MPIs there are, and how a test with a missing MPI is skipped.
 
 use crate::programs::repository;
 use std::fs::OpenOptions;

@@ -1,4 +1,4 @@
-//! Jobs whose asynchronous flushes go on when the application has ended: an agent on each node ends them.
+//! Jobs whose asynchronous flushes continue after the application has ended: an agent on each node finishes them.
 
 use scr_agent::{list, AgentPresence, Transfer};
 use scr_tests::{on_all, on_each_mpi, stage, Call, Cluster, Job, Mpi, Program};

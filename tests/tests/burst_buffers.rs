@@ -1,5 +1,5 @@
-//! Jobs that leave their flushes to a burst buffer, on stand-ins for the vendors' libraries: whatever dies meanwhile, the next run
-//! has every byte.
+//! Jobs that flush through a burst buffer, with stand-ins for the vendors' libraries: after any death meanwhile, the next run has
+//! every byte.
 
 #![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 

@@ -1,4 +1,4 @@
-//! Jobs that lose nodes between two launches in one allocation: what is rebuilt, what is fetched, what is said.
+//! Jobs that lose nodes between two launches in one allocation: rebuilds, fetches, and messages.
 //!
 //! Eight ranks on four nodes with XOR: two sets of four, one rank of each on every node. Sizes are uneven, some
 //! files are empty, base names are the same in all ranks' folders, and rank 6 writes no file.

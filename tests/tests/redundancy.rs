@@ -1,4 +1,4 @@
-//! The schemes under a real MPI: one pattern of losses for each number of nodes and of failures that RS is to survive.
+//! The schemes under a real MPI: one pattern of losses for each number of nodes and of failures that RS survives.
 //!
 //! Every pattern is tried on jobs within one process; here the same code talks through MPI.
 

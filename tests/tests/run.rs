@@ -1,5 +1,4 @@
-//! Jobs that `scr run` starts on pretend nodes: they go on by themselves when a node is lost or a rank hangs, and come to
-//! the very same answer.
+//! Jobs that `scr run` starts on pretend nodes: they are restarted when a node is lost or a rank hangs, and give the same answer.
 
 use scr_tests::{needs_namespaces, on_each_mpi, on_rank, Cluster, Job, Mpi, Program};
 use std::path::{Path, PathBuf};

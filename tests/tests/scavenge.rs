@@ -1,5 +1,4 @@
-//! A job dies and does not come back: what its nodes have left is saved with the `scr` command, and another allocation restarts
-//! from it.
+//! A job dies for good: the `scr` command saves the data on its nodes, and another allocation restarts from them.
 
 use scr_tests::{on_each_mpi, Cluster, Program};
 

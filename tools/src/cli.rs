@@ -1,4 +1,4 @@
-//! The command line: one place where the subcommands hang.
+//! The command line with all subcommands.
 //!
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
 //! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here. So

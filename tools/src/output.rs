@@ -1,4 +1,4 @@
-//! What a command answers, and where its text goes.
+//! The result of a command, and where its text goes.
 
 use crate::progress;
 use anyhow::Result;

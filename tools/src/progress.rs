@@ -1,4 +1,4 @@
-//! How far a command is, for people and for processes that wait for it.
+//! The progress of a command, for people and for processes that wait for it.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! Damage: redundancy of something else, and flipped bits.
+//! Damage: redundancy of another dataset, and flipped bits.
 
 use super::kit::{clean, orderly, plain, same_files, Kit};
 use super::set::{Call, Outcome, SetUp};

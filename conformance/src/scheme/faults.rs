@@ -1,4 +1,4 @@
-//! Members that die, and users that cancel: everybody else has to come to an end.
+//! Members that die, and users that cancel: all other members have to return.
 
 use super::kit::{clean, members, orderly, plain, same_files, Kit};
 use super::set::{Call, Ended, Injected, SetUp};

@@ -1,4 +1,4 @@
-//! Losses: what is promised comes back, and nothing more is claimed.
+//! Losses: every promised pattern is rebuilt, and the scheme claims no more.
 
 use super::kit::{clean, members, orderly, patterns, plain, same_files, who, Kit};
 use super::set::{Ended, Outcome, SetUp};

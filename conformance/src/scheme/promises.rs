@@ -1,4 +1,4 @@
-//! What a scheme says about a set before any byte is read.
+//! The answers of a scheme about a set before any byte is read.
 
 use super::kit::{content, Kit};
 use super::set::Call;

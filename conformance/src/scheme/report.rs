@@ -1,4 +1,4 @@
-//! What the kit found out, check by check.
+//! The findings of the kit, check by check.
 
 use std::fmt;
 

@@ -1,9 +1,8 @@
 //! One call of a scheme on a whole set: each member is a rank of a thread communicator, its files are in memory.
 //!
-//! The members keep the host's side of the rules strictly and record whatever breaks the plugin's: a message of
-//! another length than agreed, one that nobody receives, bytes past the end of a file. A call always ends: the
-//! communicator finds members that wait for each other, and a member that does not return within the limit is
-//! left behind and reported.
+//! The members keep the host's rules strictly and record violations by the plugin: a message of another length than agreed, a
+//! message that nobody receives, bytes past the end of a file. A call always ends: the communicator finds members that wait for
+//! each other, and a member that does not return within the limit is abandoned and reported.
 
 use super::member::{fault, Member, Record};
 use scr_core::comm::thread::{Job, ThreadComm};

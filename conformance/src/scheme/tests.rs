@@ -1,4 +1,4 @@
-//! The kit itself: an honest scheme passes, and each wrong one fails in the check that is meant for it.
+//! Tests of the kit: a correct scheme passes, and each defective one fails in the check for its defect.
 
 use super::{run, Limits, Report};
 use scr_plugin_api::{PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape};

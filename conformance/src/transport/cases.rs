@@ -1,4 +1,4 @@
-//! What arrives: the rules of jobs that end well, one function each.
+//! The rules of successful jobs, one function each.
 
 use super::stage::{accepted, attempt, copy_well, expect, read, Found, Stage};
 use super::{Case, Subject};

@@ -1,4 +1,4 @@
-//! What cannot be copied: the rules of jobs that end badly, one function each.
+//! The rules of failing jobs, one function each.
 
 use super::stage::{attempt, copy_badly, copy_well, expect, names, Found, Stage};
 use super::{Case, Subject};

@@ -1,4 +1,4 @@
-//! The life of a job: tokens, tickets, progress, cancelling, going on, one function for each rule.
+//! The life of a job: tokens, tickets, progress, cancelling, resuming, one function for each rule.
 
 use super::stage::{
     accepted, attempt, copy, copy_well, expect, read, same_bytes, start, until_it_moves, Found, Stage,

@@ -1,4 +1,5 @@
-//! A transport each of whose calls must return within a limit. After one that does not, no more is tried: its thread is still about.
+//! A transport each of whose calls must return within a limit. After one that does not, nothing more is tried, as its thread still
+//! runs.
 
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};

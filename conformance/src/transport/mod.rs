@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! A job goes on by its ticket, in another instance too where a copy survives its process. What has failed or was
-//! cancelled is started again with the same token.
+//! A job is resumed by its ticket, also in another instance if a copy survives its process. A failed or cancelled job is started
+//! again with the same token.
 
 mod cases;
 mod failures;

@@ -1,4 +1,4 @@
-//! The suite itself: a transport that keeps the rules passes, and one that breaks one is found out in the right place.
+//! Tests of the suite: a correct transport passes, and one that breaks a rule fails in the case for that rule.
 
 use super::*;
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};

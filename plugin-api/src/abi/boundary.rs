@@ -1,4 +1,4 @@
-//! What crosses the boundary, with its layout.
+//! The types that cross the boundary, with their layout.
 //!
 //! Every trait here may grow at its end, by methods with a default body after `last_prefix_field`. The structs
 //! are frozen. Kinds and levels cross as plain numbers, so that a newer side may have more of them.

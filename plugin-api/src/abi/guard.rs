@@ -1,6 +1,6 @@
 //! No panic crosses the boundary: each call is wrapped, and a panic becomes an error.
 //!
-//! The usual message with the place of the panic still goes to standard error, for the one who has to find it.
+//! The usual message with the place of the panic still goes to standard error, for debugging.
 
 use super::boundary::AbiError;
 use crate::{PluginError, PluginErrorKind};

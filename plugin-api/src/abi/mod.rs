@@ -1,7 +1,7 @@
-//! The boundary between the runtime and a plugin that was built apart from it.
+//! The boundary between the runtime and a separately built plugin.
 //!
 //! Authors and the runtime both use the plain traits ([`Scheme`], [`Set`](crate::Set),
-//! [`Bytes`](crate::Bytes), [`Transport`], [`LogSink`]). What lies between is here:
+//! [`Bytes`](crate::Bytes), [`Transport`], [`LogSink`]). This module is what is between them:
 //! - `boundary`: what crosses, with a layout that is checked when a library is loaded
 //! - `scheme`, `transport`, `log`: the adapters, from the plain traits to what crosses and back
 //! - `module`: what a library exports, and the version of it

@@ -1,4 +1,4 @@
-//! What the library of a plugin exports: one module, which may grow at its end.
+//! The export of a plugin's library: one module, which may grow at its end.
 
 use super::boundary::{ConstructedLogSink, ConstructedScheme, ConstructedTransport};
 use super::ApiVersion;

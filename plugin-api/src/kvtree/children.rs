@@ -1,7 +1,7 @@
 //! The keys of one level of a tree, in order.
 //!
-//! Most levels have one key or a few. A map for each of them would take a hundred times the memory of the bytes that it was
-//! read from, so only a level with many keys is one.
+//! Most levels have only a few keys. A map for each of them would take a hundred times the memory of the bytes that it was read
+//! from, so only a level with many keys is a map.
 
 use super::KvTree;
 use indexmap::IndexMap;

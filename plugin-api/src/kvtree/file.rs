@@ -1,4 +1,4 @@
-//! The file form of a tree: a header of 20 bytes, the packed tree, and a CRC32 of all that stands before it.
+//! The file form of a tree: a header of 20 bytes, the packed tree, and a CRC32 of all bytes before it.
 //!
 //! | bytes | field | value |
 //! |---|---|---|

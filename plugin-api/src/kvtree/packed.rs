@@ -1,7 +1,7 @@
 //! The packed form of a tree: the number of keys, then for each key its bytes, a NUL, and the packed tree below it.
 //!
-//! Numbers are 32 bits, most significant byte first (developer's manual, section 3.4.1). Reading believes nothing:
-//! no byte string makes it panic, recurse without bound, or take more than [`MEMORY_FACTOR`] times its own memory.
+//! Numbers are 32 bits, most significant byte first (developer's manual, section 3.4.1). The reader trusts
+//! nothing: no byte string makes it panic, recurse without bound, or take more than [`MEMORY_FACTOR`] times its own memory.
 
 use super::KvTree;
 

@@ -1,6 +1,6 @@
 //! The print of a tree for people: one key per line, indented by two blanks per level, the first level too.
 //!
-//! It is what C SCR's print commands show, byte for byte, so scripts that read it go on working.
+//! It equals the output of C SCR's print commands, byte for byte, so scripts that read it continue to work.
 
 use super::KvTree;
 use std::fmt;

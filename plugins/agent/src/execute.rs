@@ -1,7 +1,7 @@
-//! The agent's work: copying what the transfer files of a control directory say.
+//! The agent's work: it executes the transfer files of a control directory.
 //!
-//! What counts as written is synced and then recorded, with its checksum so far, so that an agent that was killed at any
-//! moment is followed by one that goes on from there. A request to stop is seen within a fraction of a second.
+//! Bytes are synced and then recorded as written, with their checksum so far. So another agent can continue after one that was
+//! killed at any moment. A request to stop is noticed within a fraction of a second.
 
 mod copying;
 

@@ -1,4 +1,4 @@
-//! Starting an agent where none runs.
+//! Starts an agent if none runs.
 
 use crate::presence::{self, agent_is_there};
 use std::io::{self, ErrorKind, Read};

@@ -1,15 +1,15 @@
-//! The transport `agent`: copies in a process of its own on each node, which goes on when the job has ended.
+//! The transport `agent`: copies in a separate process on each node, which continues after the job has ended.
 //!
-//! The transport only writes down what is to be copied, in a *transfer file* in the control directory of the node, and
-//! reads there how far it is, also from another process. The agent, `scr agent`, executes the transfer files. Where none
-//! runs, the transport starts one. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
+//! The transport only writes a *transfer file* with the copies to make into the control directory of the node, and reads the
+//! progress there, also from another process. The agent, `scr agent`, executes the transfer files. If none runs, the transport
+//! starts one. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
 //!
 //! | part | what it is |
 //! |---|---|
 //! | `transfer` | a transfer file |
-//! | `presence` | whether an agent, or an application, is there |
-//! | `launch` | starting an agent where none is |
-//! | `execute` | the agent's work: copying what transfer files say |
+//! | `presence` | whether an agent, or an application, runs |
+//! | `launch` | starts an agent if none runs |
+//! | `execute` | the agent's work: it executes transfer files |
 
 mod execute;
 mod launch;

@@ -1,7 +1,7 @@
-//! Who is there on a node: the agent, and applications.
+//! Which processes run on a node: the agent, and applications.
 //!
-//! Each holds a lock of the system on a file in the control directory, which is node-local, so its death is seen at once
-//! however it came. The agent's is exclusive: there is one for each node and allocation. Applications share theirs.
+//! Each holds a lock of the system on a file in the control directory, which is node-local, so any death is noticed at once. The
+//! agent's lock is exclusive: there is one agent for each node and allocation. Applications share theirs.
 
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;

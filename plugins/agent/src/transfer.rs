@@ -1,11 +1,11 @@
-//! A transfer file: what is to be copied, and how far it is. The developer manual's section "Transfer file".
+//! A transfer file: the copies to make, and their progress. The developer manual's section "Transfer file".
 //!
 //! One for each job, `transfer.<token>` in the control directory, a KVTree:
 //! ```text
 //! FILES/<source>/{DESTINATION/<path>, SIZE/<bytes>, WRITTEN/<bytes>, CRC/<of what is written>}
 //! TOKEN, BLOCK, CHECKSUMS
 //! BW, PERCENT                      the limits of the node
-//! WIDTH                            so many transfers the agent works on at a time, 0 for no limit
+//! WIDTH                            how many transfers the agent works on at a time, 0 for no limit
 //! SLOTS_FOLDER, SLOTS              a folder that all nodes see, and how many slots all of them share there; absent where they need none
 //! COMMAND/RUN
 //! STATE/<STOPPED or RUNNING>

@@ -1,4 +1,4 @@
-//! Between which file systems the burst buffer copies.
+//! The file systems between which the burst buffer copies.
 //!
 //! It asks file systems for the extents of files. AXL (github.com/ECP-VeloC/AXL, `bbapi_copy_is_compatible` in
 //! `src/axl_async_bbapi.c`) lists those with which it works: XFS, ext4 and GPFS, but not from ext4 to GPFS or back.

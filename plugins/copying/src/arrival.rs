@@ -1,4 +1,4 @@
-//! Files that somebody else copies: what must be there before, and what must have come after.
+//! Files that another program copies: their preparation before, and their check after.
 
 use crate::file::{io_error, open_destination, open_source};
 use crate::CopyError;

@@ -1,4 +1,4 @@
-//! What a thread that copies keeps from one file to the next: a buffer for blocks, page-aligned, and its account.
+//! The state that a copying thread keeps from one file to the next: a page-aligned buffer for blocks, and its time account.
 
 use crate::pace::Account;
 use std::fmt;

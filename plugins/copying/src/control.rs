@@ -1,4 +1,4 @@
-//! What the one who copies and the one who waits share: a request to stop, and how far it is.
+//! The state that a copying and a waiting thread share: a request to stop, and the progress.
 
 use crate::Pace;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! A transport of this process's own threads: all but who works on its jobs.
+//! A transport of this process's own threads: everything but the threads.
 
 use crate::{Begun, Job, Jobs, Limits, Pace};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};

@@ -1,4 +1,4 @@
-//! Why a file could not be copied, and what that is called at the plugin boundary.
+//! Why a file could not be copied, and the error at the plugin boundary.
 
 use scr_plugin_api::{PluginError, PluginErrorKind};
 use std::io;

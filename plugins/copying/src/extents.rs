@@ -1,4 +1,4 @@
-//! Where in a file there is data and where there are holes.
+//! The data and the holes of a file.
 
 use rustix::fs::{seek, SeekFrom};
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! How one file is copied.
 //!
-//! Every rule a copy keeps is here: the source must have exactly the recorded size, before and after; holes stay
-//! holes; where a checksum is asked, it is taken of the very bytes that are written; a request to stop is seen
-//! before every block; nothing counts until [`Written::sync`] has returned.
+//! All rules of a copy: the source must have exactly the recorded size, before and after. Holes stay holes. A requested checksum
+//! is computed from the same bytes that are written. A request to stop is checked before every block. Nothing counts as written
+//! until [`Written::sync`] has returned.
 
 use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};

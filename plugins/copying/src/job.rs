@@ -1,7 +1,7 @@
-//! A job of many files: any number of threads work on it, any may ask, wait or stop it.
+//! A job of many files: any number of threads work on it, and any may poll, wait or stop it.
 //!
-//! A job has ended only when no thread works on it any more. So whoever has seen it end, or has cancelled it,
-//! knows that nothing more will be written.
+//! A job has ended only when no thread works on it any more. So after the end of a job, or after a cancel, nothing more will be
+//! written.
 
 use crate::file::Written;
 use crate::{copy_file, Buffer, Control, CopyError, How, Pace};

@@ -1,7 +1,6 @@
 //! The jobs of one transport, found again by their tickets.
 //!
-//! A ticket is the transport's name and the job's token. It means nothing in another process, nor to another
-//! transport, and both get the error.
+//! A ticket is the transport's name and the job's token. Another process and another transport get an error for it.
 
 use crate::{Job, Pace};
 use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};

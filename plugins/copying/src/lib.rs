@@ -1,12 +1,11 @@
 //! What all transports share: how one file is copied, and how a job of many files is kept.
 //!
-//! A [`Job`] is the list of copies that the host asks for in one go. Any number of threads may work on it,
-//! and any thread may ask how far it is, wait for it, or stop it. [`Jobs`] finds a job again by its ticket,
-//! and makes the same job asked for twice into one copy; [`Copying`] makes a transport of them,
-//! with a [`Pool`] of threads or other workers. [`copy_file`] copies one file: in the kernel where no
-//! checksum is asked, else in one pass with it; holes stay holes. [`copy_part`] goes on where an earlier
-//! copy of a file has ended. [`prepare`] and [`confirm`] are for files that somebody else copies. A [`Pace`] keeps all
-//! copies that share it within a limit. Metadata is the host's business.
+//! A [`Job`] is the list of copies in one request of the host. Any number of threads may work on it, and any thread may poll it,
+//! wait for it, or stop it. [`Jobs`] finds a job by its ticket, and makes one copy of a job that is requested twice. [`Copying`]
+//! makes a transport of them, with a [`Pool`] of threads or other workers. [`copy_file`] copies one file: in the kernel if no
+//! checksum is needed, otherwise in one pass with it; holes stay holes. [`copy_part`] continues an earlier copy of a file.
+//! [`prepare`] and [`confirm`] are for files that another program copies. A [`Pace`] keeps all copies that share it within a
+//! limit. The host sets metadata.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! How fast a copy may be: so many bytes per second, and so much of a processor.
+//! Limits on a copy: bytes per second, and the share of a processor.
 //!
-//! Each limit is a bucket that fills at a steady rate and holds a moment's worth. Who copies takes out what a block has
-//! cost after it was copied, and waits until the bucket is no longer in debt. So over any time the limit is passed
-//! by no more than the bucket holds and one block. See the developer manual's "Transfer file" (BW and PERCENT).
+//! Each limit is a token bucket. A copying thread takes out the cost of a block after it was copied, and waits until the bucket is
+//! no longer in debt. So over any time the limit is exceeded by at most the size of the bucket and one block. See the developer
+//! manual's "Transfer file" (BW and PERCENT).
 //!
-//! The work of a block is all that its thread has done since the last one, syncing and looking for more included; in a process that does nothing
-//! but copy, it is all that the process has done.
+//! The cost of a block is all processor time of its thread since the last one, including syncs and the search for work. In a
+//! process that only copies, it is all processor time of the process.
 
 use rustix::time::{clock_gettime, ClockId};
 use scr_plugin_api::kvtree::FieldError;

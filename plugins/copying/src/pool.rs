@@ -1,6 +1,6 @@
-//! A bounded pool of threads, which live only while there is something to copy.
+//! A bounded pool of threads, which exist only while there is something to copy.
 //!
-//! So nothing has to be stopped between flushes, and a process that flushes once in an hour carries no idle threads.
+//! So nothing has to be stopped between flushes, and a process that flushes once an hour has no idle threads.
 
 use crate::{Buffer, Job, Workers};
 use std::collections::VecDeque;

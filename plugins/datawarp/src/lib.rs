@@ -1,8 +1,8 @@
 //! The transport `datawarp`: asks Cray's DataWarp to stage files out of an instance to the parallel file system.
 //!
-//! The cache has to lie in a DataWarp instance, below `$DW_JOB_STRIPED` or `$DW_JOB_PRIVATE`. The service copies by itself, also
-//! when the job has ended. It knows a staging by its source alone, and only one at a time: one that an earlier flush
-//! of the same file has left is ended before a new one begins. It has been tried against a stand-in only.
+//! The cache has to be in a DataWarp instance, below `$DW_JOB_STRIPED` or `$DW_JOB_PRIVATE`. The service copies on its own, also
+//! after the job has ended. It identifies a staging by its source alone, and allows one at a time. So a staging that an earlier
+//! flush of the same file has left is ended before a new one begins. It has been tested with a stand-in only.
 
 #![deny(unsafe_code)]
 

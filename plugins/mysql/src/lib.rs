@@ -5,11 +5,11 @@
 //! |---|---|
 //! | `server` | where the database is, and what to do when it cannot be reached |
 //! | `schema` | the tables: those of C SCR, with columns added |
-//! | `write` | an entry becomes a row |
-//! | `read` | rows become entries |
+//! | `write` | turns an entry into a row |
+//! | `read` | turns rows into entries |
 //!
-//! A connection is made with the first entry, and once more when it was lost between two entries: servers close those
-//! that say nothing for long, and checkpoints are far apart.
+//! The first entry opens a connection. It is opened once more if it was lost between two entries: servers close idle connections,
+//! and checkpoints are far apart.
 
 #![deny(unsafe_code)]
 

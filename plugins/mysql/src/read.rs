@@ -1,4 +1,4 @@
-//! Rows become entries, those that C SCR wrote as well.
+//! Turns rows into entries, also rows that C SCR wrote.
 
 use super::server::DatabaseError;
 use mysql::prelude::{FromValue, Queryable};

@@ -1,6 +1,6 @@
-//! The tables. Their names and first columns are those that C SCR has in its own database, so that what a site asks such a
-//! database keeps its answers; columns that C SCR does not know come after them and may be empty. A database of C SCR is
-//! taken over: it gets the columns that it lacks, and its rows stay.
+//! The tables. Their names and first columns are those of C SCR's database, so that queries of a site still work. Columns that C
+//! SCR does not have come after them and may be empty. A database of C SCR is kept: it gets the missing columns, and its rows
+//! stay.
 
 use super::server::{DatabaseError, Server};
 use mysql::prelude::Queryable;

@@ -1,4 +1,4 @@
-//! An entry becomes a row, with numbers in place of names.
+//! Turns an entry into a row, with numbers in place of names.
 
 use super::server::DatabaseError;
 use mysql::prelude::Queryable;

@@ -1,8 +1,8 @@
-//! Which copy lies where, and what each member does for a block of all copies.
+//! Which member keeps which copy, and the work of each member for a block of all copies.
 //!
-//! Protecting and rebuilding are the same thing: for every member, its data goes from the one who has it to
-//! those who lack it. When rebuilding, the nearest survivor with a copy stands in for a lost member, for the
-//! lost member itself as well as for others that kept copies of it.
+//! Protecting and rebuilding are the same operation: the data of every member goes from a member that has it to those that lack
+//! it. In a rebuild, the nearest survivor with a copy sends the data of a lost member, to that member and to others that kept
+//! copies of it.
 
 use scr_plugin_api::PluginError;
 use scr_striping::{block_size, blocks, Block, Buffer, File, Header, Message, Place, Plans, StepPlan};

@@ -1,4 +1,4 @@
-//! Whole sets: every pattern of losses that leaves a copy comes back, and nothing travels that need not.
+//! Whole sets: every pattern of losses that leaves a copy is rebuilt, and no unneeded bytes are sent.
 
 use scr_conformance::scheme::{Call, SetUp};
 use scr_partner::{Partner, FORMAT, REPLICAS};

@@ -1,7 +1,7 @@
-//! The transport `pthread`: copies in a bounded pool of threads, while the caller goes on.
+//! The transport `pthread`: copies in a bounded pool of threads, while the caller continues.
 //!
-//! The threads do I/O and arithmetic, and know nothing of MPI. What has not been copied when the transport is
-//! dropped is cancelled, so that no thread outlives it.
+//! The threads do I/O and arithmetic, and do not use MPI. Dropping the transport cancels unfinished copies, so that no thread
+//! outlives it.
 
 #![deny(unsafe_code)]
 

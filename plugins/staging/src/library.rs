@@ -1,4 +1,4 @@
-//! A vendor's library, found at run time: this scr is built without it, and runs where it is not.
+//! A vendor's library, found at run time: scr is built without it, and runs without it.
 
 #![allow(unsafe_code, reason = "loading a library runs its code")]
 

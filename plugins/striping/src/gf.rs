@@ -1,5 +1,5 @@
-//! Arithmetic in GF(2^8) with the polynomial 0x11D, one element at a time: for matrices and tables, never
-//! for blocks of data, which are the business of [`kernel`](crate::kernel).
+//! Arithmetic in GF(2^8) with the polynomial 0x11D, one element at a time: for matrices and tables. [`kernel`](crate::kernel)
+//! handles blocks of data.
 
 const POLYNOMIAL: u16 = 0x11D;
 

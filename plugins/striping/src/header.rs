@@ -1,8 +1,8 @@
-//! The header in front of every member's redundancy: what it is redundancy of.
+//! The header of every member's redundancy, which identifies the data that it protects.
 //!
-//! Whatever would make a rebuild give wrong bytes stands in it: the format and the arithmetic, the dataset, the
-//! shape of the set, who its members are and how long their data is. A survivor whose header differs from
-//! what the host says is corrupt, or belongs to something else.
+//! It has everything that a rebuild with the right bytes depends on: the format and the arithmetic, the dataset, the shape of the
+//! set, its members and the lengths of their data. If the header of a survivor differs from the host's values, the redundancy is
+//! corrupt, or belongs to another set.
 //!
 //! | offset | bytes | what (big endian) |
 //! |---|---|---|

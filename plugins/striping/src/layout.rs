@@ -1,4 +1,4 @@
-//! Which byte of a set lies in which chunk, and who keeps it.
+//! Which byte of a set is in which chunk, and which member keeps it.
 //!
 //! A set of N members with k parity chunks per stripe has N stripes of N chunks, one at each member. A
 //! member's data, padded with zeros, is N-k chunks. In stripe `s` the member `m` has the *position*

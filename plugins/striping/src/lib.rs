@@ -2,13 +2,13 @@
 //! may be lost.
 //!
 //! A plain library rather than a part of the plugin API, so that no vendor's plugin carries an old copy of it.
-//! The map: `layout` says which byte lies where, `plan` who does what for a block of it, `pipeline` does it,
-//! with the arithmetic of `kernel` and `matrix`; `header` guards against rebuilding from something else.
-//! Header and pipeline know nothing of stripes, and schemes that only copy use them as well.
+//! The modules: `layout` says where each byte is, `plan` says what each member does for a block, and `pipeline` does it with the
+//! arithmetic of `kernel` and `matrix`. `header` prevents a rebuild from other data. Header and pipeline do not depend on stripes,
+//! and schemes that only copy use them too.
 //!
-//! What travels: when protecting, every stripe costs N-1 chunks (the data to one owner, who passes k-1 rows on),
-//! so each member sends and receives (N-1)/(N-k) of its data. When rebuilding, N-k-1 chunks for each stripe
-//! go to a survivor, and the lost members receive their own bytes.
+//! Communication: protecting sends N-1 chunks for every stripe (the data to one owner, which sends k-1 rows on), so each member
+//! sends and receives (N-1)/(N-k) of its data. Rebuilding sends N-k-1 chunks for each stripe to a survivor, and the lost members
+//! receive their own bytes.
 
 mod errors;
 mod gf;

@@ -1,4 +1,4 @@
-//! The memory that a block is worked on in: that of the files themselves where the host maps them, else buffers.
+//! The memory for a block: that of the files themselves if the host maps them, otherwise buffers.
 
 use crate::step::{Buffer, Place, StepPlan};
 use scr_plugin_api::{Bytes, MappedRange, PluginError};

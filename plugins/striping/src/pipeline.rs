@@ -1,9 +1,8 @@
 //! Carries out the plans of all blocks: reading, exchanging, computing and writing at the same time.
 //!
-//! Only the calling thread talks to the set. Where there are processors for it, and enough blocks to be worth it, a
-//! second thread does all else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and
-//! writes what is done. What a block's computer has made travels with the chunks of a later block, so
-//! that there is one batch of messages per block.
+//! Only the calling thread communicates with the set. If there are processors for it, and enough blocks, a second thread does
+//! everything else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and writes finished blocks.
+//! The results of a block are sent with the chunks of a later block, so that there is one batch of messages per block.
 
 use crate::errors::fault;
 use crate::kernel::combine;

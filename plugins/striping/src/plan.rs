@@ -1,13 +1,12 @@
-//! What one member does for one block: what it reads and sends, what it computes from what it gets, and what
-//! it writes.
+//! The work of one member for one block: what it reads, sends, computes and writes.
 //!
-//! Protecting and rebuilding are the same thing: in every stripe one member, the *computer*, gets as many
-//! chunks as there are data columns, computes the ones that are wanted and hands them to those who keep them.
-//! When protecting, the wanted ones are the parity rows and the computer is the owner of row 0. When rebuilding,
-//! they are the chunks of the lost members, and the survivors take turns as computers, from block to block.
+//! Protecting and rebuilding are the same operation: in every stripe one member, the *computer*, receives as many chunks as there
+//! are data columns, computes the wanted ones, and sends them to the members that keep them. In protecting, the wanted ones are
+//! the parity rows, and the computer is the owner of row 0. In rebuilding, they are the chunks of the lost members, and the
+//! survivors take turns as computers, from block to block.
 //!
-//! Every member derives the plan of every other from the same few numbers, so the lengths of all messages
-//! are known on both sides; nothing that is all padding is sent.
+//! Every member derives the plan of every other from the same few numbers, so the lengths of all messages are known on both
+//! sides. Messages of padding only are not sent.
 
 use crate::errors::fault;
 use crate::layout::Layout;

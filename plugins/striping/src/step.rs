@@ -1,8 +1,7 @@
-//! What a member does for one block, in terms that do not depend on the scheme: what it reads, sends, receives,
-//! computes and writes.
+//! The work of a member for one block, independent of the scheme: what it reads, sends, receives, computes and writes.
 //!
-//! All of it is known before any byte moves, on all members alike, so the lengths of all messages are known on
-//! both sides. The [`pipeline`](crate::run) carries it out.
+//! All members know all of it before any byte is sent, so the lengths of all messages are known on both sides. The
+//! [`pipeline`](crate::run) carries it out.
 
 use crate::matrix::Coefficients;
 use scr_plugin_api::PluginError;

@@ -1,4 +1,4 @@
-//! Whole sets: what is lost comes back byte for byte, and no more travels than must.
+//! Whole sets: lost files are rebuilt byte for byte, with no more messages than needed.
 
 use scr_conformance::scheme::{Call, SetUp};
 use scr_plugin_api::{PluginErrorKind, Scheme};

@@ -1,4 +1,4 @@
-//! A library that needs a function which nobody has.
+//! A library that needs a function that does not exist.
 
 extern "C" {
     fn scr_a_function_that_nobody_has() -> u32;

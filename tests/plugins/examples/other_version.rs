@@ -1,4 +1,4 @@
-//! A plugin for a version of the boundary that is yet to come.
+//! A plugin for a future version of the boundary.
 
 #![allow(missing_docs, non_local_definitions)]
 

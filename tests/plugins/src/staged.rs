@@ -1,4 +1,4 @@
-//! What every transport must do whose copies a vendor's service makes, shown on a stand-in for its library.
+//! Tests of every transport whose copies a vendor's service makes, with a stand-in for its library.
 
 use crate::standin::Standin;
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginErrorKind, Transport};

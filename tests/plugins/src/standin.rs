@@ -1,8 +1,7 @@
-//! What stands in for a vendor's service: the library of an example, and the folder that it lies in, which is its server.
+//! A stand-in for a vendor's service: the library of an example, and its folder, which is the server.
 //!
-//! The server keeps what it was asked for in files beside the library, and copies a bit whenever anybody asks how it is, in
-//! whichever process. So a copy outlives the process that asked for it, and nothing hangs on time. Files in the
-//! folder say how it goes:
+//! The server keeps requests in files beside the library, and copies a bit at each poll from any process. So a copy outlives the
+//! process that requested it, and nothing depends on time. Files in the folder control it:
 //!
 //! | file | effect |
 //! |---|---|

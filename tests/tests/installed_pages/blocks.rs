@@ -1,6 +1,6 @@
 //! The fenced blocks of a page, and the words after the language in their first lines.
 //!
-//! | first line | what becomes of the block |
+//! | first line | treatment of the block |
 //! |---|---|
 //! | `sh run` | its commands run, and each succeeds |
 //! | `console` | its commands, after `$`, run; the other lines are in their output, in this order, `...` for anything |

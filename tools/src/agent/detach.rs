@@ -1,4 +1,4 @@
-//! Leaving whoever has started the agent: its session, its open files, its job step as far as that can be left.
+//! Detaches the agent from the process that has started it: its session, its open files, and its job step as far as possible.
 
 use crate::output::{warn, Answer};
 use anyhow::{bail, Context, Result};

@@ -1,13 +1,13 @@
-//! `scr agent`: the process of a node that copies what the transport `AGENT` has written down, also when the application
-//! has ended. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
+//! `scr agent`: the process of a node that executes the transfer files of the transport `AGENT`, also after the application has
+//! ended. See the developer manual's "Transfer file" and its daemon `scr_transfer`.
 //!
 //! There is one for each node and allocation. It is started as its own job step, or detached: by the first process of the
 //! application that finds none, or by a script. It ends by itself; see [`mod@run`] for the rule. Exit codes: 0 done, 1 no (an
 //! agent is there already, or none is), 2 an error.
 //!
-//! - `run`: what the process does
-//! - `detach`: leaving whoever has started it
-//! - `status`: how far it is
+//! - `run`: the work of the process
+//! - `detach`: detaches it from its parent
+//! - `status`: its progress
 
 mod detach;
 mod run;

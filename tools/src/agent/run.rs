@@ -1,8 +1,8 @@
-//! What the agent's process does: its threads copy, and it itself looks after the flushes that the copies belong to.
+//! The work of the agent's process: its threads copy, and its main thread monitors the flushes that the copies belong to.
 //!
-//! It ends when nothing is left to be copied on its node and no application is there any more. An application is there
-//! from its first flush with the transport `AGENT` until its process ends; one that began to wait for an application
-//! waits until the first has come, or until it is asked to end.
+//! It ends when nothing is left to copy on its node and no application uses it any more. An application uses it from its first
+//! flush with the transport `AGENT` until its process ends. An agent that was started to wait for an application waits until the
+//! first one uses it, or until it is asked to end.
 
 use super::{bytes_written, print_line, POLL_INTERVAL};
 use crate::environment;

@@ -1,4 +1,4 @@
-//! `scr agent --status`: whether an agent runs, and how far its transfers are.
+//! `scr agent --status`: whether an agent runs, and the progress of its transfers.
 
 use crate::output::{show, Answer};
 use crate::table::Table;

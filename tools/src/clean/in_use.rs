@@ -1,6 +1,6 @@
-//! Whether an allocation may still run: what its resource manager says, and what the user's processes on this node do.
+//! Whether an allocation may still run, according to its resource manager and to the user's processes on this node.
 //!
-//! In doubt it runs.
+//! If that is uncertain, it counts as running.
 
 use super::folders::JobFolder;
 use crate::environment;

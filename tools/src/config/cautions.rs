@@ -1,5 +1,5 @@
-//! Settings that are valid and still not what somebody wants: a password that others can read, a group that no node of
-//! the job has, a folder that is not there, settings for the cache in a job that does not use it.
+//! Settings that are valid and probably unwanted: a password that others can read, a group that no node of the job has, a missing
+//! folder, settings for the cache in a job that does not use it.
 
 use crate::machine::hostlist;
 use scr_core::comm::Rank;

@@ -1,4 +1,4 @@
-//! What a configuration comes to: the very steps that a job takes when it starts, without the job.
+//! The effective configuration, with the same code as at the start of a job, without the job.
 
 use super::cautions;
 use super::finding::Finding;

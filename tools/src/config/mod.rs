@@ -2,7 +2,7 @@
 //! with a file. See the user guide's section "Configure a job".
 //!
 //! - `configuration`: parameters, descriptors and what is wrong, from the sources that a job reads
-//! - `cautions`: what is valid and still not what somebody wants
+//! - `cautions`: settings that are valid and probably unwanted
 //! - `show`: all of them, as a table and as JSON
 //! - `explain`: one of them in full
 //! - `check`: files before there is a job

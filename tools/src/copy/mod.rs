@@ -1,5 +1,5 @@
-//! `scr copy`, and `scr_copy`: saves what this node's cache has of a dataset to the prefix directory, when the job is dead. It
-//! runs on every node that is left; then `scr index --build` runs once. See the guide's section "Scavenge".
+//! `scr copy`, and `scr_copy`: saves this node's parts of a dataset from cache to the prefix directory, when the job is dead. It
+//! runs on every remaining node; then `scr index --build` runs once. See the guide's section "Scavenge".
 //!
 //! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
 //!

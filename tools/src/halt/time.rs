@@ -1,4 +1,4 @@
-//! Times as people write them, and as they read them. The time zone is that of whoever asks.
+//! Times as people write and read them, in the time zone of the command.
 
 use chrono::{Local, TimeZone};
 

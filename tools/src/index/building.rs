@@ -1,4 +1,4 @@
-//! What became of datasets that were to be made complete, as text and as JSON.
+//! The results of building datasets, as text and as JSON.
 
 use crate::output::count;
 use scr_core::scavenge::{BuildError, Built, Outcome};

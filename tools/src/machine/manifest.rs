@@ -1,7 +1,7 @@
 //! Resource managers and launchers, as the files below `etc/scr` describe them.
 //!
-//! Those of the project are part of the command, so that it works from wherever it lies; a file of the installation with
-//! the same name counts before them, and a site adds what it has besides. The page "Running jobs" explains every key.
+//! Those of the project are part of the command, so that it works from any place. A file of the installation with the same name
+//! takes precedence, and a site can add more. The page "Running jobs" explains every key.
 
 use super::query::Query;
 use super::read_text;

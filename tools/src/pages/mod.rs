@@ -1,6 +1,6 @@
 //! `scr pages`: writes the manual pages and the completions of shells into an installation. `scripts/install.sh` calls it.
 //!
-//! Everything in them is made from what the command itself goes by: its arguments, and the table of parameters.
+//! Everything in them is made from the data of the command itself: its arguments, and the table of parameters.
 //!
 //! - `settings`: scr.conf(5)
 //! - `sections`: EXAMPLES, ENVIRONMENT and FILES

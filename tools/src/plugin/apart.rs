@@ -1,7 +1,7 @@
-//! Questions that a process of its own answers.
+//! Runs checks in a separate process.
 //!
-//! A library runs code as soon as it is loaded, and that code may crash, hang or end the process. So it is loaded in a
-//! child, and only an answer in words counts: that the child ended well says nothing.
+//! A library runs code as soon as it is loaded, and that code may crash, hang or end the process. So it is loaded in a child, and
+//! only a printed answer counts: an exit code of 0 alone proves nothing.
 
 use crate::output::print;
 use anyhow::{anyhow, Context, Result};

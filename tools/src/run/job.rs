@@ -1,4 +1,4 @@
-//! Starts a job, again and again until it has finished or must stop.
+//! Starts a job repeatedly until it has finished or must stop.
 
 use super::agents::Agents;
 use super::command::{can_leave_out, run_command};

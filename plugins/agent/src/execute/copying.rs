@@ -1,4 +1,5 @@
-//! One transfer under way: what is missing of its files is copied, synced, and then recorded as written, with its checksum so far.
+//! One transfer under way: the missing bytes of its files are copied, synced, and then recorded as written, with the checksum so
+//! far.
 
 use crate::transfer::Transfer;
 use scr_copying::{copy_part, Buffer, Control, CopyError, How, Part, Written};

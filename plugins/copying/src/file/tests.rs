@@ -1,4 +1,4 @@
-//! Tests of the copy of one file: what arrives, what is refused, what is said.
+//! Tests of the copy of one file: its bytes, its refusals, its messages.
 
 use super::*;
 use rustix::io::Errno;

@@ -1,8 +1,8 @@
 //! The kernel for x86-64 with byte shuffles: a product is two look-ups of sixteen entries, one for each half
 //! of a byte, done for 32 (AVX2) or 16 (SSSE3) bytes at once.
 //!
-//! This is the one file of the crate with `unsafe` in it. Each block stands on two facts: the CPU has the
-//! instructions (asked right before the call), and all slices of a pass are equally long.
+//! This is the only file of the crate with `unsafe` code. Each block relies on two facts: the CPU has the instructions (checked
+//! right before the call), and all slices of a pass are equally long.
 
 use super::{portable, Pass, Table};
 use std::arch::x86_64::*;
