@@ -185,7 +185,7 @@ static double read_and_write(const struct scheme *scheme, const char *folder, si
     return MPI_Wtime() - began;
 }
 
-/* Does it in `count` rounds and prints the time of each; `way` is what the lines call it. Leaves nothing behind. */
+/* Does it in `count` rounds and prints the time of each; `way` is its name in the lines. Removes its files. */
 static void measure(const struct scheme *scheme, double (*doing)(const struct scheme *, const char *, size_t, int), const char *way,
                     const char *folder, size_t bytes, int count)
 {

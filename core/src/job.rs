@@ -63,7 +63,7 @@ impl Job {
         Ok(job)
     }
 
-    /// The job of a command whose threads stand for ranks: settings have their defaults, and nothing is logged.
+    /// The job of a command whose threads take the place of ranks: settings have their defaults, and nothing is logged.
     ///
     /// # Errors
     /// [`Error`]: the defaults cannot be used here. The same on all ranks.

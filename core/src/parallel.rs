@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-/// Starts a thread that goes on while the application does. It takes no signals: those of the process are for threads of the
+/// Starts a thread that continues while the application does. It takes no signals: those of the process are for threads of the
 /// application, which may block one at any time.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub(crate) fn at_a_time<T: Sync, R: Send>(width: u32, items: &[T], work: impl Fn
     let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
         let others: Vec<_> = (1..width).zip(items.iter().skip(1)).map(|_| scope.spawn(worker)).collect();
         let mut all = worker();
-        // A panic of a thread goes on in the caller.
+        // A panic of a thread continues in the caller.
         let theirs =
             others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
         all.extend(theirs.flatten());

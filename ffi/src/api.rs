@@ -82,7 +82,7 @@ fn disable(state: &mut State) -> Result<(), Failure> {
 #[no_mangle]
 pub extern "C" fn SCR_Finalize() -> c_int {
     entry("SCR_Finalize", |state| {
-        // Refused within a phase, and the session goes on: the dataset under way can still be completed.
+        // Refused within a phase, and the session continues: the dataset under way can still be completed.
         state.session()?.expect_idle("SCR_Finalize")?;
         message::count_repeated();
         Ok(state.take_session()?.finalize()?)
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         let session = match state.session() {
             Ok(session) => session,
             Err(failure) => {
-                // An application that looks at no code goes on as without SCR, at the path that it named.
+                // An application that looks at no code continues as without SCR, at the path that it named.
                 if let (Ok(name), false) = (name.required("name", MAX_FILENAME), file.is_null()) {
                     // SAFETY: the caller's promise.
                     unsafe { text::write_name(file, name, "file") }?;

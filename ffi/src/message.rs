@@ -7,7 +7,7 @@ use std::ffi::{c_char, CStr, CString};
 use std::io::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Who speaks, once a session has set it.
+/// The source of messages, once a session has set it.
 static SPEAKER: OnceLock<(u32, String)> = OnceLock::new();
 
 /// From now on lines carry this rank and node.
@@ -93,7 +93,7 @@ pub(crate) fn note(text: &str) {
     line("NOTE", text);
 }
 
-/// Whether this rank speaks for all where all would say the same. Without MPI every process speaks for itself.
+/// Whether this rank prints what all ranks would print. Without MPI every process prints.
 pub(crate) fn is_first_rank() -> bool {
     mpi_library::world_rank().is_none_or(|rank| rank == 0)
 }

@@ -86,7 +86,7 @@ pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) ->
 fn report(call: &'static str, failure: &Failure) {
     let text = message::failure_text(call, failure);
     let is_shared = failure.is_shared() || follows_shared_failure(call, failure);
-    // SCR_Init has said once that SCR is disabled or has failed: an application that goes on without it may call at every step.
+    // SCR_Init has said once that SCR is disabled or has failed: an application that continues without it may call at every step.
     let said_elsewhere = is_shared && !message::is_first_rank();
     if !said_elsewhere && !matches!(failure, Failure::Disabled | Failure::Refused) {
         message::failed(&text);

@@ -65,7 +65,7 @@ pub fn with_compiler(compiler: &str, test: &str, body: impl FnOnce()) {
 pub fn has_namespaces(test: &str) -> bool {
     let there = pretends_by_namespaces();
     if !there {
-        note_skip(test, "a namespace for each node");
+        record_skip(test, "a namespace for each node");
     }
     there
 }
@@ -93,10 +93,10 @@ macro_rules! needs_namespaces {
 /// is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
 pub(crate) fn skip(test: &str, missing: &str) {
     assert!(!rustix::process::geteuid().is_root(), "{missing} is not there; run `scripts/deps.sh tests`");
-    note_skip(test, missing);
+    record_skip(test, missing);
 }
 
-fn note_skip(test: &str, missing: &str) {
+fn record_skip(test: &str, missing: &str) {
     let line = format!("skipped: {test}: {missing} is not there\n");
     print!("{line}");
     if let Some(list) = std::env::var_os("SCR_TESTS_SKIPPED") {

@@ -39,7 +39,7 @@ fn leftovers(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The moments of the flush of `ckpt.2`: the transport, whether the application goes on meanwhile, and the call.
+/// The moments of the flush of `ckpt.2`: the transport, whether the application continues meanwhile, and the call.
 const MOMENTS: [(&str, u32, Call); 8] = [
     ("SYNC", 0, on_rank(0, "rename", "/flush.2.", 1)),
     ("SYNC", 0, on_rank(1, "write", "/ckpt.2/", 1)),

@@ -28,7 +28,7 @@ on_each_mpi! {
         // At once, as long as the condition holds.
         let again = job(&mut cluster, 1);
         assert!(again.succeeded() && again.last_complete().is_none() && again.mentions("the job ends here"));
-        // Without it the next job goes on where the last one ended.
+        // Without it the next job continues where the last one ended.
         scr(&cluster, &["halt", "--remove"]);
         let freed = job(&mut cluster, 1).expect_success();
         assert_eq!(freed.restarted_from(), Some("ckpt.4"));

@@ -68,7 +68,7 @@ on_each_mpi! {
         assert!(!ended.succeeded() && !ended.timed_out());
         assert!(ended.mentions("3 nodes can be used and 4 are needed: the last run had as many"));
         assert!(!ended.mentions("scr run: run 2: "));
-        // What the lost node had is rebuilt from the others, so that another allocation goes on from there.
+        // What the lost node had is rebuilt from the others, so that another allocation continues from there.
         assert!(ended.mentions("is complete in ") && ended.mentions("; the parts of ranks 2 were rebuilt"));
         (0..4).for_each(|node| cluster.lose_node(node));
         let restarted = heat(&mut cluster, mpi, &result).env("SCR_JOB_ID", "another").run();

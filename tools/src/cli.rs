@@ -196,7 +196,7 @@ pub(crate) fn is_understood(words: &[String]) -> bool {
     Cli::try_parse_from(words).is_ok()
 }
 
-/// The arguments with the subcommand put in that a classic name stands for.
+/// The arguments with the subcommand put in that a classic name refers to.
 pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = arguments.into_iter().collect();
     if let Some(mut subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
@@ -210,7 +210,7 @@ pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     arguments
 }
 
-/// What a program of this name stands for: a subcommand, or the start of a job with a launcher.
+/// What a program of this name refers to: a subcommand, or the start of a job with a launcher.
 pub(crate) fn classic(program: &Path) -> Option<Vec<String>> {
     let name = program.file_name()?.to_str()?.strip_prefix("scr_")?.replace('_', "-");
     if job::LAUNCHERS.contains(&name.as_str()) {

@@ -228,9 +228,12 @@ fn a_node_that_is_not_asked_for_what_it_holds_is_named_with_the_reason() {
         let job = allocation();
         let saved = sh(&job, &format!("{setup}; scr postrun"));
         assert_eq!(code(&saved), 0, "{}", err(&saved));
-        let told = err(&saved);
-        assert!(told.contains(&format!("node n1 is not asked for what it holds: {why}")), "{told}");
-        assert!(told.contains("saving it from 1 node") && told.contains("ranks 1 were rebuilt"), "{told}");
+        let message = err(&saved);
+        assert!(message.contains(&format!("node n1 is not asked for what it holds: {why}")), "{message}");
+        assert!(
+            message.contains("saving it from 1 node") && message.contains("ranks 1 were rebuilt"),
+            "{message}"
+        );
         let bytes = fs::read(job.prefix().join("ckpt.1/rank_1")).unwrap();
         assert_eq!(bytes, [b'x'; 1000]);
     }

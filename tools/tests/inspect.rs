@@ -120,7 +120,7 @@ fn inspect_does_not_offer_what_a_restart_would_not_use() {
     fs::write(map(1), "").unwrap();
     assert!(state().ends_with("can be rebuilt"), "a part that is lost says nothing: {}", state());
 
-    // The job died while its ranks noted that they cannot restart from it.
+    // The job died while its ranks recorded that they cannot restart from it.
     let mut refused = scr_plugin_api::KvTree::new();
     refused.child("REFUSED");
     let payload = refused.pack();

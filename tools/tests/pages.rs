@@ -32,7 +32,7 @@ fn every_subcommand_has_a_page_and_a_completion_in_every_shell() {
     let help = scr.in_prefix(&["--help"]).output().expect("the command starts");
     let help = String::from_utf8(help.stdout).expect("text");
     let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
-    // A line that goes on is indented further.
+    // A line that continues is indented further.
     let lines = list.lines().filter(|line| !line.starts_with("    "));
     let subcommands: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(subcommands.contains(&"index") && !subcommands.contains(&"pages"), "{subcommands:?}");

@@ -165,7 +165,7 @@ fn info_on_an_unknown_name_is_a_no_with_the_nearest_name() {
     folder.write("m.toml", manifest("MIRROR", "scheme", "m.so"));
     let output = folder.plugin(&["info", "MIROR"]);
     assert_eq!((code(&output), out(&output)), (1, String::new()));
-    let start = "scr: there is no scheme plugin named MIROR; did you mean MIRROR?; looked in ";
+    let start = "scr: there is no scheme plugin named MIROR; did you mean MIRROR?; searched ";
     assert!(err(&output).starts_with(start), "{}", err(&output));
     let output = folder.plugin(&["info", "MIROR", "--json"]);
     assert_eq!((code(&output), &json_of(&output)["plugins"]), (1, &json!([])));
@@ -263,7 +263,7 @@ fn a_constructor_that_refuses_or_panics_is_a_no() {
     assert_eq!(failure(&folder, "r.toml"), ("make".to_owned(), refused));
     folder.library("obedient.so", "obedient");
     folder.write("o.toml", manifest("TRY", "scheme", "obedient.so") + "default = \"new\"\n");
-    let panicked = "the scheme TRY refuses: making the scheme panicked: told to panic in new".to_owned();
+    let panicked = "the scheme TRY refuses: making the scheme panicked: asked to panic in new".to_owned();
     assert_eq!(failure(&folder, "o.toml"), ("make".to_owned(), panicked));
 }
 

@@ -12,7 +12,7 @@ use std::error::Error;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A member during a call. It outlives the member's thread, which may never come back.
+/// A member during a call. It outlives the member's thread, which may never return.
 pub(super) struct Member {
     rank: u32,
     set_up: Arc<SetUp>,

@@ -46,7 +46,7 @@ fn kit_sizes(sizes: std::ops::RangeInclusive<u32>) -> (u32, u32) {
     sizes.into_inner()
 }
 
-/// The length of the redundancy hangs on the shape alone.
+/// The length of the redundancy depends on the shape alone.
 fn same_length(kit: &mut Kit<'_>, size: u32) -> Result<(), String> {
     let lens: Vec<u64> = (0..u64::from(size)).map(|member| 1000 * member).collect();
     for rank in 0..size {

@@ -135,7 +135,7 @@ impl Outcome {
         self.broken.is_empty() && self.ended.iter().all(|ended| *ended == Ended::Returned(Ok(())))
     }
 
-    /// Whether a member did not come back.
+    /// Whether a member did not return.
     pub fn has_hung(&self) -> bool {
         self.ended.contains(&Ended::Hung)
     }

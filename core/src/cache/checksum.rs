@@ -25,7 +25,7 @@ impl Checksum {
         let end = offset + bytes.len() as u64;
         for gap in self.gaps(offset..end) {
             let piece = &bytes[(gap.start - offset) as usize..(gap.end - offset) as usize];
-            // The common case, one piece after the other, goes on with the same hasher.
+            // The common case, one piece after the other, continues with the same hasher.
             if let Some((_, last)) = self.pieces.range_mut(..gap.start).next_back() {
                 if last.end == gap.start {
                     last.hasher.update(piece);

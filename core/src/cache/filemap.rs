@@ -77,7 +77,7 @@ pub(crate) struct Journal {
 
 impl Journal {
     /// Makes the folders of a part and begins its filemap, which must not be there yet. Another job of the allocation that
-    /// starts or ends meanwhile takes away folders in which it finds nothing; they are made again then.
+    /// starts or ends meanwhile removes folders that it finds empty; they are made again then.
     pub(crate) fn begin_part(files: &dyn Files, part: &PartDir, first: &Entry<'_>) -> Result<Self, FsError> {
         let path = part.filemap();
         let begin =
@@ -236,7 +236,7 @@ fn neighbours(body: &KvTree) -> Option<Vec<RankRecord>> {
     kept.iter().map(|(_, tree)| RankRecord::from_tree(tree).ok()).collect()
 }
 
-/// A record as it stands in the file: length, checksum, packed tree.
+/// A record as it is in the file: length, checksum, packed tree.
 fn frame(entry: &Entry<'_>) -> Vec<u8> {
     let payload = tree(entry).pack();
     let length = u32::try_from(payload.len()).expect("a record names the files of one rank");

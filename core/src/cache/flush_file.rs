@@ -96,7 +96,7 @@ fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {
     of.filter(|of| !of.is_empty() && *of != job.params.get(&param::JOB_ID))
 }
 
-/// Changes the flush file. It is only for commands: if it cannot be written, the run goes on.
+/// Changes the flush file. It is only for commands: if it cannot be written, the run continues.
 pub(crate) fn update_flush_file(job: &Job, change: impl FnOnce(&mut FlushFile)) {
     if job.rank() != Rank(0) {
         return;

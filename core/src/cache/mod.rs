@@ -227,7 +227,7 @@ impl Cache {
         }
     }
 
-    /// Marks the datasets whose name stands for a newer one, in cache or among those `in_prefix`, which are given by place
+    /// Marks the datasets whose name refers to a newer one, in cache or among those `in_prefix`, which are given by place
     /// and name.
     pub(crate) fn mark_superseded(&mut self, in_prefix: &[(Seq, Vec<u8>)]) {
         let in_cache: Vec<(Seq, Vec<u8>)> =

@@ -15,7 +15,7 @@ pub type Collective<T> = Result<T, CollectiveError>;
 /// Why ranks did not get what they wanted together.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CollectiveError {
-    /// It failed on some ranks. All ranks have the same account of it, and can go on together.
+    /// It failed on some ranks. All ranks have the same error, and can continue together.
     #[error(transparent)]
     Ranks(#[from] RankErrors),
     /// The ranks can no longer talk to each other.

@@ -77,7 +77,7 @@ pub struct Incoming<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// Whether to go on waiting for an exchange.
+/// Whether to continue to wait for an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitControl {
     /// Wait on.
@@ -104,7 +104,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// Why a communicator cannot go on.
+/// Why a communicator cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
@@ -176,7 +176,7 @@ pub trait Comm {
     /// once it is complete; it may skip the call if it need not wait. It returns when the sends are done: that may be when
     /// they are received, but sends to this rank itself are done at once.
     ///
-    /// After [`WaitControl::GiveUp`] no more receives match, but it goes on asking until the sends are done, so that
+    /// After [`WaitControl::GiveUp`] no more receives match, but it continues to ask until the sends are done, so that
     /// `check_cancel` can take what others send meanwhile; then it asks a last time with the final flags. `check_cancel`
     /// may call [`take`](Self::take), and `exchange` with another tag. It should take all there is: it may
     /// be asked again only when something more has come.

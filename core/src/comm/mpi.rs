@@ -280,7 +280,7 @@ impl<'a, 'b> Batch<'a, 'b> {
             receive.found_all = true;
             self.come[place] = receive.pieces == 0;
             let found = before + self.comm.receive_whole(self.tag, arrived)?.len();
-            self.note_wrong(arrived.from, place, found);
+            self.record_mismatch(arrived.from, place, found);
             return Ok(());
         }
         let (buffer, rest) = std::mem::take(&mut receive.rest).split_at_mut(expected);
@@ -297,12 +297,12 @@ impl<'a, 'b> Batch<'a, 'b> {
         if receive.length == bytes.len() {
             receive.rest.copy_from_slice(bytes);
         } else {
-            self.note_wrong(self.comm.rank, place, bytes.len());
+            self.record_mismatch(self.comm.rank, place, bytes.len());
         }
         self.come[place] = true;
     }
 
-    fn note_wrong(&mut self, from: Rank, place: usize, found: usize) {
+    fn record_mismatch(&mut self, from: Rank, place: usize, found: usize) {
         let expected = self.receives[place].length;
         self.wrong.get_or_insert(CommError::WrongLength { from, found, expected, tag: self.tag.0 });
     }

@@ -1,4 +1,4 @@
-//! A communicator of threads that stand for some ranks of a run, for a command that rebuilds their parts.
+//! A communicator of threads in the place of some ranks of a run, for a command that rebuilds their parts.
 //!
 //! Collectives count its ranks from 0. Redundancy sets and errors name the ranks of the run.
 

@@ -95,7 +95,7 @@ impl Job {
         let rank_body = |rank: Rank| {
             let comm = ThreadComm::new(&world, rank, self.buffered_bytes);
             let result = catch_unwind(AssertUnwindSafe(|| body(comm)));
-            let result = result.map_err(|panic| note(&panics, rank, &*panic)).ok();
+            let result = result.map_err(|panic| record_panic(&panics, rank, &*panic)).ok();
             // Only now: what others say about a rank that has ended must come after its own panic.
             world.end(rank);
             result
@@ -267,7 +267,7 @@ impl<'a, 'b> Batch<'a, 'b> {
     }
 }
 
-fn note(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn Any + Send)) {
+fn record_panic(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     let text = text.unwrap_or_else(|| "no text".to_owned());

@@ -33,11 +33,11 @@ pub(crate) fn dataset(job: &Job, id: u64) -> Result<(), Error> {
 /// As for [`dataset`], or the index cannot be read.
 pub(crate) fn all(job: &Job) -> Result<(), Error> {
     let listed = listed(job, |index| index.entries().iter().map(|entry| entry.id).collect())?;
-    let noted = match job.rank() {
-        Rank(0) if !listed.is_empty() => Ids::note_purged(job.files(), &job.prefix, &listed),
+    let recorded = match job.rank() {
+        Rank(0) if !listed.is_empty() => Ids::record_purged(job.files(), &job.prefix, &listed),
         _ => Ok(()),
     };
-    job.agree(noted).map_err(|error| error.doing("purging the prefix directory"))?;
+    job.agree(recorded).map_err(|error| error.doing("purging the prefix directory"))?;
     listed.iter().try_for_each(|&id| dataset(job, id))?;
     job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
     Ok(())

@@ -16,7 +16,7 @@ impl Keys<'_> {
         self.problems.push(Problem { origin: self.line.origin.clone(), cause });
     }
 
-    /// The value of a key as it stands there.
+    /// The value of a key as it is written there.
     pub(super) fn text(&self, key: &str) -> Option<String> {
         self.line.item(key).map(|item| item.value.clone()).filter(|value| !value.is_empty())
     }
@@ -65,7 +65,7 @@ impl Keys<'_> {
     }
 }
 
-/// The same, where the run cannot go on.
+/// The same, where the run cannot continue.
 pub(super) fn fatal(origin: &Origin, cause: Cause) -> ConfigError {
     at(origin, cause).into()
 }

@@ -239,7 +239,7 @@ fn the_debug_tree_has_the_keys_that_users_know() {
     assert_eq!(tree.find("GROUPS", "host3").unwrap().text("POWER"), Some("psu2"));
 }
 
-/// A user file with one thing wrong, the line it is on, and what is said. `false`: the run cannot go on.
+/// A user file with one thing wrong, the line it is on, and what is said. `false`: the run cannot continue.
 const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("SCR_FLSH=1", 1, "there is no parameter SCR_FLSH, did you mean SCR_FLUSH?", true),
     ("SCR_FLUSH=1\nscr_debug=1", 2, "did you mean SCR_DEBUG?", true),

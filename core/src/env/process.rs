@@ -1,5 +1,5 @@
 //! The world as the running process sees it. The one place in core that asks the system for it.
-#![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
+#![expect(clippy::disallowed_methods, reason = "all other code asks the system through this file")]
 
 use super::{Clock, Env, Output, Watch};
 use crate::fs::Files;

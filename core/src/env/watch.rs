@@ -11,7 +11,7 @@ pub(crate) trait Watched: Send + Sync {
     fn poll(&self) -> WatchStatus;
 }
 
-/// Whether to go on polling.
+/// Whether to continue polling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WatchStatus {
     UnderWay,

@@ -57,7 +57,7 @@ pub(crate) struct Candidates {
     /// In the order to try them.
     pub(crate) list: Vec<Candidate>,
     /// Why what the user asked for is not among them.
-    pub(crate) note: Option<String>,
+    pub(crate) warning: Option<String>,
     /// Why there is none, though the index lists checkpoints.
     pub(crate) none: Option<String>,
 }
@@ -115,12 +115,12 @@ pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     wanted_entry.into_iter().for_each(&mut push);
     all.iter().filter(|entry| entry.current).for_each(&mut push);
     all.iter().for_each(&mut push);
-    let note = match (wanted, wanted_entry) {
+    let warning = match (wanted, wanted_entry) {
         (Some(name), None) => Some(why_not(index, name)),
         _ => None,
     };
     let none = list.is_empty().then(|| why_none(index)).flatten();
-    Candidates { list, note, none }
+    Candidates { list, warning, none }
 }
 
 /// The output of this name, if it is complete.
@@ -182,7 +182,7 @@ fn pack(candidates: &Candidates, tree: &mut KvTree) {
     for (place, candidate) in candidates.list.iter().enumerate() {
         tree.child("LIST").put(place.to_string(), candidate.to_tree());
     }
-    for (key, text) in [("NOTE", &candidates.note), ("NONE", &candidates.none)] {
+    for (key, text) in [("NOTE", &candidates.warning), ("NONE", &candidates.none)] {
         text.iter().for_each(|text| tree.set(key, text));
     }
 }
@@ -191,7 +191,7 @@ fn unpack(tree: &KvTree) -> Option<Candidates> {
     let list = tree.get("LIST").into_iter().flat_map(KvTree::iter);
     let list = list.map(|(_, entry)| Candidate::from_tree(entry)).collect::<Option<_>>()?;
     let text = |key| tree.text(key).map(str::to_owned);
-    Some(Candidates { list, note: text("NOTE"), none: text("NONE") })
+    Some(Candidates { list, warning: text("NOTE"), none: text("NONE") })
 }
 
 #[cfg(test)]
@@ -240,9 +240,9 @@ mod tests {
             ("d", "it is not a checkpoint"),
             ("e", "the index has no dataset of that name"),
         ] {
-            let note = in_order(&index, Some(name.as_bytes())).note.unwrap();
+            let warning = in_order(&index, Some(name.as_bytes())).warning.unwrap();
             assert_eq!(
-                note,
+                warning,
                 format!("SCR_CURRENT names {name}, which cannot be fetched: {why}; trying others")
             );
         }

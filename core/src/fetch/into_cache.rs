@@ -102,8 +102,8 @@ impl Fetcher<'_> {
                 return Ok(None);
             }
         };
-        if let Some(note) = &candidates.note {
-            job.report.warn(note);
+        if let Some(warning) = &candidates.warning {
+            job.report.warn(warning);
         }
         if let Some(why) = candidates.none.as_ref().filter(|_| at_start) {
             job.report.warn(why);
@@ -265,8 +265,8 @@ impl Fetcher<'_> {
                 "`{name}' is unverified: only the lengths of its files are verified, as {why}"
             ));
         }
-        if let Some(note) = &fetched.note {
-            job.report.warn(note);
+        if let Some(warning) = &fetched.warning {
+            job.report.warn(warning);
         }
         let (files, bytes) = (fetched.dataset.files.unwrap_or(0), fetched.dataset.bytes.unwrap_or(0));
         let took = job.elapsed() - began;

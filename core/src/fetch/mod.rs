@@ -100,7 +100,7 @@ pub(crate) struct Fetched {
     /// Whether every file of every rank was compared with its checksum. Without, at least the sizes were right.
     pub(crate) verified: bool,
     /// Further information for the user, on rank 0.
-    pub(crate) note: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 /// Why a dataset was not fetched, the same on all ranks.
@@ -218,8 +218,8 @@ impl Fetch<'_> {
         let files = self.agree_on_outcome(candidate, damaged, outcome)?;
         let lacking = mine.iter().any(|mine| mine.file.crc.is_none()) || !checks;
         let [lacking] = any(self.comm, [lacking])?;
-        let note = if self.comm.rank() == Rank(0) { self.note_success(candidate) } else { None };
-        Ok(Fetched { dataset, files, verified: !lacking, note })
+        let warning = if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { None };
+        Ok(Fetched { dataset, files, verified: !lacking, warning })
     }
 
     /// Rank 0 reads what is recorded of it, but for the leaves of the file lists; every rank gets the descriptor and its own files.
@@ -437,14 +437,16 @@ impl Fetch<'_> {
         }
     }
 
-    fn note_success(&self, candidate: &Candidate) -> Option<String> {
-        let noted = Index::update(self.files, self.prefix, |index| {
+    fn record_success(&self, candidate: &Candidate) -> Option<String> {
+        let recorded = Index::update(self.files, self.prefix, |index| {
             index.mark_fetched(candidate.seq.id, self.now);
             if self.options.make_current {
                 index.set_current(&candidate.name);
             }
         });
-        noted.err().map(|error| format!("the fetch could not be noted in the index: {}", describe(&error)))
+        recorded
+            .err()
+            .map(|error| format!("the fetch could not be recorded in the index: {}", describe(&error)))
     }
 }
 

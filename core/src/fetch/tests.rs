@@ -108,7 +108,7 @@ fn flushed_files_are_fetched_byte_for_byte() {
         let (stage, cached) = flushed(ranks, 7, "ckpt.7");
         let fetched = fetch(&stage, &cached).unwrap();
         assert_right(&stage, &cached, &fetched);
-        assert!(fetched.iter().all(|of_rank| of_rank.verified && of_rank.note.is_none()));
+        assert!(fetched.iter().all(|of_rank| of_rank.verified && of_rank.warning.is_none()));
         let entry = stage.index().entry(7).unwrap();
         assert!(entry.current && entry.fetched == [NOW]);
     }
@@ -398,7 +398,7 @@ fn a_prefix_that_cannot_be_written_can_be_fetched_from() {
     let to = stage.dir.path().join("to");
     let fetched = fetch_with(&files, &stage.prefix, 3, &candidate_of(&cached), &to, OPTIONS).unwrap();
     assert_right(&stage, &cached, &fetched);
-    assert!(fetched[0].note.as_ref().unwrap().contains("could not be noted in the index"));
+    assert!(fetched[0].warning.as_ref().unwrap().contains("could not be recorded in the index"));
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Catalog<'_> {
         Ok(newer.filter(|_| !planted(Bug::LateFlushReplacesNewer)))
     }
 
-    /// Lists the dataset as incomplete, before a byte of it moves. Where the dataset's name stands for
+    /// Lists the dataset as incomplete, before a byte of it moves. Where the dataset's name refers to
     /// one that is complete, that one stays listed until [`invalidate_previous`](Self::invalidate_previous): not a
     /// file of it has been touched. With files that are in place already it is too late for that, and for those that
     /// it `replaces`.
@@ -88,7 +88,7 @@ impl Catalog<'_> {
         leaf.write(self.files, self.prefix, id)
     }
 
-    /// Lists a dataset as incomplete, unless its name stands for one that is complete, or for a newer one.
+    /// Lists a dataset as incomplete, unless its name refers to one that is complete, or to a newer one.
     pub(crate) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
         self.prefix.make_scr_dir(self.files)?;
         Index::update(self.files, self.prefix, |index| {
@@ -124,7 +124,7 @@ impl Catalog<'_> {
         Rank2File::new(lists.to_vec()).write(self.files, self.prefix, dataset.id)
     }
 
-    /// From here on the name stands for this dataset, which is not complete; nor are those any more that have files
+    /// From here on the name refers to this dataset, which is not complete; nor are those any more that have files
     /// which it replaces.
     pub(crate) fn invalidate_previous(
         &self,

@@ -107,7 +107,7 @@ impl Flushes {
     }
 
     /// Flushes what must not be lost with the cache, before the run ends, and waits for all flushes; those of a transport that
-    /// goes on without the application are left to `scr poststage` where the user wants that. Collective.
+    /// continues without the application are left to `scr poststage` where the user wants that. Collective.
     pub(crate) fn flush_last(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         let mut left = self.leave_to_poststage(site)?;
         self.finish_all(site)?;
@@ -246,7 +246,7 @@ impl Flushes {
         self.record_end(site, &pending, began, outcome, FlushKind::Sync)
     }
 
-    /// Begins to copy a dataset to the prefix directory while the application goes on. Not a byte is copied before
+    /// Begins to copy a dataset to the prefix directory while the application continues. Not a byte is copied before
     /// [`start_copying`](Self::start_copying). Collective.
     fn begin(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         self.expect_prefix(site, id)?;
@@ -293,7 +293,7 @@ impl Flushes {
         Ok(())
     }
 
-    /// Lets go of the flushes under way that go on without this process, if the user wants that, and gives their datasets. One
+    /// Releases the flushes under way that continue without this process, if the user wants that, and gives their datasets. One
     /// that a transport could not start on some rank stays under way. Collective.
     fn leave_to_poststage(&mut self, site: &mut FlushSite<'_>) -> Result<Vec<u64>, Error> {
         let mut left = Vec::new();
@@ -311,7 +311,7 @@ impl Flushes {
         Ok(left)
     }
 
-    /// Whether a dataset can be flushed while the application goes on, and the user wants that.
+    /// Whether a dataset can be flushed while the application continues, and the user wants that.
     fn is_async(&mut self, site: &FlushSite<'_>, id: u64) -> Result<bool, Error> {
         let cached = dataset(site.cache, id);
         if !site.job.params.get(&param::FLUSH_ASYNC) || cached.record.protection.bypass {

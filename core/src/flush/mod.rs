@@ -134,7 +134,7 @@ pub(crate) struct Options {
     pub(crate) own_folders: bool,
     /// Of files that are in place: whether any of them may have replaced one that was there before.
     pub(crate) may_replace: bool,
-    /// So many ranks, a power of two, stand in a leaf of the file lists, which the first of them writes.
+    /// The number of ranks in a leaf of the file lists, a power of two. The first of them writes the leaf.
     pub(crate) ranks_per_leaf: u32,
 }
 

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// One flush under way, as it stands on disk.
+/// One flush under way, as it is on disk.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PendingFlush {
     /// Unique among all flushes under this prefix.
@@ -87,7 +87,7 @@ impl PendingFlush {
         exists(files, &done_path(prefix, &self.token, mark))
     }
 
-    /// The marks that are there. The record may be damaged and speak of any number, so this asks for what is there.
+    /// The marks that are there. The record may be damaged and claim any number, so this asks for what is there.
     pub(crate) fn done_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<Vec<u32>, FsError> {
         let first = format!("{DONE}{}.", self.token);
         let mark_of = |name: &PathBuf| {

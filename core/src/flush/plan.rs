@@ -100,7 +100,7 @@ impl Flush<'_> {
     }
 
     /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
-    /// read. What is no file cannot be replaced, and the flush would never come to its end. If all folders with files are new,
+    /// read. What is no file cannot be replaced, and the flush would never finish. If all folders with files are new,
     /// no rank looks for its files.
     fn may_replace(
         &self,

@@ -36,7 +36,7 @@ pub(super) enum Running {
     InCall,
     /// In a thread of each rank.
     Threads(RunningWorker),
-    /// By a transport that goes on when the application has ended. Once it was started: whether it could be on this rank.
+    /// By a transport that continues after the application has ended. Once it was started: whether it could be on this rank.
     Detached(Option<Result<(), StepError>>),
 }
 
@@ -67,7 +67,7 @@ impl RunningFlush {
 }
 
 impl Flush<'_> {
-    /// Begins a flush that goes on while the application computes. Not a byte is copied before
+    /// Begins a flush that continues while the application computes. Not a byte is copied before
     /// [`start_copying`](Self::start_copying). All ranks call it, with the same token.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ pub enum FsError {
         /// Which.
         path: PathBuf,
     },
-    /// The lock was taken away while this process had it, since it seemed dead.
+    /// The lock was broken while this process had it, since it seemed dead.
     #[error("{} was not changed: this process was stopped for so long that another one took its lock; try again", path.display())]
     LockLost {
         /// The file to be changed.

@@ -35,7 +35,7 @@ impl dyn Files + '_ {
         self.exclusively_fenced(lock, |_| work())
     }
 
-    /// As `exclusively`; `work` can ask whether the lock is still its own, or was taken away since this process seemed dead.
+    /// As `exclusively`; `work` can ask whether the lock is still its own, or was broken since this process seemed dead.
     ///
     /// # Errors
     /// As for `exclusively`.
@@ -189,7 +189,7 @@ impl<'a> Mine<'a> {
             return Ok(Taken::Yes);
         }
         match linked {
-            // It was taken away at once, which only happens to one that looks dead.
+            // It was broken at once, which only happens to one that looks dead.
             Ok(()) => Ok(Taken::No),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Taken::No),
             Err(error) if has_no_second_names(&error) => Ok(Taken::NoSecondNames),
@@ -220,7 +220,7 @@ impl<'a> Mine<'a> {
         }
     }
 
-    /// Removes a lock whose holder is dead: it moves to a name of ours first, so that of several who find it dead
+    /// Removes a lock whose holder is dead: it moves to a name of this process first, so that of several who find it dead
     /// one alone removes it, and one that is not the dead one after all goes back.
     fn break_if_dead(&self) -> Result<(), FsError> {
         let Some((_locked, identity)) = self.identify()? else { return Ok(()) };

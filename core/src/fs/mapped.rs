@@ -138,7 +138,7 @@ impl Drop for MappedRange<'_> {
     }
 }
 
-/// Whether anybody, in any process, has the file open to write. `None` where leases are not to be had.
+/// Whether anybody, in any process, has the file open to write. `None` where leases are not available.
 pub(super) fn is_open_to_write(file: &File) -> Option<bool> {
     match Lease::take(file, LeaseKind::Read) {
         Ok(_) => Some(false),

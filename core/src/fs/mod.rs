@@ -275,7 +275,7 @@ pub trait Files: Send + Sync {
     fn machine(&self) -> Vec<u8> {
         Vec::new()
     }
-    /// Lets other processes go on for a while.
+    /// Lets other processes continue for a while.
     fn pause(&self, _: Duration) {
         std::thread::yield_now();
     }

@@ -2,7 +2,7 @@
 //!
 //! Every open has `O_CLOEXEC`; one that may create has `O_NOFOLLOW`, so that a link that somebody put in the way
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
-#![expect(clippy::disallowed_methods, reason = "this file is the seam behind which everything else asks")]
+#![expect(clippy::disallowed_methods, reason = "all other code uses the file system through this file")]
 
 use super::held::HeldDirs;
 use super::limit::open_with_room;
@@ -109,7 +109,7 @@ impl RealFile {
         matches!(self.how, How::Append(_))
     }
 
-    /// By the list of open files, where leases are not to be had, as on network file systems and for files of others.
+    /// By the list of open files, where leases are not available, as on network file systems and for files of others.
     fn is_written_by_this_process(&self) -> bool {
         let Ok(own) = self.file.metadata() else { return false };
         let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();

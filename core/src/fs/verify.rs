@@ -151,7 +151,7 @@ pub(crate) enum FileError {
         /// The file.
         path: PathBuf,
     },
-    /// What stands in a file's place is something else.
+    /// Something else is in a file's place.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The file.

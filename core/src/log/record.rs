@@ -16,7 +16,7 @@ macro_rules! names {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$id),*];
 
-            /// As it stands in the log.
+            /// Its name in the log.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$id => $name),* }
             }
@@ -102,7 +102,7 @@ names! {
     Output = "OUTPUT";
     /// From cache to the prefix directory, while the application waited.
     FlushSync = "FLUSH_SYNC";
-    /// The same while the application went on.
+    /// The same while the application continued.
     FlushAsync = "FLUSH_ASYNC";
     /// From the prefix directory to cache.
     Fetch = "FETCH";

@@ -10,7 +10,7 @@ pub(crate) struct Pair {
     pub(crate) value: String,
 }
 
-/// What stands on a line.
+/// The contents of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Words {
     pub(crate) pairs: Vec<Pair>,

@@ -1,6 +1,6 @@
 //! What is wrong with a setting, where it was made, and what to do about it.
 //!
-//! A [`Problem`] is reported and the run goes on with the next source or the default. The same thing as a
+//! A [`Problem`] is reported and the run continues with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
 
 use super::origin::{Origin, Place};
@@ -19,7 +19,7 @@ pub struct Problem {
     pub cause: Cause,
 }
 
-/// What is wrong with the configuration, so that the run cannot go on.
+/// What is wrong with the configuration, so that the run cannot continue.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{}", list(.0))]
 pub struct ConfigError(Vec<Problem>);

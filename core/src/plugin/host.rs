@@ -102,7 +102,7 @@ fn searched(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
         [] => format!("there is no folder to look in: set {PATH_VARIABLE} to one with manifests"),
         places => {
             let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            format!("looked in {}", places.join(", "))
+            format!("searched {}", places.join(", "))
         }
     };
     for passed in passed_over {

@@ -17,7 +17,7 @@
 //! [capabilities]
 //! tolerates = 1                # losses per set, or the option that says how many
 //! asynchronous = false         # transports: copies while the application computes
-//! survives-job = false         # transports: goes on when the job has ended
+//! survives-job = false         # transports: continues after the job has ended
 //! survives-job-unless = "X"    # with the option X, which is a boolean, it does not
 //!
 //! [[option]]
@@ -128,14 +128,14 @@ pub struct Capabilities {
     pub tolerates: Option<String>,
     /// A transport that copies while the application computes.
     pub asynchronous: bool,
-    /// A transport that goes on when the job has ended.
+    /// A transport that continues after the job has ended.
     pub survives_job: bool,
     /// The option with which it does not.
     pub survives_job_unless: Option<String>,
 }
 
 impl Capabilities {
-    /// Whether a transport that was made with these options goes on when the job has ended.
+    /// Whether a transport that was made with these options continues after the job has ended.
     pub fn survives_job_with(&self, options: &KvTree) -> bool {
         let is_set =
             |option: &String| options.parse::<u8>(option).ok().flatten().is_some_and(|value| value != 0);

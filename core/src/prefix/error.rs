@@ -91,13 +91,13 @@ pub enum Rank2FileFault {
         /// Number of ranks.
         ranks: u32,
     },
-    /// A rank stands in two of the lists.
+    /// A rank is in two of the lists.
     #[error("rank {rank} is listed twice")]
     RankTwice {
         /// Which.
         rank: Rank,
     },
-    /// Some ranks stand in no list.
+    /// Some ranks are in no list.
     #[error("{missing} of {ranks} ranks are not listed, the first is rank {first}")]
     RanksMissing {
         /// How many.
@@ -107,7 +107,7 @@ pub enum Rank2FileFault {
         /// The lowest of them.
         first: Rank,
     },
-    /// The list stands on another level than the one above it says.
+    /// The list is on another level than the one above it says.
     #[error("it has level {found} where {expected} is expected")]
     Level {
         /// As written.
@@ -147,7 +147,7 @@ pub enum Rank2FileFault {
         /// The limit.
         most: usize,
     },
-    /// One name stands for two files.
+    /// One name refers to two files.
     #[error("the file `{name}' is listed for rank {first} and for rank {second}, not with the same size and checksum")]
     NameTwice {
         /// The name.

@@ -25,7 +25,7 @@ pub enum Location {
     Cache,
     /// On the parallel file system, complete.
     Prefix,
-    /// Being copied while the application goes on.
+    /// Being copied while the application continues.
     Flushing,
     /// Being copied while the application waits.
     SyncFlushing,

@@ -151,7 +151,7 @@ impl Halt {
 
     /// Begins the conditions of a run whose settings give it `seconds` as halt seconds. A file that was there before says
     /// itself what they are, unless the library alone has written it, at the end of the last run. So a command can
-    /// change them while the run goes on.
+    /// change them while the run continues.
     ///
     /// # Errors
     /// As for [`update`](Self::update).
@@ -174,7 +174,7 @@ impl Halt {
         Ok(Self::update(files, prefix, change)?.value)
     }
 
-    /// Records that a run has come to its end. What its settings gave it as halt seconds is not for the next one.
+    /// Records that a run has ended. What its settings gave it as halt seconds is not for the next one.
     ///
     /// # Errors
     /// As for [`update`](Self::update).

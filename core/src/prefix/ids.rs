@@ -190,11 +190,15 @@ impl Ids {
         Ok(())
     }
 
-    /// Notes datasets that were purged: what is in cache of them must not come back to the prefix directory.
+    /// Records purged datasets: their copies in cache must not be flushed again to the prefix directory.
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub(crate) fn note_purged(files: &dyn Files, prefix: &Prefix, purged: &[u64]) -> Result<(), PrefixError> {
+    pub(crate) fn record_purged(
+        files: &dyn Files,
+        prefix: &Prefix,
+        purged: &[u64],
+    ) -> Result<(), PrefixError> {
         shared::update(files, prefix, false, |ids: &mut Self| {
             for id in purged {
                 ids.tree.entry(PURGED, id);

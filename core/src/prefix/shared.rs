@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_process_that_was_stopped_anywhere_cannot_put_an_old_state_over_a_newer_one() {
-        // The other process comes at each operation of the first, which then goes on.
+        // The other process comes at each operation of the first, which then continues.
         for at in 1.. {
             let (_dir, prefix) = indexed(1);
             let files = FaultyFiles::new(RealFiles);

@@ -8,7 +8,7 @@ use crate::fs::{Files, Kind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Removes what is left half written in a folder of ours. `witness` is a file that has just been written there, whose time
+/// Removes what is left half written in a folder of scr. `witness` is a file that has just been written there, whose time
 /// is the file server's. A file that cannot be removed stays.
 pub(crate) fn tidy(files: &dyn Files, folder: &Path, witness: &Path) {
     let Ok(now) = files.status(witness).map(|status| status.mtime.0) else { return };

@@ -12,7 +12,7 @@ use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 
-/// A part in a cache that this rank can reach, and for which it speaks.
+/// A part in a cache that this rank can reach, and which it reports.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalPart {
     pub(crate) owner: Rank,

@@ -250,12 +250,12 @@ impl<'a> Recovery<'a> {
         job.agree(outcome)?;
         self.begun = false;
         let says = if anew { Some(State::Prepared) } else { mine };
-        job.agree(self.note_end(part, says))
+        job.agree(self.record_end(part, says))
     }
 
     /// Notes how it ended, where the filemap does not say so already: a device that can only be read still gives a
     /// whole dataset.
-    fn note_end(&mut self, part: &PartDir, says: Option<State>) -> Result<(), FsError> {
+    fn record_end(&mut self, part: &PartDir, says: Option<State>) -> Result<(), FsError> {
         if says < Some(State::Complete) {
             self.append(part, &Entry::Complete)?;
         }

@@ -37,7 +37,7 @@ pub(crate) enum Arrival {
     Unwritten(FsError),
 }
 
-/// Sends and fetches. A rank that cannot read or write goes on to the end, so that nobody waits for it. Every rank calls it,
+/// Sends and fetches. A rank that cannot read or write continues to the end, so that nobody waits for it. Every rank calls it,
 /// also with nothing to do.
 pub(crate) fn run(
     job: &Job,

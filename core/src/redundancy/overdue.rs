@@ -55,7 +55,7 @@ struct Shared {
 struct State {
     /// The call that the scheme is in, and since when; none while it waits for other members.
     call: Option<(&'static str, Duration)>,
-    noted: bool,
+    recorded: bool,
     warned: bool,
     ended: bool,
 }
@@ -125,8 +125,8 @@ impl Shared {
         self.folder.join(format!("{}{}", self.mark, self.rank))
     }
 
-    /// What ranks have noted in this phase.
-    fn noted(&self) -> Vec<String> {
+    /// Calls that ranks have recorded in this phase.
+    fn recorded(&self) -> Vec<String> {
         let names = self.files.list(&self.folder).unwrap_or_default();
         let ours = names.iter().filter(|name| {
             name.to_str()
@@ -142,9 +142,9 @@ impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are ignored.
     fn poll(&self) -> WatchStatus {
         let now = self.clock.elapsed();
-        let State { call, noted, warned, ended } = *self.state();
+        let State { call, recorded, warned, ended } = *self.state();
         if ended {
-            if noted {
+            if recorded {
                 let _ = self.files.remove_file(&self.file());
             }
             return WatchStatus::Over;
@@ -153,13 +153,13 @@ impl Watched for Shared {
             return WatchStatus::UnderWay;
         }
         let overdue = call.filter(|(_, since)| now.saturating_sub(*since) >= self.limit);
-        if let (Some((call, _)), false) = (overdue, noted) {
+        if let (Some((call, _)), false) = (overdue, recorded) {
             let text = format!("{call} on rank {}\n", self.place);
             let written = self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced);
-            self.state().noted = written.is_ok();
+            self.state().recorded = written.is_ok();
         }
         if self.rank == Rank(0) && !warned {
-            let ranks = self.noted();
+            let ranks = self.recorded();
             // The phase may have ended in the meantime.
             let is_to_tell = !ranks.is_empty() && !self.state().ended;
             if is_to_tell {

@@ -27,7 +27,7 @@ pub(crate) struct TransportInUse {
     pub(crate) options: KvTree,
     /// It copies while the application computes.
     pub(crate) asynchronous: bool,
-    /// It goes on when the job has ended, and any process of the node can look after its copies.
+    /// It continues after the job has ended, and any process of the node can look after its copies.
     pub(crate) survives_job: bool,
 }
 

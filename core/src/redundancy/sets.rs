@@ -22,7 +22,7 @@ pub(crate) struct OwnSet {
 impl OwnSet {
     /// Chooses the set of the rank `me`, with at least `minimum` members where there are failure groups enough.
     ///
-    /// The ranks of a group stand in a column; row `i` has the `i`-th rank of every group that has one. A
+    /// The ranks of a group form a column; row `i` has the `i`-th rank of every group that has one. A
     /// row holds no two ranks of a group, so it is cut into sets. A row with a single rank would leave it
     /// alone: it joins a set that has none of its group yet.
     pub(crate) fn choose(groups: &Placement, minimum: u32, me: Rank) -> Self {

@@ -166,7 +166,7 @@ impl Restart {
     }
 }
 
-/// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have gone on where
+/// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have continued where
 /// this cache was not there, and these nodes know nothing of it. An older one that the user has made current does not count as
 /// newer, which is reported.
 fn find_newer_than_cache(
@@ -290,7 +290,7 @@ pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, seq: Seq) -> Result<(), C
 fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
     let Some(cached) = cache.dataset_mut(refused.id) else { return };
     cached.refused = true;
-    // Otherwise its number, or its name, may stand for another one there.
+    // Otherwise its number, or its name, may refer to another one there.
     if !cached.superseded && job.rank() == Rank(0) {
         let time = job.local_time();
         let marked = Index::update(job.files(), &job.prefix, |index| {

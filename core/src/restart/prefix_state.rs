@@ -108,7 +108,7 @@ impl PrefixState {
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
-    /// or their number stands for another one.
+    /// or their number refers to another one.
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
         for cached in cache.datasets_mut() {
             let id = cached.record.id_in_prefix;

@@ -188,12 +188,12 @@ impl Copier<'_> {
                 Ok(false) => self.file(&source, &target, &wanted, to.id, progress),
                 Err(error) => Err(error.into()),
             };
-            file.crc = copied.note(file.bytes, came).or(file.crc);
+            file.crc = copied.count(file.bytes, came).or(file.crc);
         }
         if let Some(kept) = record.redundancy {
             let wanted = Wanted { bytes: kept.bytes, crc: Some(kept.crc), mode: 0o600, mtime: (0, 0) };
             let (source, target) = (from.redundancy(), to.redundancy());
-            copied.note(kept.bytes, self.file(&source, &target, &wanted, to.id, progress));
+            copied.count(kept.bytes, self.file(&source, &target, &wanted, to.id, progress));
         }
         for folder in folders.iter().filter(|folder| self.files.status(folder).is_ok()) {
             if let Err(error) = self.files.sync_dir(folder) {
@@ -266,7 +266,7 @@ struct Wanted {
 }
 
 impl CopiedPart {
-    fn note(&mut self, bytes: u64, outcome: Result<u32, FileError>) -> Option<u32> {
+    fn count(&mut self, bytes: u64, outcome: Result<u32, FileError>) -> Option<u32> {
         match outcome {
             Ok(crc) => {
                 self.files += 1;

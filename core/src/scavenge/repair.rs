@@ -1,4 +1,4 @@
-//! Rebuilds lost parts of a scavenged dataset with threads that stand for the ranks that wrote it, with the scheme and the
+//! Rebuilds lost parts of a scavenged dataset with threads in the place of the ranks that wrote it, with the scheme and the
 //! code of a restart.
 
 use super::place::{Apart, ScavengedPart};
@@ -46,7 +46,7 @@ pub(super) enum RepairError {
         /// The number of ranks that wrote it.
         ranks: u32,
     },
-    /// The threads that stand for ranks have failed.
+    /// The threads in the place of ranks have failed.
     #[error(transparent)]
     Threads(#[from] RunError),
     /// The lost parts cannot be rebuilt.

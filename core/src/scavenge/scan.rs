@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A scavenged dataset.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// What is known of the parts of the ranks. Not of each: a damaged filemap may speak of any number of them.
+    /// What is known of the parts of the ranks. Not of each: a damaged filemap may claim any number of them.
     parts: BTreeMap<Rank, Known>,
     /// Any record; what it says of the whole dataset all of them say.
     pub(super) any: RankRecord,
@@ -27,7 +27,7 @@ pub(super) struct Known {
     pub(super) own: bool,
 }
 
-/// Of a rank that nothing speaks of.
+/// For a rank without any record.
 static NOTHING: Known = Known { record: None, own: false };
 
 impl Scan {

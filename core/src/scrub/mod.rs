@@ -43,7 +43,7 @@ pub struct Dataset {
     pub id: u64,
     /// Its name, empty if it is not known.
     pub name: String,
-    /// How it stands there, in a word or two.
+    /// Its state, in a word or two.
     pub state: String,
     /// What was checked.
     pub items: Vec<Item>,

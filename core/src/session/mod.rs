@@ -71,7 +71,7 @@ enum Phase {
     /// Between phases.
     #[default]
     Idle,
-    /// Between phases, after `SCR_Start_output` has failed. An application that does not look at what it returned goes on to
+    /// Between phases, after `SCR_Start_output` has failed. An application that does not look at what it returned continues to
     /// route files, and must not get paths that belong to no dataset.
     Refused,
     /// Between `SCR_Start_output` and `SCR_Complete_output`.

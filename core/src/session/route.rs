@@ -60,7 +60,7 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
     let below = |links| below_prefix(job, name, links);
     let exact =
         |links| below(links).ok().and_then(|below| record.files.iter().find(|file| file.name == below));
-    // Deprecated, and still used: a bare name stands for the one file of that name, wherever it lies.
+    // Deprecated, and still used: a bare name refers to the one file of that name, wherever it lies.
     let bare = || {
         let mut named = record.files.iter().filter(|file| !name.contains(&b'/') && file.name.base() == name);
         named.next().filter(|_| named.next().is_none())

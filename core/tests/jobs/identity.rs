@@ -139,7 +139,7 @@ fn without_room_in_the_prefix_directory_a_run_goes_on_in_cache_and_a_later_one_i
     world.run(|application| application.restart(some)).all_gave(&Some(4));
 }
 
-/// The prefix directory cannot be written to for a while: the application goes on in cache.
+/// The prefix directory cannot be written to for a while: the application continues in cache.
 #[test]
 fn a_run_whose_ids_cannot_be_reserved_goes_on_and_a_later_one_is_newer() {
     let mut world = job();

@@ -152,7 +152,7 @@ fn overwrite(application: &mut Application, valid: bool, anew: bool) -> bool {
     let kept = std::fs::metadata(path_of(&routed)).and_then(|status| status.modified());
     std::fs::write(path_of(&routed), contents(2, rank, 0, BYTES)).unwrap();
     if let Ok(kept) = kept {
-        // As if the clock of the file system had not gone on since.
+        // As if the clock of the file system had not advanced since.
         let written = std::fs::File::options().write(true).open(path_of(&routed)).unwrap();
         written.set_modified(kept).unwrap();
     }
@@ -295,7 +295,7 @@ fn write_over_one(application: &mut Application, in_prefix: &Path) {
     session.start_output(Some(b"two"), CHECKPOINT).unwrap();
     let path = session.route_file(file("b", rank).as_bytes()).unwrap();
     std::fs::write(path_of(&path), contents(2, rank, 0, BYTES)).unwrap();
-    // As if the clock had not gone on since.
+    // As if the clock had not advanced since.
     let kept =
         std::fs::metadata(in_prefix.join(file("b", rank))).and_then(|status| status.modified()).unwrap();
     let written = std::fs::File::options().write(true).open(path_of(&path)).unwrap();

@@ -69,7 +69,7 @@ impl Job {
         assert_eq!(changes, Vec::<String>::new(), "after the loss of the nodes {lost:?}");
     }
 
-    /// The run goes on without the checkpoint, and the line that says why it does.
+    /// The run continues without the checkpoint, and the line that says why it does.
     fn is_refused(&self, pattern: u32) -> String {
         let lost = self.lose(pattern);
         let left = self.world.cached_files();

@@ -245,7 +245,7 @@ fn flushed_datasets_are_fetched_when_all_nodes_are_lost() {
     world.run(|application| application.restart(some)).all_gave(&Some(5));
 }
 
-/// A run had another cache and went on from what it fetched. The next one had the first cache again, and went back to what it
+/// A run had another cache and continued from what it fetched. The next one had the first cache again, and went back to what it
 /// found there.
 #[test]
 fn a_newer_dataset_in_the_prefix_directory_wins_over_an_older_run_in_cache() {

@@ -280,7 +280,7 @@ fn ranks_that_do_not_see_the_same_store_are_refused_with_the_name_and_what_to_do
     world.run(|application| restart(application, of_pair)).all_gave(&Some(3));
 }
 
-/// The names of the first checkpoint are distinct. Later one rank takes another one's, and the others go on with theirs.
+/// The names of the first checkpoint are distinct. Later one rank takes another one's, and the others continue with theirs.
 #[test]
 fn a_rank_that_takes_the_name_of_another_one_later_is_refused() {
     fn own_of_step(rank: Rank) -> String {

@@ -33,8 +33,8 @@ fn refusal(keys: &str) -> String {
 
 #[test]
 fn an_option_in_a_store_line_reaches_the_transport() {
-    assert!(refusal("FLUSH=TRY PANIC=start").contains("told to panic in start"));
-    assert!(refusal("FLUSH=try panic=wait").contains("told to panic in wait"));
+    assert!(refusal("FLUSH=TRY PANIC=start").contains("asked to panic in start"));
+    assert!(refusal("FLUSH=try panic=wait").contains("asked to panic in wait"));
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_checkpoint_that_could_not_be_read_is_neither_given_up_for_an_older_one_nor_
     (0..4).for_each(|node| world.lose(&format!("n{node}")));
     world.files = Arc::new(RealFiles);
     world.run(|application| application.restart(some)).all_gave(&Some(2));
-    // A run that goes on without it keeps it, though the window has moved past it.
+    // A run that continues without it keeps it, though the window has moved past it.
     (0..4).for_each(|node| world.lose(&format!("n{node}")));
     let files = failing(|path| path.to_string_lossy().contains("prefix/ckpt.2/"));
     files.fail_from(1, ErrorKind::TimedOut);

@@ -76,7 +76,7 @@ fn a_scheme_that_panics_is_an_error_on_all_ranks() {
     for method in ["new", "losses_survived", "redundancy_len", "protect"] {
         let manifest = manifest("TRY", "scheme", "libobedient.so") + &format!("default = \"{method}\"\n");
         let text = refusal(&built("obedient"), &manifest);
-        assert!(text.contains(&format!("told to panic in {method}")), "{text}");
+        assert!(text.contains(&format!("asked to panic in {method}")), "{text}");
     }
 }
 

@@ -69,7 +69,7 @@ fn a_panic_anywhere_in_a_library_is_an_error() {
     world.manifest("p", "TRY", "try.so");
     let open = world.host(&["p"]).open(PluginKind::Scheme, "TRY").unwrap();
     let error = describe(&open.scheme(&options("new")).map(drop).unwrap_err());
-    assert_eq!(error, "the scheme TRY refuses: making the scheme panicked: told to panic in new");
+    assert_eq!(error, "the scheme TRY refuses: making the scheme panicked: asked to panic in new");
     let kind = |method: &str| {
         let scheme = open.scheme(&options(method)).unwrap();
         let shape = SetShape { rank: 0, data_lens: &[1] };
@@ -81,7 +81,7 @@ fn a_panic_anywhere_in_a_library_is_an_error() {
     for method in ["losses_survived", "redundancy_len"] {
         let error = kind(method);
         assert_eq!(error.kind, PluginErrorKind::Fault);
-        assert!(error.text.ends_with(&format!("told to panic in {method}")), "{}", error.text);
+        assert!(error.text.ends_with(&format!("asked to panic in {method}")), "{}", error.text);
     }
     assert!(!open.scheme(&options("recoverable")).unwrap().recoverable(&[true]));
     drop(open.scheme(&options("drop")).unwrap());
@@ -288,7 +288,7 @@ fn an_unknown_name_lists_the_folders_searched_and_the_plugins_skipped() {
     assert_eq!(
         describe(&error),
         format!(
-            "there is no scheme plugin named MIROR; did you mean MIRROR?; looked in {p}, {gone}; skipped \
+            "there is no scheme plugin named MIROR; did you mean MIRROR?; searched {p}, {gone}; skipped \
              {p}/broken.toml:1: `name`: invalid type: integer `7`, expected a string; skipped `{gone}': \
              there is no such folder"
         )

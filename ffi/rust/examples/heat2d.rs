@@ -53,7 +53,7 @@ fn run(universe: &Universe) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A checkpoint that fails is no reason to stop: the run goes on without it.
+/// A checkpoint that fails is no reason to stop: the run continues without it.
 fn checkpoint(library: &mut Library<'_>, plate: &Plate, step: i64) {
     let name = format!("heat.{step:06}");
     let mut save = || -> Result<(), Box<dyn Error>> {

@@ -255,7 +255,7 @@ impl<'call, 'host> GuestSet<'call, 'host> {
 }
 
 /// What a host's method gives that cannot fail by its signature. If the host panicked in it, the plugin
-/// cannot go on; unwinding ends at the guard of the plugin's own method, so the host hears its own text.
+/// cannot continue; unwinding ends at the guard of the plugin's own method, so the host hears its own text.
 fn plain<T>(answer: RResult<T, AbiError>) -> T {
     match answer.into_result() {
         Ok(value) => value,

@@ -190,7 +190,7 @@ impl Executor {
         transfer.running = false;
         transfer.outcome = match copied {
             Ok(()) => Some(Outcome::Done),
-            // Another agent, or this one later, goes on.
+            // Another agent, or this one later, continues.
             Err(Failure::Stopped) if !transfer.is_to_stop() => None,
             Err(Failure::Stopped) => Some(Outcome::Failed(transfer.cancelled())),
             Err(Failure::Copy(error)) => Some(Outcome::Failed(error.into())),
@@ -198,12 +198,12 @@ impl Executor {
             Err(Failure::Record) => None,
         };
         // What cannot be recorded is done again. What is recorded may be replaced by a new transfer at once, by whoever has
-        // waited for it: so the file that lies there now is not noted as ended unread.
+        // waited for it: so the file that lies there now is not recorded as ended unread.
         let _ = transfer.write();
         let mut known = self.lock();
         known.running.remove(&transfer.path);
         if self.is_stopped() {
-            known.note_ended(&transfer.path, identity(&transfer.path));
+            known.record_ended(&transfer.path, identity(&transfer.path));
         }
     }
 
@@ -224,12 +224,12 @@ impl Known {
         }
         let open = matches!(Transfer::read(path), Ok(Some(transfer)) if transfer.outcome.is_none());
         if !open {
-            self.note_ended(path, identity);
+            self.record_ended(path, identity);
         }
         open
     }
 
-    fn note_ended(&mut self, path: &Path, identity: Option<Identity>) {
+    fn record_ended(&mut self, path: &Path, identity: Option<Identity>) {
         self.ended.extend(identity.map(|identity| (path.to_owned(), identity)));
         if self.ended.len() > MOST_KEPT {
             self.forget_oldest();

@@ -62,7 +62,7 @@ impl Agent {
         }
     }
 
-    /// The transfer that a ticket stands for.
+    /// The transfer that a ticket names.
     fn find(&self, ticket: &[u8]) -> Result<Transfer, PluginError> {
         let path = ticket.strip_prefix(TICKET).map(|path| Path::new(OsStr::from_bytes(path)));
         let path = path.filter(|path| path.parent() == Some(&self.control));

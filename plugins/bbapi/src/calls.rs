@@ -224,7 +224,7 @@ impl Calls {
 
 impl Drop for Calls {
     fn drop(&mut self) {
-        // SAFETY: it was initialised, and nothing of it is used any more. Transfers go on, as they are the servers'.
+        // SAFETY: it was initialised, and nothing of it is used any more. Transfers continue, as they are the servers'.
         let _ = unsafe { (self.terminate_library)() };
     }
 }

@@ -73,7 +73,7 @@ impl Jobs {
         format!("{} {}", self.transport, order.token).into_bytes()
     }
 
-    /// The job that a ticket stands for.
+    /// The job that a ticket names.
     ///
     /// # Errors
     /// It is no ticket of this transport object.

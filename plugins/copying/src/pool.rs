@@ -40,7 +40,7 @@ impl Pool {
 }
 
 impl Workers for Pool {
-    /// Puts a job in the queue, and starts as many threads as it has use for. With fewer than wanted the work goes on.
+    /// Puts a job in the queue, and starts as many threads as it has use for. With fewer than wanted the work continues.
     fn take(&self, job: &Arc<Job>) -> io::Result<()> {
         let mut queue = self.shared.lock();
         queue.jobs.push_back(Arc::clone(job));

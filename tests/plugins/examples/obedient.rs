@@ -19,7 +19,7 @@ impl Obedient {
     }
 
     fn enter(&self, method: &str) {
-        assert!(self.panic != method, "told to panic in {method}");
+        assert!(self.panic != method, "asked to panic in {method}");
         if self.panic.strip_prefix("exit-") == Some(method) {
             std::process::exit(0);
         }

@@ -76,7 +76,7 @@ struct Conditions {
     immediate: bool,
 }
 
-/// Conditions to be taken away.
+/// Conditions to remove.
 #[derive(Args)]
 #[group(id = "unset", multiple = true)]
 struct Unset {

@@ -130,7 +130,7 @@ pub(crate) fn output_of(command: &[String], limit: Duration) -> Result<String> {
     Ok(finished.stdout)
 }
 
-/// A command that runs beside this process, and goes on when this process ends.
+/// A command that runs beside this process, and continues when this process ends.
 pub(crate) struct Started {
     child: Child,
     /// Standard output and standard error.
@@ -155,7 +155,7 @@ impl Started {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Whether it prints a line within some time and goes on running.
+    /// Whether it prints a line within some time and continues to run.
     pub(crate) fn prints_a_line(&mut self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
         loop {

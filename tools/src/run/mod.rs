@@ -40,7 +40,7 @@ use std::process::Command;
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: that of the last run; 1 the job was not started; 2 it could not be started.";
 
-/// Programs that a classic name such as `scr_srun` stands for.
+/// Programs that a classic name such as `scr_srun` means.
 pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];
 
 /// What to start, and how.

@@ -109,7 +109,7 @@ impl fmt::Display for StopReason {
 mod tests {
     use super::*;
 
-    /// After a first run that failed, with every reason to go on.
+    /// After a first run that failed, with every reason to continue.
     fn failed() -> JobState {
         JobState {
             runs: 1,

@@ -22,14 +22,14 @@ impl Signals {
     /// # Errors
     /// The system refuses.
     pub(super) fn catch() -> Result<Self> {
-        let noted = Arc::new(AtomicBool::new(false));
+        let received = Arc::new(AtomicBool::new(false));
         let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
-            flag::register_conditional_shutdown(signal, 128 + signal, noted.clone())
-                .and_then(|_| flag::register(signal, noted.clone()))
+            flag::register_conditional_shutdown(signal, 128 + signal, received.clone())
+                .and_then(|_| flag::register(signal, received.clone()))
                 .context("cannot take note of signals")?;
         }
-        Ok(Self(noted))
+        Ok(Self(received))
     }
 
     /// Whether one was received.
@@ -82,7 +82,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a launcher may take to end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs a command to its end. It is ended early where `look` gives a reason.
+/// Runs a command to its end. It is ended early where `poll` gives a reason.
 ///
 /// # Errors
 /// It cannot be started.
@@ -90,13 +90,13 @@ pub(super) fn supervise(
     words: &[OsString],
     variables: &[(String, String)],
     signals: &Signals,
-    look: &mut dyn FnMut() -> Option<KillReason>,
+    poll: &mut dyn FnMut() -> Option<KillReason>,
 ) -> Result<RunOutcome> {
     let (program, arguments) = words.split_first().context("there is nothing to start")?;
     let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
     let mut child = child.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
     let (mut by, mut asked_to_end): (_, Option<Instant>) = (None, None);
-    let mut looked = Instant::now();
+    let mut last_poll = Instant::now();
     loop {
         if let Some(status) = child.wait_timeout(TICK)? {
             let code = exit_code(status);
@@ -107,9 +107,9 @@ pub(super) fn supervise(
             Some(since) if since.elapsed() > GRACE => child.kill()?,
             Some(_) => (),
             None => {
-                if looked.elapsed() > POLL_INTERVAL {
-                    looked = Instant::now();
-                    by = look();
+                if last_poll.elapsed() > POLL_INTERVAL {
+                    last_poll = Instant::now();
+                    by = poll();
                 }
                 if by.is_some() || signals.received() {
                     terminate(&child)?;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 const RANKS: u32 = 3;
 
-/// A way to flush: while the application waits, or while it goes on.
+/// A way to flush: while the application waits, or while it continues.
 type Way = fn(&Stage, &FaultyFiles, &Cached) -> Result<FlushReport, FlushError>;
 
 fn at_once(stage: &Stage, files: &FaultyFiles, cached: &Cached) -> Result<FlushReport, FlushError> {

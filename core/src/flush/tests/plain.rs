@@ -150,7 +150,7 @@ fn a_leaf_that_its_rank_cannot_write_fails_the_flush_on_all_ranks_and_loses_noth
     }
 }
 
-/// One rank takes the checksum of a file that many have, whichever leaves these stand in.
+/// One rank takes the checksum of a file that many have, whichever leaves they are in.
 #[test]
 fn a_checksum_that_was_not_known_stands_with_every_rank_that_has_the_file() {
     let stage = Stage::new(5);
@@ -289,7 +289,7 @@ fn checked() -> Arc<dyn Transport> {
 
 type Start = fn(&Through<RealFiles>, &CopyJob) -> Result<Vec<u8>, PluginError>;
 
-/// A transport that begins in a way of its own, and goes on as the plain one does.
+/// A transport that begins in a way of its own, and continues as the plain one does.
 struct Started(Through<RealFiles>, Start);
 
 impl Started {

@@ -283,15 +283,15 @@ impl FaultyFiles {
     }
 
     /// What stable storage lacks from here on, or has.
-    fn note<T>(&self, done: io::Result<T>, note: impl Fn(&mut Unsynced, &T)) -> io::Result<T> {
+    fn record<T>(&self, done: io::Result<T>, record: impl Fn(&mut Unsynced, &T)) -> io::Result<T> {
         if let Ok(value) = &done {
-            self.state().unsynced.iter_mut().for_each(|folder| note(folder, value));
+            self.state().unsynced.iter_mut().for_each(|folder| record(folder, value));
         }
         done
     }
 
     fn changed<T>(&self, done: io::Result<T>, paths: &[&Path]) -> io::Result<T> {
-        self.note(done, |folder, _| folder.changed(paths))
+        self.record(done, |folder, _| folder.changed(paths))
     }
 
     fn pass(&self, what: What, path: &Path, to: Option<&Path>) -> io::Result<()> {
@@ -390,7 +390,7 @@ impl Files for FaultyFiles {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.pass(What::SyncDir, path, None)?;
-        self.note(self.inner.sync_dir(path), |folder, ()| folder.folder_synced(path))
+        self.record(self.inner.sync_dir(path), |folder, ()| folder.folder_synced(path))
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
@@ -471,7 +471,7 @@ impl File for FaultyFile {
 
     fn sync(&self) -> io::Result<()> {
         self.files.pass(What::Sync, &self.path, None)?;
-        self.files.note(self.inner.sync(), |folder, ()| folder.synced(&self.path, &*self.inner))
+        self.files.record(self.inner.sync(), |folder, ()| folder.synced(&self.path, &*self.inner))
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {

@@ -41,7 +41,7 @@ pub struct Rank2File {
     by_rank: Vec<Vec<PrefixFile>>,
 }
 
-/// The files of some neighbouring ranks, which stand in one leaf.
+/// The files of some neighbouring ranks, which are in one leaf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LeafLists {
     /// The first of them, which the leaf is named after.
@@ -118,7 +118,7 @@ fn fault(path: &Path, reason: Rank2FileFault) -> PrefixError {
     PrefixError::Rank2File { path: path.to_owned(), reason }
 }
 
-/// Checks that a name stands for one file only.
+/// Checks that a name refers to one file only.
 #[derive(Default)]
 struct Names {
     seen: HashMap<FileName, (Rank, Option<u64>, Option<u32>)>,

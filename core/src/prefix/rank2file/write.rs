@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// How many ranks stand in one leaf, and how many parts in one map: a power of two. A leaf is then about 100 KB.
+/// How many ranks are in one leaf, and how many parts in one map: a power of two. A leaf is then about 100 KB.
 pub(crate) const FAN_OUT: u32 = 1024;
 
 /// Writes all parts, and removes those of an older list.

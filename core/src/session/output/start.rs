@@ -103,7 +103,7 @@ impl Session {
         rank2file::ranks(files, prefix, entry.id).ok().map(u64::from)
     }
 
-    /// From here on the name stands for this dataset, or it is not begun. Gives whether its files may replace those of an older
+    /// From here on the name refers to this dataset, or it is not begun. Gives whether its files may replace those of an older
     /// one that counts.
     fn use_name(&mut self, record: &RankRecord) -> Result<bool, Error> {
         if !record.protection.bypass {

@@ -531,8 +531,8 @@ impl Model {
     fn remember(&mut self, run: &Run, ranks: &[Seen], first: u64, stopped: bool) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         let (healthy, place) = (!stopped, run.settings.other_prefix);
-        self.note_moves(run, healthy, &here);
-        self.note_places(run, ranks, &here);
+        self.record_moves(run, healthy, &here);
+        self.record_places(run, ranks, &here);
         if healthy {
             self.lose_refused_and_passed_over(run, ranks, &here);
         }
@@ -647,7 +647,7 @@ impl Model {
     }
 
     /// A run may bring to its nodes whatever it reaches or is handed.
-    fn note_places(&mut self, run: &Run, ranks: &[Seen], here: &BTreeSet<usize>) {
+    fn record_places(&mut self, run: &Run, ranks: &[Seen], here: &BTreeSet<usize>) {
         let base = run.settings.other_base;
         let handed: Vec<u64> = ranks
             .iter()
@@ -712,7 +712,7 @@ impl Model {
     }
 
     /// A run that begins brings home what it can; one that the world ended may have done so or not.
-    fn note_moves(&mut self, run: &Run, surely: bool, here: &BTreeSet<usize>) {
+    fn record_moves(&mut self, run: &Run, surely: bool, here: &BTreeSet<usize>) {
         let promised = |version: &&mut Version| version.is_of(run) && version.is_promised(here);
         for version in self.versions.iter_mut().filter(promised) {
             if surely {

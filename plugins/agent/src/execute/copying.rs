@@ -85,7 +85,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// Why a transfer did not come to its end.
+/// Why a transfer did not finish.
 #[derive(Debug)]
 pub(super) enum Failure {
     Stopped,
