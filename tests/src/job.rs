@@ -220,9 +220,9 @@ impl RunningJob {
     /// Waits until the job has said a line that holds this text. Panics if it ends or a minute passes before.
     pub fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !self.said(text) {
+        while !self.has_printed(text) {
             let ended = self.child.try_wait().expect("a child can be waited for").is_some();
-            assert!(!ended || self.said(text), "the job ended before it said `{text}`");
+            assert!(!ended || self.has_printed(text), "the job ended before it said `{text}`");
             assert!(Instant::now() < deadline, "the job has not said `{text}` within a minute");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -241,7 +241,7 @@ impl RunningJob {
         }
     }
 
-    fn said(&self, text: &str) -> bool {
+    fn has_printed(&self, text: &str) -> bool {
         self.text().contains(text)
     }
 
@@ -288,7 +288,7 @@ impl Outcome {
     /// Panics unless it ran to its end and found every byte in place.
     pub fn expect_success(self) -> Self {
         assert!(self.succeeded(), "the job ended with {}", self.status);
-        assert!(self.says("DONE"), "the job ended early");
+        assert!(self.prints_line("DONE"), "the job ended early");
         self.expect_every_byte()
     }
 
@@ -319,17 +319,17 @@ impl Outcome {
         found.expect("the job has started that dataset")
     }
 
-    /// Whether it has this line.
-    pub fn says(&self, line: &str) -> bool {
+    /// Whether one of its lines is this one.
+    pub fn prints_line(&self, line: &str) -> bool {
         self.lines().any(|found| found == line)
     }
 
-    /// Whether any of its lines holds this text.
-    pub fn mentions(&self, text: &str) -> bool {
+    /// Whether its output contains this text.
+    pub fn prints(&self, text: &str) -> bool {
         self.log.contains(text)
     }
 
-    /// All that it said, standard error too.
+    /// The lines of its output, standard error too.
     pub fn lines(&self) -> impl Iterator<Item = &str> {
         self.log.lines()
     }

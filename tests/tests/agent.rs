@@ -174,8 +174,8 @@ on_each_mpi! {
         next.wait_for("waiting for flushes of an earlier run");
         std::fs::write(next_has_come, "").expect("a file can be made");
         let next = next.finish().expect_success();
-        assert!(!next.mentions("rolled back"));
-        assert!(!next.mentions("Initiating flush"));
+        assert!(!next.prints("rolled back"));
+        assert!(!next.prints("Initiating flush"));
         assert!(is_listed(&cluster, mpi, "ckpt.1"));
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }
@@ -205,7 +205,7 @@ on_each_mpi! {
         std::fs::create_dir(&control).expect("a folder can be made");
         let slow = short_job(&mut cluster, mpi).env("SCR_FLUSH_ASYNC_BW", "1MB");
         let run = slow.env("SCR_CNTL_BASE", control.display()).run().expect_success();
-        assert!(run.mentions("n0 (rank 0) and n1 (rank 2) see the same control folder"));
+        assert!(run.prints("n0 (rank 0) and n1 (rank 2) see the same control folder"));
         let folders = node_folders(&control);
         assert!(folders.iter().all(|folder| !list(folder).is_empty()), "each node has its own transfers");
         let on = |node, arguments: &[&str]| {

@@ -136,7 +136,7 @@ on_each_mpi! {
             // Its turn to be flushed does not come before SCR_Finalize, which does not wait for a copy that never ends.
             let left = job(&mut cluster, mpi, true).env("SCR_FLUSH", 10).env("SCR_FLUSH_POSTSTAGE", 1);
             let left = left.options(&[("datasets", 1)]).run().expect_success();
-            assert!(left.mentions("scr_poststage finishes it"), "{transport}");
+            assert!(left.prints("scr_poststage finishes it"), "{transport}");
             // Nothing has arrived whole; then all of one node, which is not enough.
             assert_eq!(poststage(&cluster, mpi, 0), Some(1), "{transport}");
             standin.unset("half");
@@ -150,7 +150,7 @@ on_each_mpi! {
             job(&mut cluster, mpi, true).options(&ends).run().expect_success();
             assert!(!is_listed(&cluster, mpi, "ckpt.2"), "{transport}");
             let next = job(&mut cluster, mpi, true).options(&[("read-only", 1)]).run().expect_success();
-            assert!(!next.mentions("rolled back"), "{transport}");
+            assert!(!next.prints("rolled back"), "{transport}");
             assert!(is_listed(&cluster, mpi, "ckpt.2"), "{transport}");
             assert_eq!(standin.begun(), 2 * begun, "{transport}: something was copied twice");
             assert_eq!((done(&cluster), hidden_files(&cluster.prefix().join("ckpt.2"))), (0, 0), "{transport}");
@@ -163,8 +163,8 @@ on_each_mpi! {
         let mut cluster = Cluster::new(NODES);
         std::fs::write(cluster.prefix().join(".scrconf"), "SCR_DEBUG=1\nSTORE=/dev/shm FLUSH=DATAWARP\n").unwrap();
         let run = job(&mut cluster, mpi, false).options(&[("datasets", 1)]).run();
-        assert!(run.mentions(".scrconf:2: the transport DATAWARP refuses: ") && run.mentions("Cray's DataWarp"));
-        assert!(run.mentions("LIBRARY=/path/libdatawarp.so") && run.mentions("it is kept in cache"));
+        assert!(run.prints(".scrconf:2: the transport DATAWARP refuses: ") && run.prints("Cray's DataWarp"));
+        assert!(run.prints("LIBRARY=/path/libdatawarp.so") && run.prints("it is kept in cache"));
         assert!(!run.timed_out());
         let restarted = job(&mut cluster, mpi, false).env("SCR_FLUSH", 0).options(&[("read-only", 1)]).run();
         assert_eq!(restarted.expect_success().restarted_from(), Some("ckpt.1"));

@@ -87,8 +87,8 @@ on_each_mpi! {
             compile(command.arg("-Wl,--allow-shlib-undefined"));
             let run = cluster.job(mpi, 2, Program::Heat2d).executable(&program).run();
             assert!(!run.succeeded() && !run.timed_out());
-            assert!(run.mentions("and this program runs under another MPI, `"), "the library says what is wrong");
-            assert!(run.mentions("SCR_Init failed"), "the program continues after the call");
+            assert!(run.prints("and this program runs under another MPI, `"), "the library says what is wrong");
+            assert!(run.prints("SCR_Init failed"), "the program continues after the call");
         });
     }
 
@@ -100,14 +100,14 @@ on_each_mpi! {
     fn every_wrong_call_is_refused_and_harms_nothing(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let run = cluster.job(mpi, 2, Program::ApiMisuse).run().expect_success();
-        assert!(run.mentions("ERROR: rank 1 on n1: SCR_Route_file: "), "errors tell who says them");
+        assert!(run.prints("ERROR: rank 1 on n1: SCR_Route_file: "), "errors tell who says them");
         // What the application has set is what the job runs with, and is kept for the commands; but no password.
-        assert!(run.mentions("SCR_CHECKPOINT_SECONDS=5400") && run.mentions("SCR_LOG_DB_PASS=***"));
-        assert!(run.mentions("SCR_CHECKPOINT_SECONDS is set after SCR_Init"));
-        assert!(run.mentions("rank 1 differs from rank 0 in what it has set with SCR_Config"));
+        assert!(run.prints("SCR_CHECKPOINT_SECONDS=5400") && run.prints("SCR_LOG_DB_PASS=***"));
+        assert!(run.prints("SCR_CHECKPOINT_SECONDS is set after SCR_Init"));
+        assert!(run.prints("rank 1 differs from rank 0 in what it has set with SCR_Config"));
         let kept = std::fs::read_to_string(cluster.prefix().join(".scr/app.conf")).unwrap();
         assert!(kept.contains("SCR_CHECKPOINT_SECONDS=5400\n"), "{kept}");
-        assert!(!kept.contains("hunter2") && !run.mentions("hunter2"), "the password was shown");
+        assert!(!kept.contains("hunter2") && !run.prints("hunter2"), "the password was shown");
         let shown = cluster.scr(mpi, &["config"]);
         assert!(shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("hunter2"));
     }
@@ -115,7 +115,7 @@ on_each_mpi! {
     fn a_forgotten_finalize_is_reported_and_the_job_ends_normally(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let run = cluster.job(mpi, 2, Program::CkptTest).options(&[("no-finalize", 1)]).run().expect_success();
-        assert!(run.mentions("MPI_Finalize was called without SCR_Finalize"));
+        assert!(run.prints("MPI_Finalize was called without SCR_Finalize"));
     }
 
     fn an_installed_tree_works_after_it_was_moved(mpi: Mpi) {
@@ -130,7 +130,7 @@ on_each_mpi! {
         job(&mut cluster).expect_success();
         std::fs::remove_dir_all(moved.join("lib/scr/plugins")).unwrap();
         let without = job(&mut cluster);
-        assert!(without.mentions("moved tree/lib/scr/plugins"), "the plugins were those of another tree");
+        assert!(without.prints("moved tree/lib/scr/plugins"), "the plugins were those of another tree");
     }
 }
 

@@ -49,7 +49,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The lines about the log, of which there is at most one.
 fn about_logging(outcome: &Outcome) -> Vec<&str> {
-    assert!(!outcome.mentions(PASSWORD), "the password was printed");
+    assert!(!outcome.prints(PASSWORD), "the password was printed");
     outcome.lines().filter(|line| line.contains("logging to the database")).collect()
 }
 
@@ -131,7 +131,7 @@ on_each_mpi! {
             let warnings = about_logging(&run);
             assert_eq!(warnings.len(), 1, "{warnings:?}");
             assert!(warnings[0].contains("Access denied") && warnings[0].contains("SCR_LOG_DB_PASS"), "{warnings:?}");
-            assert!(!run.mentions("wrong-password"));
+            assert!(!run.prints("wrong-password"));
         });
     }
 }

@@ -78,8 +78,8 @@ on_each_mpi! {
             let options = [("datasets", 2), ("output", 1)];
             let failing = job(&mut cluster, mpi).options(&options).options(&[("no-finalize", 1)]);
             let failed = failing.at(on_rank(1, "write", "/ckpt.2/", 2), &act).run();
-            assert!(failed.says("COMPLETE ckpt.1 0") && failed.says("COMPLETE ckpt.2 1"), "{text}");
-            assert!(failed.mentions(text) && failed.mentions("it is kept in cache"), "{text}");
+            assert!(failed.prints_line("COMPLETE ckpt.1 0") && failed.prints_line("COMPLETE ckpt.2 1"), "{text}");
+            assert!(failed.prints(text) && failed.prints("it is kept in cache"), "{text}");
             let hidden = cluster.prefix().with_extension("hidden");
             if hidden.exists() {
                 std::fs::remove_dir_all(cluster.prefix()).ok();
@@ -116,10 +116,10 @@ on_each_mpi! {
                 .args(["--run".to_owned(), format!("complete:3:{}", ends(&fs))])
                 .run()
                 .expect_success();
-            assert!(run.mentions(text) && run.mentions("it is kept in cache"), "{text}");
+            assert!(run.prints(text) && run.prints("it is kept in cache"), "{text}");
             for (name, code) in [("ckpt.1", 0), ("ckpt.2", code), ("ckpt.3", 0)] {
                 let codes = vec![code.to_string(); RANKS as usize].join(" ");
-                assert!(run.says(&format!("CODES {name} {codes}")), "{text}: {name}");
+                assert!(run.prints_line(&format!("CODES {name} {codes}")), "{text}: {name}");
             }
             lose_all(&mut cluster);
             for name in ["ckpt.3", "ckpt.2"] {

@@ -17,17 +17,17 @@ on_each_mpi! {
         // The application asks, and comes to its own end.
         scr(&cluster, &["halt", "--checkpoints", "2"]);
         let asked = job(&mut cluster, 0).expect_success();
-        assert!(asked.says("EXIT") && asked.last_complete() == Some("ckpt.2"));
+        assert!(asked.prints_line("EXIT") && asked.last_complete() == Some("ckpt.2"));
         scr(&cluster, &["halt", "--remove"]);
         // The library ends it: as a job that has not failed, with its checkpoint flushed.
         scr(&cluster, &["halt", "--checkpoints", "2"]);
         let ended = job(&mut cluster, 1);
-        assert!(ended.succeeded() && !ended.says("DONE") && !ended.says("EXIT"));
-        assert!(ended.mentions("SCR_HALT_EXIT=1: the job ends here"));
+        assert!(ended.succeeded() && !ended.prints_line("DONE") && !ended.prints_line("EXIT"));
+        assert!(ended.prints("SCR_HALT_EXIT=1: the job ends here"));
         assert!(cluster.prefix().join("ckpt.4").is_dir(), "the last checkpoint is in the prefix directory");
         // At once, as long as the condition holds.
         let again = job(&mut cluster, 1);
-        assert!(again.succeeded() && again.last_complete().is_none() && again.mentions("the job ends here"));
+        assert!(again.succeeded() && again.last_complete().is_none() && again.prints("the job ends here"));
         // Without it the next job continues where the last one ended.
         scr(&cluster, &["halt", "--remove"]);
         let freed = job(&mut cluster, 1).expect_success();

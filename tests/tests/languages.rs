@@ -53,7 +53,7 @@ on_each_mpi! {
         let run = job.env("PYTHONPATH", tree.path.join("share/scr/python").display()).run();
         assert!(run.succeeded());
         assert_eq!(run.lines().filter(|line| line.starts_with("REFUSED 3 SCR_Start_output: ")).count(), 2);
-        assert!(run.mentions("MPI_Finalize was called without SCR_Finalize"));
+        assert!(run.prints("MPI_Finalize was called without SCR_Finalize"));
     }
 
     fn pip_installs_the_python_module_which_finds_its_tree(mpi: Mpi) {
@@ -112,7 +112,7 @@ on_each_mpi! {
             assert!(run.succeeded());
             let source = std::fs::read_to_string(repository().join("tests/programs/misuse.f90")).unwrap();
             let expected = source.lines().filter_map(|line| line.split_once("print '(a)', '")?.1.strip_suffix('\''));
-            expected.for_each(|line| assert!(run.says(line), "{line}"));
+            expected.for_each(|line| assert!(run.prints_line(line), "{line}"));
         });
     }
 
@@ -310,10 +310,10 @@ impl Tree {
         assert!(failed
             .lines()
             .any(|line| line.starts_with("CONFIG 4 SCR_Config: there is no parameter SCR_FLUSHH")));
-        assert!(failed.says("SCR_FLUSH=7"));
+        assert!(failed.prints_line("SCR_FLUSH=7"));
         assert!(!is_finished(&cluster), "the program has failed");
         let failed = run(&mut cluster, "throw");
-        assert!(!failed.succeeded() && !failed.timed_out() && !failed.mentions("READ"));
+        assert!(!failed.succeeded() && !failed.timed_out() && !failed.prints("READ"));
         assert!(!is_finished(&cluster), "the program has failed again");
         let read = run(&mut cluster, "read");
         assert!(read.succeeded());
@@ -335,10 +335,10 @@ impl Tree {
             let outcome =
                 job.args(options).without(&["SCR_CACHE_BYPASS", "SCR_FLUSH", "SCR_COPY_TYPE"]).run();
             assert!(
-                outcome.succeeded() && outcome.mentions("All was right."),
+                outcome.succeeded() && outcome.prints("All was right."),
                 "{program} {options:?}: {run} run"
             );
-            assert_eq!(outcome.mentions("Restarted from "), run == "second", "{program} {options:?}");
+            assert_eq!(outcome.prints("Restarted from "), run == "second", "{program} {options:?}");
         }
     }
 
@@ -352,11 +352,11 @@ impl Tree {
         };
         let died = run(&mut cluster, killed);
         assert!(!died.succeeded() && !died.timed_out(), "the job was to die");
-        assert!(died.mentions("checkpoint heat.000030 is complete"));
+        assert!(died.prints("checkpoint heat.000030 is complete"));
         cluster.lose_node(1);
         let done = run(&mut cluster, restarted);
         assert!(done.succeeded());
-        assert!(done.mentions("restarted from heat.000030"));
+        assert!(done.prints("restarted from heat.000030"));
         let found = std::fs::read(cluster.prefix().join("heat.out")).expect("the job wrote its answer");
         assert!(found == wanted, "the answer differs from that of a run without failures");
     }

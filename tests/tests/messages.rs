@@ -55,6 +55,6 @@ on_each_mpi! {
         let fetched = job(&mut cluster, mpi).options(&[("read-only", 1)]).env("SCR_DEBUG", 2).run().expect_success();
         assert_said(&fetched, &["SCR_DEBUG=2", "Attempting fetch: ckpt.2", "scr_fetch_dset: ", "scr_fetch_latest: return code 0, "]);
         let quiet = job(&mut cluster, mpi).options(&[("read-only", 1)]).env("SCR_DEBUG", 0).run().expect_success();
-        assert!(!quiet.mentions("NPROCS=") && !quiet.mentions("scr_fetch_latest"));
+        assert!(!quiet.prints("NPROCS=") && !quiet.prints("scr_fetch_latest"));
     }
 }

@@ -23,7 +23,7 @@ on_each_mpi! {
     fn a_lost_node_is_rebuilt_and_every_byte_is_there(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let killed = dies_writing(job(&mut cluster, mpi), 4);
-        assert!(killed.says("FRESH"));
+        assert!(killed.prints_line("FRESH"));
         assert_eq!(killed.last_complete(), Some("ckpt.3"));
         cluster.lose_node(2);
         let restarted = job(&mut cluster, mpi).options(&[("datasets", 2)]).run().expect_success();
@@ -82,7 +82,7 @@ on_each_mpi! {
         };
         let before = survivors(&cluster);
         let fresh = job(&mut cluster, mpi).options(&[("read-only", 1)]).run().expect_success();
-        assert!(fresh.says("FRESH"));
+        assert!(fresh.prints_line("FRESH"));
         assert!(fresh.lines().any(|line| line.contains("SCR v") && line.contains("cannot be restored from cache")));
         assert!(!before.is_empty());
         assert_eq!(survivors(&cluster), before, "the survivors' files stay in place");
@@ -119,7 +119,7 @@ on_each_mpi! {
         assert!(!heat(&mut cluster, &resumed, &["--kill-rank", "1", "--kill-step", "47"]).succeeded());
         cluster.lose_node(1);
         let restarted = heat(&mut cluster, &resumed, &[]);
-        assert!(restarted.says("heat2d: restarted from heat.000040 at step 40"));
+        assert!(restarted.prints_line("heat2d: restarted from heat.000040 at step 40"));
         let (plain, resumed) = (std::fs::read(plain).unwrap(), std::fs::read(resumed).unwrap());
         assert_eq!(plain.len(), 200 * 200 * 8);
         assert!(plain == resumed, "the answers differ");

@@ -36,7 +36,7 @@ on_each_mpi! {
 fn restarts_from(cluster: &mut Cluster, mpi: Mpi, sample: &str, dataset: &str, next: &[&str]) {
     let run = run(cluster, mpi, "first", next);
     assert_eq!(run.restarted_from(), Some(dataset), "{sample}");
-    assert!(run.mentions(&format!("`{dataset}' is unverified")), "{sample}");
+    assert!(run.prints(&format!("`{dataset}' is unverified")), "{sample}");
     for rank in 0..4 {
         let expected = std::fs::read(written(sample).join(format!("{dataset}/rank_{rank}.ckpt")));
         let found = std::fs::read(got(cluster).join(format!("rank_{rank}")));
@@ -50,7 +50,7 @@ fn restarts_from(cluster: &mut Cluster, mpi: Mpi, sample: &str, dataset: &str, n
 fn restarts_from_ours(cluster: &mut Cluster, mpi: Mpi) {
     let run = run(cluster, mpi, "second", &[]);
     assert_eq!(run.restarted_from(), Some("ours"));
-    assert!(!run.mentions("is unverified"));
+    assert!(!run.prints("is unverified"));
 }
 
 fn run(cluster: &mut Cluster, mpi: Mpi, allocation: &str, next: &[&str]) -> Outcome {

@@ -57,7 +57,7 @@ on_each_mpi! {
         let mut cluster = Cluster::new(4);
         let invalid = job(&mut cluster, mpi).options(&[("invalid-rank", 2), ("invalid-dataset", 3)]);
         let killed = dies_in(invalid, 4, "start");
-        assert!(killed.says("COMPLETE ckpt.3 1"));
+        assert!(killed.prints_line("COMPLETE ckpt.3 1"));
         assert_eq!(restart(&mut cluster, mpi), "ckpt.2");
     }
 
@@ -66,7 +66,7 @@ on_each_mpi! {
         dies_in(job(&mut cluster, mpi).env("SCR_CACHE_SIZE", 2), 4, "start");
         let rejecting = [("read-only", 1), ("reject-rank", 3), ("reject", 1)];
         let restarted = job(&mut cluster, mpi).env("SCR_CACHE_SIZE", 2).options(&rejecting).run().expect_success();
-        assert!(restarted.says("REFUSED ckpt.3"));
+        assert!(restarted.prints_line("REFUSED ckpt.3"));
         assert_eq!(restarted.restarted_from(), Some("ckpt.2"));
     }
 
@@ -75,7 +75,7 @@ on_each_mpi! {
         dies_in(job(&mut cluster, mpi).env("SCR_FLUSH", 1), 4, "start");
         let rejecting = [("read-only", 1), ("reject-rank", 0), ("reject", 2)];
         let restarted = job(&mut cluster, mpi).env("SCR_FLUSH", 1).options(&rejecting).run().expect_success();
-        assert!(restarted.says("REFUSED ckpt.3") && restarted.says("REFUSED ckpt.2"));
+        assert!(restarted.prints_line("REFUSED ckpt.3") && restarted.prints_line("REFUSED ckpt.2"));
         assert_eq!(restarted.restarted_from(), Some("ckpt.1"));
     }
 
@@ -85,7 +85,7 @@ on_each_mpi! {
         (0..4).for_each(|node| cluster.lose_node(node));
         let options = [("files", 2), ("uneven", 1), ("read-only", 1)];
         let six = cluster.job(mpi, 6, Program::CkptTest).options(&options).run().expect_success();
-        assert!(six.says("FRESH"));
+        assert!(six.prints_line("FRESH"));
         assert!(six.lines().any(|line| line.contains("SCR v") && line.contains("rank")), "nothing was said");
         assert_eq!(restart(&mut cluster, mpi), "ckpt.2");
     }
@@ -104,7 +104,7 @@ on_each_mpi! {
     fn datasets_without_a_name_get_one(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let run = job(&mut cluster, mpi).options(&[("unnamed", 1), ("datasets", 2)]).run().expect_success();
-        assert!(run.says("COMPLETE ckpt.2 0"));
+        assert!(run.prints_line("COMPLETE ckpt.2 0"));
     }
 
     fn a_user_without_a_name_in_the_environment_is_looked_up(mpi: Mpi) {

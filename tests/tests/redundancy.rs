@@ -49,7 +49,7 @@ on_each_mpi! {
         assert_eq!(again.restarted_from(), None);
         let account = "the redundancy set of ranks 0, 1, 2, 3, 4, 5 has lost the parts of ranks 1 (written on n1), \
                        2 (written on n2), 4 (written on n4), and RS survives 2";
-        assert!(again.mentions(account), "{:?}", again.lines().collect::<Vec<_>>());
+        assert!(again.prints(account), "{:?}", again.lines().collect::<Vec<_>>());
     }
 
     fn partner_brings_back_nodes_that_are_no_neighbours(mpi: Mpi) {

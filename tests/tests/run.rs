@@ -21,7 +21,7 @@ fn let_go(cluster: &Cluster) {
 }
 
 fn gate(cluster: &Cluster) -> PathBuf {
-    cluster.scratch().join("goes on")
+    cluster.scratch().join("continues")
 }
 
 /// The answer of a run without scr.
@@ -45,9 +45,9 @@ on_each_mpi! {
         let_go(&cluster);
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
-        assert!(ended.mentions("scr run: node n1 is left out: ssh: no route to n1"));
-        assert!(ended.mentions("scr run: run 2: "));
-        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job started from the beginning");
+        assert!(ended.prints("scr run: node n1 is left out: ssh: no route to n1"));
+        assert!(ended.prints("scr run: run 2: "));
+        assert!(ended.prints("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
         assert!(!cluster.files_of(4).is_empty(), "the spare node was not used");
         let log = std::fs::read_to_string(cluster.prefix().join(".scr/log")).expect("a log");
@@ -66,13 +66,13 @@ on_each_mpi! {
         let_go(&cluster);
         let ended = running.finish();
         assert!(!ended.succeeded() && !ended.timed_out());
-        assert!(ended.mentions("3 nodes can be used and 4 are needed: the last run had as many"));
-        assert!(!ended.mentions("scr run: run 2: "));
+        assert!(ended.prints("3 nodes can be used and 4 are needed: the last run had as many"));
+        assert!(!ended.prints("scr run: run 2: "));
         // What the lost node had is rebuilt from the others, so that another allocation continues from there.
-        assert!(ended.mentions("is complete in ") && ended.mentions("; the parts of ranks 2 were rebuilt"));
+        assert!(ended.prints("is complete in ") && ended.prints("; the parts of ranks 2 were rebuilt"));
         (0..4).for_each(|node| cluster.lose_node(node));
         let restarted = heat(&mut cluster, mpi, &result).env("SCR_JOB_ID", "another").run();
-        assert!(restarted.succeeded() && restarted.mentions("heat2d: restarted from heat.0000"), "it started from the beginning");
+        assert!(restarted.succeeded() && restarted.prints("heat2d: restarted from heat.0000"), "it started from the beginning");
         assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
     }
 
@@ -89,8 +89,8 @@ on_each_mpi! {
         let_go(&cluster);
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
-        assert!(ended.mentions("scr run: run 1 has written no checkpoint for"));
-        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job started from the beginning");
+        assert!(ended.prints("scr run: run 1 has written no checkpoint for"));
+        assert!(ended.prints("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(&result).expect("an answer") == plain_answer(mpi), "the answers differ");
     }
 }

@@ -21,7 +21,7 @@ on_each_mpi! {
         said(&cluster, &["flush-file", "--needflush", "2"]);
         // One process on every node that is left.
         let copied = cluster.job(mpi, 3, Program::Scr).on(&[0, 1, 3]).args(["copy", "--id", "2"]).run();
-        assert!(copied.succeeded() && copied.mentions("dataset 2 `ckpt.2': copied"));
+        assert!(copied.succeeded() && copied.prints("dataset 2 `ckpt.2': copied"));
         let built = said(&cluster, &["index", "--build", "2"]);
         assert!(built.contains("the parts of ranks 4, 5 were rebuilt"), "{built}");
         assert!(said(&cluster, &["index"]).contains("  * ckpt.2"));
@@ -31,6 +31,6 @@ on_each_mpi! {
         let restarted = cluster.job(mpi, 8, Program::CkptTest).options(&shape).options(&[("read-only", 1)]);
         let restarted = restarted.env("SCR_JOB_ID", "another").run().expect_success();
         assert_eq!(restarted.restarted_from(), Some("ckpt.2"));
-        assert!(!restarted.mentions("is unverified"));
+        assert!(!restarted.prints("is unverified"));
     }
 }

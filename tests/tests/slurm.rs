@@ -48,9 +48,9 @@ fn a_lost_node_is_replaced_by_the_spare_one_and_the_answer_is_right() {
         slurm.lose_node("n1");
         let ended = running.finish();
         assert!(ended.succeeded(), "the job has failed");
-        assert!(ended.mentions("scr run: node n1 is left out: "));
-        assert!(ended.mentions("scr run: run 2: srun --kill-on-bad-exit=1 --exclude=n1 "));
-        assert!(ended.mentions("heat2d: restarted from heat.0000"), "the job started from the beginning");
+        assert!(ended.prints("scr run: node n1 is left out: "));
+        assert!(ended.prints("scr run: run 2: srun --kill-on-bad-exit=1 --exclude=n1 "));
+        assert!(ended.prints("heat2d: restarted from heat.0000"), "the job started from the beginning");
         assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
     });
 }
@@ -66,13 +66,13 @@ fn without_a_spare_node_the_job_is_saved_for_the_next_allocation() {
         slurm.lose_node("n1");
         let ended = running.finish();
         assert!(!ended.succeeded() && !ended.timed_out());
-        assert!(ended.mentions("2 nodes can be used and 3 are needed: the last run had as many"));
-        assert!(ended.mentions("; the parts of ranks 1 were rebuilt"));
+        assert!(ended.prints("2 nodes can be used and 3 are needed: the last run had as many"));
+        assert!(ended.prints("; the parts of ranks 1 were rebuilt"));
         drop(slurm);
         let slurm = Slurm::start(3);
         let ended = slurm.run(command(mpi, 3, &result), &mut cluster).finish();
         assert!(
-            ended.succeeded() && ended.mentions("heat2d: restarted from heat.0000"),
+            ended.succeeded() && ended.prints("heat2d: restarted from heat.0000"),
             "the job started from the beginning"
         );
         assert!(std::fs::read(result).expect("an answer") == plain_answer(mpi), "the answers differ");
@@ -103,11 +103,11 @@ fn agents_in_steps_of_their_own_finish_a_flush_when_the_job_has_ended() {
         let slurm = Slurm::start(2);
         let ends_at_once = ["--datasets", "1", "--no-finalize", "1"];
         let ended = slurm.run(flushing(mpi, &ends_at_once), &mut cluster).finish().expect_success();
-        assert!(ended.says("COMPLETE ckpt.1 0"));
-        assert!(ended.mentions("waiting for flushes that are under way"));
+        assert!(ended.prints_line("COMPLETE ckpt.1 0"));
+        assert!(ended.prints("waiting for flushes that are under way"));
         // Neither did a process of the job start an agent, nor was anything copied again.
-        assert!(!slurm.stores("agent.log") && !ended.mentions("no agent on node"));
-        assert!(!ended.mentions("is in cache only"));
+        assert!(!slurm.stores("agent.log") && !ended.prints("no agent on node"));
+        assert!(!ended.prints("is in cache only"));
         let listed = cluster.scr(mpi, &["index", "--list", "--json"]);
         let listed = String::from_utf8_lossy(&listed.stdout).replace(' ', "");
         assert!(listed.contains("\"name\":\"ckpt.1\"") && listed.contains("\"valid\":true"), "{listed}");
