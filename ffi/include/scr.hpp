@@ -157,7 +157,7 @@ public:
     Library(const Library &) = delete;
     Library &operator=(const Library &) = delete;
 
-    /* Flushes what is due and records that the job has come to its end; throws where a dataset could not be flushed. A
+    /* Flushes what is due and records that the job has finished; throws where a dataset could not be flushed. A
      * program that leaves without it, as with an error, is started again. */
     void finalize() { detail::check(SCR_Finalize()); }
 

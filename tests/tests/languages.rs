@@ -83,7 +83,7 @@ on_each_mpi! {
         installs_from(&copied, "other-site", &tree.path.display().to_string());
     }
 
-    // Destructors once called SCR_Finalize, which says that the job has come to its end, and SCR_Complete_restart(0), which
+    // Destructors once called SCR_Finalize, which says that the job has finished, and SCR_Complete_restart(0), which
     // gives a good checkpoint up.
     fn an_exception_in_cpp_ends_neither_the_job_nor_a_good_checkpoint(mpi: Mpi) {
         with_compiler("g++", "exceptions in C++", || {

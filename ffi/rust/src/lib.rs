@@ -146,7 +146,7 @@ impl<'mpi> Library<'mpi> {
         raw::delete(&c_string(name.as_bytes())?)
     }
 
-    /// Shuts the library down: flushes what is due, and records that the job has come to its end.
+    /// Shuts the library down: flushes what is due, and records that the job has finished.
     ///
     /// # Errors
     /// [`Error`]: a dataset that was due could not be flushed; it stays in cache.
