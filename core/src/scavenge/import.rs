@@ -6,6 +6,7 @@
 //! later datasets would count as older. The import registers as running before it reads a byte, and checks for jobs once more
 //! before the index lists the dataset.
 
+use super::scan::Scan;
 use crate::env::Env;
 use crate::flush::catalog::Catalog;
 use crate::fs::verify::{checksum, open_whole, FileError};
@@ -110,6 +111,20 @@ pub enum ImportError {
         /// Its name.
         name: String,
     },
+    /// A file belongs to a dataset that was saved from cache.
+    #[error(
+        "files of these names were saved from the cache for dataset {id} `{name}'; complete it with `scr index --build {id}', \
+         or remove {} to import its files",
+        folder.display()
+    )]
+    Scavenged {
+        /// The other dataset.
+        id: u64,
+        /// Its name.
+        name: String,
+        /// What is known of it.
+        folder: PathBuf,
+    },
     /// A file is being written.
     #[error("{} was changed while it was read; import it when nobody writes to it", path.display())]
     Changed {
@@ -212,10 +227,26 @@ impl Import<'_> {
         let unread = |name: &FileName| PrefixFile { name: name.clone(), bytes: None, crc: None };
         let lists: Vec<Vec<_>> = names.iter().map(|names| names.iter().map(unread).collect()).collect();
         let sharing = self.catalog().sharing(&self.descriptor(0), &lists)?;
-        let Some(&id) = sharing.first() else { return Ok(()) };
+        let Some(&id) = sharing.first() else { return self.refuse_scavenged(names) };
         let entry = Index::read(self.files(), self.prefix)?.entry(id);
         let name = entry.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).unwrap_or_default();
         Err(ImportError::Claimed { id, name })
+    }
+
+    /// Files of a dataset that was scavenged and is yet to be built: nothing could be built of it any more.
+    fn refuse_scavenged(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
+        let names: HashSet<&FileName> = names.iter().flatten().collect();
+        let index = Index::read(self.files(), self.prefix)?;
+        let is_listed = |id: u64| index.entry(id).is_some_and(|entry| entry.complete);
+        for id in self.prefix.dataset_ids(self.files())?.into_iter().filter(|&id| !is_listed(id)) {
+            let Some(scan) = Scan::read(self.files(), self.prefix, id)? else { continue };
+            if scan.records().flat_map(|record| &record.files).any(|file| names.contains(&file.name)) {
+                let name = String::from_utf8_lossy(&scan.any.dataset.name).into_owned();
+                let folder = self.prefix.dataset_dir(id);
+                return Err(ImportError::Scavenged { id, name, folder });
+            }
+        }
+        Ok(())
     }
 
     /// Reads every file, and makes sure that its bytes are safe.

@@ -10,7 +10,7 @@ use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Files, OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
+use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Import, Outcome};
 use scr_core::session::OutputFlags;
 use scr_plugin_api::KvTree;
 use std::os::unix::fs::PermissionsExt;
@@ -543,4 +543,19 @@ fn a_filemap_with_an_impossible_rank_count_does_not_exhaust_memory() {
     }
     let Outcome::Incomplete { why } = dead.build().outcome else { panic!("it was taken for whole") };
     assert!(why.contains("1 of 4294967295 ranks"), "{why}");
+}
+
+/// Nothing could be built of it any more, and nobody was told.
+#[test]
+fn files_of_a_dataset_that_is_yet_to_be_built_are_not_imported_as_another_one() {
+    let dead = Dead::xor(4, 4);
+    dead.scavenge();
+    let (env, prefix) = (dead.env(Arc::new(RealFiles)).env(), dead.prefix());
+    let ranks = [vec![PathBuf::from("ckpt.1/rank_0.0")]];
+    let import = Import { env: &env, prefix: &prefix, name: b"mine", checkpoint: true, ranks: &ranks };
+    let refused = import.run().unwrap_err().to_string();
+    assert!(refused.contains("dataset 1 `ckpt.1'") && refused.contains("scr index --build 1"), "{refused}");
+    assert!(dead.build().outcome.is_complete());
+    let refused = import.run().unwrap_err().to_string();
+    assert!(refused.contains("a file belongs to one dataset only"), "{refused}");
 }
