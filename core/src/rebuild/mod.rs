@@ -52,6 +52,8 @@ pub(crate) struct Found {
     pub(crate) seen: Vec<u64>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
+    /// The newest one that another number of ranks wrote, with both numbers; the same on all ranks.
+    pub(crate) of_other_size: Option<String>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
     /// The highest number of a run that has left anything of this prefix directory; the same on all ranks.
@@ -91,7 +93,10 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
                 found.is_any_left = true;
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
             }
-            Recovered::Unrecovered(Unrecovered::OtherSize) => found.is_any_left = true,
+            Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
+                found.is_any_left = true;
+                found.of_other_size.get_or_insert(what);
+            }
             Recovered::Unrecovered(Unrecovered::InUse) => (),
             Recovered::Removed => continue,
         }

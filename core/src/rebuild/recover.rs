@@ -43,10 +43,10 @@ pub(crate) struct Restored {
 }
 
 /// Why a dataset was not recovered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unrecovered {
-    /// It was written by another number of ranks; it is never removed by this run.
-    OtherSize,
+    /// It was written by another number of ranks, as this says; it is never removed by this run.
+    OtherSize(String),
     /// Another job may be writing it; it is never removed by this run.
     InUse,
     /// Too much of it is lost; it may go once a newer dataset is complete.
@@ -77,12 +77,9 @@ pub(crate) fn recover(
     }
     if !same_size {
         let ranks = state.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
-        job.report.warn(&format!(
-            "{label} was written by {ranks} ranks, and this run has {}: it is left alone; \
-             start with as many ranks to restart from it",
-            job.comm.size()
-        ));
-        return Ok(Recovered::Unrecovered(Unrecovered::OtherSize));
+        let what = format!("{label} was written by {ranks} ranks, and this run has {}", job.comm.size());
+        job.report.warn(&format!("{what}: it is left alone; start with as many ranks to restart from it"));
+        return Ok(Recovered::Unrecovered(Unrecovered::OtherSize(what)));
     }
     rebuild(on, key, &label, Recovery::new(on, local, reports, state.refused))
 }

@@ -31,6 +31,8 @@ pub(crate) struct PrefixState {
     lost: Vec<(u64, u64)>,
     /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
+    /// The newest one in cache that another number of ranks wrote, with both numbers.
+    pub(crate) of_other_size: Option<String>,
     /// The place of what a run restarts from, from there or from cache.
     pub(crate) newest: Seq,
 }
@@ -88,6 +90,7 @@ impl PrefixState {
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             lost: tree.get("LOST").map(lost).unwrap_or_default(),
             is_any_left: false,
+            of_other_size: None,
             newest: Seq::default(),
         }
     }

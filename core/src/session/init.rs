@@ -72,6 +72,11 @@ impl Session {
         let Self { job, cache, schemes, restart, .. } = &mut session;
         restart.find_first(&mut Fetcher { job, cache, schemes }, &in_prefix)?;
         if let Some(why) = unused.filter(|_| session.restart.checkpoint(&session.cache).is_none()) {
+            if let Some(what) = &in_prefix.of_other_size {
+                session.job.report.error(&format!(
+                    "{what}, so this run cannot restart from it; to restart from it, end this run and start with as many ranks"
+                ));
+            }
             session.starts_without(why)?;
         }
         session.count_from_restart();
@@ -96,6 +101,7 @@ impl Session {
         }
         let mut in_prefix = PrefixState::read(&self.job)?;
         in_prefix.is_any_left = found.is_any_left;
+        in_prefix.of_other_size = found.of_other_size;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);

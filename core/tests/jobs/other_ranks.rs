@@ -39,7 +39,7 @@ fn a_run_with_another_number_of_ranks_says_that_it_starts_without_a_checkpoint_o
         let outcome = world.run(|application| application.restart(some));
         outcome.all_gave(&None);
         outcome.line_with(&["there are checkpoints, but", why, "the run starts without a checkpoint"]);
-        outcome.line_with(&["written by 4 ranks"]);
+        outcome.line_with(&["ERROR", "ckpt.1", "written by 4 ranks", "this run has 3"]);
         world.put("SCR_REQUIRE_RESTART", "1");
         fails_to_begin(&world, why);
         with_ranks(&mut world, 4);
