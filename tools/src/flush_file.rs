@@ -4,6 +4,7 @@
 //! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
 use crate::environment;
+use crate::machine::{current_job_id, Manifests};
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -35,10 +36,11 @@ pub(crate) struct FlushFileArgs {
 #[derive(Args)]
 #[group(multiple = false)]
 struct Selection {
-    /// Print the id of the newest checkpoint; exit with 1 if there is none
+    /// Print the id of the newest checkpoint that this allocation has, or that is in the prefix directory; exit with 1 if there
+    /// is none
     #[arg(long)]
     latest: bool,
-    /// Exit with 0 if a dataset still has to be copied to the prefix directory, with 1 if not or if it is not known
+    /// Exit with 0 if this allocation still has to copy a dataset to the prefix directory, with 1 if not or if it is not known
     #[arg(long, visible_alias = "need-flush", value_name = "ID")]
     needflush: Option<u64>,
     /// Exit with 0 if a dataset is in the prefix directory, with 1 if not or if it is not known
@@ -64,7 +66,16 @@ pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     let prefix = environment::prefix(&env, args.dir.as_deref())?;
     let file = FlushFile::read(&*env.files, &prefix)
         .with_context(|| format!("cannot read the flush file of {}", prefix.dir().display()))?;
-    let reply = args.selection.ask(&file, args.before);
+    let job_id = current_job_id(&env, &environment::params_of(&env, &prefix), &Manifests::load(&env)?)?;
+    let reply = args.selection.ask(&file, args.before, &job_id);
+    reply.elsewhere.iter().for_each(|entry| {
+        warn(format_args!(
+            "dataset {} `{}' is of allocation {}, and this one cannot flush it; to ask for that one, set SCR_JOB_ID",
+            entry.id,
+            name(entry),
+            entry.allocation().unwrap_or_default()
+        ));
+    });
     if !environment::was_used(&prefix) {
         warn(environment::unused(&prefix));
     } else if file.entries().is_empty() {
@@ -79,39 +90,53 @@ struct Reply {
     yes: bool,
     text: String,
     datasets: Vec<FlushEntry>,
+    /// Datasets that would be among them in another allocation.
+    elsewhere: Vec<FlushEntry>,
 }
 
 impl Selection {
-    fn ask(&self, file: &FlushFile, before: Option<u64>) -> Reply {
+    /// The answer in the allocation `job_id`. What is left to flush is only what that one has in cache.
+    fn ask(&self, file: &FlushFile, before: Option<u64>, job_id: &str) -> Reply {
         let mut all = file.entries();
         all.retain(|entry| before.is_none_or(|before| entry.id < before));
         let one = |id: u64| file.entry(id).into_iter().collect::<Vec<_>>();
+        let within_reach = |entries: Vec<FlushEntry>| -> (Vec<_>, Vec<_>) {
+            entries.into_iter().partition(|entry| {
+                entry.is_at(Location::Prefix) || entry.allocation().is_none_or(|of| of == job_id)
+            })
+        };
         match *self {
             Self { latest: true, .. } => {
                 all.retain(|entry| entry.checkpoint);
-                all.truncate(1);
-                Reply::ids(all)
+                let (mut ours, mut elsewhere) = within_reach(all);
+                ours.truncate(1);
+                elsewhere.retain(|entry| ours.iter().all(|newest| entry.seq() > newest.seq()));
+                Reply { elsewhere, ..Reply::ids(ours) }
             }
             Self { list_ckpt: true, .. } => {
                 all.retain(|entry| entry.checkpoint);
-                Reply::ids(all)
+                let (ours, elsewhere) = within_reach(all);
+                Reply { elsewhere, ..Reply::ids(ours) }
             }
             Self { list_output: true, .. } => {
                 all.retain(|entry| entry.output);
                 all.reverse();
-                Reply::ids(all)
+                let (ours, elsewhere) = within_reach(all);
+                Reply { elsewhere, ..Reply::ids(ours) }
             }
             Self { needflush: Some(id), .. } => {
-                Reply { yes: file.needs_flush(id), text: String::new(), datasets: one(id) }
+                let (datasets, elsewhere) = within_reach(one(id));
+                let yes = datasets.iter().any(|entry| !entry.is_at(Location::Prefix));
+                Reply { yes, text: String::new(), datasets, elsewhere }
             }
             Self { id: Some(id), .. } => {
                 let datasets = one(id);
                 let yes = datasets.iter().any(|entry| entry.is_at(Location::Prefix));
-                Reply { yes, text: String::new(), datasets }
+                Reply { yes, text: String::new(), datasets, elsewhere: Vec::new() }
             }
             Self { location: Some(id), .. } => Reply::of_each(one(id), places),
             Self { name: Some(id), .. } => Reply::of_each(one(id), name),
-            _ => Reply { yes: true, text: table(&all), datasets: all },
+            _ => Reply { yes: true, text: table(&all), datasets: all, elsewhere: Vec::new() },
         }
     }
 }
@@ -120,12 +145,12 @@ impl Reply {
     fn ids(datasets: Vec<FlushEntry>) -> Self {
         let ids: Vec<_> = datasets.iter().map(|entry| entry.id.to_string()).collect();
         let text = if ids.is_empty() { String::new() } else { ids.join(" ") + "\n" };
-        Self { yes: !ids.is_empty(), text, datasets }
+        Self { yes: !ids.is_empty(), text, datasets, elsewhere: Vec::new() }
     }
 
     fn of_each(datasets: Vec<FlushEntry>, line: fn(&FlushEntry) -> String) -> Self {
         let text = datasets.iter().map(|entry| line(entry) + "\n").collect();
-        Self { yes: !datasets.is_empty(), text, datasets }
+        Self { yes: !datasets.is_empty(), text, datasets, elsewhere: Vec::new() }
     }
 
     fn json(&self) -> Value {
@@ -201,7 +226,7 @@ mod tests {
     }
 
     fn answer(selection: &Selection, before: Option<u64>) -> (bool, String) {
-        let reply = selection.ask(&file(), before);
+        let reply = selection.ask(&file(), before, "7");
         (reply.yes, reply.text)
     }
 
@@ -219,6 +244,31 @@ mod tests {
     fn only_a_known_dataset_outside_the_prefix_directory_needs_a_flush() {
         let needs = |id| answer(&Selection { needflush: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
+    }
+
+    /// They were told of as left to copy, and no node of this allocation had anything of them.
+    #[test]
+    fn what_only_another_allocation_has_in_cache_is_not_left_to_flush() {
+        let mut file = file();
+        let of = |id, job_id: &str| DatasetDescriptor {
+            id,
+            job_id: job_id.to_owned(),
+            checkpoint: true,
+            ..Default::default()
+        };
+        file.record(&of(8, "7"), Location::Cache);
+        file.record(&of(9, "6"), Location::Cache);
+        file.record(&of(10, "6"), Location::Prefix);
+        let ask = |selection: Selection, job_id| {
+            let reply = selection.ask(&file, Some(10), job_id);
+            (reply.yes, reply.text, reply.elsewhere.iter().map(|entry| entry.id).collect::<Vec<_>>())
+        };
+        let latest = || Selection { latest: true, ..selection() };
+        assert_eq!(ask(latest(), "7"), (true, "8\n".to_owned(), vec![9]));
+        assert_eq!(ask(latest(), "6"), (true, "9\n".to_owned(), vec![]));
+        let needs = |id, job_id| ask(Selection { needflush: Some(id), ..selection() }, job_id).0;
+        assert!(needs(8, "7") && !needs(9, "7") && needs(9, "6"));
+        assert_eq!(ask(Selection { list_ckpt: true, ..selection() }, "7").1, "8 7 6 3\n");
     }
 
     /// As the developer's manual has it, the answer is the other way round.

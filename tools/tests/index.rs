@@ -1,7 +1,7 @@
 //! `scr index` as users type it, on a prefix directory that C SCR wrote.
 
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
+use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -49,6 +49,36 @@ fn another_checkpoint_becomes_the_current_one_and_a_dropped_one_is_gone() {
     assert!(listed(prefix.path()).contains("  * ckpt.2"));
     assert_eq!(scr(prefix.path(), &["--drop", "ckpt.4"]).status.code(), Some(0));
     assert!(!listed(prefix.path()).contains("ckpt.4"));
+}
+
+/// The entry stayed for good, every later `scr postrun` ended with 1, and no command removed it.
+#[test]
+fn lost_output_of_an_allocation_that_has_ended_can_be_dropped_and_postrun_is_content() {
+    let prefix = sample();
+    let folder = Prefix::new(prefix.path());
+    let (name, job_id) = (b"plot.9".to_vec(), "7".to_owned());
+    let output = DatasetDescriptor { id: 9, name, job_id, output: true, ..Default::default() };
+    let listed = DatasetDescriptor { id: 4, name: b"ckpt.4".to_vec(), ..output.clone() };
+    FlushFile::update(&RealFiles, &folder, |flush| {
+        flush.record(&output, Location::Cache);
+        flush.record(&listed, Location::Prefix);
+    })
+    .expect("it can");
+    let postrun = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.env("SCR_PREFIX", prefix.path()).env("SCR_JOB_ID", "8");
+        let ended = command.arg("postrun").output().expect("the command starts");
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned())
+    };
+    let (code, text) = postrun();
+    assert_eq!((code, text.contains("forgets it")), (Some(1), true), "{text}");
+    assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(0));
+    assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(1), "it is gone");
+    assert_eq!(postrun().0, Some(0));
+    // What is in the prefix directory stays on record.
+    assert_eq!(scr(prefix.path(), &["--drop", "ckpt.4"]).status.code(), Some(0));
+    let flush = FlushFile::read(&RealFiles, &folder).expect("it can be read");
+    assert_eq!(flush.entries().iter().map(|entry| entry.id).collect::<Vec<_>>(), [4]);
 }
 
 /// It was made the current one without a word, and the job restarted from another.

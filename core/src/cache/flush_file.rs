@@ -92,8 +92,7 @@ impl Cache {
 
 /// The id of the allocation that has a dataset, if it is another one.
 fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {
-    let of = entry.dataset.as_ref().map(|dataset| dataset.job_id.as_str());
-    of.filter(|of| !of.is_empty() && *of != job.params.get(&param::JOB_ID))
+    entry.allocation().filter(|of| *of != job.params.get(&param::JOB_ID))
 }
 
 /// Changes the flush file. It is only for commands: if it cannot be written, the run continues.

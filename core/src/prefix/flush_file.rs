@@ -54,6 +54,11 @@ impl FlushEntry {
         Seq { run: self.dataset.as_ref().map_or(0, |dataset| dataset.run), id: self.id }
     }
 
+    /// The allocation that has it in cache, where that is known.
+    pub fn allocation(&self) -> Option<&str> {
+        self.dataset.as_ref().map(|dataset| dataset.job_id.as_str()).filter(|of| !of.is_empty())
+    }
+
     /// Whether what a cache has of it must not be forgotten, with `newest` as the place of the newest checkpoint in the prefix
     /// directory: output, and a newer checkpoint, that are not there.
     pub fn is_still_wanted(&self, newest: Seq) -> bool {
@@ -204,6 +209,15 @@ impl FlushFile {
     /// Takes a dataset out.
     pub fn remove(&mut self, id: u64) -> bool {
         self.tree.child("DATASET").remove(id.to_string()).is_some()
+    }
+
+    /// Takes out the datasets of a name that are not in the prefix directory: nobody is to save them any more. Gives whether
+    /// there were any.
+    pub fn drop_unsaved(&mut self, name: impl AsRef<[u8]>) -> bool {
+        let is_meant = |entry: &FlushEntry| entry.name == name.as_ref() && !entry.is_at(Location::Prefix);
+        let unsaved: Vec<u64> =
+            self.entries().iter().filter(|entry| is_meant(entry)).map(|entry| entry.id).collect();
+        unsaved.iter().filter(|id| self.remove(**id)).count() > 0
     }
 
     /// Whether a dataset is known, and not on the parallel file system yet.

@@ -18,7 +18,7 @@ use building::BuildReport;
 use clap::Args;
 use scr_core::env::Env;
 use scr_core::param;
-use scr_core::prefix::{Index, Prefix};
+use scr_core::prefix::{FlushFile, Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Import, Imported};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -62,7 +62,8 @@ struct Action {
     /// Choose the checkpoint to restart from
     #[arg(long, value_name = "NAME")]
     current: Option<OsString>,
-    /// Remove a dataset from the index; its files stay
+    /// Remove a dataset from the index; its files stay. Of one that exists only in cache, or is lost with it, the record goes that
+    /// makes `scr postrun` look for it
     #[arg(long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
     /// Add a complete dataset to the index again, by its name or its folder
@@ -87,12 +88,14 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
-            let answer = change(&env, &prefix, name, args.json, |index, name| index.set_current(name))?;
+            let answer =
+                change(&env, &prefix, name, args.json, |index, name| index.set_current(name), false)?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
         Action { drop: Some(name), .. } => {
-            change(&env, &prefix, name, args.json, |index, name| !index.drop_name(name).is_empty())
+            let unsaved = drop_unsaved(&env, &prefix, name)?;
+            change(&env, &prefix, name, args.json, |index, name| !index.drop_name(name).is_empty(), unsaved)
         }
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             report.add(builder.add(&named(&env, &prefix, name)))
@@ -130,8 +133,8 @@ fn change(
     name: &OsStr,
     as_json: bool,
     change: fn(&mut Index, &[u8]) -> bool,
+    mut found: bool,
 ) -> Result<Answer> {
-    let mut found = false;
     // Where no job has been there is no index, nor a place for its lock.
     if prefix.scr_dir().is_dir() {
         let changed = Index::change(&*env.files, prefix, |index| change(index, name.as_bytes()));
@@ -140,7 +143,7 @@ fn change(
         if let Some(caution) = changed.caution() {
             warn(caution);
         }
-        found = changed.value;
+        found |= changed.value;
     }
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
     if !found {
@@ -150,6 +153,16 @@ fn change(
     }
     show(as_json, json!({ "name": name, "found": found }), "")?;
     Ok(Answer::from(found))
+}
+
+/// Takes a dataset out of the flush file that never got to the prefix directory, so that `scr postrun` does not look for it any
+/// more. Gives whether there was one.
+fn drop_unsaved(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<bool> {
+    if !prefix.flush_file().exists() {
+        return Ok(false);
+    }
+    FlushFile::update(&*env.files, prefix, |flush| flush.drop_unsaved(name.as_bytes()))
+        .with_context(|| format!("cannot change the flush file of {}", prefix.dir().display()))
 }
 
 /// Warns where a job does not restart from the dataset that is the current one now.

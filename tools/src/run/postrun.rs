@@ -114,7 +114,8 @@ fn out_of_reach(dataset: &FlushEntry) -> String {
     let job_id = dataset.dataset.as_ref().map_or("", |dataset| &dataset.job_id);
     format!(
         "dataset {} `{}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
-         SCR_JOB_ID={job_id} in the environment of this command",
+         SCR_JOB_ID={job_id} in the environment of this command; if they are gone, it is lost, and `scr index --drop' with \
+         its name forgets it",
         dataset.id,
         String::from_utf8_lossy(&dataset.name)
     )
@@ -206,7 +207,9 @@ impl Scavenge<'_> {
             }
             Err(error) => {
                 warnings.iter().for_each(|line| warn(line));
-                warn(&format!("{label} could not be saved: {error:#}"));
+                warn(&format!(
+                    "{label} could not be saved: {error:#}; if it is lost for good, `scr index --drop' with its name forgets it"
+                ));
                 self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
                 false
             }
