@@ -72,7 +72,7 @@ const VALUES: &[Case] = &[
 /// Lines that cannot be read, and settings that stand in a wrong place.
 const LINES: &[Case] = &[
     ("a name alone", b"SCR_FLUSH=1\nSCR_DEBUG", 2, "has no `='"),
-    ("a value alone", b"=1", 1, "without a name"),
+    ("a value alone", b"=1", 1, "a value has no name"),
     ("an open quote", b"SCR_PREFIX=\"/my runs", 1, "a \" is opened and not closed"),
     ("an open single quote", b"SCR_PREFIX='/my runs\nSCR_FLUSH=1", 1, "a ' is opened and not closed"),
     ("cut off within a quote", b"SCR_FLUSH=1\nCKPT=0 STORE=\"/ss", 2, "opened and not closed"),
