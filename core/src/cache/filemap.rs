@@ -215,13 +215,20 @@ impl Filemap {
             b"PREPARED" => {
                 self.record = Some(RankRecord::from_tree(body.get("RECORD")?).ok()?);
                 self.neighbours = neighbours(body)?;
-                self.state = State::Prepared;
+                self.reach(State::Prepared);
             }
-            b"COMPLETE" if self.state >= State::Prepared => self.state = State::Complete,
+            b"COMPLETE" if self.state >= State::Prepared => self.reach(State::Complete),
             b"REFUSED" if self.state >= State::Prepared => self.state = State::Refused,
             _ => return None,
         }
         Some(())
+    }
+
+    /// A rebuild records a refused part again: it stays refused, or a crash at this moment would make it count.
+    fn reach(&mut self, state: State) {
+        if self.state != State::Refused {
+            self.state = state;
+        }
     }
 
     fn begin(&mut self, state: State, body: &KvTree) -> Option<()> {

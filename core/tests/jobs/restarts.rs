@@ -612,3 +612,29 @@ fn a_checkpoint_from_which_the_application_dies_is_given_up_after_so_many_attemp
         world.run(|application| application.restart(some)).all_gave(&Some(3));
     }
 }
+
+/// The filemaps of all ranks said it until the last of them had written what it rebuilt, and none did so for a moment.
+#[test]
+fn a_refused_checkpoint_stays_refused_when_the_job_dies_while_a_lost_part_of_it_is_rebuilt() {
+    let world = || {
+        let faulty = FaultyFiles::new(RealFiles);
+        let mut world = job();
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        world.run(|application| drop(refuse(application)));
+        world.lose("n1");
+        faulty.only(|_, path| path.to_string_lossy().contains("scr.dataset.1"));
+        world.files = Arc::new(faulty.clone());
+        (world, faulty)
+    };
+    let (good, faulty) = world();
+    good.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    let all = faulty.mutations();
+    assert!(all > 10, "{all}");
+    for at in 1..=all {
+        let (mut world, faulty) = world();
+        faulty.stop_at(at);
+        world.try_run(|_| ());
+        world.files = Arc::new(RealFiles);
+        world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    }
+}
