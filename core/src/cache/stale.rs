@@ -21,7 +21,6 @@ impl StalePart {
     /// Whether its filemap still names the same dataset. One that named none may have been that of another job of the
     /// allocation which was just beginning its part.
     pub(crate) fn is_unchanged(&self, files: &dyn Files) -> bool {
-        let record = Filemap::read(files, &self.part).ok().and_then(|map| map.record);
-        record.as_ref().map(DatasetKey::of) == self.key
+        Filemap::read(files, &self.part).is_ok_and(|map| map.record.as_ref().map(DatasetKey::of) == self.key)
     }
 }

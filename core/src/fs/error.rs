@@ -93,6 +93,14 @@ pub enum FsError {
         /// Which.
         path: PathBuf,
     },
+    /// Where a part is to be rebuilt lies one of another dataset.
+    #[error("{} is the filemap of another dataset: {by}", path.display())]
+    Occupied {
+        /// The filemap.
+        path: PathBuf,
+        /// The dataset, as messages name it.
+        by: String,
+    },
     /// A path goes up, or begins at the root, where a path below a base folder is needed.
     #[error("{} does not lie below {}", path.display(), base.display())]
     NotBelow {

@@ -84,7 +84,7 @@ pub(super) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()
 }
 
 /// Does something again that fails with an error that may pass.
-pub(super) fn retried<T>(
+pub(crate) fn retried<T>(
     files: &dyn Files,
     mut work: impl FnMut() -> Result<T, FsError>,
 ) -> Result<T, FsError> {

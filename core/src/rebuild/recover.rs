@@ -7,7 +7,7 @@ use super::parts::{choose, LocalPart, PartReport};
 use super::state::DatasetState;
 use super::transfer::{self, Arrival};
 use super::Rebuild;
-use crate::cache::filemap::{Entry, Journal, State};
+use crate::cache::filemap::{Entry, Filemap, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::place::first_flaw_in_place;
 use crate::cache::record::{DatasetKey, Protection, RankRecord};
@@ -146,13 +146,25 @@ struct Recovery<'a> {
     journal: Option<Journal>,
     /// Whether this rank has started its part again, so that giving up destroys nothing valid.
     begun: bool,
+    /// Whether its filemap is to be replaced once the part is whole.
+    replaces: bool,
+}
+
+/// What lies where a part is to be.
+enum Occupant {
+    /// Nothing that counts.
+    None,
+    /// The part, or what is left of it.
+    Part,
+    /// Its filemap does not say what it is: it may be the part.
+    Unknown,
 }
 
 impl<'a> Recovery<'a> {
     fn new(on: Rebuild<'a>, local: &'a [&'a LocalPart], reports: &'a [PartReport], refused: bool) -> Self {
         let (whole, record) = choose(on.job.rank(), reports);
         let loss = whole.is_none().then(|| why_lost(on.job, record, reports));
-        Self { on, local, whole, loss, record, refused, journal: None, begun: false }
+        Self { on, local, whole, loss, record, refused, journal: None, begun: false, replaces: false }
     }
 
     /// All the steps. An error of the ranks says why the dataset cannot be recovered.
@@ -281,7 +293,8 @@ impl<'a> Recovery<'a> {
         kept: &[RankRecord],
     ) -> Result<(), FsError> {
         let entry = Entry::Prepared(record, kept);
-        if self.begun || !self.own_copy().is_some_and(|own| own.map.damaged) {
+        let is_damaged = self.replaces || self.own_copy().is_some_and(|own| own.map.damaged);
+        if self.begun || !is_damaged {
             return self.append(part, &entry);
         }
         self.journal = Some(Journal::replace(self.on.job.files(), &part.filemap(), &entry)?);
@@ -315,24 +328,48 @@ impl<'a> Recovery<'a> {
         written
     }
 
-    /// Starts this rank's filemap again. The previous part there is either useless or being replaced file by file.
+    /// Makes this rank's part ready to be filled. What may be the part itself stays until every byte of it is rebuilt: the dataset
+    /// may still turn out to have lost too much.
     fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), FsError> {
         let files = self.on.job.files();
-        let intact = self.local.iter().any(|local| {
-            local.owner == record.rank
-                && local.part == *part
-                && !local.map.damaged
-                && local.map.state >= State::Prepared
-        });
-        if self.begun || intact && self.whole.is_none_or(|report| report.holder == record.rank) {
-            // Its folder may be what is lost.
-            return part.make_data(files);
+        if !self.begun && !self.replaces {
+            match self.occupant(record, part)? {
+                Occupant::Part => (),
+                Occupant::Unknown => self.replaces = true,
+                Occupant::None => {
+                    self.begun = true;
+                    let begin = || Journal::begin_part(files, part, &Entry::Arriving(record));
+                    self.journal = Some(part.clear(files).and_then(|()| begin())?);
+                }
+            }
         }
-        self.begun = true;
-        let journal =
-            part.clear(files).and_then(|()| Journal::begin_part(files, part, &Entry::Arriving(record)));
-        self.journal = Some(journal?);
-        Ok(())
+        // Its folder may be what is lost.
+        part.make_data(files)
+    }
+
+    /// Looks at what lies where this rank's part is to be.
+    fn occupant(&self, record: &RankRecord, part: &PartDir) -> Result<Occupant, FsError> {
+        let arrives = self.whole.is_some_and(|report| report.holder != record.rank);
+        let map = match Filemap::read(self.on.job.files(), part) {
+            Err(error) if error.is_not_found() => return Ok(Occupant::None),
+            // What arrives has the names of what is there.
+            Err(error) if arrives => return Err(error),
+            Err(_) => return Ok(Occupant::Unknown),
+            Ok(map) => map,
+        };
+        let Some(other) = &map.record else {
+            return Ok(if arrives { Occupant::None } else { Occupant::Unknown });
+        };
+        let (key, own) = (DatasetKey::of(other), DatasetKey::of(record));
+        if (&other.prefix, &other.prefix_id) != (&record.prefix, &record.prefix_id) || key > own {
+            return Err(FsError::Occupied { path: part.filemap(), by: other.label() });
+        }
+        Ok(match map {
+            _ if key < own || arrives => Occupant::None,
+            Filemap { damaged: true, .. } => Occupant::Unknown,
+            Filemap { state, .. } if state < State::Prepared => Occupant::None,
+            _ => Occupant::Part,
+        })
     }
 
     /// Removes the copies of parts that have reached their owners.

@@ -72,13 +72,15 @@ fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
     let owner = Rank(tree.require("RANK").ok()?);
     let id = tree.require("DSET").ok()?;
     let part = PartDir::new(&folder, id, owner);
-    let map = Filemap::read(job.files(), &part).unwrap_or_else(|error| {
-        job.report.error_here(&crate::describe(&error));
-        Filemap { damaged: true, ..Filemap::default() }
-    });
-    if map.damaged {
-        let path = part.filemap();
-        job.report.error_here(&format!("{} is damaged: what it records counts as lost", path.display()));
+    let map = Filemap::read(job.files(), &part);
+    let flaw = match &map {
+        Err(error) => Some(crate::describe(error)),
+        Ok(map) if map.damaged => Some(format!("{} is damaged", part.filemap().display())),
+        Ok(_) => None,
+    };
+    if let Some(flaw) = flaw {
+        job.report.error_here(&format!("{flaw}: what it records counts as lost"));
     }
+    let map = map.unwrap_or_else(|_| Filemap { damaged: true, ..Filemap::default() });
     Some(LocalPart { owner, part, map, whole: false })
 }

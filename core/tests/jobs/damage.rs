@@ -5,8 +5,12 @@
 
 use super::world::{file_name, Kept, Outcome, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
 use scr_plugin_api::KvTree;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![500 + 10 * rank.index(), 33]
@@ -379,4 +383,68 @@ fn on_a_single_node_damage_is_found_under_every_scheme_that_protects() {
         );
         job.is_refused(scheme);
     }
+}
+
+/// The part counted as lost and was cleared to be rebuilt, and then another part turned out to be damaged.
+#[test]
+fn a_part_whose_filemap_cannot_be_read_for_a_moment_stays() {
+    for is_listing in [false, true] {
+        let Job { mut world, .. } = Job::of("XOR");
+        let map = world.cached_file(&["filemap_0"]);
+        let file = world.cached_file(&["/r2/", ".0"]);
+        flip(&file, 7);
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        faulty.never_pause();
+        let folder = map.parent().expect("it lies in a folder").to_owned();
+        faulty.only(move |what, path| match what {
+            What::List => is_listing && path == folder,
+            What::OpenToRead => !is_listing && path == map,
+            _ => false,
+        });
+        faulty.fail_from(1, ErrorKind::TimedOut);
+        world.own_files.insert(Rank(0), Arc::new(faulty));
+        world.run(|application| application.restart(some)).all_gave(&None);
+        world.own_files.clear();
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        flip(&file, 7);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+#[test]
+fn a_part_whose_filemap_cannot_be_read_once_is_as_good_as_before() {
+    let Job { mut world, kept } = Job::of("XOR");
+    let map = world.cached_file(&["filemap_0"]);
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.count_all();
+    faulty.never_pause();
+    faulty.only(move |what, path| what == What::OpenToRead && path == map);
+    for (at, kind) in [(1, ErrorKind::TimedOut), (1, ErrorKind::PermissionDenied)] {
+        faulty.fail_once(at, kind);
+        world.own_files.insert(Rank(0), Arc::new(faulty.clone()));
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        faulty.heal();
+        assert_eq!(world.changes_since(&kept), Vec::<String>::new(), "{kind:?}");
+    }
+}
+
+/// The dataset of another prefix directory has the same number.
+#[test]
+fn a_rebuild_takes_nothing_away_from_a_dataset_of_another_prefix_directory() {
+    let mut world = World::new(4, 4);
+    let on = |world: &mut World, nodes: [&str; 4]| world.nodes = nodes.map(str::to_owned).to_vec();
+    world.run(|application| application.checkpoint(1, some).expect("the checkpoint is complete"));
+    on(&mut world, ["n4", "n5", "n6", "n7"]);
+    world.turn_to("other");
+    world.run(|application| application.checkpoint(1, some).expect("the checkpoint is complete"));
+    on(&mut world, ["n0", "n1", "n2", "n7"]);
+    world.turn_to("prefix");
+    let refused = world.run(|application| application.restart(some));
+    refused.all_gave(&None);
+    refused.line_with(&["dataset 1", "cannot be restored", "another dataset"]);
+    world.lose("n4");
+    on(&mut world, ["n4", "n5", "n6", "n7"]);
+    world.turn_to("other");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
