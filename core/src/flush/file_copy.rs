@@ -104,7 +104,7 @@ pub(crate) fn finish(
 pub(crate) fn sync_in_place(files: &dyn Files, copies: &[FileCopy]) -> Result<(), StepError> {
     copies.iter().filter(|_| !planted(Bug::BypassNotSynced)).try_for_each(|copy| {
         let (file, _) = open_whole(files, &copy.target, Some(copy.file.bytes))?;
-        Ok(file.sync().at("sync", &copy.target)?)
+        file.sync().at("sync", &copy.target).map_err(StepError::Unsynced)
     })
 }
 

@@ -241,7 +241,8 @@ impl Flushes {
         update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
         let cached = dataset(site.cache, id);
         let flush = flush_of(site, id, &transport);
-        let outcome = flush.sync(&token, &cached.record.dataset, &policy::files_of(cached));
+        let refuse = || cached.record_refused(site.job);
+        let outcome = flush.sync(&token, &cached.record.dataset, &policy::files_of(cached), &refuse);
         let pending = flush.pending(&token, &cached.record.dataset, 1);
         self.record_end(site, &pending, began, outcome, FlushKind::Sync)
     }
@@ -402,6 +403,9 @@ impl Flushes {
             }
             Err(error) => {
                 self.record_failure(site, record, took, &error, kind);
+                if matches!(error, FlushError::Unsynced { .. }) {
+                    site.cache.withdraw(site.job, &[record.dataset.id])?;
+                }
                 Err(Error::from(error))
             }
         };

@@ -161,6 +161,14 @@ pub(crate) enum FlushError {
         /// The errors of the ranks.
         account: String,
     },
+    /// Its files are in place, and a rank could not sync its own.
+    #[error("dataset {dataset} is given up, as its files may not be on stable storage: {account}")]
+    Unsynced {
+        /// Its name.
+        dataset: String,
+        /// Who said what.
+        account: String,
+    },
     /// Every byte is in the prefix directory, but the dataset could not be listed.
     #[error(
         "dataset {dataset} has arrived, but could not be listed: {why}; the next call, the next run or scr poststage \

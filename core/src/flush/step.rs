@@ -46,6 +46,9 @@ pub(crate) enum StepError {
     /// A folder, or a file of the flush itself.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// A file that is in place could not be synced: the system may have lost bytes of it, and take them for written from now on.
+    #[error(transparent)]
+    Unsynced(FsError),
     /// Index, lists or summary.
     #[error(transparent)]
     Prefix(#[from] PrefixError),

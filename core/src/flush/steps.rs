@@ -21,7 +21,8 @@ use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
 impl Flush<'_> {
-    /// Flushes and waits for the end. All ranks call it, with the same token.
+    /// Flushes and waits for the end. All ranks call it, with the same token. `refuse` is called on a rank that could not sync a
+    /// file in place, before any other rank knows.
     ///
     /// # Errors
     /// [`FlushError`], the same on all ranks.
@@ -30,13 +31,14 @@ impl Flush<'_> {
         token: &str,
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
+        refuse: &dyn Fn(),
     ) -> Result<FlushReport, FlushError> {
         let mut run = self.record(token, dataset, mine, 1)?;
-        let copied = if self.options.in_place {
-            self.sync_in_place(&mut run)?
-        } else {
-            self.throttled(|| self.copy(&mut run)).unwrap_or(Err(StepError::Cancelled))
-        };
+        if self.options.in_place {
+            let arrived = self.sync_in_place(&mut run, refuse)?;
+            return self.close(&run, arrived);
+        }
+        let copied = self.throttled(|| self.copy(&mut run)).unwrap_or(Err(StepError::Cancelled));
         let arrived = self.agreed(dataset, Step::Copying, copied);
         self.close(&run, arrived)
     }
@@ -79,15 +81,32 @@ impl Flush<'_> {
 
     /// Step 2 for files that are in place. A checksum is taken once every rank has synced what it wrote, as one file
     /// may have been written by many.
-    fn sync_in_place(&self, run: &mut RunningFlush) -> Result<Result<(), StepError>, CommError> {
+    fn sync_in_place(
+        &self,
+        run: &mut RunningFlush,
+        refuse: &dyn Fn(),
+    ) -> Result<Result<(), FlushError>, CommError> {
         let (files, options) = (self.files(), &self.options);
         let mut arrived = self.throttled(|| file_copy::sync_in_place(files, &run.copies));
+        let is_unsynced = matches!(arrived, Some(Err(StepError::Unsynced(_))));
+        if is_unsynced {
+            refuse();
+        }
         if options.checksums {
             barrier(&*self.job.comm)?;
             let summed = self.throttled(|| file_copy::sum_in_place(files, &mut run.copies, options));
             arrived = arrived.map(|arrived| arrived.and(summed.unwrap_or(Err(StepError::Cancelled))));
         }
-        Ok(arrived.unwrap_or(Err(StepError::Cancelled)))
+        let dataset = &run.record.dataset;
+        let arrived = self.agreed(dataset, Step::Copying, arrived.unwrap_or(Err(StepError::Cancelled)));
+        Ok(match arrived {
+            Err(FlushError::Failed { dataset, account, .. })
+                if any(&*self.job.comm, [is_unsynced])? == [true] =>
+            {
+                Err(FlushError::Unsynced { dataset, account })
+            }
+            other => other,
+        })
     }
 
     /// Does `work` while this rank has its slots.

@@ -2,7 +2,7 @@
 
 use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::session::{Error, OutputFlags};
 use std::io::ErrorKind;
@@ -636,5 +636,42 @@ fn a_refused_checkpoint_stays_refused_when_the_job_dies_while_a_lost_part_of_it_
         world.try_run(|_| ());
         world.files = Arc::new(RealFiles);
         world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    }
+}
+
+/// After a failed sync the system may take the lost bytes for written, and the next sync comes to a good end.
+#[test]
+fn in_bypass_mode_a_checkpoint_that_could_not_be_synced_never_counts() {
+    for ends in [true, false] {
+        let mut world = bypass().set("SCR_FLUSH", "1");
+        let faulty = FaultyFiles::new(RealFiles);
+        let lost = world.prefix().join(file_name(2, Rank(1), 0));
+        faulty.only({
+            let lost = lost.clone();
+            move |what, path| what == What::Sync && path == lost
+        });
+        faulty.fail_once(1, ErrorKind::Other);
+        world.own_files.insert(Rank(1), Arc::new(faulty));
+        world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            let error = application.checkpoint(2, some).unwrap_err().to_string();
+            assert!(error.contains("cannot sync"), "{error}");
+            if application.rank == Rank(1) {
+                let written = std::fs::metadata(&lost).unwrap().modified().unwrap();
+                let file = std::fs::File::options().write(true).open(&lost).unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&file, b"old bytes", 0).unwrap();
+                file.set_modified(written).unwrap();
+            }
+            if ends {
+                application.finalize().unwrap();
+            }
+        });
+        world.own_files.clear();
+        world.run(|application| assert_eq!(application.restart(some), Some(1)));
+        world.lose("");
+        world.run(|application| assert_eq!(application.restart(some), Some(1)));
+        let index = scr_core::prefix::Index::read(&RealFiles, &scr_core::prefix::Prefix::new(world.prefix()));
+        let entries = index.unwrap().entries();
+        assert!(entries.iter().all(|entry| entry.complete == (entry.name == b"ckpt.1")), "{entries:?}");
     }
 }

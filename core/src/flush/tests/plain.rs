@@ -72,7 +72,7 @@ fn each_leaf_of_the_file_lists_is_written_by_its_first_rank() {
             if begin {
                 flush.finish(flush.begin("1.a", dataset, mine).unwrap())
             } else {
-                flush.sync("1.a", dataset, mine)
+                flush.sync("1.a", dataset, mine, &|| ())
             }
         });
         assert!(flushed.iter().all(Result::is_ok), "{flushed:?}");
@@ -111,7 +111,7 @@ fn a_file_takes_four_calls_and_one_more_in_a_folder_that_was_there_before() {
         let of_rank: Vec<_> = (0..3).map(|_| FaultyFiles::new(RealFiles)).collect();
         let files_of = |rank: Rank| -> Arc<dyn Files> { Arc::new(of_rank[rank.index()].clone()) };
         let flushed = stage.on_all_over(files_of, &transport, OPTIONS, |flush, rank| {
-            flush.sync(&format!("{id}.a"), &cached.dataset, &cached.by_rank[rank])
+            flush.sync(&format!("{id}.a"), &cached.dataset, &cached.by_rank[rank], &|| ())
         });
         assert!(flushed.iter().all(Result::is_ok), "{flushed:?}");
         for (rank, files) in of_rank.iter().enumerate() {

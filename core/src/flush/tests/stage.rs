@@ -259,7 +259,7 @@ impl Stage {
         options: Options,
     ) -> Result<FlushReport, FlushError> {
         let mut all = self.on_all(files, transport, options, |flush, rank| {
-            flush.sync(token, &cached.dataset, &cached.by_rank[rank])
+            flush.sync(token, &cached.dataset, &cached.by_rank[rank], &|| ())
         });
         let first = all.remove(0);
         assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
