@@ -181,8 +181,10 @@ impl Copier<'_> {
             let source = PartPlace::file(from, &record, file);
             let target = to.file(&record, file);
             folders.extend(target.parent().map(Path::to_owned));
-            let wanted =
-                Wanted { bytes: file.bytes, crc: file.crc, mode: file.mode & 0o777, mtime: file.mtime };
+            let (mode, mtime) = (file.mode & 0o777, file.mtime);
+            // It was written in place and has no checksum: if it was written to since, it counts as lost, as at a restart.
+            let unchanged = record.protection.bypass && file.crc.is_none();
+            let wanted = Wanted { bytes: file.bytes, crc: file.crc, mode, mtime, unchanged };
             let came = match self.is_overwritten(&record, &file.name) {
                 Ok(true) => Err(FileError::Changed { path: source }),
                 Ok(false) => self.file(&source, &target, &wanted, to.id, progress),
@@ -191,7 +193,8 @@ impl Copier<'_> {
             file.crc = copied.count(file.bytes, came).or(file.crc);
         }
         if let Some(kept) = record.redundancy {
-            let wanted = Wanted { bytes: kept.bytes, crc: Some(kept.crc), mode: 0o600, mtime: (0, 0) };
+            let (crc, mode, mtime) = (Some(kept.crc), 0o600, (0, 0));
+            let wanted = Wanted { bytes: kept.bytes, crc, mode, mtime, unchanged: false };
             let (source, target) = (from.redundancy(), to.redundancy());
             copied.count(kept.bytes, self.file(&source, &target, &wanted, to.id, progress));
         }
@@ -220,11 +223,10 @@ impl Copier<'_> {
         progress: &dyn Fn(u64),
     ) -> Result<u32, FileError> {
         let (open, status) = open_whole(self.files, source, Some(wanted.bytes))?;
+        if wanted.unchanged && status.mtime != wanted.mtime {
+            return Err(FileError::Changed { path: source.to_owned() });
+        }
         if source == target {
-            // It has no checksum: if it was written to since, it counts as lost, as at a restart.
-            if wanted.crc.is_none() && status.mtime != wanted.mtime {
-                return Err(FileError::Changed { path: source.to_owned() });
-            }
             let crc = checksum(&*open, source, self.block_bytes)?;
             progress(wanted.bytes);
             return compare(source, wanted.crc, Some(crc)).map(|()| crc);
@@ -263,6 +265,8 @@ struct Wanted {
     crc: Option<u32>,
     mode: u32,
     mtime: (i64, u32),
+    /// Whether the file must not have been written to since that time.
+    unchanged: bool,
 }
 
 impl CopiedPart {

@@ -13,10 +13,13 @@ use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Import, Outcome};
 use scr_core::session::OutputFlags;
 use scr_plugin_api::KvTree;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+
+const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
 
 /// A job that has written a checkpoint and is dead.
 struct Dead {
@@ -558,4 +561,31 @@ fn files_of_a_dataset_that_is_yet_to_be_built_are_not_imported_as_another_one() 
     assert!(dead.build().outcome.is_complete());
     let refused = import.run().unwrap_err().to_string();
     assert!(refused.contains("a file belongs to one dataset only"), "{refused}");
+}
+
+/// The file was put beside its own path, as the index still had another dataset of that name, and the mixture got a checksum.
+#[test]
+fn a_file_in_bypass_mode_that_was_changed_is_lost_though_another_dataset_has_its_name() {
+    let mut world = World::new(4, 4).set("SCR_CACHE_BYPASS", "1");
+    let failing = FaultyFiles::new(RealFiles);
+    failing.only(|_, path| path.ends_with(".scr/index.scr"));
+    failing.never_pause();
+    world.files = Arc::new(failing.clone());
+    world.run(|application| {
+        application.checkpoint_as(b"a", 1, small).expect("it is listed");
+        application.session().start_output(Some(b"b"), CHECKPOINT).unwrap();
+        application.fill(1, small_after).unwrap();
+        failing.fail_from(1, ErrorKind::StorageFull);
+        application.session().complete_output(true).expect_err("it cannot be listed");
+    });
+    let kept = world.keep();
+    let dead = Dead { world, nodes: 4, kept, step: 2 };
+    assert!(dead.index().entry(1).is_some_and(|entry| entry.is_candidate()));
+    let changed = dead.in_prefix("ckpt.1/rank_2.0");
+    let bytes = std::fs::read(&changed).unwrap();
+    std::fs::write(&changed, vec![7; bytes.len()]).unwrap();
+    let copied = dead.scavenge();
+    let whole: Vec<bool> = copied.iter().map(Copied::is_whole).collect();
+    assert_eq!(whole, [true, true, false, true], "{copied:?}");
+    assert!(!dead.build().outcome.is_complete());
 }
