@@ -31,17 +31,12 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) schemes: &'a Schemes,
 }
 
-/// The result of a search for a checkpoint that can be fetched.
-pub(crate) struct FetchOutcome {
-    pub(crate) checkpoint: Option<CheckpointId>,
-    /// Whether any that came before it could not be fetched.
-    pub(crate) passed_over: bool,
-}
-
 /// Which checkpoints a search is for.
 pub(crate) struct Search<'a> {
     /// Whether it is the first of a run: then it is reported why the index offers none.
     pub(crate) at_start: bool,
+    /// The name in `SCR_CURRENT`, if it counts.
+    pub(crate) wanted: Option<&'a [u8]>,
     pub(crate) is_eligible: &'a dyn Fn(&Candidate) -> bool,
 }
 
@@ -51,17 +46,17 @@ impl Fetcher<'_> {
     /// # Errors
     /// The ranks cannot talk. When a run begins, also if the index cannot be read though it is not damaged: what it lists may be
     /// newer than all that is in cache.
-    pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<FetchOutcome, Error> {
+    pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<Option<CheckpointId>, Error> {
         let job = self.job;
         let (began, sent) = (job.elapsed(), job.comm.traffic());
-        let mut outcome = FetchOutcome { checkpoint: None, passed_over: false };
-        let Some(candidates) = self.candidates(search.at_start)? else { return Ok(outcome) };
+        let mut fetched = None;
+        let Some(candidates) = self.candidates(search)? else { return Ok(None) };
         let mut tried = Vec::new();
         let mut may_pass = false;
         for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
             match self.one(candidate, !may_pass || planted(Bug::CurrentAfterUnread))? {
                 Ok(checkpoint) => {
-                    outcome.checkpoint = Some(checkpoint);
+                    fetched = Some(checkpoint);
                     break;
                 }
                 Err(error) if error.is_final() => (),
@@ -72,26 +67,23 @@ impl Fetcher<'_> {
             }
             tried.push(candidate.shown());
         }
-        outcome.passed_over = !tried.is_empty();
-        if outcome.checkpoint.is_none() && outcome.passed_over {
+        if fetched.is_none() && !tried.is_empty() {
             job.report.error(&format!(
                 "no checkpoint could be fetched from {}; tried: {}",
                 job.prefix.dir().display(),
                 tried.join(", ")
             ));
         }
-        let (took, code) = ((job.elapsed() - began).as_secs_f64(), i32::from(outcome.checkpoint.is_none()));
+        let (took, code) = ((job.elapsed() - began).as_secs_f64(), i32::from(fetched.is_none()));
         job.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
         job.report_traffic("scr_fetch_latest", sent);
-        Ok(outcome)
+        Ok(fetched)
     }
 
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
-    fn candidates(&self, at_start: bool) -> Result<Option<Vec<Candidate>>, Error> {
-        let job = self.job;
-        let wanted = job.params.get(&param::CURRENT);
-        let wanted = wanted.as_deref().map(str::as_bytes);
-        let candidates = match candidates(&*job.comm, job.files(), &job.prefix, wanted) {
+    fn candidates(&self, search: &Search<'_>) -> Result<Option<Vec<Candidate>>, Error> {
+        let (job, at_start) = (self.job, search.at_start);
+        let candidates = match candidates(&*job.comm, job.files(), &job.prefix, search.wanted) {
             Ok(candidates) => candidates,
             Err(FetchError::Comm(error)) => return Err(error.into()),
             Err(error @ FetchError::Index { is_damaged: false, .. }) if at_start => {

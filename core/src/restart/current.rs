@@ -1,35 +1,60 @@
 //! `SCR_CURRENT`: the user names the checkpoint to restart from.
 
-use super::{fetch_first, newest_cached};
+use super::{newest_cached, PrefixState};
 use crate::cache::CheckpointId;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
 use crate::error::Error;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, Search};
 use crate::job::Job;
 use crate::param;
 use crate::prefix::{Index, Restarted, Seq};
 use scr_plugin_api::KvTree;
 
-/// Finds the checkpoint of this name before newer ones in cache, unless they were made after a restart from it in this very
-/// allocation: a job that fails again and again must not start from the beginning each time.
-pub(super) fn find(from: &mut Fetcher<'_>, name: &[u8]) -> Result<Option<CheckpointId>, Error> {
-    let since = restarted_from(from.job, name)?;
-    let newest = newest_cached(from.job, from.cache, |_| true);
-    if let Some(newer) = newest.as_ref().filter(|newest| since.is_some_and(|since| newest.seq >= since)) {
-        from.job.report.notice(&format!(
-            "SCR_CURRENT={} was restarted from before in this allocation: going on from `{}', which is newer",
-            String::from_utf8_lossy(name),
-            newer.shown()
+/// A checkpoint that the user or the application has named.
+pub(crate) struct Chosen {
+    pub(super) name: Vec<u8>,
+    /// The place of the one that the name stands for in the index, if that can be restarted from.
+    pub(super) seq: Option<Seq>,
+}
+
+impl Chosen {
+    /// Loads it from cache, or else from the prefix directory. An older dataset of its name in cache is another one; it is taken
+    /// only if nothing is to be fetched. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(super) fn load(&self, from: &mut Fetcher<'_>, by_user: bool) -> Result<Option<CheckpointId>, Error> {
+        let fetches = from.job.params.get(&param::FETCH);
+        let cached = newest_cached(from.job, from.cache, |cached| {
+            let is_older = self.seq.is_some_and(|listed| cached.seq() < listed);
+            cached.record.dataset.name == self.name && !(is_older && fetches)
+        });
+        if cached.is_some() || !fetches {
+            return Ok(cached);
+        }
+        let wanted = by_user.then_some(&self.name[..]);
+        from.first(&Search { at_start: false, wanted, is_eligible: &|candidate| candidate.name == self.name })
+    }
+}
+
+/// The checkpoint that the user has named, unless a newer one was made after a restart from it in this very allocation: a job
+/// that fails again and again must not begin anew each time.
+pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option<Chosen>, Error> {
+    let job = from.job;
+    let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(None) };
+    let since = restarted_from(job, &name)?;
+    let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.shown()));
+    let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));
+    let newest = cached.max(listed.map(|first| (first.seq, first.shown())));
+    if let Some((_, newer)) = newest.filter(|(newest, _)| since.is_some_and(|since| *newest >= since)) {
+        job.report.notice(&format!(
+            "SCR_CURRENT={} was restarted from before in this allocation: going on from `{newer}', which is newer",
+            String::from_utf8_lossy(&name)
         ));
         return Ok(None);
     }
-    let cached = newest_cached(from.job, from.cache, |cached| cached.record.dataset.name == name);
-    // With nothing in cache the search for the newest begins with it.
-    if cached.is_some() || newest.is_none() || !from.job.params.get(&param::FETCH) {
-        return Ok(cached);
-    }
-    fetch_first(from, false, &|candidate| candidate.name == name)
+    Ok(Some(Chosen { seq: in_prefix.place_of(&name), name }))
 }
 
 /// Records that the job has restarted from the checkpoint that the user has named, and makes it the current one.

@@ -7,6 +7,7 @@ mod attempts;
 mod current;
 mod prefix_state;
 
+pub(crate) use current::Chosen;
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::{Cache, CachedDataset, CheckpointId};
@@ -22,8 +23,8 @@ use crate::prefix::{Index, Seq};
 #[derive(Default)]
 pub(crate) struct Restart {
     loaded: Option<CheckpointId>,
-    /// The name of the checkpoint that the application has chosen and that is not loaded yet.
-    chosen: Option<Vec<u8>>,
+    /// The checkpoint that the application has chosen and that is not loaded yet.
+    chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
     begun: bool,
 }
@@ -67,20 +68,20 @@ impl Restart {
         from: &mut Fetcher<'_>,
         in_prefix: &PrefixState,
     ) -> Result<(), Error> {
-        let wanted = from.job.params.get(&param::CURRENT).map(String::into_bytes);
-        if let Some(name) = &wanted {
-            self.loaded = current::find(from, name)?;
+        if let Some(chosen) = current::find(from, in_prefix)? {
+            self.loaded = chosen.load(from, true)?;
+            if let Some(loaded) = &self.loaded {
+                current::record_chosen(from, loaded);
+                let went_back = WentBack::to(&chosen, loaded.seq);
+                went_back.pass_over_newer(from.cache);
+                went_back.drop_newer(from.job, from.cache)?;
+            }
         }
         if self.loaded.is_none() {
             self.loaded = find_newer_than_cache(from, in_prefix)?;
         }
         if self.loaded.is_none() {
-            self.loaded = find_newest(from)?;
-        }
-        if let Some(loaded) = self.loaded.as_ref().filter(|loaded| Some(&loaded.name) == wanted.as_ref()) {
-            pass_over_after(from.cache, loaded.seq);
-            current::record_chosen(from, loaded);
-            drop_newer(from.job, from.cache, loaded.seq)?;
+            self.loaded = find_newest(from, in_prefix)?;
         }
         while let Some(loaded) = &self.loaded {
             if !attempts::are_spent(from.job, loaded)? {
@@ -91,14 +92,26 @@ impl Restart {
         Ok(())
     }
 
-    /// The application goes back to the checkpoint of this name and place in the index, and newer ones are not flushed any more.
-    /// Until it begins to restart, it can restart from that one.
-    pub(crate) fn choose(&mut self, cache: &mut Cache, name: &[u8], seq: Seq) {
+    /// The application goes back to a checkpoint, and newer ones are not flushed any more. Until it begins to restart, it can
+    /// restart from that one. No flush may be under way. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn choose(
+        &mut self,
+        job: &Job,
+        cache: &mut Cache,
+        name: &[u8],
+        seq: Seq,
+    ) -> Result<(), CommError> {
         cache.offer(None);
+        let chosen = Chosen { name: name.to_owned(), seq: Some(seq) };
+        let went_back = WentBack::to(&chosen, seq);
         if !self.begun {
-            self.chosen = Some(name.to_owned());
-            pass_over_after(cache, seq);
+            self.chosen = Some(chosen);
+            went_back.pass_over_newer(cache);
         }
+        went_back.drop_newer(job, cache)
     }
 
     /// Whether the application has chosen a checkpoint that is still to be loaded.
@@ -111,14 +124,9 @@ impl Restart {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        let Some(name) = self.chosen.take() else { return Ok(()) };
-        let cached = newest_cached(from.job, from.cache, |cached| cached.record.dataset.name == name);
-        self.loaded = match cached {
-            None if from.job.params.get(&param::FETCH) => {
-                fetch_first(from, false, &|candidate| candidate.name == name)?
-            }
-            cached => cached,
-        };
+        if let Some(chosen) = self.chosen.take() {
+            self.loaded = chosen.load(from, false)?;
+        }
         Ok(())
     }
 
@@ -175,34 +183,34 @@ fn find_newer_than_cache(
 ) -> Result<Option<CheckpointId>, Error> {
     let job = from.job;
     let newest = newest_cached(job, from.cache, |_| true);
-    let Some((cached, first)) = newest.zip(in_prefix.first) else { return Ok(None) };
+    let Some((cached, first)) = newest.zip(in_prefix.first.as_ref()) else { return Ok(None) };
     let unsaid = job.params.get(&param::CURRENT).is_none();
-    if let Some(chosen) = in_prefix.chosen.as_ref().filter(|_| unsaid && first < cached.seq) {
-        let chosen = String::from_utf8_lossy(chosen);
+    if unsaid && in_prefix.is_chosen && first.seq < cached.seq {
+        let chosen = first.shown();
         job.report.notice(&format!(
             "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \
              same, start with SCR_CURRENT={chosen}",
             cached.shown()
         ));
     }
-    if first <= cached.seq || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
+    if first.seq <= cached.seq || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
         return Ok(None);
     }
     job.report.notice(&format!(
         "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
-        first.id,
+        first.seq.id,
         cached.shown()
     ));
-    fetch_first(from, true, &|candidate| candidate.seq > cached.seq)
+    fetch_at_start(from, in_prefix, &|candidate| candidate.seq > cached.seq)
 }
 
 /// Finds the newest checkpoint in cache, or else in the prefix directory.
-fn find_newest(from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
+fn find_newest(from: &mut Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option<CheckpointId>, Error> {
     let cached = newest_cached(from.job, from.cache, |_| true);
     if cached.is_some() || !from.job.params.get(&param::FETCH) {
         return Ok(cached);
     }
-    fetch_first(from, true, &|_| true)
+    fetch_at_start(from, in_prefix, &|_| true)
 }
 
 /// Finds the next older checkpoint: in the prefix directory if the newest one left is there, or else in cache.
@@ -215,31 +223,71 @@ fn find_older(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<C
     let is_between = |candidate: &Candidate| {
         candidate.seq < refused.seq && above.is_none_or(|above| candidate.seq > above)
     };
-    Ok(fetch_first(from, false, &is_between)?.or(cached))
+    Ok(from.first(&Search { at_start: false, wanted: None, is_eligible: &is_between })?.or(cached))
 }
 
-/// Fetches the first eligible checkpoint. If it is the very first that a run tries, the user, or the index, has made it
-/// current.
-fn fetch_first(
+/// Fetches the first eligible checkpoint when a run begins. It may be an older one that the index calls current.
+fn fetch_at_start(
     from: &mut Fetcher<'_>,
-    at_start: bool,
+    in_prefix: &PrefixState,
     is_eligible: &dyn Fn(&Candidate) -> bool,
 ) -> Result<Option<CheckpointId>, Error> {
-    let outcome = from.first(&Search { at_start, is_eligible })?;
-    if let Some(first) = outcome.checkpoint.as_ref().filter(|_| at_start && !outcome.passed_over) {
-        drop_newer(from.job, from.cache, first.seq)?;
+    let fetched = from.first(&Search { at_start: true, wanted: None, is_eligible })?;
+    let chosen = in_prefix.first.as_ref().filter(|_| in_prefix.is_chosen);
+    if let Some(chosen) = chosen.filter(|chosen| fetched.as_ref().is_some_and(|one| one.seq == chosen.seq)) {
+        WentBack(chosen.seq).drop_newer(from.job, from.cache)?;
     }
-    Ok(outcome.checkpoint)
+    Ok(fetched)
 }
 
-/// Keeps the checkpoints from being flushed that are newer than the one to which the user, or the application, has gone back: they
-/// would become the current ones again.
-fn pass_over_after(cache: &mut Cache, seq: Seq) {
-    if planted(Bug::PassedOverIsFlushed) {
-        return;
+/// The user or the application has gone back to the checkpoint at this place, and newer ones are given up. Only a choice makes
+/// one: a run that cannot read the newest checkpoint takes nothing away.
+struct WentBack(Seq);
+
+impl WentBack {
+    /// To the checkpoint that was `chosen`. What the index has of its name stays, though cache has given an older one.
+    fn to(chosen: &Chosen, loaded: Seq) -> Self {
+        Self(chosen.seq.map_or(loaded, |listed| listed.max(loaded)))
     }
-    for cached in cache.datasets_mut() {
-        cached.passed_over |= cached.record.dataset.checkpoint && cached.seq() > seq;
+
+    /// Keeps the newer checkpoints from being flushed: they would become the current ones again.
+    fn pass_over_newer(&self, cache: &mut Cache) {
+        if planted(Bug::PassedOverIsFlushed) {
+            return;
+        }
+        for cached in cache.datasets_mut() {
+            cached.passed_over |= cached.record.dataset.checkpoint && cached.seq() > self.0;
+        }
+    }
+
+    /// Drops the newer checkpoints if the user wants that: `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or
+    /// the next run would flush and list them again. No flush may be copying one of them. Collective.
+    fn drop_newer(&self, job: &Job, cache: &mut Cache) -> Result<(), CommError> {
+        let &Self(seq) = self;
+        if !job.params.get(&param::DROP_AFTER_CURRENT) {
+            return Ok(());
+        }
+        let is_newer = |cached: &&CachedDataset| {
+            let is_checkpoint = cached.record.dataset.checkpoint && !cached.must_stay();
+            is_checkpoint && cached.seq() > seq
+        };
+        let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
+        if !planted(Bug::NewerStayAfterCurrent) {
+            cache.withdraw(job, &newer)?;
+        }
+        if job.rank() != Rank(0) {
+            return Ok(());
+        }
+        match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(seq)) {
+            Ok(dropped) if dropped.is_empty() => (),
+            Ok(dropped) => job.report.notice(&format!(
+                "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {} are dropped from the index",
+                dropped.len(),
+                seq.id
+            )),
+            Err(error) => job.report.error(&crate::describe(&error)),
+        }
+        Ok(())
     }
 }
 
@@ -254,36 +302,6 @@ pub(crate) fn newest_cached(
     let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
     let usable = all.filter(|cached| !global || cached.is_flushed() && !cached.superseded);
     usable.max_by_key(|cached| cached.seq()).map(CachedDataset::checkpoint)
-}
-
-/// Drops the checkpoints that are newer than `seq` if the user wants that after going back to an older one:
-/// `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or the next run would flush and list them again. No flush
-/// may be copying one of them.
-pub(crate) fn drop_newer(job: &Job, cache: &mut Cache, seq: Seq) -> Result<(), CommError> {
-    if !job.params.get(&param::DROP_AFTER_CURRENT) {
-        return Ok(());
-    }
-    let is_newer = |cached: &&CachedDataset| {
-        let is_checkpoint = cached.record.dataset.checkpoint && !cached.must_stay();
-        is_checkpoint && cached.seq() > seq
-    };
-    let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
-    if !planted(Bug::NewerStayAfterCurrent) {
-        cache.withdraw(job, &newer)?;
-    }
-    if job.rank() != Rank(0) {
-        return Ok(());
-    }
-    match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(seq)) {
-        Ok(dropped) if dropped.is_empty() => (),
-        Ok(dropped) => job.report.notice(&format!(
-            "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {} are dropped from the index",
-            dropped.len(),
-            seq.id
-        )),
-        Err(error) => job.report.error(&crate::describe(&error)),
-    }
-    Ok(())
 }
 
 /// Records in cache and in the index that the application could not restart from a checkpoint.

@@ -6,7 +6,7 @@ use crate::cache::{Cache, PrefixCopy};
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
 use crate::error::Error;
-use crate::fetch;
+use crate::fetch::{self, Candidate};
 use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
 use crate::param;
@@ -19,10 +19,10 @@ use std::collections::BTreeSet;
 pub(crate) struct PrefixState {
     /// The highest id that is in use there.
     pub(crate) highest: u64,
-    /// The place of the checkpoint that would be fetched first.
-    pub(crate) first: Option<Seq>,
-    /// Its name, if somebody has made it current though newer ones are complete there.
-    pub(crate) chosen: Option<Vec<u8>>,
+    /// The checkpoint that would be fetched first.
+    pub(crate) first: Option<Candidate>,
+    /// Whether somebody has made it current though newer ones are complete there.
+    pub(super) is_chosen: bool,
     /// The datasets that are complete.
     complete: Vec<Complete>,
     /// The datasets that were purged from there.
@@ -84,8 +84,8 @@ impl PrefixState {
         };
         Self {
             highest: number("HIGHEST").unwrap_or(0),
-            first: number("FIRST").zip(number("FIRST_RUN")).map(|(id, run)| Seq { run, id }),
-            chosen: tree.value("CHOSEN").map(<[u8]>::to_vec),
+            first: tree.get("FIRST").and_then(Candidate::from_tree),
+            is_chosen: tree.text("CHOSEN") == Some("1"),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             lost: tree.get("LOST").map(lost).unwrap_or_default(),
@@ -99,6 +99,12 @@ impl PrefixState {
     pub(crate) fn good_names(&self) -> BTreeSet<Vec<u8>> {
         let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);
         good.map(|known| known.name.clone()).collect()
+    }
+
+    /// The place of the checkpoint that a name stands for, if a run with the right number of ranks can restart from it.
+    pub(super) fn place_of(&self, name: &[u8]) -> Option<Seq> {
+        let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);
+        good.filter(|known| known.name == name).map(|known| known.seq).max()
     }
 
     /// Why a run that restarts from nothing does so though there are checkpoints.
@@ -156,11 +162,8 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
     let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
     if let Some(first) = order.first() {
-        tree.set("FIRST", first.seq.id);
-        tree.set("FIRST_RUN", first.seq.run);
-        if order.iter().any(|other| other.seq > first.seq) {
-            tree.set_bytes("CHOSEN", &first.name);
-        }
+        tree.put("FIRST", first.to_tree());
+        tree.set("CHOSEN", u8::from(order.iter().any(|other| other.seq > first.seq)));
     }
     for id in Ids::purged(files, prefix)? {
         tree.entry("PURGED", id);

@@ -110,7 +110,7 @@ impl Session {
             self.cache.insert(CachedDataset { listed: true, refused: restored.refused, ..cached });
         }
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
-        in_prefix.newest = newest.max(in_prefix.first).unwrap_or_default();
+        in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         if !purge {
             let missing = self.cache.report_missing(&self.job, &found.seen, in_prefix.newest);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;

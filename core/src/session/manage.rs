@@ -10,7 +10,7 @@ use crate::flush::Flushes;
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Seq};
-use crate::restart::{drop_newer, Restart};
+use crate::restart::Restart;
 use scr_plugin_api::KvTree;
 
 impl Session {
@@ -49,9 +49,7 @@ impl Session {
             }
         };
         self.last_checkpoint = checkpoint;
-        self.restart.choose(&mut self.cache, name, seq);
-        drop_newer(&self.job, &mut self.cache, seq)?;
-        Ok(())
+        Ok(self.restart.choose(&self.job, &mut self.cache, name, seq)?)
     }
 
     /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.

@@ -306,3 +306,34 @@ fn purging_the_cache_removes_what_is_left_of_a_removed_prefix_directory() {
     world.run(|application| assert_eq!(application.restart(some), None));
     assert_eq!(cached(&world, 1), 0);
 }
+
+/// The name stands for the newer one, and the older one was in cache: that was restarted from without a word, and the newer one
+/// dropped.
+#[test]
+fn a_checkpoint_chosen_by_name_is_the_one_that_the_index_has() {
+    for by_call in [false, true] {
+        let mut world = job().set("SCR_CACHE_SIZE", "2");
+        world.run(|application| application.checkpoint_as(b"a", 1, some).unwrap());
+        on(&mut world, ["n2", "n3"]);
+        world.put("SCR_FLUSH", "1");
+        world.run(|application| application.checkpoint_as(b"a", 2, some).unwrap());
+        on(&mut world, ["n0", "n1"]);
+        world.put("SCR_FLUSH", "0");
+        world.put("SCR_FETCH", "0");
+        world.run(|application| application.checkpoint_as(b"c", 3, some).unwrap());
+        world.put("SCR_FETCH", "1");
+        world.put("SCR_DROP_AFTER_CURRENT", "1");
+        if !by_call {
+            world.put("SCR_CURRENT", "a");
+        }
+        world.run(|application| {
+            if by_call {
+                application.session().current(b"a").unwrap();
+            }
+            assert_eq!(application.session().start_restart().unwrap(), b"a");
+            application.compare(2, some).unwrap();
+            application.session().complete_restart(true).unwrap();
+        });
+        assert_eq!(ids(&world), [2], "by a call: {by_call}");
+    }
+}

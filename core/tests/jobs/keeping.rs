@@ -672,3 +672,22 @@ fn a_replacement_of_a_removed_cache_is_not_used() {
     );
     assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0);
 }
+
+/// Nobody went back: the newest was in cache only, where the application cannot read it.
+#[test]
+fn a_checkpoint_that_only_cache_has_is_not_dropped_when_an_older_one_is_fetched() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.prefix().join("ckpt.2"));
+    full.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(full);
+    world.put("SCR_GLOBAL_RESTART", "1");
+    world.put("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.files = Arc::new(RealFiles);
+    world.put("SCR_GLOBAL_RESTART", "0");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}

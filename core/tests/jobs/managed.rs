@@ -546,3 +546,27 @@ fn a_name_used_again_in_bypass_mode_while_its_older_dataset_is_on_its_way_is_not
     lose_all(&world);
     world.run(check);
 }
+
+/// The nodes had failed beyond redundancy, and the job went back each time.
+#[test]
+fn a_job_goes_on_from_what_it_has_flushed_since_it_went_back() {
+    let mut world = job();
+    checkpoints(&world, 1..=2);
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.put("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(7, some).unwrap();
+        application.checkpoint(8, some).unwrap();
+    });
+    lose_all(&world);
+    let again = world.run(|application| {
+        let name = application.session().start_restart().unwrap();
+        application.session().complete_restart(false).unwrap_err();
+        assert_eq!(application.restart(some), Some(7), "the next older one");
+        name
+    });
+    again.all_gave(&b"ckpt.8".to_vec());
+    again.line_with(&["SCR_CURRENT=ckpt.1 was restarted from before", "going on from `ckpt.8'"]);
+    assert_eq!(listed(&world).0, [1, 3, 4]);
+}
