@@ -139,4 +139,10 @@ impl CachedDataset {
         let is_overwritten = self.record.protection.bypass && self.superseded;
         self.record.dataset.checkpoint && !self.refused && !is_overwritten
     }
+
+    /// Whether older ones may leave for it: a run can restart from it and, where its files lie in the prefix directory, the index
+    /// has it.
+    pub(crate) fn counts(&self) -> bool {
+        self.is_restartable() && (!self.record.protection.bypass || self.is_flushed())
+    }
 }

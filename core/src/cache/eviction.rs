@@ -69,12 +69,14 @@ impl Cache {
             return None;
         }
         // Also one that would have to get to the prefix directory before a run can read it.
-        let restartable = self.datasets.iter().filter(|cached| cached.is_restartable());
-        let newest = restartable.max_by_key(|cached| cached.seq()).map(CachedDataset::id);
-        let newest = newest.filter(|_| limit.keep_newest);
+        let newest = |is_kept: fn(&CachedDataset) -> bool| {
+            let kept = self.datasets.iter().filter(|cached| is_kept(cached) && limit.keep_newest);
+            kept.max_by_key(|cached| cached.seq()).map(CachedDataset::id)
+        };
+        let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts)];
         let may_leave = |cached: &&CachedDataset| {
             let stays = cached.offered || cached.must_stay() && !cached.is_being_flushed();
-            cached.store == store && Some(cached.id()) != newest && !stays
+            cached.store == store && !kept.contains(&Some(cached.id())) && !stays
         };
         let all = self.datasets.iter().filter(may_leave);
         let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.seq()))?;
@@ -130,6 +132,13 @@ impl Cache {
             ));
         }
         Ok(())
+    }
+
+    /// Whether the store of a part has run full on any node. Collective.
+    pub(crate) fn is_full(&self, job: &Job, part: &PartDir) -> Result<bool, CommError> {
+        let cache = part.dataset().parent().unwrap_or(part.dataset());
+        let [full] = any(&*job.comm, [room::room(job.files(), cache).is_some_and(|room| room < FULL)])?;
+        Ok(full)
     }
 
     /// Records the bytes that the newest dataset takes in each store. Collective.

@@ -47,6 +47,7 @@ pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy};
 pub(crate) use eviction::Limit;
 pub(crate) use store::StoreInUse;
 
+use crate::comm::collective::any;
 use crate::comm::CommError;
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
@@ -74,7 +75,7 @@ pub(crate) struct Cache {
     open: KeptOpen,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
-    /// Parts of datasets that cannot be recovered, which are removed once a newer dataset is complete.
+    /// Parts of datasets that cannot be brought back, which are removed once a newer checkpoint counts.
     stale: Vec<StalePart>,
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
@@ -190,8 +191,7 @@ impl Cache {
         self.datasets.insert(place, dataset);
     }
 
-    /// Adds a dataset that has just become complete, and removes what is left of those that could not be recovered.
-    /// Collective.
+    /// Adds a dataset that has just become complete. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -200,30 +200,39 @@ impl Cache {
         job.report.debug(&format!("{} is complete in cache", dataset.record.label()));
         self.insert(dataset);
         self.mark_superseded(&[]);
-        for stale in std::mem::take(&mut self.stale) {
-            if stale.is_unchanged(job.files()) {
-                self.remove_part(job, &stale.part);
-            }
-        }
         Ok(())
     }
 
-    /// Keeps parts that cannot be recovered until a newer dataset is complete.
+    /// Removes what is left of datasets that could not be brought back, if this new one counts in their place.
+    pub(crate) fn remove_stale_for(&mut self, job: &Job, id: u64) {
+        if self.dataset(id).is_some_and(CachedDataset::counts) {
+            let stale = std::mem::take(&mut self.stale);
+            self.remove_stale(job, &stale);
+        }
+    }
+
+    /// Keeps parts that cannot be brought back until a newer checkpoint counts.
     pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>) {
         self.stale = stale;
     }
 
-    /// Removes what is left of a dataset that could not be recovered, where a part of it is about to lie.
-    pub(crate) fn clear_stale(&mut self, job: &Job, part: &PartDir) {
-        let in_the_way = |stale: &StalePart| stale.part.dataset() == part.dataset();
-        let (same, other): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.stale).into_iter().partition(in_the_way);
+    /// Removes what is left of the dataset at this place, which could not be brought back. Gives whether there was anything.
+    /// Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn clear_stale(&mut self, job: &Job, seq: Seq) -> Result<bool, CommError> {
+        let stale = std::mem::take(&mut self.stale).into_iter();
+        let (same, other): (Vec<_>, Vec<_>) = stale.partition(|stale| stale.seq == Some(seq));
         self.stale = other;
-        for stale in same.iter().filter(|stale| stale.is_unchanged(job.files())) {
-            // Other ranks may already be making their parts in the same folders.
-            if let Err(error) = stale.part.clear(job.files()) {
-                job.report.error_here(&crate::describe(&error));
-            }
+        self.remove_stale(job, &same);
+        let [cleared] = any(&*job.comm, [!same.is_empty()])?;
+        Ok(cleared)
+    }
+
+    fn remove_stale(&self, job: &Job, stale: &[StalePart]) {
+        for stale in stale.iter().filter(|stale| stale.is_unchanged(job.files())) {
+            self.remove_part(job, &stale.part);
         }
     }
 

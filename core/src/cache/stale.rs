@@ -2,20 +2,23 @@
 
 use super::filemap::Filemap;
 use super::part::PartDir;
-use super::record::DatasetKey;
+use super::record::{DatasetKey, RankRecord};
 use crate::fs::Files;
+use crate::prefix::Seq;
 
-/// A part that is useless to this run, and is removed once a newer dataset is complete.
+/// A part that is of no use to this run, and is removed once a newer checkpoint counts.
 #[derive(Debug)]
 pub(crate) struct StalePart {
     pub(crate) part: PartDir,
     /// The dataset that its filemap names, if it can be read.
     key: Option<DatasetKey>,
+    /// The place of that dataset.
+    pub(super) seq: Option<Seq>,
 }
 
 impl StalePart {
-    pub(crate) fn new(part: PartDir, key: Option<DatasetKey>) -> Self {
-        Self { part, key }
+    pub(crate) fn new(part: PartDir, record: Option<&RankRecord>) -> Self {
+        Self { part, key: record.map(DatasetKey::of), seq: record.map(RankRecord::seq) }
     }
 
     /// Whether its filemap still names the same dataset. One that named none may have been that of another job of the

@@ -9,7 +9,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
-use crate::comm::collective::{all_reduce, barrier, Op};
+use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::fs::verify::FileError;
@@ -132,8 +132,24 @@ impl Fetcher<'_> {
         }
     }
 
-    /// Fetches one checkpoint. If that fails, all that was copied is removed.
+    /// Fetches one checkpoint. What cache has of it stays until the copy is whole, unless there is no room for both.
     fn fetch_one(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
+        let mut is_full = false;
+        match self.fetch_beside(candidate, make_current, &mut is_full) {
+            Err(_) if is_full && self.cache.clear_stale(self.job, candidate.seq)? => {
+                self.fetch_beside(candidate, make_current, &mut is_full)
+            }
+            fetched => fetched,
+        }
+    }
+
+    /// Fetches one checkpoint. If that fails, all that was copied is removed, and `is_full` says whether a store has run full.
+    fn fetch_beside(
+        &mut self,
+        candidate: &Candidate,
+        make_current: bool,
+        is_full: &mut bool,
+    ) -> Result<CheckpointId, FetchError> {
         let job = self.job;
         let descriptor = job.descriptors.choose(1, true, false);
         let mut protection = self.schemes.protection_of(job, descriptor)?;
@@ -151,13 +167,18 @@ impl Fetcher<'_> {
         };
         let set = self.schemes.members(job, descriptor);
         let mut record = RankRecord::begun(job, dataset, protection, set);
-        self.clear_place(&record)?;
-        // Its own id, unless a dataset of another prefix directory has it in cache.
+        // Its own id, unless cache has something under it.
         let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
+            *is_full = !matches!(error, FetchError::Comm(_)) && self.cache.is_full(job, &part)?;
             self.cache.remove_part(job, &part);
             return Err(error);
         }
+        let is_copy = |cached: &&CachedDataset| {
+            cached.seq() == record.seq() && cached.record.dataset.name == record.dataset.name
+        };
+        let copies: Vec<u64> = self.cache.datasets().iter().filter(is_copy).map(CachedDataset::id).collect();
+        copies.into_iter().for_each(|id| self.cache.evict(job, id));
         let store = self.cache.store_index(&record.protection.store);
         let dataset = CachedDataset { copy: PrefixCopy::Complete, ..CachedDataset::new(record, part, store) };
         let checkpoint = dataset.checkpoint();
@@ -165,21 +186,6 @@ impl Fetcher<'_> {
         self.cache.record_in_cache(job, checkpoint.id, None);
         update_flush_file(job, |flush| _ = flush.add_location(checkpoint.id, Location::Prefix));
         Ok(checkpoint)
-    }
-
-    /// Removes what is left in cache of a dataset that is about to be fetched.
-    fn clear_place(&mut self, record: &RankRecord) -> Result<(), CommError> {
-        let part = self.cache.part_of(self.job, record);
-        self.cache.clear_stale(self.job, &part);
-        // Another dataset that was given the same number stays.
-        let is_copy = |cached: &CachedDataset| {
-            cached.id() == record.dataset.id && cached.record.dataset.name == record.dataset.name
-        };
-        if self.cache.datasets().iter().any(is_copy) {
-            self.cache.evict(self.job, record.dataset.id);
-            barrier(&*self.job.comm)?;
-        }
-        Ok(())
     }
 
     /// Copies a checkpoint's files into this rank's part and protects them.

@@ -43,7 +43,7 @@ impl LocalPart {
 
     /// As a part of a dataset that cannot be rebuilt.
     pub(super) fn stale(&self) -> StalePart {
-        StalePart::new(self.part.clone(), self.key())
+        StalePart::new(self.part.clone(), self.map.record.as_ref())
     }
 
     /// How many ranks wrote the dataset, where the filemap says it.

@@ -1,7 +1,7 @@
 //! Recovers one cached dataset after a failure: whether it is complete, which parts are lost, and whether they can be rebuilt.
 //!
 //! It is complete if one rank has recorded so, or if every remaining part is prepared and the lost ones can be rebuilt with the
-//! right checksums. A dataset that cannot be recovered stays as it is until a newer one is complete.
+//! right checksums. A dataset that cannot be recovered stays as it is until a newer checkpoint counts.
 
 use super::parts::{choose, LocalPart, PartReport};
 use super::state::DatasetState;
@@ -49,7 +49,7 @@ pub(crate) enum Unrecovered {
     OtherSize(String),
     /// Another job may be writing it; it is never removed by this run.
     InUse,
-    /// Too much of it is lost; it may go once a newer dataset is complete.
+    /// Too much of it is lost; it may go once a newer checkpoint counts.
     TooMuchLost,
 }
 
@@ -117,7 +117,7 @@ fn rebuild(
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             job.report.error(&format!(
                 "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
-                 dataset is complete"
+                 checkpoint is complete"
             ));
             Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost))
         }

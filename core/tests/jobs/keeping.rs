@@ -673,6 +673,45 @@ fn a_replacement_of_a_removed_cache_is_not_used() {
     assert_eq!(std::fs::read_dir(&theirs).unwrap().count(), 0);
 }
 
+fn damage(path: &std::path::Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[7] ^= 4;
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// What the nodes that were left had of it made way for a copy that turned out to be damaged.
+#[test]
+fn what_cache_has_of_a_checkpoint_stays_until_the_copy_in_the_prefix_directory_is_fetched() {
+    let mut world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    damage(&world.prefix().join(file_name(2, Rank(0), 0)));
+    let all = world.nodes.clone();
+    world.nodes = ["n0", "n1", "n4", "n5"].map(str::to_owned).to_vec();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.nodes = all;
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// It was whole, and left the cache for a damaged copy.
+#[test]
+fn a_whole_checkpoint_in_cache_stays_where_the_application_reads_a_damaged_copy() {
+    for drops in ["0", "1"] {
+        let mut world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+        world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+        damage(&world.prefix().join(file_name(2, Rank(0), 0)));
+        let full = FaultyFiles::new(RealFiles);
+        full.only_below(world.prefix().join("ckpt.2"));
+        full.fail_from(1, ErrorKind::StorageFull);
+        world.files = Arc::new(full);
+        world.put("SCR_GLOBAL_RESTART", "1");
+        world.put("SCR_DROP_AFTER_CURRENT", drops);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        world.files = Arc::new(RealFiles);
+        world.put("SCR_GLOBAL_RESTART", "0");
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+    }
+}
+
 /// Nobody went back: the newest was in cache only, where the application cannot read it.
 #[test]
 fn a_checkpoint_that_only_cache_has_is_not_dropped_when_an_older_one_is_fetched() {
@@ -690,4 +729,57 @@ fn a_checkpoint_that_only_cache_has_is_not_dropped_when_an_older_one_is_fetched(
     world.files = Arc::new(RealFiles);
     world.put("SCR_GLOBAL_RESTART", "0");
     world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// What was left of the checkpoint went, and nothing had taken its place.
+#[test]
+fn what_is_left_of_a_checkpoint_stays_until_a_newer_checkpoint_counts() {
+    let mut world = job();
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let all = world.nodes.clone();
+    world.nodes = ["n0", "n4", "n2", "n5"].map(str::to_owned).to_vec();
+    let output = OutputFlags { checkpoint: false, output: true };
+    world.run(|application| {
+        application.session().start_output(Some(b"plot"), output).unwrap();
+        application.fill(2, some).unwrap();
+        application.session().complete_output(true).unwrap();
+    });
+    // Nor for one that could not be listed.
+    let full = FaultyFiles::new(RealFiles);
+    full.only(|_, path| path.ends_with(".scr/index.scr"));
+    full.never_pause();
+    world.files = Arc::new(full.clone());
+    world.put("SCR_CACHE_BYPASS", "1");
+    world.run(|application| {
+        application.write(3, some).unwrap();
+        full.fail_from(1, ErrorKind::StorageFull);
+        application.session().complete_output(true).unwrap_err();
+    });
+    world.files = Arc::new(RealFiles);
+    (0..4).for_each(|rank| std::fs::remove_file(world.prefix().join(file_name(3, Rank(rank), 0))).unwrap());
+    world.nodes = all;
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.nodes[1] = "n4".to_owned();
+    world.nodes[3] = "n5".to_owned();
+    world.run(|application| {
+        application.checkpoint(4, some).unwrap();
+        assert!(!has(&world, Rank(0), 1));
+    });
+}
+
+#[test]
+fn what_is_left_of_a_checkpoint_makes_way_for_its_copy_where_there_is_no_room_for_both() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.nodes = ["n0", "n1", "n4", "n5"].map(str::to_owned).to_vec();
+    let full = FaultyFiles::new(RealFiles);
+    let data = world.node("n0/user1/scr.defjobid");
+    full.only(move |what, path| {
+        what == What::Write && path.starts_with(&data) && path.ends_with(format!("rank_{}.0", 0))
+    });
+    full.pretend_room(1000);
+    full.fail_once(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(0), Arc::new(full.clone()));
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    assert!(full.first_failed().is_some());
 }

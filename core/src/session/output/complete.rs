@@ -170,6 +170,7 @@ impl Session {
         self.cache.record_in_cache(&self.job, id, self.cache.next_victim(store));
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
         self.cache.evict_flushed_output(&self.job);
+        self.cache.remove_stale_for(&self.job, id);
         self.evict_to(store, self.cache.limit_after(store))?;
         self.cache.record_stayed(&self.job);
         if flags.checkpoint {
