@@ -47,20 +47,21 @@ pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy};
 pub(crate) use eviction::Limit;
 pub(crate) use store::StoreInUse;
 
-use crate::comm::collective::any;
-use crate::comm::CommError;
+use crate::comm::collective::{any, gather};
+use crate::comm::{Collective, CommError, Rank};
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::Seq;
+use crate::prefix::{Ids, Seq};
 use begin::DatasetIds;
 use kept_open::KeptOpen;
 use part::PartDir;
 use record::RankRecord;
+use scr_plugin_api::KvTree;
 use sharing::Sharing;
-use stale::StalePart;
+use stale::{LeftBehind, StalePart};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub(crate) struct Cache {
     datasets: Vec<CachedDataset>,
     /// Parts of datasets that cannot be brought back, which are removed once a newer checkpoint counts.
     stale: Vec<StalePart>,
+    /// The datasets of which this rank has found parts that this run cannot use.
+    left: Vec<LeftBehind>,
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
     unread: BTreeSet<u64>,
@@ -102,6 +105,7 @@ impl Cache {
             open: KeptOpen::default(),
             datasets: Vec::new(),
             stale: Vec::new(),
+            left: Vec::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
         })
@@ -212,8 +216,41 @@ impl Cache {
     }
 
     /// Keeps parts that cannot be brought back until a newer checkpoint counts.
-    pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>) {
-        self.stale = stale;
+    pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>, left: Vec<LeftBehind>) {
+        (self.stale, self.left) = (stale, left);
+    }
+
+    /// Withdraws the datasets of which only parts were found that this run cannot use: when the nodes are back that were away,
+    /// they do not count. Collective.
+    ///
+    /// # Errors
+    /// That could not be recorded.
+    pub(crate) fn withdraw_left(
+        &self,
+        job: &Job,
+        is_unwanted: impl Fn(&LeftBehind) -> bool,
+    ) -> Collective<()> {
+        let mut own = KvTree::new();
+        for (place, left) in self.left.iter().filter(|left| is_unwanted(left)).enumerate() {
+            let seq = own.entry("LEFT", place);
+            seq.set("RUN", left.seq.run);
+            seq.set("ID", left.seq.id);
+        }
+        if any(&*job.comm, [!own.is_empty()])? == [false] {
+            return Ok(());
+        }
+        let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
+        let all: Vec<KvTree> = all.iter().filter_map(|packed| KvTree::unpack(packed).ok()).collect();
+        let seqs =
+            all.iter().filter_map(|tree| tree.get("LEFT")).flat_map(KvTree::iter).filter_map(|(_, seq)| {
+                Some(Seq { run: seq.require("RUN").ok()?, id: seq.require("ID").ok()? })
+            });
+        let seqs: Vec<Seq> = seqs.collect();
+        let noted = match job.rank() {
+            Rank(0) => Ids::note_withdrawn(job.files(), &job.prefix, &seqs),
+            _ => Ok(()),
+        };
+        job.agree(noted)
     }
 
     /// Removes what is left of the dataset at this place, which could not be brought back. Gives whether there was anything.

@@ -4,7 +4,7 @@ use super::filemap::Filemap;
 use super::part::PartDir;
 use super::record::{DatasetKey, RankRecord};
 use crate::fs::Files;
-use crate::prefix::Seq;
+use crate::prefix::{DatasetDescriptor, Seq};
 
 /// A part that is of no use to this run, and is removed once a newer checkpoint counts.
 #[derive(Debug)]
@@ -14,6 +14,13 @@ pub(crate) struct StalePart {
     key: Option<DatasetKey>,
     /// The place of that dataset.
     pub(super) seq: Option<Seq>,
+}
+
+/// A dataset of which this rank has found a part in cache that this run cannot use.
+#[derive(Debug)]
+pub(crate) struct LeftBehind {
+    pub(crate) seq: Seq,
+    pub(crate) dataset: DatasetDescriptor,
 }
 
 impl StalePart {

@@ -6,6 +6,7 @@
 //! RUN/<number of the last run>
 //! NEXT/<first dataset id that no run has reserved>
 //! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
+//! WITHDRAWN/<number of a run>/ID/<id of a dataset that is not to come back from cache> ...
 //! ```
 //!
 //! Every run gets a number of its own before it does anything, and reserves a block of dataset ids before it uses the first of
@@ -17,7 +18,7 @@
 //! lost.
 
 use super::shared::{self, Shared};
-use super::{Index, Prefix, PrefixError};
+use super::{Index, Prefix, PrefixError, Seq};
 use crate::fs::{At, Durability, Files};
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
@@ -216,6 +217,38 @@ impl Ids {
         Ok(ids.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default())
     }
 
+    /// Notes datasets that the user or the application does not want any more, of which cache may have parts that nobody could
+    /// reach.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn note_withdrawn(
+        files: &dyn Files,
+        prefix: &Prefix,
+        withdrawn: &[Seq],
+    ) -> Result<(), PrefixError> {
+        shared::update(files, prefix, false, |ids: &mut Self| {
+            for seq in withdrawn {
+                ids.tree.entry(WITHDRAWN, seq.run).entry("ID", seq.id);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// The datasets that were withdrawn.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn withdrawn(files: &dyn Files, prefix: &Prefix) -> Result<Vec<Seq>, PrefixError> {
+        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
+        let runs = ids.tree.get(WITHDRAWN).into_iter().flat_map(KvTree::keys_as::<u64>);
+        let of_run = |run: u64| {
+            let known = ids.tree.get(WITHDRAWN).and_then(|runs| runs.get(run.to_string())?.get("ID"));
+            known.into_iter().flat_map(KvTree::keys_as::<u64>).map(move |id| Seq { run, id })
+        };
+        Ok(runs.flat_map(of_run).collect())
+    }
+
     fn prefix_id(&self) -> Option<PrefixId> {
         self.tree.text(PREFIX).and_then(PrefixId::parse)
     }
@@ -237,6 +270,7 @@ const PREFIX: &str = "PREFIX_RANDOM_ID";
 const RUN: &str = "RUN";
 const NEXT: &str = "NEXT";
 const PURGED: &str = "PURGED";
+const WITHDRAWN: &str = "WITHDRAWN";
 
 #[cfg(test)]
 mod tests {

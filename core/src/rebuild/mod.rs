@@ -19,7 +19,7 @@ mod transfer;
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;
 use crate::cache::record::DatasetKey;
-use crate::cache::stale::StalePart;
+use crate::cache::stale::{LeftBehind, StalePart};
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::CommError;
@@ -48,6 +48,8 @@ pub(crate) struct Found {
     pub(crate) whole: Vec<Restored>,
     /// Remaining parts of datasets that cannot be rebuilt, as far as this rank reports them.
     pub(crate) stale: Vec<StalePart>,
+    /// The datasets that this run cannot use, as far as this rank speaks for them.
+    pub(crate) left: Vec<LeftBehind>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
@@ -79,6 +81,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
         found.seen.push(key.id);
         if occupied.contains(&key.id) {
             // A newer copy with the same id has these folders. It is not touched for an older one.
+            found.left.extend(local.iter().filter_map(|part| part.left_behind()));
             let size = job.comm.size();
             let own = local.into_iter().filter(|part| part.ranks() == Some(size));
             let apart: Vec<_> =
@@ -91,11 +94,13 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
                 found.is_any_left = true;
+                found.left.extend(local.iter().filter_map(|part| part.left_behind()));
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
             }
             Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
                 found.is_any_left = true;
                 found.of_other_size.get_or_insert(what);
+                found.left.extend(local.iter().filter_map(|part| part.left_behind()));
             }
             Recovered::Unrecovered(Unrecovered::InUse) => (),
             Recovered::Removed => continue,

@@ -4,7 +4,7 @@ use crate::cache::filemap::{Filemap, State};
 use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::cache::stale::StalePart;
+use crate::cache::stale::{LeftBehind, StalePart};
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;
@@ -44,6 +44,12 @@ impl LocalPart {
     /// As a part of a dataset that cannot be rebuilt.
     pub(super) fn stale(&self) -> StalePart {
         StalePart::new(self.part.clone(), self.map.record.as_ref())
+    }
+
+    /// The dataset, as one that this run cannot use.
+    pub(super) fn left_behind(&self) -> Option<LeftBehind> {
+        let record = self.map.record.as_ref()?;
+        Some(LeftBehind { seq: record.seq(), dataset: record.dataset.clone() })
     }
 
     /// How many ranks wrote the dataset, where the filemap says it.

@@ -10,6 +10,7 @@ mod prefix_state;
 pub(crate) use current::Chosen;
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
+use crate::cache::stale::LeftBehind;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
@@ -274,6 +275,10 @@ impl WentBack {
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
         if !planted(Bug::NewerStayAfterCurrent) {
             cache.withdraw(job, &newer)?;
+        }
+        let is_newer = |left: &LeftBehind| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
+        if let Err(error) = cache.withdraw_left(job, is_newer) {
+            job.report.error(&error.agreed()?.to_string());
         }
         if job.rank() != Rank(0) {
             return Ok(());

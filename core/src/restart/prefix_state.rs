@@ -27,6 +27,8 @@ pub(crate) struct PrefixState {
     complete: Vec<Complete>,
     /// The datasets that were purged from there.
     purged: Vec<u64>,
+    /// The datasets that are not to come back from cache.
+    withdrawn: Vec<Seq>,
     /// Those that were complete there once and are no more, each with when it was started: files of them were replaced or deleted.
     lost: Vec<(u64, u64)>,
     /// Whether there is a dataset in cache that could not be recovered.
@@ -77,6 +79,9 @@ impl PrefixState {
                 failed: entry.text("FAILED") == Some("1"),
             })
         };
+        let withdrawn = |(_, entry): (&[u8], &KvTree)| {
+            Some(Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? })
+        };
         let number = |key| tree.parse(key).ok().flatten();
         let lost = |lost: &KvTree| {
             let created = |id: u64| Some((id, lost.parse(id.to_string()).ok()??));
@@ -89,6 +94,12 @@ impl PrefixState {
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             lost: tree.get("LOST").map(lost).unwrap_or_default(),
+            withdrawn: tree
+                .get("WITHDRAWN")
+                .into_iter()
+                .flat_map(KvTree::iter)
+                .filter_map(withdrawn)
+                .collect(),
             is_any_left: false,
             of_other_size: None,
             newest: Seq::default(),
@@ -114,6 +125,11 @@ impl PrefixState {
         }
         let in_cache = || cache.datasets().iter().any(|cached| cached.record.dataset.checkpoint);
         (self.is_any_left || in_cache()).then_some("this run could not use what is in cache")
+    }
+
+    /// Whether the dataset at this place is not to come back from cache.
+    pub(crate) fn is_withdrawn(&self, seq: Seq) -> bool {
+        self.withdrawn.contains(&seq)
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
@@ -173,6 +189,11 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     for entry in incomplete.iter().filter(|entry| entry.flushed.is_some()) {
         let created = entry.dataset.as_ref().map_or(0, |dataset| dataset.created);
         tree.child("LOST").set(entry.id.to_string(), created);
+    }
+    for (place, seq) in Ids::withdrawn(files, prefix)?.into_iter().enumerate() {
+        let known = tree.entry("WITHDRAWN", place);
+        known.set("RUN", seq.run);
+        known.set("ID", seq.id);
     }
     for entry in complete {
         let known = tree.entry("PFS", entry.id);

@@ -109,6 +109,9 @@ impl Session {
             let cached = CachedDataset::new(restored.record, restored.part, store);
             self.cache.insert(CachedDataset { listed: true, refused: restored.refused, ..cached });
         }
+        let unwanted = self.cache.datasets().iter().filter(|cached| in_prefix.is_withdrawn(cached.seq()));
+        let unwanted: Vec<u64> = unwanted.map(CachedDataset::id).collect();
+        self.cache.withdraw(&self.job, &unwanted)?;
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
         in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         if !purge {
@@ -120,7 +123,7 @@ impl Session {
             }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);
-        self.cache.keep_stale(found.stale);
+        self.cache.keep_stale(found.stale, found.left);
         let highest = found.highest.max(in_prefix.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(

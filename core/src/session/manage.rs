@@ -63,6 +63,7 @@ impl Session {
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
+            self.withdraw_left(name)?;
         }
         dropped.map(drop)
     }
@@ -77,6 +78,7 @@ impl Session {
         let was_listed = delete::named(&self.job, name)?;
         if !planted(Bug::DeletedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
+            self.withdraw_left(name)?;
         }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
@@ -99,6 +101,12 @@ impl Session {
         self.flushes.wait_until_recorded(&self.job);
         self.flushes.abandon(&self.job, name);
         Ok(in_cache)
+    }
+
+    /// What this run could not bring back of a name does not come back in a later one either.
+    fn withdraw_left(&self, name: &[u8]) -> Result<(), Error> {
+        let withdrawn = self.cache.withdraw_left(&self.job, |left| left.dataset.name == name);
+        withdrawn.map_err(|error| error.doing("recording that parts in cache do not count any more"))
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {

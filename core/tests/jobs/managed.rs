@@ -570,3 +570,35 @@ fn a_job_goes_on_from_what_it_has_flushed_since_it_went_back() {
     again.line_with(&["SCR_CURRENT=ckpt.1 was restarted from before", "going on from `ckpt.8'"]);
     assert_eq!(listed(&world).0, [1, 3, 4]);
 }
+
+/// Nodes were away, so that the run had only parts of them. When the nodes came back, so did what was deleted.
+#[test]
+fn what_is_deleted_or_dropped_does_not_come_back_with_the_nodes_that_were_away() {
+    for how in ["delete", "drop", "go back", "other ranks"] {
+        let mut world = World::new(4, 4).set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH_ON_RESTART", "1");
+        let all = world.nodes.clone();
+        world.put("SCR_FLUSH", "1");
+        checkpoints(&world, 1..=1);
+        world.put("SCR_FLUSH", "0");
+        checkpoints(&world, 2..=2);
+        world.nodes = ["n0", "n1", "n4", "n5"].map(str::to_owned).to_vec();
+        if how == "other ranks" {
+            world.nodes.truncate(2);
+        }
+        world.run(|application| match how {
+            "drop" => application.session().drop_dataset(b"ckpt.2").unwrap(),
+            "go back" => (),
+            _ => application.session().delete(b"ckpt.2").unwrap(),
+        });
+        if how == "go back" {
+            world.put("SCR_DROP_AFTER_CURRENT", "1");
+            world.run(|application| {
+                application.session().current(b"ckpt.1").unwrap();
+                assert_eq!(application.restart(some), Some(1));
+            });
+        }
+        world.nodes = all;
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        assert_eq!(listed(&world).0, [1], "{how}");
+    }
+}
