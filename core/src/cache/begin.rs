@@ -54,7 +54,7 @@ impl Cache {
             }
             // A folder that this rank has not made may belong to another process.
             if is_ours {
-                self.remove_part(job, &self.part_of(job, record));
+                self.remove_part(job, &self.part_of(record));
             }
             let [is_final] = any(&*job.comm, [is_final])?;
             if is_final {
@@ -66,7 +66,7 @@ impl Cache {
     }
 
     fn begin_part(&self, job: &Job, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
-        let part = self.part_of(job, record);
+        let part = self.part_of(record);
         match Journal::begin_part(job.files(), &part, &Entry::Open(record)) {
             Ok(journal) => Ok((part, journal)),
             Err(error) => {

@@ -52,7 +52,6 @@ use crate::comm::{Collective, CommError, Rank};
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
 use crate::job::Job;
-use crate::param;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Ids, Seq};
 use begin::DatasetIds;
@@ -136,22 +135,15 @@ impl Cache {
         &self.open
     }
 
-    /// The directory for this rank's new datasets on a store, which may be one that is no longer configured.
-    pub(crate) fn dir_of(&self, job: &Job, store: &str) -> PathBuf {
-        self.stores.iter().find(|known| known.name == store).map_or_else(
-            || Path::new(&param::expanded(store, &job.env)).join(job.job_folder()),
-            |known| known.cache.clone(),
-        )
-    }
-
     /// Place of a store in the list; one that is not configured counts as the first.
     pub(crate) fn store_index(&self, store: &str) -> usize {
         self.stores.iter().position(|known| known.name == store).unwrap_or(0)
     }
 
-    /// Where this rank's part of a dataset lies.
-    pub(crate) fn part_of(&self, job: &Job, record: &RankRecord) -> PartDir {
-        PartDir::new(&self.dir_of(job, &record.protection.store), record.dataset.id, record.rank)
+    /// Where this rank's part of a dataset lies: in a store of this run, whatever the store of the record was called.
+    pub(crate) fn part_of(&self, record: &RankRecord) -> PartDir {
+        let store = &self.stores[self.store_index(&record.protection.store)];
+        PartDir::new(&store.cache, record.dataset.id, record.rank)
     }
 
     /// Whether all nodes see a store, so that the loss of one takes nothing from it.
@@ -290,6 +282,6 @@ impl Cache {
         if record.protection.bypass {
             return job.prefix.dir().to_owned();
         }
-        self.part_of(job, record).dataset().to_owned()
+        self.part_of(record).dataset().to_owned()
     }
 }

@@ -73,11 +73,6 @@ impl<'a> Variables<'a> {
     }
 }
 
-/// The path of a folder with its variables replaced; those that are not set count as empty.
-pub(crate) fn expanded(path: &str, env: &Env) -> String {
-    Variables::of(env).expand_path(path).0
-}
-
 /// The name that a text starting with `$` names, and what comes after it.
 fn variable(text: &str) -> Option<(&str, &str)> {
     let (name, tail) = match text.strip_prefix("${") {

@@ -32,7 +32,6 @@ pub(crate) mod testing;
 mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};
-pub(crate) use expand::expanded;
 pub use file::unknown;
 pub use origin::{Origin, Place};
 pub(crate) use params::Line;

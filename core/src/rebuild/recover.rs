@@ -314,7 +314,7 @@ impl<'a> Recovery<'a> {
     /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path
     /// that all see, or else in this node's.
     fn place(&self, record: &RankRecord) -> PartDir {
-        self.own_copy().map_or_else(|| self.on.cache.part_of(self.on.job, record), |own| own.part.clone())
+        self.own_copy().map_or_else(|| self.on.cache.part_of(record), |own| own.part.clone())
     }
 
     fn append(&mut self, part: &PartDir, entry: &Entry<'_>) -> Result<(), FsError> {

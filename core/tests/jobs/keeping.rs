@@ -783,3 +783,30 @@ fn what_is_left_of_a_checkpoint_makes_way_for_its_copy_where_there_is_no_room_fo
     world.run(|application| application.restart(some)).all_gave(&Some(1));
     assert!(full.first_failed().is_some());
 }
+
+/// The directory of the user's name belongs to somebody else, and the store was spelled otherwise when the dataset was written:
+/// the lost part was rebuilt in the other user's directory.
+#[test]
+fn a_lost_part_is_rebuilt_in_a_directory_that_this_run_has_checked() {
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let mut world = job();
+    let theirs: Vec<_> = (0..4).map(|node| world.node(&format!("n{node}/user1"))).collect();
+    for dir in &theirs {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::create_dir_all(dir).unwrap();
+        std::os::unix::fs::chown(dir, Some(4321), None).unwrap();
+        let everybody = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(dir.parent().unwrap(), everybody).unwrap();
+    }
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    std::fs::remove_dir_all(world.node("n1/user1.1")).unwrap();
+    let nodes = world.dir().join("nodes").display().to_string();
+    world.put("NODES", &nodes);
+    world.put("SCR_CACHE_BASE", "$NODES/$SCR_NODE_NAME");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    assert!(theirs.iter().all(|dir| std::fs::read_dir(dir).unwrap().count() == 0));
+    std::fs::remove_dir_all(world.node("n2/user1.1")).unwrap();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}

@@ -113,7 +113,7 @@ impl Session {
         self.flushes.wait_until_recorded(&self.job);
         let taken = take_name(&self.job, record);
         if taken.is_err() {
-            self.cache.remove_part(&self.job, &self.cache.part_of(&self.job, record));
+            self.cache.remove_part(&self.job, &self.cache.part_of(record));
         }
         taken.map_err(|error| error.doing(format!("using the name of {} again", record.label())))
     }
