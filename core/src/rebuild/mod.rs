@@ -186,7 +186,7 @@ fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
     };
     job.report.warn(&format!(
         "dataset {} `{}' {others} to another prefix directory, which was at {} before this one: the run does not restart \
-         from it. What is left of that directory leaves the cache once a new dataset is complete; put the directory back \
+         from it. What is left of that directory leaves the cache once a new checkpoint is complete; put the directory back \
          before, if it is still needed. `scr clean --allocation {} --discard-unsaved' removes all that the allocation has \
          in cache",
         newest.id,
