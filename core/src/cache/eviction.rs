@@ -188,7 +188,11 @@ impl Cache {
         let store = &self.stores[cached.store];
         let is_ours = cached.part.dataset().parent() == Some(&store.cache);
         let keeps = cached.record.redundancy.is_some() && !store.warned_crowded && is_ours;
-        report(job, if keeps { cached.part.remove_but_spare(files) } else { cached.part.remove(files) });
+        let removed = match keeps {
+            true => cached.part.remove_but_spare(files, &cached.record),
+            false => cached.part.remove(files),
+        };
+        report(job, removed);
         self.open.close_removed();
         self.record_evicted(job, &cached);
     }

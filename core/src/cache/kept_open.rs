@@ -7,26 +7,30 @@ use std::path::Path;
 
 /// The redundancy files that this rank has written in this run.
 #[derive(Default)]
-pub(crate) struct KeptOpen(RefCell<Vec<Box<dyn File>>>);
+pub(crate) struct KeptOpen(RefCell<Vec<Kept>>);
+
+/// A file, and what tells it from others: device and inode, which are not given to another one while it is open.
+type Kept = ((u64, u64), Box<dyn File>);
 
 impl KeptOpen {
     /// Keeps a file that has been written.
     pub(crate) fn keep(&self, file: Box<dyn File>) {
-        self.0.borrow_mut().push(file);
+        if let Ok(status) = file.status() {
+            self.0.borrow_mut().push((status.identity, file));
+        }
     }
 
     /// The file of this name, if it was kept.
     pub(crate) fn take(&self, files: &dyn Files, path: &Path) -> Option<Box<dyn File>> {
-        self.close_removed();
         let wanted = files.status(path).ok()?.identity;
         let mut kept = self.0.borrow_mut();
-        let at = kept.iter().position(|file| file.status().is_ok_and(|status| status.identity == wanted))?;
-        Some(kept.swap_remove(at))
+        let at = kept.iter().position(|(identity, _)| *identity == wanted)?;
+        Some(kept.swap_remove(at).1)
     }
 
     /// Closes the files that have no name any more: their memory is free only then.
     pub(crate) fn close_removed(&self) {
-        self.0.borrow_mut().retain(|file| file.status().is_ok_and(|status| status.links > 0));
+        self.0.borrow_mut().retain(|(_, file)| file.status().is_ok_and(|status| status.links > 0));
     }
 }
 

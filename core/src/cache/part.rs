@@ -16,7 +16,7 @@
 //! [`shared_files`](super::shared_files).
 
 use super::kept_open::KeptOpen;
-use super::record::RankRecord;
+use super::record::{FileRecord, RankRecord};
 use super::shared_files::remove_claims;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How, Kind};
@@ -100,11 +100,14 @@ impl PartDir {
     /// Makes the folder of the rank's files. The filemap must exist: a folder without one counts as leftovers.
     pub(crate) fn make_data(&self, files: &dyn Files) -> Result<(), FsError> {
         let data = self.data();
+        let made = files.make_dir(&data, 0o700);
+        let is_link = || files.status(&data).is_ok_and(|status| status.kind == Kind::Link);
         // The application may have put a link in its place, which leads nowhere here.
-        if files.status(&data).is_ok_and(|status| status.kind == Kind::Link) {
+        if made.is_err() && is_link() {
             files.remove_if_there(&data)?;
+            return make_dir(files, &data);
         }
-        make_dir(files, &data)
+        ignore(ErrorKind::AlreadyExists, made).at("make the folder", &data)
     }
 
     /// Removes the part, and the folders that nobody uses any more. Not to be called where another rank may be making
@@ -115,12 +118,16 @@ impl PartDir {
     }
 
     /// Removes a whole part as [`remove`](Self::remove) does, but keeps the memory of its redundancy file for the next one.
-    pub(crate) fn remove_but_spare(&self, files: &dyn Files) -> Result<(), FsError> {
+    pub(crate) fn remove_but_spare(&self, files: &dyn Files, record: &RankRecord) -> Result<(), FsError> {
         let (map, gone, redundancy) = (self.filemap(), self.gone(), self.redundancy());
         // As in `clear`: from here on it is no part, and its files belong to nobody.
         ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         ignore(ErrorKind::NotFound, files.rename(&redundancy, &self.spare())).at("rename", &redundancy)?;
-        self.remove_data(files)?;
+        // What is recorded is mostly all there is.
+        let is_removed = |file: &FileRecord| files.remove_file(&self.file(&file.name)).is_ok();
+        if !(record.files.iter().all(is_removed) && files.remove_dir(&self.data()).is_ok()) {
+            self.remove_data(files)?;
+        }
         files.remove_if_there(&gone)?;
         [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
     }

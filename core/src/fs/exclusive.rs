@@ -183,14 +183,10 @@ impl<'a> Mine<'a> {
     }
 
     fn try_take(&self) -> Result<Taken, FsError> {
-        let linked = self.files.link(&self.path, self.lock);
-        // Over NFS the answer may have been lost, and the name is there anyway.
-        if self.is_ours() {
-            return Ok(Taken::Yes);
-        }
-        match linked {
-            // It was broken at once, which only happens to one that looks dead.
-            Ok(()) => Ok(Taken::No),
+        match self.files.link(&self.path, self.lock) {
+            Ok(()) => Ok(Taken::Yes),
+            // Over NFS the answer may have been lost, and the name is there anyway.
+            Err(_) if self.is_ours() => Ok(Taken::Yes),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Taken::No),
             Err(error) if has_no_second_names(&error) => Ok(Taken::NoSecondNames),
             Err(error) => {

@@ -4,16 +4,20 @@
 //! without following links, and the operation uses the last part relative to its folder. So changes of the names above do not
 //! matter any more.
 
-use super::real::{open_file, timestamps, RealFiles};
+use super::limit::open_with_room;
+use super::real::{
+    flags_of, free_bytes, names_in, open_file, status_of, sync_folder, timestamps, RealFile, RealFiles,
+};
 use super::{File, Files, How, Status};
 use rustix::fs::{
-    linkat, mkdirat, openat, openat2, renameat, unlinkat, utimensat, AtFlags, Mode, OFlags, ResolveFlags, CWD,
+    fstatvfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
+    ResolveFlags, CWD,
 };
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 /// The real file system with directories that are held open.
@@ -26,39 +30,77 @@ pub(super) struct HeldDirs {
 struct Held {
     path: PathBuf,
     dir: RwLock<Arc<dyn File>>,
+    /// The folders below it that were used last, the newest at the end. They stay open, since the next name mostly lies in one
+    /// of them.
+    folders: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
+}
+
+/// So many folders stay open: those of the newest dataset and of the one before.
+const MOST_FOLDERS: usize = 8;
+
+/// A path below a directory that is held open, or `.` for that itself.
+struct Below<'a> {
+    held: &'a Held,
+    path: &'a Path,
 }
 
 impl Held {
     fn dir(&self) -> Arc<dyn File> {
         Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner))
     }
-}
 
-/// A name in an open directory.
-struct Spot<'a> {
-    parent: Parent,
-    name: &'a OsStr,
-}
+    fn folders(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<OwnedFd>)>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-enum Parent {
-    Held(Arc<dyn File>),
-    Opened(OwnedFd),
-}
+    /// A folder that has stayed open.
+    fn known(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+        let mut folders = self.folders();
+        let at = folders.iter().position(|(known, _)| known == path)?;
+        folders[at..].rotate_left(1);
+        folders.last().map(|(_, folder)| Arc::clone(folder))
+    }
 
-impl Parent {
-    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
-        match self {
-            Parent::Held(dir) => dir.descriptor().ok_or_else(|| io::ErrorKind::Unsupported.into()),
-            Parent::Opened(fd) => Ok(fd.as_fd()),
+    fn open_folder(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
+        let opened = open_with_room(|| open_below(descriptor(&self.dir())?, path))?;
+        let opened = Arc::new(opened);
+        let mut folders = self.folders();
+        folders.retain(|(known, _)| known != path);
+        if folders.len() == MOST_FOLDERS {
+            folders.remove(0);
         }
+        folders.push((path.to_owned(), Arc::clone(&opened)));
+        Ok(opened)
+    }
+
+    fn forget(&self, path: &Path) {
+        self.folders().retain(|(known, _)| !known.starts_with(path));
     }
 }
 
-impl Spot<'_> {
-    /// A path that leads there even if the directories have been renamed.
-    fn path(&self) -> io::Result<PathBuf> {
-        let number = self.parent.descriptor()?.as_raw_fd();
-        Ok(Path::new("/proc/self/fd").join(number.to_string()).join(self.name))
+impl Below<'_> {
+    fn is_held_itself(&self) -> bool {
+        self.path == Path::new(".")
+    }
+
+    /// Does `work` with the folder of the path and the name in it. A folder in cache is never renamed, but others may remove it
+    /// and make it again. Nothing is found in a removed one, and then it is opened anew.
+    fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let Some(folder) = folder else { return work(descriptor(&self.held.dir())?, self.path.as_os_str()) };
+        let name = self.path.file_name().unwrap_or(OsStr::new("."));
+        if let Some(known) = self.held.known(folder) {
+            match work(known.as_fd(), name) {
+                Err(error) if was_removed(&error) => self.held.forget(folder),
+                other => return other,
+            }
+        }
+        work(self.held.open_folder(folder)?.as_fd(), name)
+    }
+
+    fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+        let (flags, mode) = (flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+        self.at(|folder, name| open_with_room(|| Ok(openat(folder, name, flags, mode)?)))
     }
 }
 
@@ -68,130 +110,138 @@ impl HeldDirs {
         dir.descriptor()?;
         let mut held = self.held.clone();
         held.retain(|known| known.path != path);
-        held.push(Arc::new(Held { path: path.to_owned(), dir: RwLock::new(dir) }));
+        held.push(Arc::new(Held { path: path.to_owned(), dir: RwLock::new(dir), folders: Mutex::default() }));
         Some(Self { held })
     }
 
-    /// The innermost of them that a path lies in, and the rest of the path.
-    fn holder<'a>(&self, path: &'a Path) -> Option<(Arc<dyn File>, &'a Path)> {
+    /// The innermost of them that a path lies in, and the rest of the path; `None` where it lies in none.
+    fn below<'a>(&'a self, path: &'a Path) -> io::Result<Option<Below<'a>>> {
         let inside = self.held.iter().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
-        let (held, rest) = inside.min_by_key(|(_, rest)| rest.as_os_str().len())?;
-        Some((held.dir(), rest))
+        let Some((held, rest)) = inside.min_by_key(|(_, rest)| rest.as_os_str().len()) else {
+            return Ok(None);
+        };
+        // A part that goes up would leave the directory.
+        if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let path = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
+        Ok(Some(Below { held, path }))
     }
 
-    /// Does `work` with the path to use instead, and with whether a link there may be followed.
-    fn reach<R>(&self, path: &Path, work: impl FnOnce(&Path, bool) -> io::Result<R>) -> io::Result<R> {
-        let Some((held, rest)) = self.holder(path) else { return work(path, true) };
-        let spot = descend(held, rest)?;
-        work(&spot.path()?, false)
+    /// Where a name is changed. The name of a held directory itself stands in another one.
+    fn changed<'a>(&'a self, path: &'a Path) -> io::Result<Option<Below<'a>>> {
+        Ok(self.below(path)?.filter(|below| !below.is_held_itself()))
     }
 
-    /// Where a name is changed; `None` where the path is not below a held directory. The name of a held directory itself stands
-    /// in another one.
-    fn spot<'a>(&self, path: &'a Path) -> io::Result<Option<Spot<'a>>> {
-        let below = self.holder(path).filter(|(_, rest)| !rest.as_os_str().is_empty());
-        below.map(|(held, rest)| descend(held, rest)).transpose()
-    }
-}
-
-/// The folder and the name for a call of the system; without a held directory, the path is the name.
-fn place<'a>(spot: Option<&'a Spot<'_>>, path: &'a Path) -> io::Result<(BorrowedFd<'a>, &'a OsStr)> {
-    spot.map_or(Ok((CWD, path.as_os_str())), |spot| Ok((spot.parent.descriptor()?, spot.name)))
-}
-
-fn descend(held: Arc<dyn File>, rest: &Path) -> io::Result<Spot<'_>> {
-    let mut parts = rest.components().map(plain).collect::<io::Result<Vec<_>>>()?;
-    let name = parts.pop().unwrap_or(OsStr::new("."));
-    Ok(Spot { parent: open_folders(held, rest.parent().unwrap_or(rest), &parts)?, name })
-}
-
-/// Opens the last folder of a path with these parts. One call does it, unless the kernel lacks it, or a part is missing or a link.
-fn open_folders(held: Arc<dyn File>, path: &Path, parts: &[&OsStr]) -> io::Result<Parent> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut parent = Parent::Held(held);
-    if parts.len() > 1 {
-        let dir = parent.descriptor()?;
-        if let Ok(last) = openat2(dir, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            return Ok(Parent::Opened(last));
+    /// Does `work` with the folders and names of two paths; of a path below no held directory, the path is the name. `None` where
+    /// both are such.
+    fn at_both(
+        &self,
+        from: &Path,
+        to: &Path,
+        work: impl Fn(BorrowedFd<'_>, &OsStr, BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+    ) -> Option<io::Result<()>> {
+        fn at(
+            below: Option<&Below<'_>>,
+            path: &Path,
+            work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<()>,
+        ) -> io::Result<()> {
+            below.map_or_else(|| work(CWD, path.as_os_str()), |below| below.at(&work))
+        }
+        match (self.changed(from), self.changed(to)) {
+            (Err(error), _) | (_, Err(error)) => Some(Err(error)),
+            (Ok(None), Ok(None)) => None,
+            (Ok(old), Ok(new)) => Some(at(old.as_ref(), from, |old, from| {
+                at(new.as_ref(), to, |new, to| Ok(work(old, from, new, to)?))
+            })),
         }
     }
-    for part in parts {
-        parent = Parent::Opened(openat(parent.descriptor()?, *part, flags, Mode::empty())?);
-    }
-    Ok(parent)
 }
 
-/// A part that goes up would leave the directory.
-fn plain(part: Component<'_>) -> io::Result<&OsStr> {
-    match part {
-        Component::Normal(name) => Ok(name),
-        _ => Err(io::ErrorKind::InvalidInput.into()),
+fn was_removed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle)
+}
+
+fn descriptor(dir: &Arc<dyn File>) -> io::Result<BorrowedFd<'_>> {
+    dir.descriptor().ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Opens a folder below another one and follows no link. One call does it, unless the kernel lacks it, or a part is missing or a
+/// link.
+fn open_below(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(folder) = openat2(dir, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        return Ok(folder);
     }
+    let mut folder = None;
+    for part in path {
+        let at = folder.as_ref().map_or(dir, AsFd::as_fd);
+        folder = Some(openat(at, part, flags, Mode::empty())?);
+    }
+    folder.ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 impl Files for HeldDirs {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        self.reach(path, |path, follow| open_file(path, how, follow))
+        let Some(below) = self.below(path)? else { return open_file(path, how) };
+        let (flags, mode) = flags_of(how);
+        Ok(Box::new(RealFile::new(below.open(flags, mode)?.into(), how)))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
-        self.reach(path, |path, _| RealFiles.status(path))
+        let Some(below) = self.below(path)? else { return RealFiles.status(path) };
+        below.at(|folder, name| Ok(status_of(&statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)))
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let Some(Spot { parent, name }) = self.spot(path)? else { return RealFiles.make_dir(path, mode) };
-        Ok(mkdirat(parent.descriptor()?, name, Mode::from_raw_mode(mode))?)
+        let Some(below) = self.changed(path)? else { return RealFiles.make_dir(path, mode) };
+        below.at(|folder, name| Ok(mkdirat(folder, name, Mode::from_raw_mode(mode))?))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.reach(path, |path, follow| {
-            let dir = if follow { None } else { Some(open_file(path, How::Folder, false)?) };
-            let held = dir.as_ref().and_then(|dir| dir.descriptor());
-            let number = held.map(|fd| format!("/proc/self/fd/{}", fd.as_raw_fd()));
-            RealFiles.list(number.as_deref().map_or(path, Path::new))
-        })
+        let Some(below) = self.below(path)? else { return RealFiles.list(path) };
+        names_in(below.open(OFlags::DIRECTORY, 0)?)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let Some(Spot { parent, name }) = self.spot(path)? else { return RealFiles.remove_file(path) };
-        Ok(unlinkat(parent.descriptor()?, name, AtFlags::empty())?)
+        let Some(below) = self.changed(path)? else { return RealFiles.remove_file(path) };
+        below.at(|folder, name| Ok(unlinkat(folder, name, AtFlags::empty())?))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let Some(Spot { parent, name }) = self.spot(path)? else { return RealFiles.remove_dir(path) };
-        Ok(unlinkat(parent.descriptor()?, name, AtFlags::REMOVEDIR)?)
+        let Some(below) = self.changed(path)? else { return RealFiles.remove_dir(path) };
+        below.at(|folder, name| Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?))?;
+        below.held.forget(below.path);
+        Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let spots = (self.spot(from)?, self.spot(to)?);
-        if let (None, None) = spots {
-            return RealFiles.rename(from, to);
-        }
-        let ((old, from), (new, to)) = (place(spots.0.as_ref(), from)?, place(spots.1.as_ref(), to)?);
-        Ok(renameat(old, from, new, to)?)
+        self.at_both(from, to, |old, from, new, to| renameat(old, from, new, to))
+            .unwrap_or_else(|| RealFiles.rename(from, to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let spots = (self.spot(from)?, self.spot(to)?);
-        if let (None, None) = spots {
-            return RealFiles.link(from, to);
-        }
-        let ((old, from), (new, to)) = (place(spots.0.as_ref(), from)?, place(spots.1.as_ref(), to)?);
-        Ok(linkat(old, from, new, to, AtFlags::empty())?)
+        self.at_both(from, to, |old, from, new, to| linkat(old, from, new, to, AtFlags::empty()))
+            .unwrap_or_else(|| RealFiles.link(from, to))
     }
 
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        let spot = self.spot(path)?;
-        let (dir, name) = place(spot.as_ref(), path)?;
-        Ok(utimensat(dir, name, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
+        let Some(below) = self.changed(path)? else { return RealFiles.set_times(path, accessed, changed) };
+        let times = timestamps(accessed, changed);
+        below.at(|folder, name| Ok(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.reach(path, |path, _| RealFiles.sync_dir(path))
+        let Some(below) = self.below(path)? else { return RealFiles.sync_dir(path) };
+        sync_folder(&below.open(OFlags::DIRECTORY, 0)?.into())
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.reach(path, |path, _| RealFiles.free_bytes(path))
+        let Some(below) = self.below(path)? else { return RealFiles.free_bytes(path) };
+        if below.is_held_itself() {
+            return Ok(free_bytes(&fstatvfs(descriptor(&below.held.dir())?)?));
+        }
+        Ok(free_bytes(&fstatvfs(below.open(OFlags::PATH, 0)?)?))
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
@@ -205,6 +255,7 @@ impl Files for HeldDirs {
     fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
         for held in self.held.iter().filter(|held| held.path == path) {
             *held.dir.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&dir);
+            held.folders().clear();
         }
     }
 

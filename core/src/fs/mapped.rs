@@ -21,7 +21,7 @@ use rustix::fs::{fstat, fstatfs, FileType};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where the bytes of an open file lie in memory, from the first time that it is mapped; it says nothing of whether they may
@@ -31,7 +31,7 @@ pub(super) type Mapping = Mutex<Option<Arc<MmapRaw>>>;
 /// The bytes of an open file as memory.
 pub struct Mapped {
     map: Arc<MmapRaw>,
-    lease: Lease,
+    lease: Lease<OwnedFd>,
     /// The ranges that are borrowed for writing; empty for a file that is borrowed for reading.
     borrowed: Mutex<Vec<Range<usize>>>,
 }
@@ -51,7 +51,7 @@ impl Mapped {
         if !is_in_memory || length == 0 {
             return None;
         }
-        let lease = Lease::take(file, kind).ok()?;
+        let lease = Lease::take(file.try_clone().ok()?.into(), kind).ok()?;
         // Only now can the length and the memory not change any more.
         let status = fstat(file).ok()?;
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -157,14 +157,14 @@ pub(super) enum LeaseKind {
 }
 
 /// A lease on an open file, given back when it is dropped.
-struct Lease {
-    file: OwnedFd,
+struct Lease<F: AsFd> {
+    file: F,
     kind: LeaseKind,
 }
 
-impl Lease {
-    fn take(file: &File, kind: LeaseKind) -> io::Result<Self> {
-        let lease = Self { file: file.try_clone()?.into(), kind };
+impl<F: AsFd> Lease<F> {
+    fn take(file: F, kind: LeaseKind) -> io::Result<Self> {
+        let lease = Self { file, kind };
         // Before the lease exists, the signal has to be a harmless one, and after that it is sent to nobody.
         lease.control(F_SETSIG, libc::SIGURG)?;
         lease.control(libc::F_SETLEASE, lease.number())?;
@@ -186,14 +186,14 @@ impl Lease {
 
     fn control(&self, command: i32, argument: i32) -> io::Result<i32> {
         // SAFETY: the descriptor is open, and all commands used here take a number.
-        match unsafe { libc::fcntl(self.file.as_raw_fd(), command, argument) } {
+        match unsafe { libc::fcntl(self.file.as_fd().as_raw_fd(), command, argument) } {
             -1 => Err(io::Error::last_os_error()),
             value => Ok(value),
         }
     }
 }
 
-impl Drop for Lease {
+impl<F: AsFd> Drop for Lease<F> {
     fn drop(&mut self) {
         // A lease that is not held any more needs not be given back.
         let _ = self.control(libc::F_SETLEASE, libc::F_UNLCK);

@@ -411,6 +411,49 @@ mod tests {
         assert!(files.open(&dir.path().join("link/secret"), How::Read).is_ok());
     }
 
+    /// As another job of the allocation does that starts or ends meanwhile.
+    #[test]
+    fn a_folder_that_others_remove_and_make_again_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let owned = make(dir.path(), "user1").unwrap();
+        let (files, folder) = (owned.files(), owned.path().join("a/b"));
+        let path = folder.join("file");
+        fs::create_dir_all(&folder).unwrap();
+        files.open(&path, How::Create(0o600)).unwrap();
+        for round in 0..3 {
+            fs::remove_dir_all(owned.path().join("a")).unwrap();
+            assert!(files.status(&path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound));
+            fs::create_dir_all(&folder).unwrap();
+            match round {
+                0 => drop(files.open(&path, How::Create(0o600)).unwrap()),
+                1 => files.make_dir(&path, 0o700).unwrap(),
+                _ => {
+                    fs::write(owned.path().join("from"), "x").unwrap();
+                    files.rename(&owned.path().join("from"), &path).unwrap();
+                }
+            }
+            assert!(path.exists() && files.status(&path).is_ok(), "round {round}");
+        }
+        assert_eq!(files.list(&folder).unwrap(), [PathBuf::from("file")]);
+    }
+
+    #[test]
+    fn a_folder_that_a_link_has_replaced_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (owned, files) =
+            make(dir.path(), "user1").map(|owned| (owned.clone(), Arc::clone(owned.files()))).unwrap();
+        let (folder, elsewhere) = (owned.path().join("a"), dir.path().join("elsewhere"));
+        for folder in [&folder, &elsewhere] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("file"), "x").unwrap();
+        }
+        assert!(files.status(&folder.join("file")).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
+        symlink(&elsewhere, &folder).unwrap();
+        assert!(files.status(&folder.join("file")).is_err());
+        assert!(files.remove_file(&folder.join("file")).is_err() && elsewhere.join("file").exists());
+    }
+
     #[test]
     fn two_directories_are_held_by_one_layer_and_faults_still_have_their_paths() {
         let dir = tempfile::tempdir().unwrap();

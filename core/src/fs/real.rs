@@ -8,13 +8,18 @@ use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{lock, mapped, File, Files, How, Kind, Status};
-use rustix::fs::{futimens, statvfs, utimensat, AtFlags, OFlags, Timespec, Timestamps, CWD};
-use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions, Permissions};
+use rustix::fs::{
+    fstat, futimens, lstat, statvfs, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatVfs, Timespec,
+    Timestamps, CWD,
+};
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The real file system.
@@ -23,11 +28,11 @@ pub struct RealFiles;
 
 impl Files for RealFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        open_file(path, how, true)
+        open_file(path, how)
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
-        fs::symlink_metadata(path).map(|data| status(&data))
+        Ok(status_of(&lstat(path)?))
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -35,10 +40,8 @@ impl Files for RealFiles {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let names = fs::read_dir(path)?.map(|entry| entry.map(|entry| PathBuf::from(entry.file_name())));
-        let mut names = names.collect::<io::Result<Vec<_>>>()?;
-        names.sort();
-        Ok(names)
+        let folder = OpenOptions::new().read(true).custom_flags(signed(OFlags::DIRECTORY)).open(path)?;
+        names_in(folder.into())
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -62,17 +65,11 @@ impl Files for RealFiles {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let dir = OpenOptions::new().read(true).custom_flags(flags(OFlags::DIRECTORY)).open(path)?;
-        match dir.sync_all() {
-            // Some network file systems cannot sync a folder; their names are on the server already.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-            other => other,
-        }
+        sync_folder(&OpenOptions::new().read(true).custom_flags(signed(OFlags::DIRECTORY)).open(path)?)
     }
 
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let numbers = statvfs(path)?;
-        Ok(numbers.f_bavail.saturating_mul(numbers.f_frsize))
+        Ok(free_bytes(&statvfs(path)?))
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
@@ -84,7 +81,8 @@ impl Files for RealFiles {
     }
 
     fn machine(&self) -> Vec<u8> {
-        fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+        static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
+        BOOT.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()).clone()
     }
 
     fn pause(&self, time: Duration) {
@@ -92,19 +90,53 @@ impl Files for RealFiles {
     }
 }
 
-/// Opens a file; with `follow`, through a link where nothing is created.
-pub(super) fn open_file(path: &Path, how: How, follow: bool) -> io::Result<Box<dyn File>> {
-    let file = open_with_room(|| options(how, follow).open(path))?;
-    Ok(Box::new(RealFile { file, how, mapping: Mapping::default() }))
+/// Opens a file, through a link where nothing is created.
+pub(super) fn open_file(path: &Path, how: How) -> io::Result<Box<dyn File>> {
+    let (flags, mode) = flags_of(how);
+    let mut options = OpenOptions::new();
+    options.read(true).write(flags.contains(OFlags::RDWR)).mode(mode).custom_flags(signed(flags));
+    Ok(Box::new(RealFile::new(open_with_room(|| options.open(path))?, how)))
 }
 
-struct RealFile {
+/// Waits until the names in a folder are on stable storage.
+pub(super) fn sync_folder(folder: &fs::File) -> io::Result<()> {
+    match folder.sync_all() {
+        // Some network file systems cannot sync a folder; their names are on the server already.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        other => other,
+    }
+}
+
+/// The names in an open folder, sorted.
+pub(super) fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
+    let names =
+        Dir::new(folder)?.map(|entry| Ok(PathBuf::from(OsStr::from_bytes(entry?.file_name().to_bytes()))));
+    let is_name = |name: &io::Result<PathBuf>| {
+        !name.as_ref().is_ok_and(|name| name == Path::new(".") || name == Path::new(".."))
+    };
+    let mut names = names.filter(is_name).collect::<io::Result<Vec<_>>>()?;
+    // By their bytes: to compare two paths is to parse both.
+    names.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
+    Ok(names)
+}
+
+/// Bytes that this user may still write to a file system.
+pub(super) fn free_bytes(system: &StatVfs) -> u64 {
+    system.f_bavail.saturating_mul(system.f_frsize)
+}
+
+/// A file that is open.
+pub(super) struct RealFile {
     file: fs::File,
     how: How,
     mapping: Mapping,
 }
 
 impl RealFile {
+    pub(super) fn new(file: fs::File, how: How) -> Self {
+        Self { file, how, mapping: Mapping::default() }
+    }
+
     fn appends(&self) -> bool {
         matches!(self.how, How::Append(_))
     }
@@ -162,7 +194,7 @@ impl File for RealFile {
     }
 
     fn status(&self) -> io::Result<Status> {
-        self.file.metadata().map(|data| status(&data))
+        Ok(status_of(&fstat(&self.file)?))
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -208,61 +240,56 @@ pub(super) fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamp
     Timestamps { last_access: time(accessed), last_modification: time(changed) }
 }
 
-fn options(how: How, follow: bool) -> OpenOptions {
-    let mut options = OpenOptions::new();
-    let link = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let there = link | OFlags::NONBLOCK | OFlags::NOCTTY;
+/// How the system is asked to open a file, and the permission bits of a new one.
+pub(super) fn flags_of(how: How) -> (OFlags, u32) {
+    let there = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let new = there | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
     match how {
-        How::Read => options.read(true).custom_flags(flags(there)),
-        How::Update => options.read(true).write(true).custom_flags(flags(there)),
-        How::Folder => options.read(true).custom_flags(flags(there | OFlags::DIRECTORY)),
-        How::Create(mode) => creating(&mut options, mode).write(true).create_new(true),
-        How::Replace(mode) => creating(&mut options, mode).write(true).create(true).truncate(true),
-        How::Append(mode) => creating(&mut options, mode).append(true).create(true),
-        How::Ensure(mode) => creating(&mut options, mode).write(true).create(true).truncate(false),
-    };
-    options
-}
-
-fn creating(options: &mut OpenOptions, mode: u32) -> &mut OpenOptions {
-    options.read(true).mode(mode).custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY))
+        How::Read => (there, 0),
+        How::Update => (there | OFlags::RDWR, 0),
+        How::Folder => (there | OFlags::DIRECTORY, 0),
+        How::Create(mode) => (new | OFlags::EXCL, mode),
+        How::Replace(mode) => (new | OFlags::TRUNC, mode),
+        How::Append(mode) => (new | OFlags::APPEND, mode),
+        How::Ensure(mode) => (new, mode),
+    }
 }
 
 /// The standard library wants the flags signed; no flag is the sign bit.
-fn flags(flags: OFlags) -> i32 {
+fn signed(flags: OFlags) -> i32 {
     i32::from_ne_bytes(flags.bits().to_ne_bytes())
 }
 
-fn status(data: &Metadata) -> Status {
+/// The widths of the fields differ between processors.
+pub(super) fn status_of(stat: &Stat) -> Status {
+    fn wide(field: impl Into<u64>) -> u64 {
+        field.into()
+    }
     Status {
-        kind: kind(data.file_type()),
-        len: data.len(),
-        mode: data.mode(),
-        uid: data.uid(),
-        gid: data.gid(),
-        atime: (data.atime(), nanoseconds(data.atime_nsec())),
-        ctime: (data.ctime(), nanoseconds(data.ctime_nsec())),
-        mtime: (data.mtime(), nanoseconds(data.mtime_nsec())),
-        identity: (data.dev(), data.ino()),
-        links: data.nlink(),
+        kind: kind(FileType::from_raw_mode(stat.st_mode)),
+        len: stat.st_size.max(0).unsigned_abs(),
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        atime: (stat.st_atime, nanoseconds(stat.st_atime_nsec)),
+        ctime: (stat.st_ctime, nanoseconds(stat.st_ctime_nsec)),
+        mtime: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)),
+        identity: (stat.st_dev, stat.st_ino),
+        links: wide(stat.st_nlink),
     }
 }
 
 /// The system promises less than a second; a file system that lies gets zero.
-fn nanoseconds(value: i64) -> u32 {
-    u32::try_from(value).ok().filter(|&value| value < 1_000_000_000).unwrap_or(0)
+fn nanoseconds(value: impl TryInto<u32>) -> u32 {
+    value.try_into().ok().filter(|&value| value < 1_000_000_000).unwrap_or(0)
 }
 
 fn kind(of: FileType) -> Kind {
-    if of.is_file() {
-        Kind::File
-    } else if of.is_dir() {
-        Kind::Dir
-    } else if of.is_symlink() {
-        Kind::Link
-    } else {
-        debug_assert!(of.is_fifo() || of.is_socket() || of.is_char_device() || of.is_block_device());
-        Kind::Other
+    match of {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Link,
+        _ => Kind::Other,
     }
 }
 
