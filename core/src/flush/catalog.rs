@@ -195,8 +195,7 @@ impl Catalog<'_> {
             index.record(dataset, true);
             index.mark_flushed(dataset.id, now);
             let own = index.seq_of(dataset);
-            let newest = index.candidates().iter().all(|entry| entry.seq() <= own);
-            if make_current && newest {
+            if make_current && index.newer_candidates(own).is_empty() {
                 index.set_current(&dataset.name);
             }
             Ok(())

@@ -500,16 +500,18 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     }
     let mut tree = KvTree::new();
     if site.job.rank() == Rank(0) {
-        let index = Index::read(site.job.files(), &site.job.prefix).unwrap_or_else(|error| {
-            site.job.report.error(&crate::describe(&error));
-            Index::new()
-        });
-        for other in others {
+        let is_replaced = |index: &Index, other: u64| {
             let entry = index.entry(dataset(site.cache, other).record.id_in_prefix);
-            if !entry.is_some_and(|entry| entry.complete && !entry.superseded) {
-                tree.entry("REPLACED", other);
-            }
-        }
+            !entry.is_some_and(|entry| entry.complete && !entry.superseded)
+        };
+        let replaced =
+            |index: &Index| others.iter().copied().filter(|&other| is_replaced(index, other)).collect();
+        let replaced: Vec<u64> =
+            Index::look(site.job.files(), &site.job.prefix, replaced).unwrap_or_else(|error| {
+                site.job.report.error(&crate::describe(&error));
+                others.clone()
+            });
+        replaced.into_iter().for_each(|other| _ = tree.entry("REPLACED", other));
     }
     let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;
     for other in tree.get("REPLACED").into_iter().flat_map(KvTree::keys_as::<u64>) {

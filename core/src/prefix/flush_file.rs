@@ -104,6 +104,10 @@ impl Shared for FlushFile {
     fn tree(&self) -> &KvTree {
         &self.tree
     }
+
+    fn into_tree(self) -> KvTree {
+        self.tree
+    }
 }
 
 impl FlushFile {

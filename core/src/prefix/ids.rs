@@ -92,6 +92,10 @@ impl Shared for Ids {
     fn tree(&self) -> &KvTree {
         &self.tree
     }
+
+    fn into_tree(self) -> KvTree {
+        self.tree
+    }
 }
 
 impl Default for Ids {

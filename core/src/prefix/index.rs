@@ -20,6 +20,7 @@ use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, Seq, FILE_MODE};
 use crate::fs::{At, Durability, Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -98,6 +99,10 @@ impl Shared for Index {
         &self.tree
     }
 
+    fn into_tree(self) -> KvTree {
+        self.tree
+    }
+
     fn advise(error: FsError) -> PrefixError {
         PrefixError::of_file(error, OF_DAMAGE)
     }
@@ -123,6 +128,18 @@ impl Index {
     /// Where the file is damaged, of another version, or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
+    }
+
+    /// Does `work` with the index of a prefix directory, which is empty where there is none yet.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub(crate) fn look<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        work: impl FnOnce(&Self) -> R,
+    ) -> Result<R, PrefixError> {
+        shared::look(files, prefix, work)
     }
 
     /// Replaces the index of a prefix directory in one step, and syncs it.
@@ -184,13 +201,25 @@ impl Index {
 
     /// All datasets, the newest first.
     pub fn entries(&self) -> Vec<IndexEntry> {
-        let listed = self.listed_names();
+        self.entries_where(|_| true)
+    }
+
+    /// The datasets that a job may restart from and that are newer than `seq`.
+    pub(crate) fn newer_candidates(&self, seq: Seq) -> Vec<IndexEntry> {
+        let mut entries = self.entries_where(|own| own > seq);
+        entries.retain(IndexEntry::is_candidate);
+        entries
+    }
+
+    /// The datasets at the places that are `wanted`, the newest first.
+    fn entries_where(&self, wanted: impl Fn(Seq) -> bool) -> Vec<IndexEntry> {
+        let listed = LazyCell::new(|| self.listed_names());
         let mut last = 0;
         let entry = |id| {
-            let name = self.name_of(id, |id| listed.get(&id).copied())?;
-            let entry = self.entry_named(id, name, last)?;
-            last = last.max(entry.run);
-            Some(entry)
+            let run = Some(self.run_of(id)).filter(|&run| run > 0).unwrap_or(last);
+            last = last.max(run);
+            let name = wanted(Seq { run, id }).then(|| self.name_of(id, |id| listed.get(&id).copied()))??;
+            self.entry_named(id, name, run)
         };
         let mut entries: Vec<_> = self.ids().into_iter().filter_map(entry).collect();
         entries.sort_by_key(|entry| Reverse(entry.seq()));

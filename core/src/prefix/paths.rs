@@ -1,5 +1,6 @@
 //! Where everything lies below the prefix directory.
 
+use super::shared::Known;
 use super::{FileName, PrefixError};
 use crate::fs::{At, Durability, Files, Kind};
 use std::collections::BTreeSet;
@@ -14,15 +15,24 @@ pub const FILE_MODE: u32 = 0o666;
 const DATASET_FOLDER: &str = "scr.dataset.";
 
 /// A prefix directory: where a simulation keeps its files on the parallel file system.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Prefix {
     dir: PathBuf,
+    known: Known,
 }
+
+impl PartialEq for Prefix {
+    fn eq(&self, other: &Self) -> bool {
+        self.dir == other.dir
+    }
+}
+
+impl Eq for Prefix {}
 
 impl Prefix {
     /// The prefix directory at this absolute path.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), known: Known::default() }
     }
 
     /// The prefix directory that this absolute path leads to. With links followed, a dataset in cache is known to belong
@@ -34,6 +44,11 @@ impl Prefix {
     /// The prefix directory itself.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// What this process has left in files that others change as well.
+    pub(super) fn known(&self) -> &Known {
+        &self.known
     }
 
     /// The hidden folder for everything that is ours.

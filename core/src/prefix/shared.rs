@@ -9,12 +9,17 @@
 //! So whoever has the lock first removes what others have begun to write, and checks that the lock is still its own between
 //! writing the new file and renaming it. A process that wakes up too late finds either its lock or its new file gone, and can
 //! never put an old state in the place of a newer one.
+//!
+//! A file is read each time, and parsed only if its bytes are not those that this process has left there: an index may list
+//! thousands of datasets.
 
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files, FsError, Updated};
+use crate::fs::{Durability, Files, FsError, Updated, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// The holder of this lock may change the shared files of a prefix directory.
@@ -25,7 +30,7 @@ const MOST_TRIES: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A file that several processes change.
-pub(super) trait Shared: Clone + Default + PartialEq {
+pub(super) trait Shared: Default {
     /// Its durability.
     const WAIT: Durability;
 
@@ -38,18 +43,89 @@ pub(super) trait Shared: Clone + Default + PartialEq {
     /// As it is written.
     fn tree(&self) -> &KvTree;
 
+    /// The same.
+    fn into_tree(self) -> KvTree;
+
     /// The same error with what to do about it.
     fn advise(error: FsError) -> PrefixError {
         error.into()
     }
 }
 
+/// The shared files as this process has left them: their bytes, and the trees that these contain.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<Left>>);
+
+/// The bytes of each file, and its tree.
+type Left = HashMap<PathBuf, (Vec<u8>, KvTree)>;
+
+impl Known {
+    fn files(&self) -> MutexGuard<'_, Left> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes out the tree of a file, if the file still has the bytes that this process has left there.
+    fn take(&self, path: &Path, bytes: &[u8]) -> Option<KvTree> {
+        self.files().remove(path).filter(|(known, _)| known == bytes).map(|(_, tree)| tree)
+    }
+
+    fn leave(&self, path: PathBuf, bytes: Vec<u8>, tree: KvTree) {
+        self.files().insert(path, (bytes, tree));
+    }
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Known")
+    }
+}
+
+/// A file that was read.
+struct Found<T> {
+    bytes: Vec<u8>,
+    content: T,
+    /// Whether this process has left it so.
+    is_known: bool,
+}
+
+fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<Found<T>>, PrefixError> {
+    let path = T::path(prefix);
+    let found = retried(files, || {
+        let Some(bytes) = files.read_if_there(&path, MAX_TREE_BYTES)? else { return Ok(None) };
+        let known = prefix.known().take(&path, &bytes);
+        let is_known = known.is_some();
+        let tree = known.map_or_else(|| KvTree::from_file_bytes(&bytes), Ok);
+        let tree = tree.map_err(|source| FsError::Tree { path: path.clone(), source })?;
+        Ok(Some((bytes, tree, is_known)))
+    });
+    let found =
+        if planted(Bug::UnreadableAsAbsent) { found.or(Ok(None)) } else { found }.map_err(T::advise)?;
+    found
+        .map(|(bytes, tree, is_known)| Ok(Found { bytes, content: T::from_tree(tree, &path)?, is_known }))
+        .transpose()
+}
+
 /// The contents of a file; `None` if there is none.
 pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
-    let path = T::path(prefix);
-    let tree = retried(files, || files.read_tree(&path));
-    let tree = if planted(Bug::UnreadableAsAbsent) { tree.or(Ok(None)) } else { tree }.map_err(T::advise)?;
-    tree.map(|tree| T::from_tree(tree, &path)).transpose()
+    let Some(found) = find::<T>(files, prefix)? else { return Ok(None) };
+    if found.is_known {
+        prefix.known().leave(T::path(prefix), found.bytes, found.content.tree().clone());
+    }
+    Ok(Some(found.content))
+}
+
+/// Does `work` with the contents of a file, or with the default if there is none.
+pub(super) fn look<T: Shared, R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    work: impl FnOnce(&T) -> R,
+) -> Result<R, PrefixError> {
+    let Some(found) = find::<T>(files, prefix)? else { return Ok(work(&T::default())) };
+    let value = work(&found.content);
+    if found.is_known {
+        prefix.known().leave(T::path(prefix), found.bytes, found.content.into_tree());
+    }
+    Ok(value)
 }
 
 /// Reads, changes and writes a file while no other process changes any of the shared files. With `renew`, a damaged one is
@@ -63,16 +139,24 @@ pub(super) fn update<T: Shared, R>(
     let path = T::path(prefix);
     let updated = files.exclusively_fenced(&lock(prefix), |is_ours| {
         retried(files, || files.remove_unfinished(&path))?;
-        let before = match read::<T>(files, prefix) {
-            Err(error) if renew && error.is_damage() => None,
-            other => Some(other?.unwrap_or_default()),
+        let (mut content, before) = match find::<T>(files, prefix) {
+            Err(error) if renew && error.is_damage() => (T::default(), None),
+            other => match other? {
+                Some(Found { bytes, content, is_known: true }) => (content, Some(bytes)),
+                // Packed anew it may be other bytes, and says the same.
+                found => {
+                    let content = found.map(|found| found.content).unwrap_or_default();
+                    let packed = content.tree().to_file_bytes();
+                    (content, Some(packed))
+                }
+            },
         };
-        let mut content = before.clone().unwrap_or_default();
         let value = change(&mut content);
-        if before.as_ref() != Some(&content) {
-            let bytes = content.tree().to_file_bytes();
-            retried(files, || files.write_fenced(&path, &bytes, FILE_MODE, T::WAIT, is_ours))?;
+        let after = content.tree().to_file_bytes();
+        if before.as_ref() != Some(&after) {
+            retried(files, || files.write_fenced(&path, &after, FILE_MODE, T::WAIT, is_ours))?;
         }
+        prefix.known().leave(path.clone(), after, content.into_tree());
         Ok(value)
     })?;
     updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
@@ -168,6 +252,38 @@ mod tests {
                 break;
             }
         }
+    }
+
+    #[test]
+    fn what_others_change_is_seen_and_what_nobody_has_changed_is_not_parsed_again() {
+        let (_dir, prefix) = indexed(1);
+        let path = prefix.index_file();
+        let left = || prefix.known().files().get(&path).map(|(bytes, _)| bytes.clone());
+        let there = || std::fs::read(&path).unwrap();
+        assert_eq!(left(), Some(there()));
+        assert!(Index::read(&RealFiles, &prefix).unwrap().entry(1).is_some());
+        let looked = Index::look(&RealFiles, &prefix, |index| index.highest_id());
+        assert_eq!((looked.unwrap(), left()), (Some(1), Some(there())));
+        // A process that this one knows nothing of, and then this one on top of it.
+        let theirs = Prefix::new(prefix.dir());
+        Index::update(&RealFiles, &theirs, |index| index.record(&dataset(2), true)).unwrap();
+        assert_eq!(Index::read(&RealFiles, &prefix).unwrap().highest_id(), Some(2));
+        Index::update(&RealFiles, &theirs, |index| index.record(&dataset(3), true)).unwrap();
+        Index::update(&RealFiles, &prefix, |index| index.record(&dataset(4), true)).unwrap();
+        let index = Index::read(&RealFiles, &prefix).unwrap();
+        assert_eq!(index.entries().iter().map(|entry| entry.id).collect::<Vec<_>>(), [4, 3, 2, 1]);
+        assert_eq!(left(), Some(there()));
+        // A change that could not be written is not known as if it had been.
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| what == What::Write && path.to_string_lossy().contains("index.scr.tmp"));
+        files.fail_from(1, ErrorKind::StorageFull);
+        assert!(Index::update(&files, &prefix, |index| index.record(&dataset(5), true)).is_err());
+        assert_eq!(left(), None);
+        assert_eq!(Index::read(&RealFiles, &prefix).unwrap().highest_id(), Some(4));
+        std::fs::write(&path, "damaged").unwrap();
+        assert!(Index::read(&RealFiles, &prefix).unwrap_err().is_damage());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(Index::read(&RealFiles, &prefix).unwrap().highest_id(), None);
     }
 
     /// As after a power failure: with nothing in cache nothing was written, and every later change of the run failed.
