@@ -548,6 +548,7 @@ impl Model {
         // Flushes that are under way.
         let mut arriving: Vec<(u64, String)> = Vec::new();
         let mut newest: Option<(u64, String)> = None;
+        let mut last_flushed = None;
         for (at, step) in run.steps.iter().enumerate() {
             let came: Vec<_> = ranks.iter().map(|seen| seen.came.get(at)).collect();
             if came.iter().all(Option::is_none) {
@@ -559,6 +560,9 @@ impl Model {
                 Step::Checkpoint { name, bad, output } => {
                     let (name, valid) = (name_of(name), bad.is_none_or(|bad| bad >= ranks.len()));
                     let bypass = run.settings.bypass;
+                    if bypass || output || run.settings.flush > 0 {
+                        last_flushed = Some(number);
+                    }
                     self.saved.begin(place, &name, ranks.len(), bypass);
                     arriving.retain(|(_, other)| !share(other, &name) || !bypass && healthy);
                     newest = newest.filter(|(_, other)| !share(other, &name) || !bypass);
@@ -581,9 +585,10 @@ impl Model {
                 }
                 Step::Delete { name } | Step::Drop { name } => {
                     let name = name_of(name);
-                    arriving.retain(|(_, other)| *other != name);
+                    // It may have replaced files of others in its folder.
+                    arriving.retain(|(_, other)| !share(other, &name));
                     newest = newest.filter(|(_, other)| *other != name);
-                    self.saved.forget_named(place, &name);
+                    self.saved.forget(place, &name);
                     self.forget(|version| version.name == name);
                     if healthy && good {
                         self.lose_for_good(run, &here, |version| {
@@ -608,7 +613,7 @@ impl Model {
             }
         }
         if run.settings.window > 0 {
-            self.saved.slide_window(place);
+            self.saved.slide_window(place, last_flushed);
         }
     }
 

@@ -75,10 +75,11 @@ impl Saved {
         self.went_back.insert(place);
     }
 
-    /// Only the newest one stays for sure.
-    pub(super) fn slide_window(&mut self, place: Place) {
-        let newest =
-            self.floors.iter().filter(|((there, _), _)| *there == place).map(|(_, floor)| floor.number).max();
+    /// Only the newest one stays for sure, and not even that if version `arrived` may have got there since.
+    pub(super) fn slide_window(&mut self, place: Place, arrived: Option<u64>) {
+        let here = self.floors.iter().filter(|((there, _), _)| *there == place);
+        let newest = here.map(|(_, floor)| floor.number).max();
+        let newest = newest.filter(|newest| arrived.is_none_or(|arrived| arrived <= *newest));
         self.floors.retain(|(there, _), floor| *there != place || Some(floor.number) == newest);
     }
 
