@@ -323,7 +323,7 @@ mod tests {
             ("SCR_FLUSH 1", "has no `='"),
             ("SCR_LOCKED=SCR_FLUSH", "only in the system configuration file"),
             ("SCR_PREFIX=\"/open", "opened and not closed"),
-            ("=1", "without a name"),
+            ("=1", "has no name"),
             ("", "has no `='"),
             ("CKPT=0 TYPE SET_SIZE", "has no `='"),
             ("CKPT= TYPE=XOR", "no value"),
