@@ -246,7 +246,7 @@ mod tests {
         assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
     }
 
-    /// They were told of as left to copy, and no node of this allocation had anything of them.
+    /// They were listed as left to copy, although no node of this allocation had anything of them.
     #[test]
     fn what_only_another_allocation_has_in_cache_is_not_left_to_flush() {
         let mut file = file();

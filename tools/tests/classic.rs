@@ -288,7 +288,7 @@ fn a_copy_that_finds_nothing_says_where_to_look_and_the_help_of_a_question_says_
     let help = out(&scr(folder.path(), &["flush-file", "--help"]));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for question in [
-        "Exit with 0 if a dataset still has to be copied",
+        "Exit with 0 if this allocation still has to copy a dataset",
         "Exit with 0 if a dataset is in the prefix directory",
     ] {
         assert!(help.contains(question), "{help}");
