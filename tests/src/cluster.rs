@@ -51,11 +51,12 @@ impl Cluster {
         self.work.path()
     }
 
-    /// Runs the `scr` command of the installed tree on this prefix directory, on no node.
+    /// Runs the `scr` command of the installed tree on this prefix directory, in the jobs' allocation but on no node.
     pub fn scr(&self, mpi: Mpi, arguments: &[&str]) -> Output {
         let mut command = Command::new(Program::Scr.path(mpi));
         forget_settings(&mut command);
-        command.env("SCR_PREFIX", self.prefix()).args(arguments).output().expect("the command can be started")
+        command.env("SCR_PREFIX", self.prefix()).env("SCR_JOB_ID", "tests").args(arguments);
+        command.output().expect("the command can be started")
     }
 
     /// Where the storage of all nodes lies.
