@@ -238,11 +238,11 @@ impl Cache {
                 Some(Seq { run: seq.require("RUN").ok()?, id: seq.require("ID").ok()? })
             });
         let seqs: Vec<Seq> = seqs.collect();
-        let noted = match job.rank() {
-            Rank(0) => Ids::note_withdrawn(job.files(), &job.prefix, &seqs),
+        let recorded = match job.rank() {
+            Rank(0) => Ids::record_withdrawn(job.files(), &job.prefix, &seqs),
             _ => Ok(()),
         };
-        job.agree(noted)
+        job.agree(recorded)
     }
 
     /// Removes what is left of the dataset at this place, which could not be brought back. Gives whether there was anything.

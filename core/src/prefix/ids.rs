@@ -221,12 +221,11 @@ impl Ids {
         Ok(ids.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default())
     }
 
-    /// Notes datasets that the user or the application does not want any more, of which cache may have parts that nobody could
-    /// reach.
+    /// Records datasets that the user or the application has dropped or deleted, of which cache may have parts out of reach.
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub(crate) fn note_withdrawn(
+    pub(crate) fn record_withdrawn(
         files: &dyn Files,
         prefix: &Prefix,
         withdrawn: &[Seq],

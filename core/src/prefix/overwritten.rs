@@ -72,18 +72,18 @@ impl Overwritten {
 
     fn read(files: &dyn Files, prefix: &Prefix, name: &FileName) -> Result<Option<Self>, FsError> {
         match retried(files, || files.read_tree(&path(prefix, name))) {
-            // It was given out all the same.
+            // That there is a record says that the file was given out.
             Err(error) if error.is_damage() => Ok(Some(Self::LAST)),
             read => Ok(read?.map(|tree| Self::from_tree(&tree).unwrap_or(Self::LAST))),
         }
     }
 
-    /// From a tree.
+    /// Reads the fields of a record.
     pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
         Ok(Self { by: Seq { run: tree.require("RUN")?, id: tree.require("ID")? } })
     }
 
-    /// By nobody knows whom.
+    /// Stands for a record that cannot be read: newer than every dataset.
     const LAST: Self = Self { by: Seq { run: u64::MAX, id: u64::MAX } };
 }
 

@@ -54,19 +54,25 @@ fn assert_safe_after(stage: &Stage, done: &[Operation], context: &str) {
     assert!(risk.is_empty(), "{context}: not synced: {risk:?}");
 }
 
+/// The operations of a flush of one dataset of so many ranks, which succeeds.
+fn flushed(ranks: u32, in_worker: bool) -> (Stage, Vec<Operation>) {
+    let stage = Stage::new(ranks);
+    let cached = stage.cache(1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    let flushed = if in_worker {
+        stage.flush_in_background(&files, "1.x", &cached)
+    } else {
+        stage.flush(&files, &through(&files), "1.x", &cached)
+    };
+    flushed.unwrap();
+    (stage, files.operations())
+}
+
 #[test]
 fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
-    for (way, detached) in [("at once", false), ("in the worker", true)] {
-        let stage = Stage::new(3);
-        let cached = stage.cache(1, "a");
-        let files = FaultyFiles::new(RealFiles);
-        let flushed = if detached {
-            stage.flush_in_background(&files, "1.x", &cached)
-        } else {
-            stage.flush(&files, &through(&files), "1.x", &cached)
-        };
-        flushed.unwrap();
-        assert_all_was_safe(&stage, &files.operations(), way);
+    for (way, in_worker) in [("at once", false), ("in the worker", true)] {
+        let (stage, done) = flushed(3, in_worker);
+        assert_all_was_safe(&stage, &done, way);
     }
 }
 
@@ -74,15 +80,7 @@ fn every_byte_and_every_name_is_synced_before_a_dataset_counts() {
 #[test]
 fn every_staging_file_is_safe_before_a_flush_is_marked_as_done() {
     for (way, in_worker) in [("at once", false), ("in the worker", true)] {
-        let stage = Stage::new(3);
-        let cached = stage.cache(1, "a");
-        let files = FaultyFiles::new(RealFiles);
-        if in_worker {
-            stage.flush_in_background(&files, "1.x", &cached).unwrap();
-        } else {
-            stage.flush(&files, &through(&files), "1.x", &cached).unwrap();
-        }
-        let done = files.operations();
+        let (stage, done) = flushed(3, in_worker);
         let mark = stage.prefix.scr_file("done.");
         let is_mark = |path: &PathBuf| path.to_string_lossy().starts_with(&*mark.to_string_lossy());
         let marked =
@@ -95,15 +93,7 @@ fn every_staging_file_is_safe_before_a_flush_is_marked_as_done() {
 #[test]
 fn every_leaf_of_the_file_lists_is_safe_before_a_flush_is_on_record() {
     for (way, in_worker) in [("at once", false), ("in the worker", true)] {
-        let stage = Stage::new(5);
-        let cached = stage.cache(1, "a");
-        let files = FaultyFiles::new(RealFiles);
-        if in_worker {
-            stage.flush_in_background(&files, "1.x", &cached).unwrap();
-        } else {
-            stage.flush(&files, &through(&files), "1.x", &cached).unwrap();
-        }
-        let done = files.operations();
+        let (stage, done) = flushed(5, in_worker);
         let renamed_to =
             |one: &Operation, to: &Path| one.what == What::Rename && one.to.as_deref() == Some(to);
         let record = stage.prefix.scr_file("flush.1.x");
