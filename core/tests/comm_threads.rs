@@ -7,7 +7,7 @@ mod comm_suite;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use scr_core::comm::collective::{all_reduce, barrier, in_turn, Op};
+use scr_core::comm::collective::{all_reduce, barrier, throttled, Op};
 use scr_core::comm::thread::{self, Job, RunError, ThreadComm};
 use scr_core::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 
@@ -203,7 +203,7 @@ fn never_are_more_ranks_at_work_than_allowed_and_every_rank_gets_its_turn() {
             now.fetch_sub(1, Ordering::SeqCst);
             done.fetch_add(1, Ordering::SeqCst);
         };
-        thread::run(ranks, |comm| in_turn(&comm, width, work).unwrap()).unwrap();
+        thread::run(ranks, |comm| throttled(&comm, width, work).unwrap()).unwrap();
         assert!(most.load(Ordering::SeqCst) <= width.max(1));
         assert_eq!(done.load(Ordering::SeqCst), ranks);
     }

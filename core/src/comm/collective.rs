@@ -100,7 +100,7 @@ pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), Com
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn in_turn<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
+pub fn throttled<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
     let (me, width) = (comm.rank().0, width.max(1));
     if let Some(before) = me.checked_sub(width) {
         exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from: Rank(before), bytes: &mut [] }])?;

@@ -23,7 +23,7 @@ pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
 pub(crate) use shared::Mates;
 
-use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
+use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, throttled, route_trees, Op};
 use crate::comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
@@ -328,13 +328,13 @@ impl Fetch<'_> {
         let bypass = self.options.bypass;
         let mut place = |file: &PrefixFile| if bypass { Ok(None) } else { place(dataset, file).map(Some) };
         let own = mine.iter().filter(|mine| mine.copied_by.is_none()).map(|mine| &mine.file);
-        let mut outcome = in_turn(self.comm, width, || {
+        let mut outcome = throttled(self.comm, width, || {
             own.map(|file| self.bring_one(rules, file, place(file)?)).collect::<Result<Vec<_>, _>>()
         })?;
         let shared = mine.iter().filter_map(|mine| mine.copied_by.zip(Some(&mine.file)));
         let [is_shared, failed] = any(self.comm, [shared.clone().next().is_some(), outcome.is_err()])?;
         if let Some(mates) = self.mates.filter(|_| is_shared && !failed) {
-            let taken = in_turn(self.comm, width, || {
+            let taken = throttled(self.comm, width, || {
                 let take = |(rank, file): (Rank, &PrefixFile)| {
                     let copy = (mates.path_of)(rank, &file.name);
                     let path = place(file)?.unwrap_or_else(|| self.prefix.file(&file.name));

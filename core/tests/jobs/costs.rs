@@ -64,14 +64,9 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
     // C SCR takes 27, 22, 27 and 10 on every rank; rank 0 keeps the prefix directory as well, and takes its lock for that.
     for (rank, [opens, writes, syncs, removals]) in run.ranks.into_iter().enumerate() {
         let found = (opens, writes, syncs, removals);
-        assert!(
-            opens <= if rank == 0 { 8 } else { 3 }
-                && writes <= 7
-                && syncs <= 9
-                && removals <= if rank == 0 { 4 } else { 3 },
-            "rank {rank}: {found:?}"
-        );
-        assert!(rank == 0 || syncs == 0, "nothing in cache waits for storage: {syncs} on rank {rank}");
+        let most = if rank == 0 { (8, 7, 4) } else { (3, 5, 2) };
+        assert!(opens <= most.0 && writes <= most.1 && removals <= most.2, "rank {rank}: {found:?}");
+        assert_eq!(syncs, 0, "nothing waits for storage on rank {rank}");
     }
     let (messages, bytes) = sent(&run.lines, "start to complete")[2];
     // The names are those of the last checkpoint, so that no message finds out whether two ranks have one name of a file.
