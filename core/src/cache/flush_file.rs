@@ -63,7 +63,7 @@ impl Cache {
     }
 
     /// Records that a dataset is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel
-    /// file system, where each write costs.
+    /// file system, where every write takes long.
     pub(crate) fn record_in_cache(&mut self, job: &Job, id: u64, leaving: Option<u64>) {
         let Some(cached) = self.dataset(id) else { return };
         let dataset = cached.record.dataset.clone();

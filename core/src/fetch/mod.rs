@@ -23,7 +23,7 @@ pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
 pub(crate) use shared::Mates;
 
-use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, throttled, route_trees, Op};
+use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, throttled, Op};
 use crate::comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};

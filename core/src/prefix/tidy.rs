@@ -26,17 +26,18 @@ pub(crate) fn tidy(files: &dyn Files, folder: &Path, witness: &Path) {
 }
 
 /// `.<name>.tmp.<number>` is written before it becomes `<name>`; `<name>.lock.<16 digits>` is the file of somebody who waits
-/// for a lock.
+/// for a lock, and `<number>.<16 digits>` for a slot.
 fn is_unfinished(name: &[u8]) -> bool {
     let Ok(name) = std::str::from_utf8(name) else { return false };
     let all =
         |text: &str, wanted: fn(&char) -> bool| !text.is_empty() && text.chars().all(|digit| wanted(&digit));
     let temporary = name.starts_with('.')
         && name.rsplit_once(".tmp.").is_some_and(|(_, number)| all(number, char::is_ascii_digit));
-    let waiting = name.rsplit_once(".lock.").is_some_and(|(_, rest)| {
-        let number = rest.strip_suffix(".broken").unwrap_or(rest);
-        number.len() == 16 && all(number, char::is_ascii_hexdigit)
-    });
+    let waiting =
+        name.strip_suffix(".broken").unwrap_or(name).rsplit_once('.').is_some_and(|(lock, number)| {
+            let is_lock = lock.ends_with(".lock") || all(lock, char::is_ascii_digit);
+            is_lock && number.len() == 16 && all(number, char::is_ascii_hexdigit)
+        });
     temporary || waiting
 }
 
@@ -61,8 +62,11 @@ mod tests {
             ".halt.scr.tmp.17",
             "index.lock.0123456789abcdef",
             "build.lock.0123456789abcdef.broken",
+            "12.0123456789abcdef",
         ];
         let kept = [
+            "12",
+            "3.17f0a.0123456789abcdef",
             "index.scr",
             ".hidden",
             "index.lock",

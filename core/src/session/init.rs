@@ -12,7 +12,7 @@ use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
 use crate::fetch::Fetcher;
-use crate::flush::{resolve_pending_flushes, Flushes};
+use crate::flush::{resolve_pending_flushes, Flushes, SharedSlots};
 use crate::fs::Durability;
 use crate::halt::HaltConditions;
 use crate::job::Job;
@@ -205,7 +205,9 @@ fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
     Nodes(nodes).write(job.files(), &job.prefix)?;
     let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
-    tidy(job.files(), &job.prefix.scr_dir(), &path);
+    for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
+        tidy(job.files(), &folder, &path);
+    }
     if let Some(caution) = Index::exclusion(job.files(), &job.prefix).ok().and_then(|update| update.caution())
     {
         job.report.warn(&format!("the index of {}: {caution}", job.prefix.dir().display()));
