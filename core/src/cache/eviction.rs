@@ -7,13 +7,14 @@
 use super::dataset::CachedDataset;
 use super::part::{remove_spare, spare_bytes, PartDir};
 use super::record::RankRecord;
+use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
-use super::{room, Cache, StoreInUse};
-use crate::comm::collective::{all_reduce, any, barrier, Op};
+use super::{Cache, StoreInUse};
+use crate::comm::collective::{all_reduce, any, barrier, first_rank, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
 use crate::descriptor::Evict;
 use crate::fs::verify::expect_bytes;
-use crate::fs::FsError;
+use crate::fs::{Files, FsError};
 use crate::job::Job;
 use crate::message::amount;
 use crate::param;
@@ -25,6 +26,17 @@ pub(crate) struct Victim {
     pub(crate) id: u64,
     /// Whether a flush is copying it. That has to end first, and if it fails the dataset may have to stay.
     pub(crate) being_flushed: bool,
+}
+
+/// Why a store has no room for the old datasets and a new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Crowded {
+    /// So it was said.
+    Always,
+    /// A dataset has failed there.
+    WasFull,
+    /// By what it has now.
+    Now(Room),
 }
 
 /// How many datasets may stay in a store.
@@ -41,23 +53,26 @@ impl Cache {
         Limit { most: self.stores[store].count.max(1), keep_newest: true }
     }
 
-    /// How many datasets a store keeps while another one is written to it, where it has no room for one more. Warns once
-    /// that a failure in between leaves nothing.
-    pub(crate) fn limit_before(&mut self, job: &Job, store: usize) -> Limit {
+    /// How many datasets a store keeps while another one is written to it, where it is crowded on any rank. The rank that is to
+    /// `warn` says once why, and that a failure in between may leave nothing.
+    pub(crate) fn limit_before(&mut self, job: &Job, store: usize, warn: Option<Crowded>) -> Limit {
+        let there = self.count_in(store);
         let here = &mut self.stores[store];
-        if !std::mem::replace(&mut here.warned_crowded, true) {
-            let why = match here.evict {
-                Evict::Before => "EVICT=before is set".to_owned(),
-                _ if here.was_full => "a dataset has failed there for want of room".to_owned(),
-                _ => format!("it has no room for both ({})", here.room_text(job)),
+        let most = here.count.min(there).saturating_sub(1);
+        let is_first = !std::mem::replace(&mut here.warned_crowded, true);
+        if let Some(crowded) = warn.filter(|_| is_first) {
+            let why = match crowded {
+                Crowded::Always => "EVICT=before is set".to_owned(),
+                Crowded::WasFull => "a dataset has failed there for want of room".to_owned(),
+                Crowded::Now(room) => format!("it has no room for both ({})", here.room_text(job, &room)),
             };
-            job.report.warn(&format!(
+            let left = if most == 0 { "no dataset" } else { "fewer datasets" };
+            job.report.warn_here(&format!(
                 "the store {} evicts an old dataset before the new one is complete, as {why}: \
-                 a failure in between leaves no dataset in cache. {CLEAN}",
+                 a failure in between leaves {left} in cache. {CLEAN}",
                 here.name
             ));
         }
-        let most = here.count.saturating_sub(1);
         self.remove_spare(job, store);
         Limit { most, keep_newest: false }
     }
@@ -89,56 +104,56 @@ impl Cache {
         self.victim(store, self.limit_after(store)).filter(|_| is_quiet).map(|victim| victim.id)
     }
 
-    /// Whether a new dataset does not fit beside the old ones. Only the first rank of a node looks at the store itself.
-    pub(crate) fn is_crowded(&self, job: &Job, store: usize) -> bool {
-        let here = &self.stores[store];
-        let full = self.count_in(store) >= here.count.max(1);
-        if !full || here.evict == Evict::After {
-            return false;
+    /// Whether a new dataset does not fit beside the old ones, and why. Only the first rank of a node looks at the store itself.
+    pub(crate) fn crowded(&self, job: &Job, store: usize) -> Option<Crowded> {
+        let (here, there) = (&self.stores[store], self.count_in(store));
+        let is_full = there >= here.count.max(1);
+        match here.evict {
+            Evict::After => return None,
+            Evict::Before => return is_full.then_some(Crowded::Always),
+            Evict::Auto if here.was_full => return is_full.then_some(Crowded::WasFull),
+            Evict::Auto => (),
         }
-        if here.evict == Evict::Before || here.was_full {
-            return true;
+        if there == 0 || here.placement.leader(job.rank()) != job.rank() {
+            return None;
         }
-        let leads = here.placement.leader(job.rank()) == job.rank();
         let (files, expected) = (job.files(), room::expected(here.last_bytes));
-        let kept = here.last_bytes.saturating_mul(self.count_in(store));
-        if here.size.is_some_and(|size| size < kept.saturating_add(expected)) {
-            return leads;
-        }
         // A file that is kept to be written over is room as well.
-        leads
-            && room::room(files, &here.cache).is_some_and(|room| {
-                room < expected && room.saturating_add(spare_bytes(files, &here.cache)) < expected
-            })
+        let fits = |room: &Room| {
+            room.bytes >= expected || room.bytes.saturating_add(spare_bytes(files, &here.cache)) >= expected
+        };
+        let of_size = here.room_of_size(there).filter(|room| room.bytes < expected);
+        of_size.or_else(|| here.room(files, expected).filter(|room| !fits(room))).map(Crowded::Now)
     }
 
     /// After a failure: from now on old datasets leave a store that ran full before new ones are written. Collective.
     pub(crate) fn check_if_full(&mut self, job: &Job, store: usize, written: u64) -> Result<(), CommError> {
-        let here = &self.stores[store];
-        let full = room::room(job.files(), &here.cache).is_some_and(|room| room < written.max(FULL));
-        let [full] = any(&*job.comm, [full])?;
-        if !full {
-            return Ok(());
-        }
+        let full = self.less_than(written.max(FULL), job, store);
+        let Some(first) = first_rank(&*job.comm, full.is_some())? else { return Ok(()) };
         // As many as there are now were too many for one more.
-        let there = self.count_in(store).max(1);
+        let there = self.count_in(store);
         let here = &mut self.stores[store];
-        here.count = here.count.min(there);
-        if !std::mem::replace(&mut here.was_full, true) {
-            job.report.warn(&format!(
+        here.count = here.count.min(there.max(1));
+        let is_first = !std::mem::replace(&mut here.was_full, true) && first == job.rank();
+        if let Some(room) = full.filter(|_| is_first) {
+            job.report.warn_here(&format!(
                 "the store {} is full ({}): from now on an old dataset leaves it before a new one is written. {CLEAN}",
                 here.name,
-                here.room_text(job)
+                here.room_text(job, &room)
             ));
         }
         Ok(())
     }
 
-    /// Whether the store of a part has run full on any node. Collective.
-    pub(crate) fn is_full(&self, job: &Job, part: &PartDir) -> Result<bool, CommError> {
-        let cache = part.dataset().parent().unwrap_or(part.dataset());
-        let [full] = any(&*job.comm, [room::room(job.files(), cache).is_some_and(|room| room < FULL)])?;
+    /// Whether a store has run full on any node. Collective.
+    pub(crate) fn is_full(&self, job: &Job, store: usize) -> Result<bool, CommError> {
+        let [full] = any(&*job.comm, [self.less_than(FULL, job, store).is_some()])?;
         Ok(full)
+    }
+
+    /// The room of a store where that is less.
+    fn less_than(&self, bytes: u64, job: &Job, store: usize) -> Option<Room> {
+        self.stores[store].room(job.files(), bytes).filter(|room| room.bytes < bytes)
     }
 
     /// Records the bytes that the newest dataset takes in each store. Collective.
@@ -279,15 +294,24 @@ impl Cache {
 }
 
 impl StoreInUse {
-    /// The room that the next dataset needs, and the free room, on the node of this rank.
-    fn room_text(&self, job: &Job) -> String {
+    /// What may still be written; an answer above `enough` may be too low.
+    fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
+        room::room(files, &self.cache, &self.memory, enough)
+    }
+
+    /// What of its `SIZE` a store has left with so many datasets.
+    fn room_of_size(&self, there: u64) -> Option<Room> {
+        let kept = self.last_bytes.saturating_mul(there);
+        self.size.map(|size| Room { bytes: size.saturating_sub(kept), by: LimitedBy::Size })
+    }
+
+    /// The room that the next dataset needs, and the room that was found, on the node of this rank.
+    fn room_text(&self, job: &Job, found: &Room) -> String {
         let needed = match room::expected(self.last_bytes) {
             0 => "the size of a dataset is not known yet".to_owned(),
             needed => format!("a dataset needs about {}", amount(needed)),
         };
-        let free = room::room(job.files(), &self.cache).map(amount);
-        let free = free.unwrap_or_else(|| "an unknown amount".to_owned());
-        format!("{needed}, and {free} can be written on {}", job.nodes.name(job.rank()))
+        format!("{needed}, and {found} on {}", job.nodes.name(job.rank()))
     }
 }
 

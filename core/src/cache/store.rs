@@ -4,6 +4,7 @@
 //! all of them take care of the data of every node, even of a lost one.
 
 use super::node_dir;
+use super::room::MemoryLimits;
 use super::sharing::{Seen, Sharing};
 use crate::comm::collective::route_trees;
 use crate::comm::{AnyError, Collective, CollectiveError, CommError, Rank};
@@ -35,6 +36,8 @@ pub(crate) struct StoreInUse {
     pub(crate) evict: Evict,
     /// Bytes that it is expected to hold, where that was said.
     pub(crate) size: Option<u64>,
+    /// The limits of the memory of this process, for a store in memory.
+    pub(crate) memory: MemoryLimits,
     /// Bytes that the last dataset took, on the first rank of those that share it.
     pub(crate) last_bytes: u64,
     /// Whether a dataset has failed there for want of room.
@@ -80,6 +83,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
         count: store.count,
         evict: store.evict,
         size: store.size,
+        memory: MemoryLimits::default(),
         last_bytes: 0,
         was_full: false,
         warned_crowded: false,

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display};
 
-use super::collective::{all_reduce, broadcast, Op, Tree, COLLECTIVE};
+use super::collective::{all_reduce, broadcast, first_rank, Op, Tree, COLLECTIVE};
 use super::frame::{self, Reader, Writer};
 use super::{Comm, CommError, Rank};
 
@@ -86,12 +86,9 @@ pub fn agree_at<T, E: Into<AnyError>>(comm: &dyn Comm, node: &str, result: Resul
 pub fn same_everywhere(comm: &dyn Comm, bytes: &[u8]) -> Result<(), Mismatch> {
     let mine = if comm.rank() == ROOT { bytes.to_vec() } else { Vec::new() };
     let theirs = broadcast(comm, ROOT, mine)?;
-    let nobody = u64::from(u32::MAX);
-    let mut first = [if theirs == bytes { nobody } else { u64::from(comm.rank().0) }];
-    all_reduce(comm, &mut first, Op::Min)?;
-    match u32::try_from(first[0]) {
-        Ok(rank) if rank != u32::MAX => Err(Mismatch::Rank { rank: Rank(rank) }),
-        _ => Ok(()),
+    match first_rank(comm, theirs != bytes)? {
+        Some(rank) => Err(Mismatch::Rank { rank }),
+        None => Ok(()),
     }
 }
 

@@ -122,6 +122,16 @@ pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N]
     Ok(words.map(|word| word != 0))
 }
 
+/// The first rank of which this is so; the same on all.
+///
+/// # Errors
+/// As for [`all_reduce`].
+pub fn first_rank(comm: &dyn Comm, mine: bool) -> Result<Option<Rank>, CommError> {
+    let mut first = [if mine { u64::from(comm.rank().0) } else { u64::MAX }];
+    all_reduce(comm, &mut first, Op::Min)?;
+    Ok(u32::try_from(first[0]).ok().map(Rank))
+}
+
 /// Gives `root` the bytes of all ranks, by rank; the others get `None`.
 ///
 /// # Errors

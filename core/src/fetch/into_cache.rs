@@ -170,7 +170,8 @@ impl Fetcher<'_> {
         // Its own id, unless cache has something under it.
         let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
-            *is_full = !matches!(error, FetchError::Comm(_)) && self.cache.is_full(job, &part)?;
+            let store = self.cache.store_index(&record.protection.store);
+            *is_full = !matches!(error, FetchError::Comm(_)) && self.cache.is_full(job, store)?;
             self.cache.remove_part(job, &part);
             return Err(error);
         }

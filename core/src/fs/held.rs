@@ -6,11 +6,11 @@
 
 use super::limit::open_with_room;
 use super::real::{
-    flags_of, free_bytes, names_in, open_file, status_of, sync_folder, timestamps, RealFile, RealFiles,
+    flags_of, names_in, open_file, space_of, status_of, sync_folder, timestamps, RealFile, RealFiles,
 };
-use super::{File, Files, How, Status};
+use super::{File, Files, How, Space, Status};
 use rustix::fs::{
-    fstatvfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
+    fstatfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
     ResolveFlags, CWD,
 };
 use std::ffi::OsStr;
@@ -236,12 +236,12 @@ impl Files for HeldDirs {
         sync_folder(&below.open(OFlags::DIRECTORY, 0)?.into())
     }
 
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        let Some(below) = self.below(path)? else { return RealFiles.free_bytes(path) };
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let Some(below) = self.below(path)? else { return RealFiles.space(path) };
         if below.is_held_itself() {
-            return Ok(free_bytes(&fstatvfs(descriptor(&below.held.dir())?)?));
+            return Ok(space_of(&fstatfs(descriptor(&below.held.dir())?)?));
         }
-        Ok(free_bytes(&fstatvfs(below.open(OFlags::PATH, 0)?)?))
+        Ok(space_of(&fstatfs(below.open(OFlags::PATH, 0)?)?))
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {

@@ -96,6 +96,15 @@ pub struct Status {
     pub links: u64,
 }
 
+/// What a file system has for more files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that this user may still write. `None` where the file system has no limit of its own.
+    pub free: Option<u64>,
+    /// Whether it keeps its files in memory.
+    pub in_memory: bool,
+}
+
 /// How to open a file. Permission bits of new files are less those of the process's umask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
@@ -246,11 +255,11 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The system's error.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Bytes that this user may still write to the file system of a path.
+    /// What the file system of a path has for more files.
     ///
     /// # Errors
     /// The system's error.
-    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    fn space(&self, path: &Path) -> io::Result<Space>;
     /// The absolute path without any symbolic link, `.` or `..` that leads to what is there. A file layer that
     /// knows no links gives the path as it is.
     ///

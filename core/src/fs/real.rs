@@ -7,9 +7,9 @@
 use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
-use super::{lock, mapped, File, Files, How, Kind, Status};
+use super::{lock, mapped, File, Files, How, Kind, Space, Status};
 use rustix::fs::{
-    fstat, futimens, lstat, statvfs, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatVfs, Timespec,
+    fstat, futimens, lstat, statfs, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatFs, Timespec,
     Timestamps, CWD,
 };
 use std::ffi::OsStr;
@@ -68,8 +68,8 @@ impl Files for RealFiles {
         sync_folder(&OpenOptions::new().read(true).custom_flags(signed(OFlags::DIRECTORY)).open(path)?)
     }
 
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        Ok(free_bytes(&statvfs(path)?))
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        Ok(space_of(&statfs(path)?))
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
@@ -120,10 +120,16 @@ pub(super) fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// Bytes that this user may still write to a file system.
-pub(super) fn free_bytes(system: &StatVfs) -> u64 {
-    system.f_bavail.saturating_mul(system.f_frsize)
+pub(super) fn space_of(system: &StatFs) -> Space {
+    let block = u64::try_from(system.f_frsize).unwrap_or(0);
+    // One in memory that may grow without limit has no blocks.
+    let free = (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(block));
+    Space { free, in_memory: [TMPFS, RAMFS].contains(&i128::from(system.f_type)) }
 }
+
+/// File systems that keep their files in memory, by their numbers in the kernel.
+const TMPFS: i128 = 0x0102_1994;
+const RAMFS: i128 = 0x8584_58f6;
 
 /// A file that is open.
 pub(super) struct RealFile {
@@ -389,6 +395,6 @@ mod tests {
         RealFiles.link(&dir.path().join("a"), &dir.path().join("d")).unwrap();
         assert_eq!(status("a").identity, status("d").identity);
         RealFiles.sync_dir(dir.path()).unwrap();
-        assert!(RealFiles.free_bytes(dir.path()).unwrap() > 0);
+        assert!(RealFiles.space(dir.path()).unwrap().free.is_none_or(|free| free > 0));
     }
 }

@@ -26,7 +26,7 @@ impl dyn Files + '_ {
     /// All bytes of a file that has at most `limit`.
     ///
     /// # Errors
-    /// [`FsError::Io`], and [`FsError::TooLarge`] before anything is read.
+    /// [`FsError::Io`], and [`FsError::TooLarge`].
     pub fn read_all(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
         let file = self.open(path, How::Read).at("open", path)?;
         read_open(&*file, path, limit)
@@ -123,17 +123,34 @@ impl dyn Files + '_ {
     }
 }
 
-/// All bytes of an open file that has at most `limit`.
+/// All bytes of an open file that has at most `limit`. What its status says may be wrong: files of the kernel have no length there,
+/// and others may grow.
 pub(super) fn read_open(file: &dyn File, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
-    let found = file.status().at("look at", path)?.len;
     let most = usize::try_from(limit).unwrap_or(usize::MAX);
-    let len = usize::try_from(found).ok().filter(|&len| len <= most);
-    let too_large = || FsError::TooLarge { path: path.to_owned(), found, most: limit };
-    let mut bytes = vec![0; len.ok_or_else(too_large)?];
-    let read = file.read_at(0, &mut bytes).at("read", path)?;
-    bytes.truncate(read);
-    Ok(bytes)
+    let check = |found| match found > limit {
+        true => Err(FsError::TooLarge { path: path.to_owned(), found, most: limit }),
+        false => Ok(()),
+    };
+    let found = file.status().at("look at", path)?.len;
+    check(found)?;
+    let mut bytes = Vec::new();
+    let mut room = if found == 0 { UNKNOWN } else { usize::try_from(found).unwrap_or(most) };
+    loop {
+        // One byte more: only what ends before it is known to be whole.
+        let (done, end) = (bytes.len(), room.min(most).saturating_add(1));
+        bytes.resize(end, 0);
+        let read = file.read_at(done as u64, &mut bytes[done..]).at("read", path)?;
+        bytes.truncate(done + read);
+        check(bytes.len() as u64)?;
+        if bytes.len() < end {
+            return Ok(bytes);
+        }
+        room = room.saturating_mul(2);
+    }
 }
+
+/// Room for the first bytes of a file without a length.
+const UNKNOWN: usize = 4096;
 
 /// The folder that a path lies in.
 pub(super) fn folder_of(path: &Path) -> &Path {
@@ -201,6 +218,28 @@ mod tests {
         assert!(matches!(error, FsError::TooLarge { found: 4, most: 3, .. }), "{error}");
         assert_eq!(REAL.read_all(&path, 4).unwrap(), b"1234");
         assert!(REAL.read_all(dir.path(), 1 << 20).is_err(), "a folder is no file");
+    }
+
+    /// They were read as empty, as the length that they have says.
+    #[test]
+    fn files_of_the_kernel_are_read_to_their_end() {
+        let version = Path::new("/proc/version");
+        assert_eq!(REAL.read_all(version, 1 << 20).unwrap(), fs::read(version).unwrap());
+        let kernel = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.pretend_memory(kernel.path());
+        fs::create_dir(kernel.path().join("proc")).unwrap();
+        for len in [0, 1, 4095, 4096, 4097, 10_000] {
+            let bytes: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            fs::write(kernel.path().join("proc/long"), &bytes).unwrap();
+            let read = |most| (&files as &dyn Files).read_all(Path::new("/proc/long"), most);
+            assert_eq!(read(len).unwrap(), bytes);
+            assert_eq!(read(1 << 20).unwrap(), bytes);
+            if len > 0 {
+                let error = read(len - 1).unwrap_err();
+                assert!(matches!(error, FsError::TooLarge { .. }), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Helpers of the tests of this folder: a file system of a few texts, and a world on it.
 
 use crate::env::{Env, TestEnv};
-use crate::fs::{File, Files, How, Kind, Status};
+use crate::fs::{File, Files, How, Kind, Space, Status};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ impl Files for Texts {
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         unsupported()
     }
-    fn free_bytes(&self, _: &Path) -> io::Result<u64> {
+    fn space(&self, _: &Path) -> io::Result<Space> {
         unsupported()
     }
 }

@@ -9,7 +9,7 @@ use super::rebuild::rebuild;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::verify;
-use crate::comm::collective::{all_reduce, any, broadcast, gather, Op};
+use crate::comm::collective::{all_reduce, any, broadcast, first_rank, gather, Op};
 use crate::comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::fs::FsError;
@@ -189,11 +189,10 @@ impl Repair<'_> {
 
 /// The value of the first rank that has one.
 pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
-    let nobody = u64::from(u32::MAX);
-    let mut first = [known.as_ref().map_or(nobody, |_| u64::from(comm.rank().0))];
-    all_reduce(comm, &mut first, Op::Min)?;
-    let root = u32::try_from(first[0]).ok().filter(|&rank| rank != u32::MAX);
-    root.map_or(Ok(Vec::new()), |root| broadcast(comm, Rank(root), known.unwrap_or_default()))
+    match first_rank(comm, known.is_some())? {
+        Some(root) => broadcast(comm, root, known.unwrap_or_default()),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// The ranks that have lost their parts, the same list everywhere.

@@ -80,6 +80,77 @@ fn without_room_for_both_the_old_dataset_leaves_first_with_one_message() {
     }
 }
 
+/// The kernel's files were read as empty, so a job was killed for the memory of a dataset that did not fit.
+#[test]
+fn without_memory_for_both_the_old_dataset_leaves_first_with_one_message() {
+    let rows = [
+        ("MemAvailable: 900000 kB", "1000000000", None),
+        ("MemAvailable: 2 kB", "1000000000", Some("2048 bytes of memory are available on n0")),
+        ("MemAvailable: 900000 kB", "2100", Some("/sys/fs/cgroup/job leaves 2100 bytes of memory on n0")),
+    ];
+    for (memory, limit, why) in rows {
+        let mut world = job();
+        let kernel = world.dir().join("kernel");
+        let group = kernel.join("sys/fs/cgroup/job");
+        std::fs::create_dir_all(kernel.join("proc/self")).unwrap();
+        std::fs::create_dir_all(&group).unwrap();
+        std::fs::write(kernel.join("proc/meminfo"), memory).unwrap();
+        std::fs::write(kernel.join("proc/self/cgroup"), "0::/job/task\n").unwrap();
+        std::fs::write(group.join("memory.max"), limit).unwrap();
+        std::fs::write(group.join("memory.current"), "0").unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.pretend_memory(kernel);
+        world.files = Arc::new(faulty);
+        let outcome = world.run(|application| {
+            for step in 1..=3 {
+                application.write(step, some).unwrap();
+                assert!(step == 1 || has(&world, application.rank, step - 1) == why.is_none());
+                application.session().complete_output(true).unwrap();
+            }
+        });
+        assert_eq!(
+            early_eviction_warnings(&outcome.lines),
+            usize::from(why.is_some()),
+            "{:?}",
+            outcome.lines
+        );
+        assert!(why.is_none_or(|why| outcome.has_line_with(why)), "{:?}", outcome.lines);
+    }
+}
+
+/// Rank 0 gave the free room of its own node, which was enough.
+#[test]
+fn the_warning_names_the_node_that_has_no_room() {
+    let mut world = job();
+    let crowded = FaultyFiles::new(RealFiles);
+    crowded.pretend_room(2500);
+    world.own_files.insert(Rank(2), Arc::new(crowded));
+    let outcome =
+        world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
+    assert!(outcome.has_line_with("2500 bytes can be written on n2"), "{:?}", outcome.lines);
+}
+
+/// The second of three that a store was to keep failed for want of room, and in memory the job was killed.
+#[test]
+fn a_store_without_room_for_all_that_it_is_to_keep_makes_room_for_the_next_dataset() {
+    let mut world = job().set("SCR_CACHE_SIZE", "3");
+    let faulty = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(faulty.clone());
+    let together = Barrier::new(4);
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.checkpoint(2, some).unwrap();
+        together.wait();
+        faulty.pretend_room(2500);
+        application.checkpoint(3, some).unwrap();
+        let kept = [1, 2, 3].map(|id| has(&world, application.rank, id));
+        assert_eq!(kept, [false, true, true]);
+    });
+    assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
+    assert!(outcome.has_line_with("a failure in between leaves fewer datasets in cache"));
+}
+
 #[test]
 fn with_evict_after_the_old_dataset_stays_whatever_the_room() {
     let mut world = with_store(job(), "COUNT=1 EVICT=after");

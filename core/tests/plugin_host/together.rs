@@ -4,7 +4,7 @@ use crate::world::{env, World};
 use scr_core::comm::thread;
 use scr_core::comm::{Comm, Rank};
 use scr_core::env::Env;
-use scr_core::fs::{File, Files, How, RealFiles, Status};
+use scr_core::fs::{File, Files, How, RealFiles, Space, Status};
 use scr_core::plugin::{open_together, PluginHost, PluginKind};
 use scr_plugin_api::{KvTree, SetShape};
 use std::io;
@@ -60,7 +60,7 @@ impl Files for Node {
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         unreachable!("the host writes nothing")
     }
-    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+    fn space(&self, _path: &Path) -> io::Result<Space> {
         unreachable!("the host writes nothing")
     }
 }

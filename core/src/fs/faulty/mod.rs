@@ -7,7 +7,7 @@ mod unsynced;
 
 pub use unsynced::Random;
 
-use super::{File, Files, How, Status};
+use super::{File, Files, How, Space, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -60,16 +60,13 @@ pub enum What {
     Rename,
     Link,
     SyncDir,
-    FreeBytes,
+    Space,
 }
 
 impl What {
     /// Whether it changes what is stored, or waits until that is safe. Only these are counted.
     pub fn mutates(self) -> bool {
-        !matches!(
-            self,
-            What::OpenToRead | What::Read | What::Status | What::Lock | What::List | What::FreeBytes
-        )
+        !matches!(self, What::OpenToRead | What::Read | What::Status | What::Lock | What::List | What::Space)
     }
 }
 
@@ -87,6 +84,8 @@ struct State {
     /// Whether a write that fails gets half of its bytes down.
     tears: bool,
     room: Option<u64>,
+    /// The folder that has the files of the kernel.
+    kernel: Option<PathBuf>,
     machine: Option<Vec<u8>>,
     lacks: Vec<What>,
     interruption: Option<Interruption>,
@@ -175,6 +174,12 @@ impl FaultyFiles {
     /// Every file system reports room for this many more bytes; writes work as before.
     pub fn pretend_room(&self, bytes: u64) {
         self.state().room = Some(bytes);
+    }
+
+    /// Every file system lies in memory, and the kernel says in the files below this folder how much of it there is, as
+    /// `proc/meminfo`. Like those of the kernel, they have no length.
+    pub fn pretend_memory(&self, kernel: impl Into<PathBuf>) {
+        self.state().kernel = Some(kernel.into());
     }
 
     /// The processes that have this file layer run on a machine of their own, of this name.
@@ -303,6 +308,13 @@ impl FaultyFiles {
 }
 
 impl State {
+    /// Where a file of the kernel lies, if it is pretended.
+    fn file_of_kernel(&self, path: &Path) -> Option<PathBuf> {
+        let is_of_kernel = path.starts_with("/proc") || path.starts_with("/sys");
+        let kernel = self.kernel.as_ref().filter(|_| is_of_kernel)?;
+        Some(kernel.join(path.strip_prefix("/").ok()?))
+    }
+
     fn judge(&mut self, what: What) -> Verdict {
         if self.stopped {
             return Verdict::Fail(stopped());
@@ -343,9 +355,11 @@ impl Files for FaultyFiles {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let writes = !matches!(how, How::Read | How::Update | How::Folder);
         self.pass(if writes { What::OpenToWrite } else { What::OpenToRead }, path, None)?;
-        let inner = self.inner.open(path, how);
+        let of_kernel = self.state().file_of_kernel(path);
+        let inner = self.inner.open(of_kernel.as_deref().unwrap_or(path), how);
         let inner = if writes { self.changed(inner, &[path])? } else { inner? };
-        Ok(Box::new(FaultyFile { inner, path: path.to_owned(), files: self.clone() }))
+        let has_len = of_kernel.is_none();
+        Ok(Box::new(FaultyFile { inner, path: path.to_owned(), has_len, files: self.clone() }))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
@@ -393,10 +407,11 @@ impl Files for FaultyFiles {
         self.record(self.inner.sync_dir(path), |folder, ()| folder.folder_synced(path))
     }
 
-    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
-        self.pass(What::FreeBytes, path, None)?;
-        let room = self.state().room;
-        room.map_or_else(|| self.inner.free_bytes(path), Ok)
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        self.pass(What::Space, path, None)?;
+        let space = self.inner.space(path)?;
+        let state = self.state();
+        Ok(Space { free: state.room.or(space.free), in_memory: space.in_memory || state.kernel.is_some() })
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
@@ -426,6 +441,7 @@ impl Files for FaultyFiles {
 struct FaultyFile {
     inner: Box<dyn File>,
     path: PathBuf,
+    has_len: bool,
     files: FaultyFiles,
 }
 
@@ -466,7 +482,8 @@ impl File for FaultyFile {
 
     fn status(&self) -> io::Result<Status> {
         self.files.pass(What::Status, &self.path, None)?;
-        self.inner.status()
+        let status = self.inner.status()?;
+        Ok(Status { len: if self.has_len { status.len } else { 0 }, ..status })
     }
 
     fn sync(&self) -> io::Result<()> {

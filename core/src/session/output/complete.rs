@@ -5,7 +5,7 @@ use super::{InvalidError, Output};
 use crate::cache::filemap::Entry;
 use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
-use crate::cache::{CachedDataset, Limit};
+use crate::cache::{CachedDataset, Crowded, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
 use crate::message::throughput;
@@ -184,10 +184,10 @@ impl Session {
         flushed
     }
 
-    /// Lets old datasets leave before a new one is begun, since the store has no room for both.
-    pub(super) fn make_room(&mut self, store: &str) -> Result<(), Error> {
+    /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn.
+    pub(super) fn make_room(&mut self, store: &str, warn: Option<Crowded>) -> Result<(), Error> {
         let store = self.cache.store_index(store);
-        let limit = self.cache.limit_before(&self.job, store);
+        let limit = self.cache.limit_before(&self.job, store, warn);
         self.evict_to(store, limit)
     }
 

@@ -40,16 +40,17 @@ impl Session {
         self.schemes.plugins().forget_failures();
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
-        let crowded =
-            !descriptor.bypass && self.cache.is_crowded(&self.job, self.cache.store_index(&descriptor.store));
-        let agreed = wanted.agree(&self.job, crowded)?;
+        let store = self.cache.store_index(&descriptor.store);
+        let crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
+        let agreed = wanted.agree(&self.job, crowded.is_some())?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
         }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
-        if agreed.crowded || planted(Bug::EvictsBeforeComplete) {
-            self.make_room(&record.protection.store)?;
+        if agreed.crowded.is_some() || planted(Bug::EvictsBeforeComplete) {
+            let warn = crowded.filter(|_| agreed.crowded == Some(self.job.rank()));
+            self.make_room(&record.protection.store, warn)?;
         }
         let begun = self.cache.begin(&self.job, &mut record, |record, id| {
             (record.dataset.id, record.id_in_prefix) = (id, id);
@@ -148,8 +149,8 @@ struct Wanted<'a> {
 struct Agreed {
     /// Microseconds since the epoch.
     created: u64,
-    /// Whether the store of any rank has no room for one more.
-    crowded: bool,
+    /// The first rank whose store has no room for one more.
+    crowded: Option<Rank>,
 }
 
 impl Wanted<'_> {
@@ -164,7 +165,9 @@ impl Wanted<'_> {
         (self.name, self.flags.checkpoint, self.flags.output).hash(&mut hasher);
         let hash = hasher.finish();
         let created = if job.rank() == Rank(0) { job.micros() } else { 0 };
-        let mut words = [hash, !hash, u64::from(crowded), created];
+        // The largest of these words is that of the first rank.
+        let crowded = if crowded { !u64::from(job.rank().0) } else { 0 };
+        let mut words = [hash, !hash, crowded, created];
         all_reduce(&*job.comm, &mut words, Op::Max)?;
         let [most, least, crowded, created] = words;
         if most != !least {
@@ -176,7 +179,7 @@ impl Wanted<'_> {
             let what = format!("the name of a dataset has 1 to {most} bytes, and this one has {len}");
             return Err(Error::Argument { what });
         }
-        Ok(Agreed { created, crowded: crowded > 0 })
+        Ok(Agreed { created, crowded: u32::try_from(!crowded).ok().map(Rank) })
     }
 
     /// The record of this rank's part, under a new id.
