@@ -138,6 +138,11 @@ impl RankRecord {
         self.prefix_id.is_none() || self.prefix_id.as_ref() == prefix_id
     }
 
+    /// Whether it was fetched from the prefix directory, and not written by the application.
+    pub(crate) fn is_fetched(&self) -> bool {
+        self.begun != self.dataset.created
+    }
+
     /// The dataset as messages name it.
     pub(crate) fn label(&self) -> String {
         format!("dataset {} `{}'", self.dataset.id, String::from_utf8_lossy(&self.dataset.name))

@@ -30,7 +30,7 @@ pub(crate) enum Recovered {
     Restored(Box<Restored>),
     /// It cannot be rebuilt now; what is left stays where it is.
     Unrecovered(Unrecovered),
-    /// It was never complete, and has been removed.
+    /// Nothing of it counts, and it has been removed.
     Removed,
 }
 
@@ -115,6 +115,14 @@ fn rebuild(
             let why = error.agreed()?.to_string();
             recovery.give_up();
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
+            if recovery.is_spent_fetch()? {
+                job.report.error(&format!(
+                    "{label} cannot be restored from the prefix directory, where a run has read it in place: {why}. Only the \
+                     record of that leaves the cache"
+                ));
+                remove(job, recovery.local);
+                return Ok(Recovered::Removed);
+            }
             job.report.error(&format!(
                 "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
                  checkpoint is complete"
@@ -379,6 +387,14 @@ impl<'a> Recovery<'a> {
                 self.on.job.report.error_here(&crate::describe(&error));
             }
         }
+    }
+
+    /// Whether this is the record of a fetch in place. Cache has none of its bytes, so without those in the prefix directory it
+    /// would only hide older parts of the same checkpoint on other nodes. A refusal stays recorded. Collective.
+    fn is_spent_fetch(&self) -> Result<bool, CommError> {
+        let is_fetched = |record: &RankRecord| record.protection.bypass && record.is_fetched();
+        let [fetched] = any(&*self.on.job.comm, [self.record.is_some_and(is_fetched)])?;
+        Ok(fetched && !self.refused && !self.on.is_shared)
     }
 
     /// Takes back what was begun and did not become whole.

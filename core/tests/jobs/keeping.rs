@@ -802,6 +802,23 @@ fn a_checkpoint_that_only_cache_has_is_not_dropped_when_an_older_one_is_fetched(
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
+/// The record of the fetch had the number of the older parts, which were passed over, and the checkpoint was lost.
+#[test]
+fn a_damaged_checkpoint_that_was_read_in_place_is_rebuilt_from_older_parts_on_other_nodes() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let all = world.nodes.clone();
+    world.nodes = ["n4", "n5", "n6", "n7"].map(str::to_owned).to_vec();
+    world.put("SCR_FETCH_BYPASS", "1");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    damage(&world.prefix().join(file_name(1, Rank(0), 0)));
+    // One node is away, and another one has the record of the fetch.
+    world.nodes = ["n4".to_owned()].into_iter().chain(all[1..].iter().cloned()).collect();
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&Some(1));
+    outcome.line_with(&["`ckpt.1' cannot be restored from the prefix directory", "read it in place"]);
+}
+
 /// What was left of the checkpoint went, and nothing had taken its place.
 #[test]
 fn what_is_left_of_a_checkpoint_stays_until_a_newer_checkpoint_counts() {
