@@ -83,6 +83,7 @@ impl Restart {
         }
         if self.loaded.is_none() {
             self.loaded = find_newest(from, in_prefix)?;
+            report_unread(from.job, from.cache, self.loaded.as_ref());
         }
         while let Some(loaded) = &self.loaded {
             if !attempts::are_spent(from.job, loaded)? {
@@ -212,6 +213,23 @@ fn find_newest(from: &mut Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option
         return Ok(cached);
     }
     fetch_at_start(from, in_prefix, &|_| true)
+}
+
+/// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
+/// reads in the prefix directory.
+fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
+    let all = cache.datasets().iter().filter(|cached| cached.is_restartable());
+    let newest = all.max_by_key(|cached| cached.seq());
+    let Some(newest) = newest.filter(|newest| loaded.is_none_or(|loaded| newest.seq() > loaded.seq)) else {
+        return;
+    };
+    let why =
+        if newest.superseded { "a newer dataset has its name or its files there" } else { "it is not there" };
+    job.report.warn(&format!(
+        "{} in cache is not restarted from: with SCR_GLOBAL_RESTART=1 checkpoints are read in the prefix directory, and {why}; \
+         to restart from it, end this run and start with SCR_GLOBAL_RESTART=0",
+        newest.record.label()
+    ));
 }
 
 /// Finds the next older checkpoint: in the prefix directory if the newest one left is there, or else in cache.

@@ -212,3 +212,27 @@ fn the_name_of_a_dropped_or_deleted_checkpoint_can_be_used_by_any_number_of_rank
         world.run(|application| application.restart(some)).all_gave(&Some(1));
     }
 }
+
+/// It was passed over without a word.
+#[test]
+fn a_message_names_the_checkpoint_in_cache_whose_name_other_ranks_have_taken_where_it_is_to_be_read() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    let all = world.nodes.clone();
+    world.nodes = (4..7).map(|node| format!("n{node}")).collect();
+    world.put("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(2, some).unwrap());
+    world.nodes = all;
+    world.put("SCR_GLOBAL_RESTART", "1");
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&Some(1));
+    outcome.line_with(&[
+        "WARNING",
+        "`ckpt.2' in cache is not restarted from",
+        "start with SCR_GLOBAL_RESTART=0",
+    ]);
+    world.put("SCR_GLOBAL_RESTART", "0");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
