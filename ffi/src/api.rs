@@ -33,6 +33,7 @@ pub extern "C" fn SCR_Init() -> c_int {
             State::Broken => return Err(Failure::Broken),
         };
         mpi_library::require_running()?;
+        mpi_library::require_thread()?;
         let comm = MpiComm::of_world()?;
         // One rank alone must not turn back: the others would wait for it.
         let env = environment().map_err(|failure| scr_core::describe(&failure));
@@ -49,10 +50,9 @@ pub extern "C" fn SCR_Init() -> c_int {
             Ok(session) => session,
         };
         *state = State::Running(Box::new(session), config);
-        mpi_library::at_finalize(leave::mpi_ends)?;
-        leave::exit_if_wanted(state);
-        Ok(())
+        mpi_library::at_finalize(leave::mpi_ends)
     });
+    leave::exit_if_wanted("SCR_Init");
     if refused && message::is_first_rank() {
         message::note("SCR_Init has failed: until it is called again and succeeds, every call fails and nothing is saved");
     }
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
     // SAFETY: the caller's promise.
     let name = unsafe { text::read_name(name) };
     entry("SCR_Route_file", |state| {
-        let session = match state.session() {
+        let session = match state.local_session() {
             Ok(session) => session,
             Err(failure) => {
                 // An application that looks at no code continues as without SCR, at the path that it named.
@@ -187,13 +187,13 @@ fn refuse(session: &mut Session) -> Result<(), Failure> {
 /// Ends a dataset.
 #[no_mangle]
 pub extern "C" fn SCR_Complete_output(valid: c_int) -> c_int {
-    entry("SCR_Complete_output", |state| complete_output(state, valid))
+    complete_output("SCR_Complete_output", valid)
 }
 
-fn complete_output(state: &mut State, valid: c_int) -> Result<(), Failure> {
-    let outcome = state.session()?.complete_output(valid != 0);
-    leave::exit_if_wanted(state);
-    Ok(outcome?)
+fn complete_output(call: &'static str, valid: c_int) -> c_int {
+    let code = entry(call, |state| Ok(state.session()?.complete_output(valid != 0)?));
+    leave::exit_if_wanted(call);
+    code
 }
 
 /// Begins a checkpoint without a name.
@@ -205,7 +205,7 @@ pub extern "C" fn SCR_Start_checkpoint() -> c_int {
 /// Ends a checkpoint.
 #[no_mangle]
 pub extern "C" fn SCR_Complete_checkpoint(valid: c_int) -> c_int {
-    entry("SCR_Complete_checkpoint", |state| complete_output(state, valid))
+    complete_output("SCR_Complete_checkpoint", valid)
 }
 
 /// Whether there is a checkpoint to restart from.

@@ -2,25 +2,29 @@
 
 use crate::message;
 use crate::mpi_library::{self, SUCCESS};
-use crate::state::{entry_if_free, State};
+use crate::state::{entry, entry_if_free};
 use mpi::ffi;
-use scr_core::session::Session;
 use std::ffi::{c_int, c_void};
 
 /// Ends the process if the session says that the user wants it (`SCR_HALT_EXIT=1` and a reason to halt). All ranks
-/// agree on it, so that all come here.
-pub(crate) fn exit_if_wanted(state: &mut State) {
-    let Some(reason) = state.session().ok().and_then(|session| session.exit_wanted().map(str::to_owned))
-    else {
-        return;
-    };
-    message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
-    if let Ok(Err(error)) = state.take_session().map(Session::halt) {
-        message::warn(&format!("the last checkpoint stays in cache: {}", scr_core::describe(&error)));
+/// agree on it, so that all come here. Not called inside `entry`: exit handlers of the application may call the library.
+pub(crate) fn exit_if_wanted(call: &'static str) {
+    let mut is_wanted = false;
+    entry(call, |state| {
+        let reason = state.session().ok().and_then(|session| session.exit_wanted().map(str::to_owned));
+        let Some(reason) = reason else { return Ok(()) };
+        is_wanted = true;
+        message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
+        if let Err(error) = state.take_session()?.halt() {
+            message::warn(&format!("the last checkpoint stays in cache: {}", scr_core::describe(&error)));
+        }
+        Ok(())
+    });
+    if is_wanted {
+        // Without it the launcher takes the exit for a failure, and a halted job has not failed.
+        mpi_library::finalize();
+        std::process::exit(0);
     }
-    // Without it the launcher takes the exit for a failure, and a halted job has not failed.
-    mpi_library::finalize();
-    std::process::exit(0);
 }
 
 /// What MPI_Finalize calls: frees a session that the application forgot, while its communicator can still be freed.

@@ -70,7 +70,8 @@ thread_local! {
 
 /// Keeps the text of a failed call for `SCR_Last_error`.
 pub(crate) fn keep_last_error(text: String) {
-    LAST_ERROR.set(CString::new(text).unwrap_or_default());
+    // A thread that is ending, as in an exit handler, keeps nothing any more.
+    let _ = LAST_ERROR.try_with(|last| last.replace(CString::new(text).unwrap_or_default()));
 }
 
 /// `SCR_Last_error` of `scr.h`: valid until the next call of this thread fails.
@@ -95,7 +96,9 @@ pub(crate) fn note(text: &str) {
 
 /// Whether this rank prints what all ranks would print. Without MPI every process prints.
 pub(crate) fn is_first_rank() -> bool {
-    mpi_library::world_rank().is_none_or(|rank| rank == 0)
+    SPEAKER
+        .get()
+        .map_or_else(|| mpi_library::world_rank().is_none_or(|rank| rank == 0), |(rank, _)| *rank == 0)
 }
 
 fn line(kind: &str, text: &str) {
@@ -105,9 +108,9 @@ fn line(kind: &str, text: &str) {
 }
 
 fn speaker() -> String {
-    match (SPEAKER.get(), mpi_library::world_rank()) {
-        (Some((rank, node)), _) => format!("rank {rank} on {node}"),
-        (None, Some(rank)) => format!("rank {rank}"),
-        (None, None) => format!("process {}", std::process::id()),
+    if let Some((rank, node)) = SPEAKER.get() {
+        return format!("rank {rank} on {node}");
     }
+    mpi_library::world_rank()
+        .map_or_else(|| format!("process {}", std::process::id()), |rank| format!("rank {rank}"))
 }

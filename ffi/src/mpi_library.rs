@@ -47,8 +47,16 @@ fn is_open_mpi(version: &str) -> bool {
     ["Open MPI", "Spectrum MPI"].iter().any(|name| version.contains(name))
 }
 
+/// Fails while MPI runs and this thread must not call it.
+pub(crate) fn require_thread() -> Result<(), Failure> {
+    if require_running().is_ok() && !thread_may_call() {
+        return Err(Failure::OtherThread);
+    }
+    Ok(())
+}
+
 /// Whether this thread may call MPI: any thread where the application has asked MPI for that, else the one of `MPI_Init`.
-pub(crate) fn thread_may_call() -> bool {
+fn thread_may_call() -> bool {
     let (mut level, mut main) = (0, 0);
     // SAFETY: a constant of the library.
     let serialized = unsafe { ffi::RSMPI_THREAD_SERIALIZED };
@@ -64,9 +72,9 @@ extern "C" {
     fn scr_built_with_open_mpi() -> c_int;
 }
 
-/// This process's rank in `MPI_COMM_WORLD`, while MPI runs.
+/// This process's rank in `MPI_COMM_WORLD`, while MPI runs and this thread may ask it.
 pub(crate) fn world_rank() -> Option<c_int> {
-    require_running().ok()?;
+    require_running().and_then(|()| require_thread()).ok()?;
     let mut rank = 0;
     // SAFETY: MPI runs, and the rank has room.
     let code = unsafe { ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &raw mut rank) };

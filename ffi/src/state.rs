@@ -31,14 +31,17 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The running session.
+    /// The running session, for a call that may talk to other ranks.
     pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
+        if matches!(self, State::Running(..)) {
+            mpi_library::require_thread()?;
+        }
+        self.local_session()
+    }
+
+    /// The running session, for a call that uses no MPI: any thread may make it.
+    pub(crate) fn local_session(&mut self) -> Result<&mut Session, Failure> {
         match self {
-            State::Running(..)
-                if mpi_library::require_running().is_ok() && !mpi_library::thread_may_call() =>
-            {
-                Err(Failure::OtherThread)
-            }
             State::Running(session, _) => Ok(session),
             State::NotStarted(_) => Err(Failure::NotStarted),
             State::Refused(_) => Err(Failure::Refused),
@@ -61,13 +64,7 @@ impl State {
 /// Runs the body of a function of `scr.h` that returns a code.
 pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) -> c_int {
     let outcome = guarded(&mut lock(), body);
-    outcome.map_or_else(
-        |failure| {
-            report(call, &failure);
-            failure.code() as c_int
-        },
-        |()| SUCCESS,
-    )
+    code_of(call, outcome)
 }
 
 /// Runs `body` unless another call is under way: for what MPI calls on its own.
@@ -77,9 +74,15 @@ pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) ->
         Err(TryLockError::Poisoned(slot)) => slot.into_inner(),
         Err(TryLockError::WouldBlock) => return,
     };
-    if let Err(failure) = guarded(&mut slot, body) {
-        report(call, &failure);
-    }
+    code_of(call, guarded(&mut slot, body));
+}
+
+/// The number of an outcome; a failure is reported.
+fn code_of(call: &'static str, outcome: Result<(), Failure>) -> c_int {
+    let Err(failure) = outcome else { return SUCCESS };
+    // A process that is ending has taken things down that the report may need. There is nobody to tell.
+    let _ = catch_unwind(AssertUnwindSafe(|| report(call, &failure)));
+    failure.code() as c_int
 }
 
 /// Prints a failure, once: of what all ranks share the first rank prints it, and what repeats itself is counted.

@@ -15,6 +15,7 @@
 #include "scr.h"
 
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,8 @@ struct options {
     int kill_dataset;
     const char *kill_at; /* ... at: start, route, write, complete, after; or so many microseconds into complete */
     int no_finalize;     /* forget SCR_Finalize */
+    int at_exit;         /* call SCR_Finalize in an exit handler as well, also where SCR_Init has failed */
+    int thread;          /* route the files in a thread other than that of MPI_Init */
     int read_only;       /* restart, and no more */
     int codes;           /* print the result of each dataset on every rank */
 };
@@ -170,6 +173,32 @@ static long place_of(int file)
     return o.shared ? (long)rank * o.files * o.size + (long)file * o.size : 0;
 }
 
+struct routing {
+    const char *name;
+    char *path;
+    int code;
+};
+
+static void *route_in_thread(void *argument)
+{
+    struct routing *routing = argument;
+
+    routing->code = SCR_Route_file(routing->name, routing->path);
+    return NULL;
+}
+
+static int route(const char *name, char *path)
+{
+    struct routing routing = {name, path, SCR_FAILURE};
+    pthread_t thread;
+
+    if (!o.thread)
+        route_in_thread(&routing);
+    else if (pthread_create(&thread, NULL, route_in_thread, &routing) != 0 || pthread_join(thread, NULL) != 0)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    return routing.code;
+}
+
 static int write_file(const char *dataset, int number, int file)
 {
     char name[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME];
@@ -179,7 +208,7 @@ static int write_file(const char *dataset, int number, int file)
     int good;
 
     file_name(name, sizeof name, dataset, file);
-    if (SCR_Route_file(name, path) != SCR_SUCCESS)
+    if (route(name, path) != SCR_SUCCESS)
         return 0;
     die_at("route", number);
     /* Whoever comes first makes a shared file; nobody empties it. */
@@ -261,7 +290,7 @@ static int check_file(const char *dataset, int file, int64_t *salt)
     int good;
 
     file_name(name, sizeof name, dataset, file);
-    if (SCR_Route_file(name, path) != SCR_SUCCESS)
+    if (route(name, path) != SCR_SUCCESS)
         return bad(name, "is not there");
     if ((in = fopen(path, "rb")) == NULL)
         return bad(name, "cannot be opened");
@@ -348,7 +377,7 @@ static void parse(int argc, char **argv)
         {"--reject-rank", &o.reject_rank},   {"--reject", &o.reject},
         {"--kill-rank", &o.kill_rank},       {"--kill-dataset", &o.kill_dataset},
         {"--no-finalize", &o.no_finalize},   {"--read-only", &o.read_only},
-        {"--codes", &o.codes},
+        {"--codes", &o.codes},               {"--at-exit", &o.at_exit},           {"--thread", &o.thread},
     };
     const size_t count = sizeof numbers / sizeof numbers[0];
 
@@ -369,6 +398,11 @@ static void parse(int argc, char **argv)
     }
 }
 
+static void finalize_at_exit(void)
+{
+    SCR_Finalize();
+}
+
 int main(int argc, char **argv)
 {
     int last, stop = 0;
@@ -378,8 +412,12 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     setvbuf(stdout, NULL, _IOLBF, 0);
     parse(argc, argv);
+    if (o.at_exit)
+        atexit(finalize_at_exit);
     if (SCR_Init() != SCR_SUCCESS) {
         fprintf(stderr, "ckpt_test: SCR_Init failed\n");
+        if (o.at_exit)
+            return MPI_Finalize();
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     last = restart();

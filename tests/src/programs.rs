@@ -65,6 +65,7 @@ impl Program {
             "-Wextra",
             "-Werror",
             "-pedantic",
+            "-pthread",
             "-DUSE_SCR",
             "-o",
         ]);

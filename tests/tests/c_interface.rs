@@ -118,6 +118,25 @@ on_each_mpi! {
         assert!(run.prints("MPI_Finalize was called without SCR_Finalize"));
     }
 
+    fn any_thread_routes_files_whatever_it_may_do_with_mpi(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let mut run = || {
+            let job = cluster.job(mpi, 2, Program::CkptTest).options(&[("thread", 1), ("datasets", 2)]);
+            job.run().expect_success()
+        };
+        assert_eq!(run().last_complete(), Some("ckpt.2"));
+        assert_eq!(run().restarted_from(), Some("ckpt.2"));
+    }
+
+    fn an_exit_handler_may_call_the_library_whatever_it_was_before(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        for (is_enabled, says) in [("0", "SCR is disabled by SCR_ENABLE=0"), ("1", "SCR_Finalize: SCR is shut down")] {
+            let job = cluster.job(mpi, 2, Program::CkptTest).options(&[("at-exit", 1), ("datasets", 1)]);
+            let run = job.env("SCR_ENABLE", is_enabled).run();
+            assert!(run.succeeded() && run.prints(says), "SCR_ENABLE={is_enabled}");
+        }
+    }
+
     fn an_installed_tree_works_after_it_was_moved(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let moved = cluster.scratch().join("moved tree");

@@ -11,7 +11,8 @@ on_each_mpi! {
         };
         let job = |cluster: &mut Cluster, exit: u8| -> Outcome {
             // Four checkpoints, of which none is flushed because it is its turn.
-            let job = cluster.job(mpi, 2, Program::CkptTest).options(&[("datasets", 4)]);
+            // An exit handler calls the library, also where the library itself ends the process.
+            let job = cluster.job(mpi, 2, Program::CkptTest).options(&[("datasets", 4), ("at-exit", 1)]);
             job.env("SCR_FLUSH", 10).env("SCR_HALT_EXIT", exit).run()
         };
         // The application asks, and comes to its own end.
