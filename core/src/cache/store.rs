@@ -10,12 +10,11 @@ use crate::comm::collective::route_trees;
 use crate::comm::{AnyError, Collective, CollectiveError, CommError, Rank};
 use crate::descriptor::{Evict, Store, View, WORLD};
 use crate::error::Error;
-use crate::fs::OwnedDir;
+use crate::fs::{EntryName, OwnedDir};
 use crate::job::Job;
 use crate::placement::Placement;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -70,7 +69,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     check(job, store, &said, &seen)?;
     let placement = seen.placement;
     let cache = if is_global || placement.count() < job.nodes.count() {
-        root.path().join(own_folder(job, &placement, &root).map_err(doing)?)
+        own_folder(job, &placement, &root).map_err(doing)?.below(root.path())
     } else {
         root.path().to_owned()
     };
@@ -125,7 +124,7 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
 
 /// The name of this node's own folder in a directory that others see as well. The first rank of those that do finds one
 /// for each node. Collective.
-pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Collective<PathBuf> {
+pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Collective<EntryName> {
     let leads = placement.leader(job.rank()) == job.rank();
     let mates = if leads { placement.mates(job.rank()) } else { Vec::new() };
     let nodes: BTreeSet<&str> = mates.iter().map(|&mate| job.nodes.name(mate)).collect();
@@ -145,7 +144,7 @@ pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Co
     };
     let received = route_trees(&*job.comm, mates.iter().copied().map(folder_for).collect())?;
     let folder = received.first().and_then(|(_, tree)| tree.value("FOLDER"));
-    let folder = folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?;
     // Base folders may have different names on different nodes.
-    Ok(PathBuf::from(OsStr::from_bytes(folder)))
+    let folder = folder.and_then(EntryName::parse);
+    Ok(folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?)
 }

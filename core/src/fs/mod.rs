@@ -15,9 +15,11 @@
 //! | `held` | the real file system with such directories |
 //! | `trees` | KVTree files, also changed in place under a lock |
 //! | `exclusive` | mutual exclusion, even if no lock of the system works |
+//! | `entry_name` | names of entries of a directory, from elsewhere |
 //! | `error` | errors of all of these |
 //! | [`faulty`] | a file layer that records, fails and stops, for tests |
 
+mod entry_name;
 mod error;
 mod exclusive;
 pub mod faulty;
@@ -32,6 +34,7 @@ mod trees;
 pub(crate) mod verify;
 mod whole;
 
+pub(crate) use entry_name::EntryName;
 pub(crate) use error::At;
 pub use error::FsError;
 pub use mapped::{Mapped, MappedRange};

@@ -11,11 +11,10 @@ use crate::cache::Cache;
 use crate::cache::StoreInUse;
 use crate::comm::collective::route_trees;
 use crate::comm::{CommError, Rank};
+use crate::fs::EntryName;
 use crate::job::Job;
 use scr_plugin_api::KvTree;
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// The parts that this rank reports, and the highest dataset id that it has seen in use.
 pub(crate) struct Scan {
@@ -57,8 +56,9 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
             let mut tree = KvTree::new();
             tree.set("STORE", number);
             // Another node may know the same folder by another path.
-            let below = place.strip_prefix(store.root.path()).unwrap_or(Path::new(""));
-            tree.set_bytes("PLACE", below.as_os_str().as_bytes());
+            if let Some(folder) = place.file_name().filter(|_| place != store.root.path()) {
+                tree.set_bytes("FOLDER", folder.as_bytes());
+            }
             tree.set("DSET", id);
             tree.set("RANK", owner);
             dealt.push((*speaker.expect("the leader is one of the ranks that share the store"), tree));
@@ -68,7 +68,10 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
 
 fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
     let store = cache.stores().get(tree.require::<usize>("STORE").ok()?)?;
-    let folder = store.root.path().join(OsStr::from_bytes(tree.value("PLACE")?));
+    let folder = match tree.value("FOLDER") {
+        Some(name) => EntryName::parse(name)?.below(store.root.path()),
+        None => store.root.path().to_owned(),
+    };
     let owner = Rank(tree.require("RANK").ok()?);
     let id = tree.require("DSET").ok()?;
     let part = PartDir::new(&folder, id, owner);

@@ -4,14 +4,13 @@
 use super::write::is_part_name;
 use super::{fault, listed_name, Names, PrefixFile, Rank2File};
 use crate::comm::Rank;
-use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use crate::fs::{At, EntryName, Files, FsError, MAX_TREE_BYTES};
 use crate::prefix::error::Rank2FileFault;
 use crate::prefix::fields::crc;
 use crate::prefix::{FileName, Prefix, PrefixError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -53,7 +52,7 @@ impl Leaf {
     /// As it came.
     pub(crate) fn from_tree(prefix: &Prefix, id: u64, tree: &KvTree) -> Option<Self> {
         Some(Self {
-            path: prefix.dataset_dir(id).join(OsStr::from_bytes(tree.value("NAME")?)),
+            path: EntryName::parse(tree.value("NAME")?)?.below(&prefix.dataset_dir(id)),
             offset: tree.require("OFFSET").ok()?,
             reader: Rank(tree.require("READER").ok()?),
             ranks: tree.require("RANKS").ok()?,
