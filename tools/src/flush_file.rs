@@ -64,8 +64,8 @@ struct Selection {
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = environment::prefix(&env, args.dir.as_deref())?;
-    let file = FlushFile::read(&*env.files, &prefix)
-        .with_context(|| format!("cannot read the flush file of {}", prefix.dir().display()))?;
+    let file = FlushFile::read_with_index(&*env.files, &prefix)
+        .with_context(|| format!("cannot find out what {} has", prefix.dir().display()))?;
     let job_id = current_job_id(&env, &environment::params_of(&env, &prefix), &Manifests::load(&env)?)?;
     let reply = args.selection.ask(&file, args.before, &job_id);
     reply.elsewhere.iter().for_each(|entry| {

@@ -75,10 +75,45 @@ fn lost_output_of_an_allocation_that_has_ended_can_be_dropped_and_postrun_is_con
     assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(0));
     assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(1), "it is gone");
     assert_eq!(postrun().0, Some(0));
-    // What is in the prefix directory stays on record.
+    // One that is dropped is not saved again from a cache that still has it.
     assert_eq!(scr(prefix.path(), &["--drop", "ckpt.4"]).status.code(), Some(0));
     let flush = FlushFile::read(&RealFiles, &folder).expect("it can be read");
-    assert_eq!(flush.entries().iter().map(|entry| entry.id).collect::<Vec<_>>(), [4]);
+    assert_eq!(flush.entries(), []);
+}
+
+/// It counted as saved for ever, so that an older checkpoint, from which the job had continued, was lost with its nodes.
+#[test]
+fn a_checkpoint_that_the_index_has_no_more_does_not_count_as_saved() {
+    let losses: [fn(&mut Index) -> bool; 3] = [
+        |index| index.mark_failed(4, "2026-11-22T00:00:00"),
+        |index| index.set_complete(4, false),
+        |index| !index.drop_name("ckpt.4").is_empty(),
+    ];
+    for lose in losses {
+        let prefix = sample();
+        let folder = Prefix::new(prefix.path());
+        for (id, location) in [(4, Location::Prefix), (3, Location::Cache)] {
+            let (name, job_id) = (format!("ckpt.{id}").into_bytes(), "8".to_owned());
+            let dataset = DatasetDescriptor { id, name, job_id, checkpoint: true, ..Default::default() };
+            FlushFile::update(&RealFiles, &folder, |flush| flush.record(&dataset, location)).expect("it can");
+        }
+        let ask = |arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+            let base = prefix.path().join("node");
+            command.env("SCR_CACHE_BASE", &base).env("SCR_CNTL_BASE", &base);
+            command.env("SCR_PREFIX", prefix.path()).env("SCR_JOB_ID", "8");
+            let ended = command.args(arguments).output().expect("the command starts");
+            let text = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+            (ended.status.code(), text.into_owned())
+        };
+        let latest = ["flush-file", "--latest"];
+        assert_eq!((ask(&latest).1.as_str(), ask(&["postrun"]).0), ("4\n", Some(0)));
+        Index::update(&RealFiles, &folder, lose).expect("it can");
+        assert_eq!(ask(&latest).1, "3\n");
+        assert_eq!(ask(&["flush-file", "--id", "4"]).0, Some(1));
+        let (code, text) = ask(&["postrun"]);
+        assert_eq!((code, text.contains("dataset 3 `ckpt.3' is in cache only")), (Some(1), true), "{text}");
+    }
 }
 
 /// It was made the current one without a word, and the job restarted from another.

@@ -6,7 +6,7 @@
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Prefix, PrefixError, Seq};
+use super::{DatasetDescriptor, Index, IndexEntry, Prefix, PrefixError, Seq};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
@@ -65,6 +65,13 @@ impl FlushEntry {
         !self.is_at(Location::Prefix) && (self.output || self.seq() > newest)
     }
 
+    /// Whether the index has it whole. A cache may have what it has fetched under another id.
+    fn is_in(&self, index: &Index) -> bool {
+        let entry = index.id_of(&self.name).and_then(|id| index.entry(id));
+        let is_this = |entry: &IndexEntry| entry.id == self.id || entry.seq().run == self.seq().run;
+        entry.is_some_and(|entry| entry.is_valid() && is_this(&entry))
+    }
+
     /// Whether it is there.
     pub fn is_at(&self, location: Location) -> bool {
         self.locations.contains(&location)
@@ -117,6 +124,23 @@ impl FlushFile {
     /// Where it is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
+    }
+
+    /// The same, without the datasets that were in the prefix directory and that the index does not have any more: they were
+    /// dropped, replaced, or found damaged since.
+    ///
+    /// # Errors
+    /// Where this file or the index is damaged or cannot be read.
+    pub fn read_with_index(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        let mut file = Self::read(files, prefix)?;
+        let mut in_prefix = file.entries();
+        in_prefix.retain(|entry| entry.is_at(Location::Prefix));
+        if !in_prefix.is_empty() {
+            let index = Index::read(files, prefix)?;
+            in_prefix.retain(|entry| !entry.is_in(&index));
+            in_prefix.iter().for_each(|gone| file.remove_location(gone.id, Location::Prefix));
+        }
+        Ok(file)
     }
 
     /// Reads, changes and writes, while no other process does.
@@ -215,13 +239,12 @@ impl FlushFile {
         self.tree.child("DATASET").remove(id.to_string()).is_some()
     }
 
-    /// Takes out the datasets of a name that are not in the prefix directory: nobody is to save them any more. Gives whether
-    /// there were any.
-    pub fn drop_unsaved(&mut self, name: impl AsRef<[u8]>) -> bool {
-        let is_meant = |entry: &FlushEntry| entry.name == name.as_ref() && !entry.is_at(Location::Prefix);
-        let unsaved: Vec<u64> =
-            self.entries().iter().filter(|entry| is_meant(entry)).map(|entry| entry.id).collect();
-        unsaved.iter().filter(|id| self.remove(**id)).count() > 0
+    /// Takes out the datasets of a name, wherever they are: nobody is to save them any more. Gives whether one of them was not in
+    /// the prefix directory.
+    pub fn drop_name(&mut self, name: impl AsRef<[u8]>) -> bool {
+        let mut dropped = self.entries();
+        dropped.retain(|entry| entry.name == name.as_ref() && self.remove(entry.id));
+        dropped.iter().any(|entry| !entry.is_at(Location::Prefix))
     }
 
     /// Whether a dataset is known, and not on the parallel file system yet.

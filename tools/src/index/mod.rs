@@ -155,13 +155,13 @@ fn change(
     Ok(Answer::from(found))
 }
 
-/// Takes a dataset out of the flush file that never got to the prefix directory, so that `scr postrun` does not look for it any
-/// more. Gives whether there was one.
+/// Takes a dataset out of the flush file, so that `scr postrun` does not save it any more. Gives whether it never got to the
+/// prefix directory.
 fn drop_unsaved(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<bool> {
     if !prefix.flush_file().exists() {
         return Ok(false);
     }
-    FlushFile::update(&*env.files, prefix, |flush| flush.drop_unsaved(name.as_bytes()))
+    FlushFile::update(&*env.files, prefix, |flush| flush.drop_name(name.as_bytes()))
         .with_context(|| format!("cannot change the flush file of {}", prefix.dir().display()))
 }
 
