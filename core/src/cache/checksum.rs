@@ -52,6 +52,11 @@ impl Checksum {
         self.join_at(end);
     }
 
+    /// Whether no byte has passed by.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
     /// The parts of `range` that have not passed by yet, in order.
     pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut gaps = Vec::new();

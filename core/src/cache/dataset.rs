@@ -3,6 +3,7 @@
 use super::filemap::{Entry, Journal};
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
+use super::verify::Verified;
 use crate::fs::{At, Files};
 use crate::job::Job;
 use crate::prefix::Seq;
@@ -28,6 +29,8 @@ pub(crate) struct CachedDataset {
     pub(crate) listed: bool,
     /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
     pub(crate) may_replace: bool,
+    /// How much of this rank's part equals its record.
+    pub(crate) verified: Verified,
 }
 
 /// A checkpoint in cache that a run can restart from.
@@ -72,6 +75,7 @@ impl CachedDataset {
             offered,
             listed,
             may_replace: true,
+            verified: Verified::All,
         }
     }
 

@@ -51,7 +51,22 @@ impl LogicalFile {
         if !self.summed {
             return Ok(vec![None; self.parts.len()]);
         }
-        self.parts.iter().map(|part| part.finish(threads).map(Some)).collect()
+        let unread = |part| Part::unread(part).into_iter().map(move |piece| (part, piece));
+        let pieces: Vec<(&Part, Range<u64>)> = self.parts.iter().flat_map(unread).collect();
+        let bytes: u64 = pieces.iter().map(|(_, piece)| piece.end - piece.start).sum();
+        // What one thread reads in one go is not worth a second one.
+        let threads = threads.min(u32::try_from(bytes / PIECE as u64).unwrap_or(u32::MAX));
+        let hashers = at_a_time(threads, &pieces, |(part, piece)| part.hash(piece.clone()));
+        for ((part, piece), hasher) in pieces.into_iter().zip(hashers) {
+            part.sum().put(piece, hasher?);
+        }
+        let whole = |part: &Part| part.sum().whole(part.len).expect("the gaps have just been filled");
+        Ok(self.parts.iter().map(|part| Some(whole(part))).collect())
+    }
+
+    /// Whether any byte has been read or written here. Only files with checksums are asked.
+    pub(crate) fn is_used(&self) -> bool {
+        self.parts.iter().any(|part| !part.sum().is_empty())
     }
 
     /// The open files, of which nothing is borrowed any more.
@@ -198,21 +213,14 @@ impl Part {
         Ok(())
     }
 
-    /// The checksum of the whole file. Reads what has not passed by, with this many threads.
-    fn finish(&self, threads: u32) -> Result<u32, PluginError> {
-        let gaps = self.sum().gaps(0..self.len);
-        let pieces: Vec<Range<u64>> = gaps
-            .into_iter()
-            .flat_map(|gap| {
-                let end = gap.end;
-                gap.step_by(PIECE).map(move |at| at..end.min(at + PIECE as u64))
-            })
-            .collect();
-        let hashers = at_a_time(threads, &pieces, |piece| self.hash(piece.clone()));
-        for (piece, hasher) in pieces.into_iter().zip(hashers) {
-            self.sum().put(piece, hasher?);
-        }
-        Ok(self.sum().whole(self.len).expect("the gaps have just been filled"))
+    /// What has not passed by, in pieces for one thread each.
+    fn unread(&self) -> Vec<Range<u64>> {
+        let gaps = self.sum().gaps(0..self.len).into_iter();
+        let pieces = gaps.flat_map(|gap| {
+            let end = gap.end;
+            gap.step_by(PIECE).map(move |at| at..end.min(at + PIECE as u64))
+        });
+        pieces.collect()
     }
 
     /// Reads a piece of the file.

@@ -28,33 +28,78 @@ pub(crate) enum PartError {
     },
 }
 
+/// How much of a part is to be compared with its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Every byte.
+    All,
+    /// The files, and of the redundancy all or nothing: nothing only if nobody has read any byte of it.
+    Used,
+}
+
+/// How much of a part equals its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Verified {
+    /// Every byte.
+    All,
+    /// The files. The redundancy has not been read.
+    Files,
+}
+
 /// Reads a part from end to end, with this many threads, and compares it with its record.
 pub(crate) fn verify(
     files: &dyn Files,
     part: &dyn PartPlace,
     record: &RankRecord,
     threads: u32,
-) -> Result<(), PartError> {
+    extent: Extent,
+) -> Result<Verified, PartError> {
     if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
-        return Ok(());
+        return Ok(Verified::All);
     }
     let data = open_data(files, part, record, Opened::new(), true)?;
-    compare(record, &data, &open_redundancy(files, part, record)?, threads)
+    compare(record, &data, &open_redundancy(files, part, record)?, threads, extent)
 }
 
-/// Compares the checksums of what passed through with the recorded ones. Reads what did not pass through.
+/// Reads the redundancy of a part from end to end, with this many threads, and compares it with its record.
+pub(crate) fn verify_redundancy(
+    files: &dyn Files,
+    part: &dyn PartPlace,
+    record: &RankRecord,
+    threads: u32,
+) -> Result<(), PartError> {
+    compare_redundancy(record, &open_redundancy(files, part, record)?, threads)
+}
+
+/// Compares the checksums of what passed through with the recorded ones. Reads what did not pass through, up to this extent.
+/// So whatever a scheme has used of a file, all of that file is compared before anything counts that was made from it.
 pub(crate) fn compare(
     record: &RankRecord,
     data: &LogicalFile,
     redundancy: &LogicalFile,
     threads: u32,
+    extent: Extent,
+) -> Result<Verified, PartError> {
+    let names = record.files.iter().map(|file| (file.name.to_string(), file.crc));
+    expect_sums(names, data.checksums(threads)?)?;
+    if extent == Extent::Used && record.redundancy.is_some() && !redundancy.is_used() {
+        return Ok(Verified::Files);
+    }
+    compare_redundancy(record, redundancy, threads).map(|()| Verified::All)
+}
+
+fn compare_redundancy(record: &RankRecord, redundancy: &LogicalFile, threads: u32) -> Result<(), PartError> {
+    let recorded = record.redundancy.map(|kept| ("the redundancy file".to_owned(), Some(kept.crc)));
+    expect_sums(recorded.into_iter(), redundancy.checksums(threads)?)
+}
+
+/// The recorded checksums, each with the name of its file, must be those that were found.
+fn expect_sums(
+    recorded: impl Iterator<Item = (String, Option<u32>)>,
+    found: Vec<Option<u32>>,
 ) -> Result<(), PartError> {
-    let (data, redundancy) = (data.checksums(threads)?, redundancy.checksums(threads)?);
-    let names = record.files.iter().map(|file| file.name.to_string());
-    let recorded = record.files.iter().map(|file| file.crc);
-    let kept = record.redundancy.map(|kept| ("the redundancy file".to_owned(), Some(kept.crc)));
-    let all = names.zip(recorded).chain(kept).zip(data.into_iter().chain(redundancy));
-    for ((file, recorded), found) in all {
+    for ((file, recorded), found) in recorded.zip(found) {
         if let Some(recorded) =
             recorded.filter(|&recorded| found != Some(recorded) && !planted(Bug::CacheUnchecked))
         {

@@ -20,8 +20,9 @@ use crate::cache::node_dir;
 use crate::cache::part::PartDir;
 use crate::cache::record::DatasetKey;
 use crate::cache::stale::{LeftBehind, StalePart};
+use crate::cache::verify::{verify_redundancy, Verified};
 use crate::cache::Cache;
-use crate::comm::collective::{all_reduce, barrier, Op};
+use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::CommError;
 use crate::job::Job;
 use crate::param;
@@ -29,7 +30,7 @@ use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
 use recover::{Recovered, Restored, Unrecovered};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Data for the recovery of datasets in cache.
 #[derive(Clone, Copy)]
@@ -115,6 +116,33 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
     all_reduce(&*job.comm, &mut highest, Op::Max)?;
     [found.highest, found.highest_run] = highest;
     Ok(found)
+}
+
+/// Reads the redundancy that the restart did not need. Gives the damage that this rank has found, by dataset; `None` if no rank
+/// has found any. Collective.
+pub(crate) fn damaged_redundancy(
+    job: &Job,
+    cache: &Cache,
+) -> Result<Option<BTreeMap<u64, String>>, CommError> {
+    let unread = cache.datasets().iter().filter(|cached| cached.verified == Verified::Files);
+    let damage = unread.filter_map(|cached| {
+        let (part, record) = (&cached.part, &cached.record);
+        let error = verify_redundancy(job.files(), part, record, job.processors).err()?;
+        let what = crate::describe(&error);
+        job.report.error_here(&format!("{}: {what}; this part counts as lost", record.label()));
+        Some((cached.id(), what))
+    });
+    let damage: BTreeMap<u64, String> = damage.collect();
+    let [is_any] = any(&*job.comm, [!damage.is_empty()])?;
+    Ok(is_any.then_some(damage))
+}
+
+/// Rebuilds the parts in which ranks have found damage. Collective.
+pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, String>) -> Result<(), CommError> {
+    on.cache
+        .datasets()
+        .iter()
+        .try_for_each(|cached| recover::recover_damaged(on, cached, damage.get(&cached.id()).cloned()))
 }
 
 /// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing. Collective.

@@ -11,6 +11,8 @@ use crate::cache::filemap::{Entry, Filemap, Journal, State};
 use crate::cache::part::PartDir;
 use crate::cache::place::first_flaw_in_place;
 use crate::cache::record::{DatasetKey, Protection, RankRecord};
+use crate::cache::verify::{Extent, Verified};
+use crate::cache::CachedDataset;
 use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError, Rank};
 use crate::fs::{At, FsError};
@@ -18,7 +20,7 @@ use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
 use crate::redundancy::neighbours;
-use crate::redundancy::repair::Repair;
+use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::sets::in_set;
 use crate::redundancy::RedundancyError;
 use scr_plugin_api::Scheme;
@@ -40,6 +42,8 @@ pub(crate) struct Restored {
     pub(crate) part: PartDir,
     /// Whether the application has refused it before.
     pub(crate) refused: bool,
+    /// How much of the part equals its record.
+    pub(crate) verified: Verified,
 }
 
 /// Why a dataset was not recovered.
@@ -81,7 +85,26 @@ pub(crate) fn recover(
         job.report.warn(&format!("{what}: it is left alone; start with as many ranks to restart from it"));
         return Ok(Recovered::Unrecovered(Unrecovered::OtherSize(what)));
     }
-    rebuild(on, key, &label, Recovery::new(on, local, reports, state.refused))
+    rebuild(on, key, &label, Recovery::new(on, local, reports, state.refused, Extent::Used))
+}
+
+/// Rebuilds the parts of a dataset in cache on the ranks that have found damage in theirs. Collective.
+pub(super) fn recover_damaged(
+    on: Rebuild<'_>,
+    cached: &CachedDataset,
+    damage: Option<String>,
+) -> Result<(), CommError> {
+    if any(&*on.job.comm, [damage.is_some()])? == [false] {
+        return Ok(());
+    }
+    let CachedDataset { record, part, refused, .. } = cached;
+    let (owner, whole) = (record.rank, damage.is_none());
+    let map = Filemap::read(on.job.files(), part).ok();
+    let own = map.map(|map| LocalPart { owner, part: part.clone(), map, whole });
+    let local: Vec<&LocalPart> = own.iter().collect();
+    let reports = [PartReport { holder: owner, whole, flaw: damage, record: record.clone() }];
+    let recovery = Recovery::new(on, &local, &reports, *refused, Extent::All);
+    rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(drop)
 }
 
 /// Brings it back with all ranks that wrote it, and reports how that went.
@@ -156,6 +179,8 @@ struct Recovery<'a> {
     begun: bool,
     /// Whether its filemap is to be replaced once the part is whole.
     replaces: bool,
+    /// How much of each part is compared.
+    extent: Extent,
 }
 
 /// What lies where a part is to be.
@@ -169,10 +194,16 @@ enum Occupant {
 }
 
 impl<'a> Recovery<'a> {
-    fn new(on: Rebuild<'a>, local: &'a [&'a LocalPart], reports: &'a [PartReport], refused: bool) -> Self {
+    fn new(
+        on: Rebuild<'a>,
+        local: &'a [&'a LocalPart],
+        reports: &'a [PartReport],
+        refused: bool,
+        extent: Extent,
+    ) -> Self {
         let (whole, record) = choose(on.job.rank(), reports);
         let loss = whole.is_none().then(|| why_lost(on.job, record, reports));
-        Self { on, local, whole, loss, record, refused, journal: None, begun: false, replaces: false }
+        Self { on, local, whole, loss, record, refused, journal: None, begun: false, replaces: false, extent }
     }
 
     /// All the steps. An error of the ranks says why the dataset cannot be recovered.
@@ -180,7 +211,7 @@ impl<'a> Recovery<'a> {
         let on = self.on;
         let job = on.job;
         let scheme = |protection: &Protection| on.schemes.scheme(job, protection);
-        let repair = Repair { job, scheme: &scheme, label };
+        let mut repair = Repair { job, scheme: &scheme, label, extent: self.extent };
         let record = repair.agree_on_record(self.record, self.whole.is_none())?;
         let part = self.place(record);
         let moved = self.bring_home(record, &part)?;
@@ -192,10 +223,15 @@ impl<'a> Recovery<'a> {
         } else {
             self.loss.take()
         };
-        let rebuilt = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part))?;
+        if moved {
+            // The copies that it was read from are removed next.
+            repair.extent = Extent::All;
+        }
+        let Repaired { rebuilt, verified } =
+            repair.run(record, &part, loss, &mut || self.begin_anew(record, &part))?;
         self.record_recovered(record, &part, moved || rebuilt)?;
         self.send_off();
-        Ok(Restored { record: record.clone(), part, refused: self.refused })
+        Ok(Restored { record: record.clone(), part, refused: self.refused, verified })
     }
 
     /// Fetches this rank's part where it lies on another node, and sends others theirs. Returns whether anything moved

@@ -11,7 +11,7 @@ use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::place::PartPlace;
 use crate::cache::record::RankRecord;
-use crate::cache::verify::{compare, open_data, open_redundancy, Opened};
+use crate::cache::verify::{compare, open_data, open_redundancy, Extent, Opened, Verified};
 use crate::comm::set::SetComm;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
@@ -20,54 +20,55 @@ use crate::planted::{planted, Bug};
 use scr_plugin_api::Scheme;
 use std::path::{Path, PathBuf};
 
-/// Rebuilds the lost members of this rank's set. Afterwards a lost part is in place, and every part is what was recorded,
-/// or this rank has an error. Called on all members at once.
-pub(super) fn rebuild(
-    job: &Job,
-    scheme: &dyn Scheme,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-    lost: &[Rank],
-    ready: Result<(), FsError>,
-    phase: &SchemePhase<'_>,
-) -> Result<(), RedundancyError> {
-    let rebuilt = in_set(&*job.comm, &record.members, |set| {
-        ready?;
-        decode(job, scheme, set, part, record, lost, phase)
-    });
-    if lost.contains(&record.rank) {
-        put_in_place(job.files(), part, record, rebuilt.is_ok())?;
-    }
-    rebuilt
+/// Rebuilds the lost members of this rank's set.
+pub(super) struct SetRebuild<'a> {
+    pub(super) job: &'a Job,
+    pub(super) scheme: &'a dyn Scheme,
+    pub(super) part: &'a dyn PartPlace,
+    pub(super) record: &'a RankRecord,
+    pub(super) lost: &'a [Rank],
+    pub(super) phase: &'a SchemePhase<'a>,
+    /// How much of a part that is not lost is compared.
+    pub(super) extent: Extent,
 }
 
-fn decode(
-    job: &Job,
-    scheme: &dyn Scheme,
-    set: &SetComm<'_>,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-    lost: &[Rank],
-    phase: &SchemePhase<'_>,
-) -> Result<(), RedundancyError> {
-    let shape = Shape {
-        dataset: record.dataset.id,
-        members: record.members.clone(),
-        data_lens: exchange_lens(set, record.data_bytes())?,
-        lost: record.members.iter().map(|member| lost.contains(member)).collect(),
-    };
-    let files = job.files();
-    let (data, redundancy) = if lost.contains(&record.rank) {
-        (create_data(files, part, record)?, create_redundancy(files, part, record)?)
-    } else {
-        (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
-    };
-    let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
-    phase.call("rebuild", || scheme.rebuild(&host, record.protection.format))?;
-    if planted(Bug::RebuiltUnchecked) {
-        return Ok(());
+impl SetRebuild<'_> {
+    /// Afterwards a lost part is in place, and every part is what was recorded, or this rank has an error. Called on all members
+    /// at once.
+    pub(super) fn run(&self, ready: Result<(), FsError>) -> Result<Verified, RedundancyError> {
+        let Self { job, part, record, .. } = *self;
+        let rebuilt = in_set(&*job.comm, &record.members, |set| {
+            ready?;
+            self.decode(set)
+        });
+        if self.lost.contains(&record.rank) {
+            put_in_place(job.files(), part, record, rebuilt.is_ok())?;
+        }
+        rebuilt
     }
-    Ok(compare(record, &host.data, &host.redundancy, job.processors)?)
+
+    fn decode(&self, set: &SetComm<'_>) -> Result<Verified, RedundancyError> {
+        let Self { job, scheme, part, record, lost, phase, extent } = *self;
+        let shape = Shape {
+            dataset: record.dataset.id,
+            members: record.members.clone(),
+            data_lens: exchange_lens(set, record.data_bytes())?,
+            lost: record.members.iter().map(|member| lost.contains(member)).collect(),
+        };
+        let files = job.files();
+        let (data, redundancy) = if lost.contains(&record.rank) {
+            (create_data(files, part, record)?, create_redundancy(files, part, record)?)
+        } else {
+            (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
+        };
+        let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
+        phase.call("rebuild", || scheme.rebuild(&host, record.protection.format))?;
+        if planted(Bug::RebuiltUnchecked) {
+            return Ok(Verified::All);
+        }
+        let extent = if lost.contains(&record.rank) { Extent::All } else { extent };
+        Ok(compare(record, &host.data, &host.redundancy, job.processors, extent)?)
+    }
 }
 
 fn create_data(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<LogicalFile, FsError> {

@@ -5,10 +5,10 @@
 
 use super::error::RedundancyError;
 use super::overdue::{LongestCall, SchemePhase};
-use super::rebuild::rebuild;
+use super::rebuild::SetRebuild;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::verify;
+use crate::cache::verify::{verify, Extent, PartError, Verified};
 use crate::comm::collective::{all_reduce, any, broadcast, first_rank, gather, Op};
 use crate::comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
@@ -24,6 +24,17 @@ pub(crate) struct Repair<'a> {
     pub(crate) scheme: &'a dyn Fn(&Protection) -> Collective<Arc<dyn Scheme>>,
     /// The dataset as messages name it.
     pub(crate) label: &'a str,
+    /// How much of each part is compared. Once any damage is found, it is all.
+    pub(crate) extent: Extent,
+}
+
+/// What a repair has done.
+#[derive(Debug)]
+pub(crate) struct Repaired {
+    /// Whether anything was rebuilt on any rank.
+    pub(crate) rebuilt: bool,
+    /// How much of this rank's part equals its record.
+    pub(crate) verified: Verified,
 }
 
 impl Repair<'_> {
@@ -40,17 +51,17 @@ impl Repair<'_> {
         })
     }
 
-    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. Gives
-    /// whether anything was rebuilt anywhere. `loss` says why this rank's part is lost, if it is. `make_room` is called on a rank whose part is lost, before it is rebuilt.
-    /// Collective.
+    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. `loss` says why
+    /// this rank's part is lost, if it is. `make_room` is called on a rank whose part is lost, before it is rebuilt. Collective.
     pub(crate) fn run(
         &self,
         record: &RankRecord,
         place: &dyn PartPlace,
         mut loss: Option<String>,
         make_room: &mut dyn FnMut() -> Result<(), FsError>,
-    ) -> Collective<bool> {
+    ) -> Collective<Repaired> {
         let job = self.job;
+        let mut extent = self.extent;
         let mut rounds = 0;
         loop {
             let is_lost = loss.is_some();
@@ -62,16 +73,19 @@ impl Repair<'_> {
                     let longest = LongestCall::default();
                     let (name, created) = (&record.protection.scheme, record.dataset.created);
                     let phase = SchemePhase::begin(job, name, created, &longest);
-                    rebuild(job, &*scheme, place, record, &lost, ready, &phase)
+                    let (scheme, part, lost) = (&*scheme, place, &*lost);
+                    SetRebuild { job, scheme, part, record, lost, phase: &phase, extent }.run(ready)
                 }
-                None => verify(job.files(), place, record, job.processors).map_err(RedundancyError::from),
+                None => self.verify(place, record, extent).map_err(RedundancyError::from),
             };
             let damage = self.find_damage(&outcome, is_lost, record, place);
             let [more] = any(&*job.comm, [damage.is_some() && !is_lost])?;
             loss = loss.or(damage);
+            extent = Extent::All;
             rounds += 1;
             if !more || rounds > job.comm.size() {
-                return job.agree(outcome).map(|()| !lost.is_empty());
+                let verified = job.agree(outcome)?;
+                return Ok(Repaired { rebuilt: !lost.is_empty(), verified });
             }
         }
     }
@@ -79,22 +93,29 @@ impl Repair<'_> {
     /// Why this rank's part, as a round has left it, is not what was recorded, if it is not. Reports it.
     fn find_damage(
         &self,
-        outcome: &Result<(), RedundancyError>,
+        outcome: &Result<Verified, RedundancyError>,
         is_lost: bool,
         record: &RankRecord,
         place: &dyn PartPlace,
     ) -> Option<String> {
         let damage = match outcome {
             Err(RedundancyError::Damaged(error)) => Some(describe(error)),
-            Err(_) if !is_lost => verify(self.job.files(), place, record, self.job.processors)
-                .err()
-                .map(|error| describe(&error)),
+            Err(_) if !is_lost => self.verify(place, record, Extent::All).err().map(|error| describe(&error)),
             _ => None,
         };
         if let Some(what) = &damage {
             self.job.report.error_here(&format!("{}: {what}; this part counts as lost", self.label));
         }
         damage
+    }
+
+    fn verify(
+        &self,
+        place: &dyn PartPlace,
+        record: &RankRecord,
+        extent: Extent,
+    ) -> Result<Verified, PartError> {
+        verify(self.job.files(), place, record, self.job.processors, extent)
     }
 
     /// The scheme that rebuilds what is lost, where every set can do without it; `None` where nothing is lost. Collective.

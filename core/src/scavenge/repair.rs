@@ -5,7 +5,7 @@ use super::place::{Apart, ScavengedPart};
 use super::scan::Scan;
 use crate::cache::place::{first_flaw, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::verify;
+use crate::cache::verify::{verify, Extent};
 use crate::comm::standins::StandIns;
 use crate::comm::thread::{self, RunError};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
@@ -128,7 +128,7 @@ impl ScavengedRepair<'_> {
         let job = Job::of_command(Box::new(comm), self.env, self.prefix, self.level)
             .map_err(|error| RankErrors::known_to_all(describe(&error)))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
-        let repair = Repair { job: &job, scheme: &scheme, label: self.label };
+        let repair = Repair { job: &job, scheme: &scheme, label: self.label, extent: Extent::All };
         let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
         let loss = self.loss(rank);
         let record = repair.agree_on_record(known, loss.is_some())?;
@@ -168,7 +168,8 @@ impl ScavengedRepair<'_> {
     /// Reads a part. Its set reports what is wrong with it.
     fn is_verified(&self, rank: Rank) -> bool {
         let record = self.scan.part(rank).record.as_ref();
-        record.is_some_and(|record| verify(&*self.env.files, &self.part(rank), record, 1).is_ok())
+        record
+            .is_some_and(|record| verify(&*self.env.files, &self.part(rank), record, 1, Extent::All).is_ok())
     }
 
     fn make_room(&self, record: &RankRecord, part: &ScavengedPart<'_>) -> Result<(), FsError> {

@@ -34,7 +34,8 @@ impl Session {
                 output.remove(&self.job, &self.cache);
             }
         }
-        let flushed = self.with_flushes(Flushes::flush_last);
+        let verified = self.verify_redundancy();
+        let flushed = verified.and_then(|()| self.with_flushes(Flushes::flush_last));
         if flushed.is_err() {
             self.job.report.error(
                 "what could not be flushed is in cache on the nodes, and is lost with the allocation: fix the cause, and save it \
@@ -52,6 +53,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
+        self.verify_redundancy()?;
         self.with_flushes(Flushes::flush_last)
     }
 }

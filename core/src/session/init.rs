@@ -55,6 +55,7 @@ impl Session {
             computing_since: began,
             earlier: BTreeSet::new(),
             must_restart: false,
+            is_redundancy_unread: false,
         };
         resolve_pending_flushes(&session.job, session.cache.control(), session.schemes.plugin_host())?;
         if session.job.params.get(&param::PREFIX_PURGE) {
@@ -107,7 +108,9 @@ impl Session {
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
             self.last_checkpoint = self.last_checkpoint.max(number);
             let cached = CachedDataset::new(restored.record, restored.part, store);
-            self.cache.insert(CachedDataset { listed: true, refused: restored.refused, ..cached });
+            let (refused, verified) = (restored.refused, restored.verified);
+            self.cache.insert(CachedDataset { listed: true, refused, verified, ..cached });
+            self.is_redundancy_unread = true;
         }
         let unwanted = self.cache.datasets().iter().filter(|cached| in_prefix.is_withdrawn(cached.seq()));
         let unwanted: Vec<u64> = unwanted.map(CachedDataset::id).collect();

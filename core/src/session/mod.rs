@@ -25,6 +25,7 @@ mod settings_report;
 pub use crate::error::Error;
 
 use crate::cache::shared_files::NamePattern;
+use crate::cache::verify::Verified;
 use crate::cache::Cache;
 use crate::delete::slide_window;
 use crate::flush::{FlushSite, Flushes};
@@ -32,6 +33,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::prefix::Running;
+use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
 use need_checkpoint::CheckpointTimes;
@@ -63,6 +65,8 @@ pub struct Session {
     earlier: BTreeSet<Vec<u8>>,
     /// Whether the application has refused all checkpoints, and the user wants no run without one.
     must_restart: bool,
+    /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
+    is_redundancy_unread: bool,
 }
 
 /// Where a session stands.
@@ -128,6 +132,22 @@ impl Session {
             slide_window(&self.job, &mut self.cache, id)?;
         }
         outcome
+    }
+
+    /// Reads the redundancy that the restart did not need, once the application has its files. Damaged parts are rebuilt, so that
+    /// the datasets survive as many losses as before. Collective.
+    fn verify_redundancy(&mut self) -> Result<(), Error> {
+        if !std::mem::take(&mut self.is_redundancy_unread) {
+            return Ok(());
+        }
+        if let Some(damage) = rebuild::damaged_redundancy(&self.job, &self.cache)? {
+            // They may be copying files that are about to be replaced.
+            self.with_flushes(Flushes::finish_all)?;
+            let Self { job, cache, schemes, .. } = &*self;
+            rebuild::damaged(Rebuild { job, cache, schemes, is_shared: false }, &damage)?;
+        }
+        self.cache.datasets_mut().iter_mut().for_each(|cached| cached.verified = Verified::All);
+        Ok(())
     }
 
     /// The application computes from now on.

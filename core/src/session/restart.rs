@@ -52,6 +52,7 @@ impl Session {
             return Err(self.no_phase_to_end("SCR_Complete_restart"));
         }
         self.phase = Phase::Idle;
+        self.verify_redundancy()?;
         let own = if valid { Ok(()) } else { Err("the application could not read its files") };
         let outcome = self.job.agree(own);
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);

@@ -8,6 +8,7 @@ use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_plugin_api::KvTree;
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,6 +108,91 @@ fn a_flipped_bit_in_a_redundancy_file_is_found_and_repaired_by_every_scheme() {
             let words = ["ERROR", "rank 2 on n2", "the redundancy file", "counts as lost"];
             job.is_repaired(&format!("{scheme}, byte {byte}"), &words);
         }
+    }
+}
+
+/// The redundancy files that each rank has read, by their ranks.
+fn redundancy_read(counted: &FaultyFiles) -> BTreeSet<String> {
+    let read = counted.operations().into_iter().filter(|operation| operation.what == What::Read);
+    let names = read.filter_map(|operation| Some(operation.path.file_name()?.to_str()?.to_owned()));
+    names.filter_map(|name| name.strip_prefix("redundancy_").map(str::to_owned)).collect()
+}
+
+#[test]
+fn redundancy_that_no_rebuild_needs_is_read_once_the_application_has_its_files() {
+    // The ranks that read their redundancy in `SCR_Init` if this node is lost.
+    let cases: [(&str, Option<&str>, &[usize]); 5] = [
+        ("XOR", None, &[]),
+        ("RS", None, &[]),
+        ("PARTNER", None, &[]),
+        ("XOR", Some("n1"), &[0, 2, 3]),
+        // Rank 2 keeps the copy.
+        ("PARTNER", Some("n1"), &[2]),
+    ];
+    for (scheme, lost, needed) in cases {
+        let mut job = Job::of(scheme);
+        let counted: Vec<FaultyFiles> = (0..4).map(|_| FaultyFiles::new(RealFiles)).collect();
+        for (rank, files) in counted.iter().enumerate() {
+            files.count_all();
+            job.world.own_files.insert(Rank(rank as u32), Arc::new(files.clone()));
+        }
+        if let Some(node) = lost {
+            job.world.lose(node);
+        }
+        let restarted = job.world.run(|application| {
+            let files = &counted[application.rank.index()];
+            let before = redundancy_read(files);
+            assert_eq!(application.restart(some), Some(1));
+            (before, redundancy_read(files))
+        });
+        for (rank, (before, after)) in restarted.ranks.into_iter().enumerate() {
+            let own = BTreeSet::from([rank.to_string()]);
+            let was_lost = lost == Some(&*format!("n{rank}"));
+            let expected = if needed.contains(&rank) { own.clone() } else { BTreeSet::new() };
+            assert_eq!(before, expected, "{scheme}, {lost:?} lost: rank {rank} in SCR_Init");
+            assert_eq!(after, if was_lost { BTreeSet::new() } else { own }, "{scheme}, rank {rank} in all");
+        }
+    }
+}
+
+#[test]
+fn damaged_redundancy_is_repaired_at_the_end_of_a_run_that_restarts_from_nothing() {
+    for scheme in ["XOR", "RS", "PARTNER"] {
+        let job = Job::of(scheme);
+        flip(&redundancy(&job, 2), 4200);
+        let ended = job.world.run(|application| application.finalize().expect("it ends"));
+        ended.line_with(&["ERROR", "rank 2 on n2", "the redundancy file", "counts as lost"]);
+        assert_eq!(job.world.changes_since(&job.kept), Vec::<String>::new(), "{scheme}");
+    }
+}
+
+#[test]
+fn a_new_checkpoint_begins_only_when_damaged_redundancy_of_the_older_one_is_repaired() {
+    let job = Job::of("XOR");
+    flip(&redundancy(&job, 2), 4200);
+    job.world.run(|application| application.write(2, some).expect("it begins"));
+    // The new one is not complete, and the loss of a node is survived.
+    job.world.lose("n1");
+    job.restart().all_gave(&Some(1));
+}
+
+#[test]
+fn redundancy_that_no_run_has_read_is_compared_before_a_rebuild_counts() {
+    let job = Job::of("PARTNER");
+    flip(&redundancy(&job, 2), 4200);
+    // This run reads nothing of it, and so does not find the damage.
+    assert!(!job.world.run(|_| ()).has_line_with("counts as lost"));
+    job.world.lose("n1");
+    job.is_refused("a lost node and its damaged copy");
+}
+
+#[test]
+fn redundancy_that_a_rebuild_does_not_need_may_be_damaged() {
+    let job = Job::of("PARTNER");
+    for byte in [0, 25, 4200] {
+        flip(&redundancy(&job, 3), byte);
+        job.world.lose("n1");
+        job.is_repaired("the copy of another", &["dataset 1", "1 of 4 ranks is lost: 3"]);
     }
 }
 

@@ -105,6 +105,14 @@ fn copy(layout: &Layout, owner: u32, lost: Option<&[bool]>) -> Option<Copy> {
     (!targets.is_empty()).then_some(Copy { source, targets })
 }
 
+impl Copies {
+    /// Whether this member sends from its redundancy.
+    pub(crate) fn sends_copies(&self) -> bool {
+        let is_own = |copy: &Copy| copy.source.0 == self.rank && copy.source.1.file == File::Redundancy;
+        self.copies.iter().flatten().any(is_own)
+    }
+}
+
 impl Plans for Copies {
     fn blocks(&self, message_bytes: u64) -> Vec<Block> {
         let moved = self.copies.iter().zip(&self.layout.data_lens).filter(|(copy, _)| copy.is_some());

@@ -79,7 +79,11 @@ impl Partner {
         }
         let writes = lost.is_none() || set.lost(set.rank());
         let header = if writes { self.header().encode(set, set.rank()) } else { Vec::new() };
-        scr_striping::run(set, &Copies::new(layout, set.rank(), lost, header))
+        let copies = Copies::new(layout, set.rank(), lost, header);
+        if copies.sends_copies() {
+            self.header().verify(set)?;
+        }
+        scr_striping::run(set, &copies)
     }
 }
 
@@ -130,9 +134,6 @@ impl Scheme for Partner {
         let gone = layout.without_keeper(&lost);
         if !gone.is_empty() {
             return Err(too_many_lost(set, &gone));
-        }
-        if !set.lost(set.rank()) {
-            self.header().verify(set)?;
         }
         if !lost.contains(&true) {
             return Ok(());

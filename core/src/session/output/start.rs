@@ -38,6 +38,7 @@ impl Session {
         }
         self.with_flushes(Flushes::poll)?;
         self.schemes.plugins().forget_failures();
+        self.verify_redundancy()?;
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
         let store = self.cache.store_index(&descriptor.store);

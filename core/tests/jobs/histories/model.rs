@@ -531,7 +531,7 @@ impl Model {
     fn remember(&mut self, run: &Run, ranks: &[Seen], first: u64, stopped: bool) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         let (healthy, place) = (!stopped, run.settings.other_prefix);
-        self.record_moves(run, healthy, &here);
+        self.record_moves(run, healthy && has_verified(run, ranks), &here);
         self.record_places(run, ranks, &here);
         if healthy {
             self.lose_refused_and_passed_over(run, ranks, &here);
@@ -827,6 +827,16 @@ impl Version {
 
 fn describe_check(probe: &Run, outcome: &Outcome<Seen>, why: &str) -> String {
     format!("a restart on {:?} afterwards: {why}\n{}\n", probe.nodes, outcome.lines.join("\n"))
+}
+
+/// Whether a run has come so far that it has read, and repaired, the redundancy of what it found.
+fn has_verified(run: &Run, ranks: &[Seen]) -> bool {
+    let has_begun = |(step, came): (&Step, &Came)| {
+        matches!(step, Step::Checkpoint { .. } | Step::Output { .. }) && !matches!(came, Came::Short(_))
+    };
+    ranks.iter().all(|seen| {
+        seen.finalized || !seen.handed.is_empty() || run.steps.iter().zip(&seen.came).any(has_begun)
+    })
 }
 
 /// Whether the datasets of these names have files in common.
