@@ -44,22 +44,31 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
+        // A lock of the system cannot be broken.
+        self.while_held(lock, |mine| work(&|| mine.is_none_or(Mine::is_still_ours)))
+    }
+
+    /// Does `work` with the lock, which is one of the system where there are no second names.
+    fn while_held<R>(
+        &self,
+        lock: &Path,
+        work: impl FnOnce(Option<&Mine<'_>>) -> R,
+    ) -> Result<Updated<R>, FsError> {
         if planted(Bug::LockNotTaken) {
-            return Ok(Updated { value: work(&|| true), locked: true, everywhere: true });
+            return Ok(Updated { value: work(None), locked: true, everywhere: true });
         }
         let mine = Mine::create(self, lock)?;
         for _ in 0..MOST_LOOKS {
             match mine.try_take()? {
                 Taken::Yes => {
                     mine.forget_own_name();
-                    let value = work(&|| mine.is_still_ours());
+                    let value = work(Some(&mine));
                     mine.give_back();
                     return Ok(Updated { value, locked: true, everywhere: true });
                 }
                 Taken::NoSecondNames => {
                     mine.forget_own_name();
-                    // A lock of the system cannot be broken.
-                    return self.under_lock(lock, || work(&|| true));
+                    return self.under_lock(lock, || work(None));
                 }
                 Taken::No => {
                     mine.break_if_dead()?;
@@ -81,12 +90,7 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce() -> R,
     ) -> Result<Updated<R>, FsError> {
-        let refresh = || {
-            if let Ok(file) = self.open(lock, How::Update) {
-                let _ = file.write_at(0, &self.machine());
-            }
-        };
-        self.exclusively(lock, || refreshed(refresh, work))
+        self.while_held(lock, |mine| refreshed(|| mine.into_iter().for_each(Mine::refresh), work))
     }
 
     /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a dead
@@ -112,7 +116,7 @@ impl dyn Files + '_ {
             }
             return Ok(free);
         }
-        refreshed(|| _ = mine.file.write_at(0, &self.machine()), work);
+        refreshed(|| mine.refresh(), work);
         mine.give_back();
         Ok(true)
     }
@@ -204,6 +208,11 @@ impl<'a> Mine<'a> {
     fn is_still_ours(&self) -> bool {
         let found = self.files.open(self.lock, How::Read).and_then(|lock| lock.status());
         found.is_ok_and(|found| found.identity == self.identity)
+    }
+
+    /// Makes the lock young again. Through the open file: by now the name may be that of another process.
+    fn refresh(&self) {
+        let _ = self.file.write_at(0, &self.files.machine());
     }
 
     fn forget_own_name(&self) {
@@ -341,6 +350,26 @@ mod tests {
         assert!(stopped.try_lock().unwrap());
         stopped.set_times((1000, 0), (1000, 0)).unwrap();
         assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+    }
+
+    /// It wrote into the lock of the next holder, which looked like one on this machine then, and dead.
+    #[test]
+    fn a_holder_whose_lock_was_broken_leaves_that_of_the_next_one_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let mine = Mine::create(REAL, &lock).unwrap();
+        assert!(matches!(mine.try_take().unwrap(), Taken::Yes));
+        let old = || REAL.open(&lock, How::Update).unwrap().set_times((1000, 0), (1000, 0)).unwrap();
+        let young = || REAL.status(&lock).unwrap().mtime.0 > 1000;
+        old();
+        mine.refresh();
+        assert!(young());
+        fs::remove_file(&lock).unwrap();
+        fs::write(&lock, "another machine").unwrap();
+        old();
+        mine.refresh();
+        mine.give_back();
+        assert_eq!((fs::read(&lock).unwrap(), young()), (b"another machine".to_vec(), false));
     }
 
     #[test]
