@@ -95,6 +95,14 @@ pub enum ImportError {
         /// The link.
         path: PathBuf,
     },
+    /// A file has other names, by which it may belong to another dataset, or be written to.
+    #[error("{} has {links} names (hard links); give a copy of it, or remove the other names", path.display())]
+    Linked {
+        /// The file.
+        path: PathBuf,
+        /// How many names it has.
+        links: u64,
+    },
     /// In cache a rank has one folder for all its files.
     #[error("rank {rank} would have two files named `{base}', and the files of a rank need different names in cache")]
     BaseTwice {
@@ -257,6 +265,7 @@ impl Import<'_> {
                 return Err(ImportError::Link { path });
             }
             let (file, before) = open_whole(self.files(), &path, None)?;
+            refuse_linked(&path, &before)?;
             let crc = checksum(&*file, &path, BLOCK_BYTES)?;
             file.sync().at("sync", &path)?;
             let after = file.status().at("look at", &path)?;
@@ -284,6 +293,7 @@ impl Import<'_> {
         for ReadFile { file, version: then } in read.values() {
             let path = self.prefix.file(&file.name);
             let now = self.files().status(&path).at("look at", &path)?;
+            refuse_linked(&path, &now)?;
             if version(&now) != *then {
                 return Err(ImportError::Changed { path });
             }
@@ -375,6 +385,13 @@ type Version = ((u64, u64), u64, (i64, u32));
 
 fn version(status: &Status) -> Version {
     (status.identity, status.len, status.mtime)
+}
+
+fn refuse_linked(path: &Path, status: &Status) -> Result<(), ImportError> {
+    match status.links {
+        0 | 1 => Ok(()),
+        links => Err(ImportError::Linked { path: path.to_owned(), links }),
+    }
 }
 
 /// The mark that exists while a dataset is imported, so that an interrupted import never counts.

@@ -126,6 +126,10 @@ fn an_invalid_import_is_refused_with_the_reason_and_changes_nothing() {
         let text = refusal(&world, "x", &with(Path::new(path)));
         assert!(text.contains("is a symbolic link"), "{text}");
     }
+    // By its other name it would change with the dataset that has it.
+    std::fs::hard_link(prefix.join("ckpt.1/rank_0.0"), prefix.join("ckpt.5/same")).unwrap();
+    let text = refusal(&world, "x", &with(Path::new("ckpt.5/same")));
+    assert!(text.contains("ckpt.5/same has 2 names (hard links); give a copy of it"), "{text}");
     std::fs::create_dir(prefix.join("more")).unwrap();
     std::fs::write(prefix.join("more/rank_0.0"), "x").unwrap();
     let twice = vec![vec!["ckpt.5/rank_0.0".into(), "more/rank_0.0".into()]];
