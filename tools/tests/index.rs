@@ -239,6 +239,13 @@ fn a_dataset_that_was_dropped_is_added_again_and_one_that_is_listed_stays_as_it_
     );
     let (code, text) = run(prefix, &["--add", "ckpt.9"]);
     assert_eq!((code, text.contains("that of a dataset named `ckpt.9'")), (Some(1), true), "{text}");
+    // One that has changed since leaves the index as it was.
+    assert_eq!(run(prefix, &["--drop", "ckpt.2"]).0, Some(0));
+    let before = listed(prefix);
+    std::fs::write(prefix.join("ckpt.2/rank_1.ckpt"), "changed").expect("it can be written");
+    let (code, text) = run(prefix, &["--add", "ckpt.2"]);
+    assert_eq!((code, text.contains("`ckpt.2' is not complete")), (Some(1), true), "{text}");
+    assert_eq!(listed(prefix), before);
 }
 
 #[test]

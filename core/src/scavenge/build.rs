@@ -21,11 +21,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Builds datasets of one prefix directory.
+#[derive(Clone, Copy)]
 pub struct Builder<'a> {
     pub(super) env: &'a Env,
     pub(super) prefix: &'a Prefix,
-    plugins: &'a PluginHost,
-    level: u64,
+    pub(super) plugins: &'a PluginHost,
+    pub(super) level: u64,
+    /// Whether the index gets a dataset that is not whole, as incomplete.
+    pub(super) lists_incomplete: bool,
 }
 
 /// What became of a dataset.
@@ -119,7 +122,7 @@ pub enum BuildError {
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
-        Self { env, prefix, plugins, level }
+        Self { env, prefix, plugins, level, lists_incomplete: true }
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
@@ -128,6 +131,13 @@ impl<'a> Builder<'a> {
 
     pub(super) fn catalog(&self) -> Catalog<'a> {
         Catalog { files: self.files(), prefix: self.prefix }
+    }
+
+    pub(super) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
+        match self.lists_incomplete {
+            true => self.catalog().list_incomplete(dataset),
+            false => Ok(()),
+        }
     }
 
     /// The datasets of which anything is known, the newest first.
@@ -208,7 +218,7 @@ impl<'a> Builder<'a> {
         let outcome = match repair.run() {
             Ok(rebuilt) => self.list(scan, &apart, &rebuilt)?,
             Err(error) => {
-                self.catalog().list_incomplete(&descriptor(scan))?;
+                self.list_incomplete(&descriptor(scan))?;
                 Outcome::Incomplete { why: crate::describe(&error) }
             }
         };

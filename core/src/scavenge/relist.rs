@@ -13,7 +13,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 impl Builder<'_> {
-    /// Lists a dataset that was taken out of the index, by its name. See the guide's `scr_index --add`.
+    /// Lists a dataset that was taken out of the index, by its name. The index stays as it is if the dataset is not whole. See the
+    /// guide's `scr_index --add`.
     ///
     /// # Errors
     /// [`BuildError`].
@@ -29,7 +30,9 @@ impl Builder<'_> {
         }
         for id in self.datasets()? {
             match Summary::read(self.files(), self.prefix, id) {
-                Ok(Some(summary)) if summary.dataset.name == name => return self.build(id),
+                Ok(Some(summary)) if summary.dataset.name == name => {
+                    return Builder { lists_incomplete: false, ..*self }.build(id);
+                }
                 // An unreadable summary counts as that of another dataset.
                 _ => {}
             }
@@ -63,7 +66,7 @@ impl Builder<'_> {
                         return Ok(built);
                     }
                     Err(error) => {
-                        self.catalog().list_incomplete(&evidence.dataset)?;
+                        self.list_incomplete(&evidence.dataset)?;
                         error.to_string()
                     }
                 }
