@@ -9,6 +9,7 @@ use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 /// The environment of this process.
 pub(crate) fn env() -> Result<Env> {
@@ -87,6 +88,12 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
         );
     }
     Ok(Prefix::at(&*env.files, &dir))
+}
+
+/// Seconds since the epoch, now, as halt conditions count.
+pub(crate) fn now(env: &Env) -> i64 {
+    let since = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Whether a job has used this prefix directory.

@@ -148,6 +148,10 @@ fn a_job_is_to_halt_before_the_end_of_its_allocation() {
     for (script, exit) in [
         ("scr_retries_halt", 0),
         ("scr_retries_halt --resource-manager none", 1),
+        // As with C SCR, the directory is enough.
+        ("scr_retries_halt --hostfile /no/such/file", 1),
+        ("scr halt --immediate; scr_retries_halt --hostfile /no/such/file", 0),
+        ("scr halt --unset-reason", 0),
         ("scr_should_exit", 0),
         ("scr halt --list", 0),
         ("unset SLURM_JOB_ID SLURM_JOB_NODELIST; scr halt --list", 1),

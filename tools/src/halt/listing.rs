@@ -1,11 +1,11 @@
 //! The halt conditions of a job, and whether one of them holds now: as text and as JSON.
 
 use super::time;
+use crate::environment;
 use crate::run::{JobArgs, JobContext};
 use scr_core::env::Env;
 use scr_core::prefix::{Halt, HaltReason, Prefix};
 use serde::Serialize;
-use std::time::UNIX_EPOCH;
 
 /// What there is. Times are seconds since the epoch.
 #[derive(Serialize)]
@@ -24,12 +24,10 @@ impl HaltStatus {
     /// Of the conditions of a prefix directory; `None` where there is no file.
     pub(super) fn of(env: &Env, prefix: &Prefix, halt: Option<&Halt>) -> Self {
         let halt = halt.cloned().unwrap_or_default();
-        let since_epoch = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX);
         // The other conditions are shown all the same where nothing is known of an allocation.
         let job = JobContext::of(&JobArgs::at(prefix.dir()));
         let end = job.ok().and_then(|job| job.allocation.end());
-        let holds = halt.reason(now, end).map(|reason| match reason {
+        let holds = halt.reason(environment::now(env), end).map(|reason| match reason {
             HaltReason::ExitAfter { time } => {
                 format!("the time to halt after has come: {}", time::in_words(time))
             }

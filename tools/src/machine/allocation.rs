@@ -5,12 +5,12 @@ use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
 use super::query::Placeholders;
 use super::read_text;
-use crate::environment::as_setting;
+use crate::environment::{self, as_setting};
 use anyhow::{Context, Result};
 use scr_core::env::Env;
 use scr_core::param::{self, Origin, Params};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// What the user gives in place of what the resource manager says.
 #[derive(Debug, Default, Clone)]
@@ -109,8 +109,7 @@ impl Allocation {
 
     /// Seconds since the epoch, now.
     pub(crate) fn now(&self) -> i64 {
-        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        environment::now(&self.env)
     }
 
     /// The way to run something on its nodes.

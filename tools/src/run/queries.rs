@@ -2,6 +2,7 @@
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
 use super::{IgnoredOptions, JobArgs, JobContext};
+use crate::environment;
 use crate::machine::health::{bad_nodes, BadNode};
 use crate::machine::hostlist;
 use crate::output::{print, warn, Answer};
@@ -182,10 +183,16 @@ pub(crate) struct RetriesHaltArgs {
 /// `scr retries-halt`.
 pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let prefix = args.dir.clone().or_else(|| args.job.prefix.clone());
-    let job = JobContext::of(&JobArgs { prefix, ..args.job.clone() })?;
-    let prefix = Prefix::new(job.params.get(&param::PREFIX));
-    let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
-    let reason = halt.reason(job.allocation.now(), job.allocation.end());
+    let job = JobArgs { prefix, ..args.job.clone() };
+    let (env, _) = job.environment()?;
+    let params = environment::params(&env);
+    let prefix = Prefix::new(params.get(&param::PREFIX));
+    let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
+    let end = JobContext::of(&job).map(|job| job.allocation.end()).unwrap_or_else(|error| {
+        warn(format_args!("nothing is known of the allocation, so only the halt file counts: {error:#}"));
+        None
+    });
+    let reason = halt.reason(environment::now(&env), end);
     if let Some(reason) = &reason {
         print(format!("{reason}\n"))?;
     }
