@@ -5,6 +5,7 @@ use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind}
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 /// What a transport does wrong.
@@ -296,10 +297,22 @@ fn full_and_read_only_file_systems_are_tested_if_they_can_be_mounted() {
         return;
     };
     assert!(fs::write(probe.folder().join("file"), "1").is_err());
+    // A process that was killed left its file systems for good.
+    let left = tempfile::tempdir().unwrap();
+    let mut dead = Command::new("true").spawn().unwrap();
+    dead.wait().unwrap();
+    let mut mount = Command::new("mount");
+    let source = format!("scr-conformance-{}", dead.id());
+    assert!(mount.args(["-t", "tmpfs", &source]).arg(left.path()).status().unwrap().success());
     let rules: Vec<_> = failures_of(SkipsWhatItCannotWrite).iter().map(|failure| failure.case).collect();
     for rule in
         ["a read-only destination is an error", "a full destination is an error and the next job works"]
     {
         assert!(rules.contains(&rule), "{rules:?}");
     }
+    let is_mounted = |path: &Path| {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.contains(&format!(" {} ", path.display()))
+    };
+    assert!(is_mounted(probe.folder()) && !is_mounted(left.path()));
 }
