@@ -132,7 +132,8 @@ pub(super) fn flush_width(setting: &Setting) -> bool {
         let mut world = setting.on(two().set("SCR_FLUSH", "1"));
         world.files = Arc::new(files.clone());
         checkpoints(&world, 1);
-        files.operations().iter().any(|done| done.path.ends_with(".scr/slots"))
+        let operations = files.operations();
+        operations.iter().any(|done| done.what == What::MakeDir && done.path.ends_with(".scr/slots"))
     };
     let nowhere = Setting::nowhere(setting);
     // One at a time on two nodes takes a slot that both see. Of 256, each of two nodes has its half.
