@@ -16,7 +16,7 @@
 use super::descriptor::RUN;
 use super::fields::{flag, ids, set_flag};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, Seq, FILE_MODE};
+use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, Seq};
 use crate::fs::{At, Durability, Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
@@ -142,18 +142,10 @@ impl Index {
         shared::look(files, prefix, work)
     }
 
-    /// Replaces the index of a prefix directory in one step, and syncs it.
-    ///
-    /// # Errors
-    /// Where it cannot be written; the old one is then still there.
-    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        Ok(files.write_tree(&prefix.index_file(), &self.tree, FILE_MODE, Durability::Synced)?)
-    }
-
     /// Reads, changes and writes, while no other process does; where the file system has no means for that, without.
     ///
     /// # Errors
-    /// As for [`read`](Self::read) and [`write`](Self::write).
+    /// As for [`read`](Self::read); where it cannot be written, the old one is still there.
     pub fn update<R>(
         files: &dyn Files,
         prefix: &Prefix,
@@ -165,7 +157,7 @@ impl Index {
     /// As [`update`](Self::update); says also whether other processes were kept out.
     ///
     /// # Errors
-    /// As for [`read`](Self::read) and [`write`](Self::write).
+    /// As for [`read`](Self::read); where it cannot be written, the old one is still there.
     pub fn change<R>(
         files: &dyn Files,
         prefix: &Prefix,

@@ -10,6 +10,7 @@
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
+//! | `attempts.scr`: restarts from a checkpoint | `attempts` |
 //! | `ids.scr`: which prefix directory this is, and which runs and dataset ids there were | `ids` |
 //! | `running`: who runs now | `running` |
 //! | `overwritten`: files that an application was given to write over | `overwritten` |
@@ -23,6 +24,7 @@
 //!
 //! A change of a file keeps other keys that C SCR or a later release wrote. Everything is synced.
 
+mod attempts;
 mod descriptor;
 mod error;
 mod fields;
@@ -41,6 +43,7 @@ mod shared;
 mod summary;
 mod tidy;
 
+pub(crate) use attempts::Attempts;
 pub use descriptor::{DatasetDescriptor, Seq};
 pub use error::{PrefixError, Rank2FileFault};
 pub(crate) use fields::{crc, set_crc};

@@ -395,7 +395,7 @@ fn a_full_prefix_directory_keeps_no_job_from_a_restart_out_of_its_cache() {
         assert_eq!(application.restart(some), Some(1));
         application.checkpoint(2, some).unwrap();
     });
-    run.line_with(&["ERROR", "nodes.scr", "the run starts anyway"]);
+    run.line_with(&["ERROR", "/.scr/", "the run starts anyway"]);
     world.files = Arc::new(RealFiles);
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
