@@ -131,11 +131,17 @@ pub(crate) fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
 }
 
 fn candidate(last_begun: Option<Seq>, entry: &IndexEntry) -> Candidate {
-    let suspect = last_begun.is_some_and(|begun| begun > entry.seq()) && !planted(Bug::SuspectUnchecked);
+    let suspect = is_suspect(last_begun, entry.seq());
     Candidate { seq: entry.seq(), name: entry.name.clone(), suspect, is_output: !entry.is_checkpoint() }
 }
 
-fn last_begun(index: &Index) -> Option<Seq> {
+/// Whether a newer dataset was begun and never completed, which may have been replacing files of the one at `seq`.
+pub(crate) fn is_suspect(last_begun: Option<Seq>, seq: Seq) -> bool {
+    last_begun.is_some_and(|begun| begun > seq) && !planted(Bug::SuspectUnchecked)
+}
+
+/// The newest dataset that was begun and is not complete.
+pub(crate) fn last_begun(index: &Index) -> Option<Seq> {
     index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.seq()).max()
 }
 

@@ -18,7 +18,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::{candidates, in_order, output, Candidate};
+pub(crate) use candidates::{candidates, in_order, is_suspect, last_begun, output, Candidate};
 pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
 pub(crate) use shared::Mates;

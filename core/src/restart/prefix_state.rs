@@ -29,6 +29,8 @@ pub(crate) struct PrefixState {
     purged: Vec<u64>,
     /// The datasets that are not to come back from cache.
     withdrawn: Vec<Seq>,
+    /// The newest one that was begun there and is not complete.
+    last_begun: Option<Seq>,
     /// Those that were complete there once and are no more, each with when it was started: files of them were replaced or deleted.
     lost: Vec<(u64, u64)>,
     /// Whether there is a dataset in cache that could not be recovered.
@@ -79,9 +81,8 @@ impl PrefixState {
                 failed: entry.text("FAILED") == Some("1"),
             })
         };
-        let withdrawn = |(_, entry): (&[u8], &KvTree)| {
-            Some(Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? })
-        };
+        let seq =
+            |entry: &KvTree| Some(Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? });
         let number = |key| tree.parse(key).ok().flatten();
         let lost = |lost: &KvTree| {
             let created = |id: u64| Some((id, lost.parse(id.to_string()).ok()??));
@@ -93,12 +94,13 @@ impl PrefixState {
             is_chosen: tree.text("CHOSEN") == Some("1"),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
+            last_begun: tree.get("BEGUN").and_then(seq),
             lost: tree.get("LOST").map(lost).unwrap_or_default(),
             withdrawn: tree
                 .get("WITHDRAWN")
                 .into_iter()
                 .flat_map(KvTree::iter)
-                .filter_map(withdrawn)
+                .filter_map(|(_, entry)| seq(entry))
                 .collect(),
             is_any_left: false,
             of_other_size: None,
@@ -186,14 +188,15 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     }
     let (complete, incomplete): (Vec<_>, Vec<_>) =
         index.entries().into_iter().partition(|entry| entry.complete);
+    if let Some(seq) = fetch::last_begun(&index) {
+        tree.put("BEGUN", seq_tree(seq));
+    }
     for entry in incomplete.iter().filter(|entry| entry.flushed.is_some()) {
         let created = entry.dataset.as_ref().map_or(0, |dataset| dataset.created);
         tree.child("LOST").set(entry.id.to_string(), created);
     }
     for (place, seq) in Ids::withdrawn(files, prefix)?.into_iter().enumerate() {
-        let known = tree.entry("WITHDRAWN", place);
-        known.set("RUN", seq.run);
-        known.set("ID", seq.id);
+        tree.child("WITHDRAWN").put(place.to_string(), seq_tree(seq));
     }
     for entry in complete {
         let known = tree.entry("PFS", entry.id);
@@ -205,6 +208,13 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
         known.set("FAILED", u8::from(entry.failed.is_some()));
     }
     Ok(tree)
+}
+
+fn seq_tree(seq: Seq) -> KvTree {
+    let mut tree = KvTree::new();
+    tree.set("RUN", seq.run);
+    tree.set("ID", seq.id);
+    tree
 }
 
 /// The value read, or `None` with a message if it is damaged.
@@ -220,7 +230,7 @@ fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T
 
 /// Where the application reads in the prefix directory, what was flushed there by an earlier run has to be what is in
 /// cache; where it is not, it counts as not flushed. Collective.
-pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache) -> Result<(), Error> {
+pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixState) -> Result<(), Error> {
     if !job.params.get(&param::GLOBAL_RESTART) {
         return Ok(());
     }
@@ -229,7 +239,8 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache) -> Result<(), Error>
         if !cached.is_flushed() || cached.superseded || cached.record.protection.bypass {
             continue;
         }
-        let same = is_same_in_prefix(job, &cached.record);
+        let suspect = fetch::is_suspect(in_prefix.last_begun, cached.seq());
+        let same = is_same_in_prefix(job, &cached.record, suspect);
         if let Err(error) = job.agree(same) {
             let why = error.agreed()?;
             let label = cached.record.label();
@@ -240,12 +251,13 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache) -> Result<(), Error>
     Ok(())
 }
 
-fn is_same_in_prefix(job: &Job, record: &RankRecord) -> Result<(), FileError> {
+/// If files of it are `suspect`, only checksums prove that they were not replaced.
+fn is_same_in_prefix(job: &Job, record: &RankRecord, suspect: bool) -> Result<(), FileError> {
     let block_bytes = job.params.get(&param::FILE_BUF_SIZE);
     let checksums = job.params.get(&param::CRC_ON_FLUSH);
     record.files.iter().try_for_each(|file| {
         let (files, path) = (job.files(), record.prefix_path(file));
-        let overwritten = Overwritten::since(files, &job.prefix, &file.name, record.seq())?;
+        let overwritten = suspect || Overwritten::since(files, &job.prefix, &file.name, record.seq())?;
         if overwritten && file.crc.is_none() {
             return Err(FileError::Unproven { path });
         }

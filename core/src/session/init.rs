@@ -66,7 +66,7 @@ impl Session {
         session.halt = HaltConditions::begin(&session.job)?;
         let in_prefix = session.find_datasets(is_shared)?;
         session.cache.renew_flush_file(&session.job, in_prefix.newest);
-        compare_flushed(&session.job, &mut session.cache)?;
+        compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
         let unused = in_prefix.unused(&session.cache);
         session.earlier = in_prefix.good_names();

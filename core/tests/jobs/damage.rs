@@ -7,6 +7,7 @@ use super::world::{file_name, Kept, Outcome, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
+use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -440,6 +441,20 @@ fn a_flipped_bit_in_the_prefix_directory_is_repaired_from_cache_where_files_are_
     let restarted = world.run(|application| application.restart(some));
     restarted.all_gave(&Some(1));
     restarted.line_with(&["ckpt.1/rank_2.0"]);
+}
+
+/// Without `SCR_CRC_ON_FLUSH` only lengths were compared, and the application got the bytes of the other program.
+#[test]
+fn a_file_that_another_program_has_begun_to_write_over_is_not_read_in_the_prefix_directory() {
+    let world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CRC_ON_FLUSH", "0");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let begun = DatasetDescriptor { id: 9, name: b"other".to_vec(), checkpoint: true, ..Default::default() };
+    Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| index.record(&begun, false)).unwrap();
+    flip(&world.prefix().join("ckpt.1/rank_2.0"), 77);
+    let world = world.set("SCR_GLOBAL_RESTART", "1");
+    let restarted = world.run(|application| application.restart(some));
+    restarted.all_gave(&Some(1));
+    restarted.line_with(&["is to be flushed again from cache", "ckpt.1/rank_2.0"]);
 }
 
 /// It was counted on from, and there is no number above it.
