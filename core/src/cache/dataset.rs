@@ -23,6 +23,8 @@ pub(crate) struct CachedDataset {
     pub(crate) refused: bool,
     /// Whether the user went back to a checkpoint before it. It is not flushed any more.
     pub(crate) passed_over: bool,
+    /// Whether the user went back to it, and no checkpoint was written since. Its flush makes it the current one.
+    pub(crate) chosen: bool,
     /// Whether it is output that the application is about to read back. It stays meanwhile.
     pub(crate) offered: bool,
     /// Whether the flush file says that it is in cache.
@@ -63,7 +65,8 @@ pub(crate) enum PrefixCopy {
 impl CachedDataset {
     /// A dataset that has just become complete, or has been found in cache.
     pub(crate) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
-        let (superseded, refused, passed_over, offered, listed) = (false, false, false, false, false);
+        let (superseded, refused, passed_over, chosen) = (false, false, false, false);
+        let (offered, listed) = (false, false);
         Self {
             record,
             part,
@@ -72,6 +75,7 @@ impl CachedDataset {
             superseded,
             refused,
             passed_over,
+            chosen,
             offered,
             listed,
             may_replace: true,

@@ -20,6 +20,26 @@ pub(crate) struct RecordedLists {
     pub(crate) replacing: Option<Vec<Vec<PrefixFile>>>,
 }
 
+/// Whether a dataset becomes the current one once it is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MakeCurrent {
+    Never,
+    /// Unless a newer checkpoint is complete.
+    IfNewest,
+    /// The user has gone back to it.
+    Always,
+}
+
+impl From<bool> for MakeCurrent {
+    fn from(is_wanted: bool) -> Self {
+        if is_wanted {
+            Self::IfNewest
+        } else {
+            Self::Never
+        }
+    }
+}
+
 /// The records of the datasets under one prefix.
 #[derive(Clone, Copy)]
 pub(crate) struct Catalog<'a> {
@@ -175,8 +195,7 @@ impl Catalog<'_> {
         Ok(sharing)
     }
 
-    /// Every byte is safe and has its name: the dataset counts from here on. A checkpoint becomes current, unless a newer one
-    /// is complete.
+    /// Every byte is safe and has its name: the dataset counts from here on.
     pub(crate) fn commit(&self, record: &PendingFlush, now: &str) -> Result<(), PrefixError> {
         self.commit_if(&record.dataset, record.make_current, now, |_| Ok(()))
     }
@@ -185,7 +204,7 @@ impl Catalog<'_> {
     pub(crate) fn commit_if<E: From<PrefixError>>(
         &self,
         dataset: &DatasetDescriptor,
-        make_current: bool,
+        make_current: MakeCurrent,
         now: &str,
         check: impl FnOnce(&Index) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -194,8 +213,12 @@ impl Catalog<'_> {
             check(index)?;
             index.record(dataset, true);
             index.mark_flushed(dataset.id, now);
-            let own = index.seq_of(dataset);
-            if make_current && index.newer_candidates(own).is_empty() {
+            let becomes_current = match make_current {
+                MakeCurrent::Never => false,
+                MakeCurrent::IfNewest => index.newer_candidates(index.seq_of(dataset)).is_empty(),
+                MakeCurrent::Always => true,
+            };
+            if becomes_current {
                 index.set_current(&dataset.name);
             }
             Ok(())

@@ -52,6 +52,7 @@ pub(crate) mod tests;
 pub(crate) mod throttle;
 mod worker;
 
+pub(crate) use catalog::MakeCurrent;
 pub use closing::finalize_arrived;
 pub use detached::{poll_transfers, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::resolve_pending_flushes;
@@ -125,7 +126,7 @@ pub(crate) struct Options {
     /// The files are in place already: bypass mode.
     pub(crate) in_place: bool,
     /// Whether the dataset becomes the current one: checkpoints do.
-    pub(crate) make_current: bool,
+    pub(crate) make_current: MakeCurrent,
     /// Whether copies get the times and permissions of their sources: `SCR_COPY_METADATA`.
     pub(crate) metadata: bool,
     /// And the owner, which only a privileged process can give away.

@@ -5,6 +5,7 @@
 //! process may repeat the renames. If one is missing, the staging files are useless and are removed.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
+use super::MakeCurrent;
 use crate::fs::{At, Durability, Files, FsError, How};
 use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
@@ -25,7 +26,7 @@ pub(crate) struct PendingFlush {
     /// How many marks there must be.
     pub(crate) marks: u32,
     /// Whether the dataset becomes the current one.
-    pub(crate) make_current: bool,
+    pub(crate) make_current: MakeCurrent,
     /// Complete datasets of other names that have files which this one replaces.
     pub(crate) replaces: Vec<u64>,
 }
@@ -134,7 +135,7 @@ impl PendingFlush {
         tree.put("DSETDESC", self.dataset.to_tree());
         tree.set("RANKS", self.ranks);
         tree.set("MARKS", self.marks);
-        tree.set("CURRENT", u8::from(self.make_current));
+        tree.set("CURRENT", self.make_current as u8);
         for id in &self.replaces {
             tree.entry("REPLACES", id);
         }
@@ -149,7 +150,11 @@ impl PendingFlush {
             dataset: DatasetDescriptor::from_tree(descriptor)?,
             ranks: tree.require("RANKS")?,
             marks: tree.require("MARKS")?,
-            make_current: tree.require::<u8>("CURRENT")? != 0,
+            make_current: match tree.require::<u8>("CURRENT")? {
+                0 => MakeCurrent::Never,
+                1 => MakeCurrent::IfNewest,
+                _ => MakeCurrent::Always,
+            },
             replaces: tree.get("REPLACES").map(|ids| ids.keys_as().collect()).unwrap_or_default(),
         })
     }
@@ -259,7 +264,7 @@ pub(crate) mod tests {
             dataset: DatasetDescriptor::default(),
             ranks: 4,
             marks: 4,
-            make_current: true,
+            make_current: MakeCurrent::IfNewest,
             replaces: Vec::new(),
         }
     }

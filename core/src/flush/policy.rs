@@ -4,7 +4,7 @@
 //! Output is retried at every occasion and is not evicted before; instead of a failed checkpoint, the next one is due.
 
 use super::host_options::host_options;
-use super::{NoTransport, Options, SourceFile};
+use super::{MakeCurrent, NoTransport, Options, SourceFile};
 use crate::cache::record::FileRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::Collective;
@@ -99,7 +99,10 @@ pub(super) fn options_of(job: &Job, cached: &CachedDataset) -> Options {
         block_bytes: job.params.get(&param::FILE_BUF_SIZE),
         checksums: job.params.get(&param::CRC_ON_FLUSH),
         in_place: cached.record.protection.bypass,
-        make_current: cached.record.dataset.checkpoint && !cached.passed_over,
+        make_current: match cached.chosen {
+            true => MakeCurrent::Always,
+            false => (cached.record.dataset.checkpoint && !cached.passed_over).into(),
+        },
         metadata,
         owner: metadata && job.env.uid == ROOT_USER,
         own_folders: job.params.get(&param::AXL_MKDIR),

@@ -73,6 +73,7 @@ impl Restart {
             self.loaded = chosen.load(from, true)?;
             if let Some(loaded) = &self.loaded {
                 current::record_chosen(from, loaded);
+                from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
                 let went_back = WentBack::to(&chosen, loaded.seq);
                 went_back.pass_over_newer(from.cache);
                 went_back.drop_newer(from.job, from.cache)?;
@@ -147,6 +148,7 @@ impl Restart {
     /// The application can read back the newest checkpoint, since it has written one.
     pub(crate) fn offer_newest(&mut self, job: &Job, cache: &mut Cache) {
         (self.begun, self.chosen) = (true, None);
+        cache.datasets_mut().iter_mut().for_each(|cached| cached.chosen = false);
         cache.offer(None);
         attempts::forget(job);
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);

@@ -254,7 +254,7 @@ impl<'a> Builder<'a> {
             ranks: scan.any.ranks,
             // All bytes are there already.
             marks: 0,
-            make_current: self.is_newest_checkpoint(&dataset)?,
+            make_current: self.is_newest_checkpoint(&dataset)?.into(),
             replaces,
             dataset,
         };

@@ -329,7 +329,7 @@ impl Import<'_> {
         let written =
             self.catalog().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
                 let now = self.env.local_time();
-                self.catalog().commit_if(&dataset, self.checkpoint, &now, |index| {
+                self.catalog().commit_if(&dataset, self.checkpoint.into(), &now, |index| {
                     self.refuse_taken(index)?;
                     self.refuse_outdated(names, read, &mut running)
                 })

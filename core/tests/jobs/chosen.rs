@@ -56,6 +56,22 @@ fn a_dropped_checkpoint_comes_back_neither_from_cache_nor_by_a_flush_under_way()
     }
 }
 
+/// A newer one was in the index before, and stayed the current one.
+#[test]
+fn a_checkpoint_that_the_user_has_gone_back_to_is_the_current_one_once_it_is_flushed() {
+    let mut world = job().set("SCR_FLUSH", "2");
+    checkpoints(&world, 1..=2);
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.finalize().unwrap();
+    });
+    assert_eq!(listed(&world), (vec![1, 2], Some(b"ckpt.1".to_vec())));
+    world.put("SCR_CURRENT", "");
+    lose_all(&world);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 #[test]
 fn a_checkpoint_that_is_in_cache_only_can_be_dropped_and_again_without_effect() {
     let world = job().set("SCR_FLUSH", "0");

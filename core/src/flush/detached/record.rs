@@ -5,7 +5,7 @@
 
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
-use crate::flush::{Options, SourceFile};
+use crate::flush::{MakeCurrent, Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
 use crate::prefix::rank2file::FAN_OUT;
 use crate::prefix::{staging_file, FileName};
@@ -117,7 +117,7 @@ impl TransferRecord {
                 block_bytes: tree.require("BLOCK")?,
                 checksums: flag("CHECKSUMS")?,
                 in_place: false,
-                make_current: false,
+                make_current: MakeCurrent::Never,
                 metadata: flag("METADATA")?,
                 owner: flag("OWNER")?,
                 own_folders: false,
@@ -335,7 +335,7 @@ pub(crate) mod tests {
                 block_bytes: 4096,
                 checksums: true,
                 in_place: false,
-                make_current: false,
+                make_current: MakeCurrent::Never,
                 metadata: true,
                 owner: false,
                 own_folders: false,

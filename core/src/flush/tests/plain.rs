@@ -4,7 +4,7 @@ use super::stage::{in_use, through, time_of_flush, Stage, Through, OPTIONS};
 use crate::comm::Rank;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
-use crate::flush::{FlushError, Options};
+use crate::flush::{FlushError, MakeCurrent, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
 use crate::prefix::{staging_file, FileName, Index, Rank2File, Summary};
@@ -174,7 +174,7 @@ fn output_does_not_become_current() {
     let stage = Stage::new(2);
     let (first, second) = (stage.cache(1, "a"), stage.cache(2, "b"));
     stage.flush_well("1", &first);
-    let options = Options { make_current: false, ..OPTIONS };
+    let options = Options { make_current: MakeCurrent::Never, ..OPTIONS };
     stage.flush_with(&RealFiles, &through(&RealFiles), "2", &second, options).unwrap();
     assert_eq!(stage.index().current(), Some(&b"a"[..]));
     assert!(stage.is_listed(2));

@@ -3,7 +3,7 @@
 use crate::comm::thread::run;
 use crate::comm::{Comm, Rank};
 use crate::env::Env;
-use crate::flush::{Flush, FlushError, FlushReport, Options, SourceFile};
+use crate::flush::{Flush, FlushError, FlushReport, MakeCurrent, Options, SourceFile};
 use crate::fs::{Files, How, RealFiles};
 use crate::job::Job;
 use crate::param::AppConfig;
@@ -353,7 +353,7 @@ pub(crate) const OPTIONS: Options = Options {
     block_bytes: 4096,
     checksums: true,
     in_place: false,
-    make_current: true,
+    make_current: MakeCurrent::IfNewest,
     metadata: true,
     owner: false,
     own_folders: false,
