@@ -120,6 +120,17 @@ impl Cache {
         !self.unread.contains(&id) || planted(Bug::WindowDeletesUnread)
     }
 
+    /// The dataset of this id has been deleted from the prefix directory. What lies nowhere else leaves, and no other can be read
+    /// there any more.
+    pub(crate) fn leave_prefix(&mut self, job: &Job, id: u64) {
+        let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
+        let in_place = self.datasets.iter().filter(is_it).filter(|cached| cached.record.protection.bypass);
+        let in_place: Vec<u64> = in_place.map(CachedDataset::id).collect();
+        in_place.into_iter().for_each(|id| self.evict(job, id));
+        let kept = self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id);
+        kept.for_each(|cached| cached.copy = PrefixCopy::Missing);
+    }
+
     /// The stores, in the order of the settings.
     pub(crate) fn stores(&self) -> &[StoreInUse] {
         &self.stores

@@ -74,9 +74,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
             Err(error) => job.report.error(&crate::describe(&error)),
             Ok(()) => {
                 job.report.info(&format!("Deleting dataset {id} from the prefix directory"));
-                if cache.dataset(id).is_some_and(|cached| cached.record.protection.bypass) {
-                    cache.evict(job, id);
-                }
+                cache.leave_prefix(job, id);
             }
         }
     }

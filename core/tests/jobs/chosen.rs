@@ -72,6 +72,18 @@ fn a_checkpoint_that_the_user_has_gone_back_to_is_the_current_one_once_it_is_flu
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// It was offered, as cache still had it, and its files were gone.
+#[test]
+fn a_checkpoint_that_the_window_has_deleted_is_not_read_in_the_prefix_directory() {
+    let world = job().set("SCR_PREFIX_SIZE", "1").set("SCR_GLOBAL_RESTART", "1");
+    world.run(|application| {
+        [1, 2].into_iter().for_each(|step| application.checkpoint(step, some).unwrap());
+        assert_eq!(application.session().start_restart().unwrap(), b"ckpt.2");
+        application.session().complete_restart(false).unwrap_err();
+        assert_eq!(application.session().have_restart().unwrap(), None);
+    });
+}
+
 #[test]
 fn a_checkpoint_that_is_in_cache_only_can_be_dropped_and_again_without_effect() {
     let world = job().set("SCR_FLUSH", "0");
