@@ -8,7 +8,7 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     own: Vec<u8>,
-    incoming: Vec<u8>,
+    pub(crate) incoming: Vec<u8>,
     local: Vec<u8>,
     outgoing: Vec<u8>,
 }
@@ -107,6 +107,11 @@ impl<'a> Memory<'a> {
             pieces.push((range.start, piece));
         }
         Parts { own: Own { buffer: own, borrowed: &self.borrowed }, incoming, local: pieces, outgoing }
+    }
+
+    /// The memory of what came in, once all is computed from it.
+    pub(crate) fn take_incoming(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffers.incoming)
     }
 
     /// What is not mapped, and so has to be written, with its place.

@@ -2,7 +2,9 @@
 //!
 //! Only the calling thread communicates with the set. If there are processors for it, and enough blocks, a second thread does
 //! everything else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and writes finished blocks.
-//! The results of a block are sent with the chunks of a later block, so that there is one batch of messages per block.
+//! The results of a block are sent with the chunks of a later block, so that there is one batch of messages per block. A block
+//! without such results is written as soon as it is computed, and buffers are used again at once: what was received last is
+//! still in the processor's cache, and fewer pages are touched for the first time.
 
 use crate::errors::fault;
 use crate::kernel::combine;
@@ -29,7 +31,8 @@ pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
     if blocks.is_empty() && !plans.header().is_empty() {
         return set.redundancy().write_at(0, plans.header());
     }
-    let worker = Worker { plans, data: set.data(), redundancy: set.redundancy(), spare: Vec::new() };
+    let (data, redundancy) = (set.data(), set.redundancy());
+    let worker = Worker { plans, data, redundancy, spare: Vec::new(), incoming: Vec::new() };
     // Results travel one block later with a second thread, so all members have one, or none has.
     let many = blocks.len() >= WORTH_A_THREAD;
     if many && set.max(u64::from(set.processors() < 2))? == 0 {
@@ -49,10 +52,7 @@ fn sequential<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Re
         if let Some(item) = before.take() {
             worker.write(item)?;
         }
-        if let Some(item) = &mut current {
-            compute(item);
-        }
-        before = current;
+        before = worker.compute(current)?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ struct StageDone<'a> {
 }
 
 /// With a second thread: block `t` and the results of block `t - 2` are exchanged, while block `t - 3` is
-/// written, `t - 1` computed and `t + 1` read.
+/// written, `t - 1` computed (and written, if it has no results to exchange) and `t + 1` read.
 fn overlapped<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
     let (order, orders) = mpsc::sync_channel::<StageWork<'a>>(1);
     let (report, reports) = mpsc::sync_channel::<Result<StageDone<'a>, PluginError>>(1);
@@ -154,9 +154,9 @@ fn batch<'a>(
     receives.extend(pairs.map(|(message, bytes)| ReceiveFrom { from: message.peer, bytes }));
 }
 
-fn compute(item: &mut Item<'_>) {
-    for task in &item.plan.tasks {
-        let Parts { own, incoming, local, outgoing } = item.memory.parts();
+fn run_tasks(Item { plan, memory }: &mut Item<'_>) {
+    for task in &plan.tasks {
+        let Parts { own, incoming, local, outgoing } = memory.parts();
         let incoming: &[u8] = incoming;
         let inputs = task.inputs.iter().map(|(buffer, range)| {
             if *buffer == Buffer::Own {
@@ -179,6 +179,8 @@ struct Worker<'a> {
     redundancy: &'a dyn Bytes,
     /// Memory of blocks that are done.
     spare: Vec<Buffers>,
+    /// Memory that blocks have computed from, and do not need any more.
+    incoming: Vec<Vec<u8>>,
 }
 
 impl<'a> Worker<'a> {
@@ -186,10 +188,7 @@ impl<'a> Worker<'a> {
         if let Some(item) = work.write {
             self.write(item)?;
         }
-        let mut computed = work.compute;
-        if let Some(item) = &mut computed {
-            compute(item);
-        }
+        let computed = self.compute(work.compute)?;
         let read = work.read.map(|block| self.read(block)).transpose()?;
         Ok(StageDone { computed, read })
     }
@@ -203,14 +202,28 @@ impl<'a> Worker<'a> {
 
     fn read(&mut self, block: Block) -> Result<Item<'a>, PluginError> {
         let plan = self.plans.step(block)?;
-        let mut memory = Memory::new(&plan, self.spare.pop().unwrap_or_default(), |place, len| {
-            self.file(place).borrow_mut(place.offset, len)
-        });
+        let mut buffers = self.spare.pop().unwrap_or_default();
+        if let Some(incoming) = self.incoming.pop() {
+            buffers.incoming = incoming;
+        }
+        let map = |place: Place, len| self.file(place).borrow_mut(place.offset, len);
+        let mut memory = Memory::new(&plan, buffers, map);
         memory.begin(&plan, self.plans.header());
         for (place, range) in &plan.reads {
             memory.read(self.file(*place), place.offset, range)?;
         }
         Ok(Item { plan, memory })
+    }
+
+    /// Computes a block of which all chunks are there. Gives it back if results are still to be exchanged.
+    fn compute(&mut self, item: Option<Item<'a>>) -> Result<Option<Item<'a>>, PluginError> {
+        let Some(mut item) = item else { return Ok(None) };
+        run_tasks(&mut item);
+        if item.plan.has_results() {
+            self.incoming.push(item.memory.take_incoming());
+            return Ok(Some(item));
+        }
+        self.write(item).map(|()| None)
     }
 
     fn write(&mut self, item: Item<'a>) -> Result<(), PluginError> {
