@@ -134,13 +134,15 @@ impl Cache {
         let there = self.count_in(store);
         let here = &mut self.stores[store];
         here.count = here.count.min(there.max(1));
+        here.is_full_still = true;
         let is_first = !std::mem::replace(&mut here.was_full, true) && first == job.rank();
         if let Some(room) = full.filter(|_| is_first) {
-            job.report.warn_here(&format!(
-                "the store {} is full ({}): from now on an old dataset leaves it before a new one is written. {CLEAN}",
-                here.name,
-                here.room_text(job, &room)
-            ));
+            let next = match here.evict {
+                Evict::After => "EVICT=after is set, so old datasets stay until a new one is complete",
+                _ => "from now on an old dataset leaves it before a new one is written",
+            };
+            let (name, node) = (&here.name, job.nodes.name(job.rank()));
+            job.report.warn_here(&format!("the store {name} is full ({room} on {node}): {next}. {CLEAN}"));
         }
         Ok(())
     }

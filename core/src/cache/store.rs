@@ -41,6 +41,8 @@ pub(crate) struct StoreInUse {
     pub(crate) last_bytes: u64,
     /// Whether a dataset has failed there for want of room.
     pub(crate) was_full: bool,
+    /// Whether no dataset has become complete there since.
+    pub(crate) is_full_still: bool,
     /// Whether the user knows that old datasets leave early.
     pub(crate) warned_crowded: bool,
 }
@@ -85,6 +87,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
         memory: MemoryLimits::default(),
         last_bytes: 0,
         was_full: false,
+        is_full_still: false,
         warned_crowded: false,
     })
 }

@@ -137,6 +137,18 @@ impl Flushes {
         outcome
     }
 
+    /// Flushes what must not be lost with the cache, before it leaves a store that is full. Gives whether all of it is safe; what is
+    /// not is reported. Collective.
+    pub(crate) fn flush_before_loss(&mut self, site: &mut FlushSite<'_>) -> Result<bool, Error> {
+        let finished = self.finish_all(site);
+        report_only(site.job, finished)?;
+        for id in policy::due_at_end(site.job, site.cache) {
+            let flushed = self.flush(site, id);
+            report_only(site.job, flushed)?;
+        }
+        Ok(policy::due_at_end(site.job, site.cache).is_empty())
+    }
+
     /// Closes the flushes that have arrived. Collective.
     pub(crate) fn poll(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         for token in self.unfinished.iter().map(|record| record.token.clone()).collect::<Vec<_>>() {

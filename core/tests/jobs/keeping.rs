@@ -186,12 +186,50 @@ fn a_store_that_has_run_full_makes_room_for_the_next_dataset() {
         application.checkpoint(3, some).unwrap();
         assert!(!has(&world, application.rank, 1), "the store has no room for two");
     });
-    outcome.line_with(&[
-        "is full (a dataset needs about ",
-        "from now on an old dataset leaves it",
-        "scr clean --dead",
-    ]);
+    outcome.line_with(&["is full (0 bytes", "from now on an old dataset leaves it", "scr clean --dead"]);
     world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+/// The next dataset did not fit into the empty store either, and the last checkpoint had left for it.
+#[test]
+fn the_last_checkpoint_is_flushed_before_it_leaves_a_full_store_or_stays() {
+    for is_prefix_full in [false, true] {
+        let mut world = job().set("SCR_FLUSH", "10");
+        let in_prefix = world.prefix().join("ckpt.1");
+        let faulty = FaultyFiles::new(RealFiles);
+        world.files = Arc::new(faulty.clone());
+        let together = Barrier::new(4);
+        let on_one = |work: &dyn Fn()| {
+            if together.wait().is_leader() {
+                work();
+            }
+            together.wait();
+        };
+        let outcome = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            for step in [2, 3] {
+                application.write(step, some).unwrap();
+                on_one(&|| {
+                    faulty.only(|_, _| true);
+                    faulty.pretend_room(0);
+                    faulty.fail_from(0, ErrorKind::StorageFull);
+                });
+                application.session().complete_output(true).unwrap_err();
+                on_one(&|| {
+                    faulty.heal();
+                    let in_prefix = in_prefix.clone();
+                    faulty.only(move |_, path| path.starts_with(&in_prefix));
+                    if is_prefix_full {
+                        faulty.fail_from(0, ErrorKind::StorageFull);
+                    }
+                });
+            }
+            on_one(&|| faulty.heal());
+            assert_eq!(has(&world, application.rank, 1), is_prefix_full);
+        });
+        assert_eq!(outcome.has_line_with("was not flushed"), is_prefix_full, "{:?}", outcome.lines);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::cache::verify::Opened;
 use crate::cache::{CachedDataset, Crowded, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, RankErrors};
+use crate::flush::Flushes;
 use crate::message::throughput;
 use crate::session::{Error, OutputFlags, Phase, Session};
 use std::time::Duration;
@@ -184,9 +185,13 @@ impl Session {
         flushed
     }
 
-    /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn.
+    /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a dataset
+    /// has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or stays.
     pub(super) fn make_room(&mut self, store: &str, warn: Option<Crowded>) -> Result<(), Error> {
         let store = self.cache.store_index(store);
+        if self.cache.stores()[store].is_full_still && !self.with_flushes(Flushes::flush_before_loss)? {
+            return Ok(());
+        }
         let limit = self.cache.limit_before(&self.job, store, warn);
         self.evict_to(store, limit)
     }
