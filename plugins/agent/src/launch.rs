@@ -1,6 +1,6 @@
 //! Starts an agent if none runs.
 
-use crate::presence::{self, agent_is_there};
+use crate::presence::{agent_is_there, Turn};
 use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -22,7 +22,8 @@ impl Launcher {
         Self { control, program, limit: LIMIT }
     }
 
-    /// Returns once an agent runs; where many processes of a node find none, one of them starts it.
+    /// Returns once an agent runs; where many processes of a node find none, one of them starts it. If it fails, so do those that
+    /// have waited for it.
     pub(crate) fn see_that_one_runs(&self) -> Result<(), String> {
         if agent_is_there(&self.control) {
             return Ok(());
@@ -33,17 +34,20 @@ impl Launcher {
                 self.control.display()
             ));
         };
-        let alone = presence::alone(&self.control)
+        let turn = Turn::take(&self.control)
             .map_err(|error| format!("{} cannot be locked: {error}", self.control.display()))?;
         if agent_is_there(&self.control) {
             return Ok(());
         }
+        if let Some(why) = turn.failure_before() {
+            return Err(why);
+        }
+        turn.tell("");
         let mut command = Command::new(program);
         command.arg("agent").arg("--detach").arg("--control").arg(&self.control);
         // An agent must not keep open what belongs to the application, or its launcher would wait for it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir("/");
         let said = run(&mut command, self.limit);
-        drop(alone);
         if agent_is_there(&self.control) {
             return Ok(());
         }
@@ -52,7 +56,10 @@ impl Launcher {
             Ok(said) => said.trim().replace('\n', " "),
         };
         let (program, control) = (program.display(), self.control.display());
-        Err(format!("no agent runs for {control}, and `{program} agent --detach` has started none: {why}"))
+        let why =
+            format!("no agent runs for {control}, and `{program} agent --detach` has started none: {why}");
+        turn.tell(&why);
+        Err(why)
     }
 }
 
@@ -103,6 +110,46 @@ mod tests {
         let launcher = Launcher { limit, ..Launcher::new(dir.path().to_owned(), Some(program)) };
         let failed = launcher.see_that_one_runs().unwrap_err();
         assert!(failed.contains("has not ended within 50ms"), "{failed}");
+    }
+
+    /// Each of 64 ranks waited for the start of all before it, and then for its own.
+    #[test]
+    fn processes_that_wait_for_a_start_that_fails_do_not_try_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, starts, go) =
+            (dir.path().join("scr"), dir.path().join("starts"), dir.path().join("go"));
+        let script = "echo >> $0/../starts; until [ -e $0/../go ]; do sleep 0.01; done; echo no >&2; exit 1";
+        let script = script.replace("$0/..", &dir.path().display().to_string());
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let launcher = Launcher {
+            limit: Duration::from_secs(60),
+            ..Launcher::new(dir.path().to_owned(), Some(program))
+        };
+        let failures = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| launcher.see_that_one_runs())).collect();
+            let began = Instant::now();
+            while waiting_for(&dir.path().join("launch.lock")) < 7 {
+                assert!(began.elapsed() < Duration::from_secs(60), "seven of them wait");
+                std::thread::sleep(LOOK);
+            }
+            std::fs::write(go, "").unwrap();
+            all.into_iter().map(|thread| thread.join().unwrap().unwrap_err()).collect::<Vec<_>>()
+        });
+        assert!(failures.iter().all(|why| why.contains("has started none: no")), "{failures:?}");
+        assert_eq!(std::fs::read_to_string(starts).unwrap().lines().count(), 1);
+        // Who comes later tries again.
+        launcher.see_that_one_runs().unwrap_err();
+        assert_eq!(std::fs::read_to_string(dir.path().join("starts")).unwrap().lines().count(), 2);
+    }
+
+    /// How many wait for the lock of a file.
+    fn waiting_for(path: &Path) -> usize {
+        use std::os::unix::fs::MetadataExt;
+        let Ok(status) = std::fs::metadata(path) else { return 0 };
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let this = format!(":{} ", status.ino());
+        locks.lines().filter(|line| line.contains("->") && line.contains(&this)).count()
     }
 
     #[test]

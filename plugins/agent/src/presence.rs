@@ -6,8 +6,8 @@
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,11 +75,37 @@ pub(crate) fn agent_is_there(control: &Path) -> bool {
     matches!(lock(&file, FlockOperation::NonBlockingLockShared), Ok(false))
 }
 
-/// What one process alone may do at a time, such as to start an agent.
-pub(crate) fn alone(control: &Path) -> io::Result<File> {
-    let file = open(&control.join(LAUNCH))?;
-    flock(&file, FlockOperation::LockExclusive)?;
-    Ok(file)
+/// The right to start an agent, which one process has at a time, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    file: File,
+    /// Whether another process had it when this one asked for it.
+    waited: bool,
+}
+
+impl Turn {
+    /// Waits for it.
+    pub(crate) fn take(control: &Path) -> io::Result<Self> {
+        let file = open(&control.join(LAUNCH))?;
+        let waited = !lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        if waited {
+            flock(&file, FlockOperation::LockExclusive)?;
+        }
+        Ok(Self { file, waited })
+    }
+
+    /// Why the process has failed that this one has waited for.
+    pub(crate) fn failure_before(&self) -> Option<String> {
+        let mut why = String::new();
+        let read = (&self.file).read_to_string(&mut why);
+        read.is_ok_and(|bytes| bytes > 0 && self.waited).then_some(why)
+    }
+
+    /// Tells those that wait how it went: why it failed, or nothing.
+    pub(crate) fn tell(&self, failure: &str) {
+        // If they do not hear it, each of them tries.
+        let _ = self.file.set_len(0).and_then(|()| self.file.write_all_at(failure.as_bytes(), 0));
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {
