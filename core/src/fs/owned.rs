@@ -158,11 +158,15 @@ impl OwnedDir {
         let names: Vec<PathBuf> = std::iter::once(name.into()).chain(further).collect();
         let status = |name: &PathBuf| self.files.status(&self.path.join(name));
         let is_ours = |found: Status| found.kind == Kind::Dir && found.uid == uid;
-        let is_free = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        // Another process of this user may have made it meanwhile.
+        let can_be_ours = |name: &&PathBuf| match status(name) {
+            Ok(found) => is_ours(found),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
         let ours = names.iter().find(|name| status(name).is_ok_and(is_ours));
-        let free = || names.iter().find(|name| parts == Parts::Make && status(name).is_err_and(is_free));
+        let new = || names.iter().find(can_be_ours).filter(|_| parts == Parts::Make);
         // If none can be had, the error names the owner of the first.
-        ours.or_else(free).unwrap_or(&names[0]).clone()
+        ours.or_else(new).unwrap_or(&names[0]).clone()
     }
 
     /// The directory `name` in this one. `files` does not know of this one, so that a base is not held for longer.
@@ -310,6 +314,27 @@ mod tests {
         assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
         let error = OwnedDir::find(REAL, dir.path(), Path::new("user2/scr.5132"), uid()).unwrap_err();
         assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+    }
+
+    /// The second one took the name of the first for that of another user, and the ranks of one node had two directories.
+    #[test]
+    fn two_processes_that_begin_at_once_make_one_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        set_mode(dir.path(), 0o1777);
+        let user = dir.path().join("user1");
+        for at in 1.. {
+            let faulty = FaultyFiles::new(RealFiles);
+            faulty.count_all();
+            let base = dir.path().to_owned();
+            faulty.interrupt_at(at, move || drop(make(&base, "user1/scr.1").unwrap()));
+            let made = OwnedDir::make(&faulty, dir.path(), Path::new("user1/scr.1"), uid()).unwrap();
+            assert_eq!(made.path(), user.join("scr.1"), "interrupted at {at}");
+            fs::remove_dir_all(&user).unwrap();
+            if !faulty.was_interrupted() {
+                assert!(at > u64::from(MOST_TAKEN), "{at} operations were interrupted");
+                break;
+            }
+        }
     }
 
     #[test]

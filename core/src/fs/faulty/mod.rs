@@ -197,7 +197,7 @@ impl FaultyFiles {
         self.state().lacks.push(what);
     }
 
-    /// Before the `at`-th mutating operation this is done, as if the process had been stopped there for a while.
+    /// Before the `at`-th operation that counts this is done, as if the process had been stopped there for a while.
     pub fn interrupt_at(&self, at: u64, work: impl FnOnce() + Send + 'static) {
         self.state().interruption = Some((at, Box::new(work)));
     }
@@ -274,8 +274,8 @@ impl FaultyFiles {
             return Verdict::Go;
         }
         let verdict = state.judge(what);
-        let reached =
-            what.mutates() && state.interruption.as_ref().is_some_and(|(at, _)| state.mutations == *at);
+        let counts = state.counts_all || what.mutates();
+        let reached = counts && state.interruption.as_ref().is_some_and(|(at, _)| state.mutations == *at);
         let interruption = if reached { state.interruption.take() } else { None };
         let failed = !matches!(verdict, Verdict::Go);
         let (path, to) = (path.to_owned(), to.map(Path::to_owned));
