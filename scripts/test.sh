@@ -29,6 +29,7 @@ begin_with_copy() { # begin_with_copy FROM TO
 }
 
 step "without MPI" "$cargo" test --locked --no-fail-fast
+step "the vendor's example" "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target
 first=
 for mpicc in mpicc.openmpi mpicc.mpich; do
     command -v $mpicc >/dev/null || continue

@@ -39,8 +39,7 @@ use crate::restart::Restart;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A run under the runtime.
@@ -181,18 +180,3 @@ impl Session {
 
 /// Length of the buffers that applications give for a path: the end is marked by one byte.
 pub const MAX_FILENAME: usize = 1024;
-
-/// A path as the application gets it.
-fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    let bytes = path.as_os_str().as_bytes();
-    if bytes.len() >= MAX_FILENAME {
-        let what = format!(
-            "the path {} has {} bytes, and at most {} are allowed",
-            path.display(),
-            bytes.len(),
-            MAX_FILENAME - 1
-        );
-        return Err(Error::Argument { what });
-    }
-    Ok(bytes.to_vec())
-}

@@ -3,7 +3,7 @@
 //! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
 //! must resolve to a place under the prefix directory.
 
-use super::{path_bytes, Error, Phase, Session};
+use super::{Error, Phase, Session, MAX_FILENAME};
 use crate::cache::CachedDataset;
 use crate::fs::How;
 use crate::job::Job;
@@ -90,6 +90,21 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
             record.label()
         ),
     })
+}
+
+/// A path as the application gets it.
+pub(super) fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= MAX_FILENAME {
+        let what = format!(
+            "the path {} has {} bytes, and at most {} are allowed",
+            path.display(),
+            bytes.len(),
+            MAX_FILENAME - 1
+        );
+        return Err(Error::Argument { what });
+    }
+    Ok(bytes.to_vec())
 }
 
 /// The name below the prefix directory of a file that the application calls `name`; with links there followed, or as it is.

@@ -8,7 +8,8 @@ mod complete;
 mod events;
 mod start;
 
-use super::{path_bytes, Error, OutputFlags};
+use super::route::path_bytes;
+use super::{Error, OutputFlags};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::place::PartPlace;
