@@ -706,7 +706,7 @@ impl Model {
             places: here.iter().map(|&node| (run.settings.other_base, node)).collect(),
             other_base: run.settings.other_base,
             other_prefix: run.settings.other_prefix,
-            survives: usize::from(run.settings.scheme != "SINGLE" && here.len() > 1),
+            survives: usize::from(run.settings.scheme != "SINGLE" && is_protected(&run.nodes)),
             homes: if promised { vec![run.nodes.clone()] } else { Vec::new() },
         });
     }
@@ -849,6 +849,13 @@ pub(super) fn first_handed(ranks: &[Seen]) -> Option<u64> {
         Read::Version(number) => Some(number),
         _ => None,
     })
+}
+
+/// Whether every rank is in a set with a rank of another node. If one node has more ranks than any other, its last one is alone.
+fn is_protected(nodes: &[usize]) -> bool {
+    let ranks_on = |node: &usize| nodes.iter().filter(|other| *other == node).count();
+    let most = nodes.iter().map(ranks_on).max();
+    nodes.iter().filter(|node| Some(ranks_on(node)) == most).collect::<BTreeSet<_>>().len() > 1
 }
 
 /// How many nodes of these are not there.
