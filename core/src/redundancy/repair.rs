@@ -128,8 +128,8 @@ impl Repair<'_> {
         if lost.is_empty() {
             return Ok(None);
         }
-        self.report_lost(record, lost.len(), loss)?;
         if record.protection.bypass {
+            self.report_lost(record, lost.len(), loss, false)?;
             let gone = lost.contains(&self.job.comm.own_rank());
             let gone = if gone {
                 Err("its files are not in the prefix directory any more as they were written")
@@ -138,9 +138,13 @@ impl Repair<'_> {
             };
             return self.job.agree(gone).map(|()| None);
         }
-        let scheme = (self.scheme)(&record.protection)?;
-        self.job.agree(self.has_enough(record, lost, &*scheme))?;
-        Ok(Some(scheme))
+        let enough = |scheme: Arc<dyn Scheme>| {
+            let enough = self.has_enough(record, lost, &*scheme);
+            self.job.agree(enough).map(|()| scheme)
+        };
+        let scheme = (self.scheme)(&record.protection).and_then(enough);
+        self.report_lost(record, lost.len(), loss, scheme.is_ok())?;
+        scheme.map(Some)
     }
 
     /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.
@@ -187,8 +191,14 @@ impl Repair<'_> {
         self.job.agree(enough).err().map(CollectiveError::agreed).transpose()
     }
 
-    /// Says once who has lost what and why, with the node on which it was written.
-    fn report_lost(&self, record: &RankRecord, lost: usize, loss: Option<&str>) -> Result<(), CommError> {
+    /// Says once who has lost what and why, with the node on which it was written, and whether it is rebuilt. Collective.
+    fn report_lost(
+        &self,
+        record: &RankRecord,
+        lost: usize,
+        loss: Option<&str>,
+        is_rebuilt: bool,
+    ) -> Result<(), CommError> {
         let own = loss.map(|why| format!("{} (written on {}; {why})", record.rank, record.node));
         let lost_parts = gather(&*self.job.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
         let lost_parts = lost_parts.unwrap_or_default();
@@ -199,11 +209,14 @@ impl Repair<'_> {
             .collect();
         let (label, ranks, scheme) = (self.label, record.ranks, &record.protection.scheme);
         let names = shortened(&names);
-        self.job.report.notice(&match (record.protection.bypass, lost) {
-            (true, _) => format!("{label}: the files of {lost} of {ranks} ranks are not as they were written: {names}"),
-            (false, 1) => format!("{label}: the part of 1 of {ranks} ranks is lost: {names}; rebuilding it with {scheme}"),
-            (false, _) => format!("{label}: the parts of {lost} of {ranks} ranks are lost: {names}; rebuilding them with {scheme}"),
-        });
+        let what = match (record.protection.bypass, lost) {
+            (true, _) => format!("the files of {lost} of {ranks} ranks are not as they were written"),
+            (false, 1) => format!("the part of 1 of {ranks} ranks is lost"),
+            (false, _) => format!("the parts of {lost} of {ranks} ranks are lost"),
+        };
+        let it = if lost == 1 { "it" } else { "them" };
+        let next = if is_rebuilt { format!("; rebuilding {it} with {scheme}") } else { String::new() };
+        self.job.report.notice(&format!("{label}: {what}: {names}{next}"));
         Ok(())
     }
 }

@@ -110,6 +110,8 @@ fn losses_beyond_xor_are_refused_with_the_set_and_its_ranks() {
             && line.contains("parts of ranks 2 (written on n1), 6 (written on n3), and XOR survives 1"),
         "{line}"
     );
+    restarted.line_with(&["the parts of 4 of 8 ranks are lost: "]);
+    assert!(!restarted.has_line_with("; rebuilding"), "{:?}", restarted.lines);
     let after = world.cached_files();
     assert!(before.iter().all(|file| after.contains(file)), "what survives must stay");
 }
