@@ -47,7 +47,7 @@ pub(crate) enum Verified {
     Files,
 }
 
-/// Reads a part from end to end, with this many threads, and compares it with its record.
+/// Reads a part, with this many threads, and compares it with its record.
 pub(crate) fn verify(
     files: &dyn Files,
     part: &dyn PartPlace,
@@ -59,7 +59,11 @@ pub(crate) fn verify(
         return Ok(Verified::All);
     }
     let data = open_data(files, part, record, Opened::new(), true)?;
-    compare(record, &data, &open_redundancy(files, part, record)?, threads, extent)
+    let redundancy = match extent {
+        Extent::All => open_redundancy(files, part, record)?,
+        Extent::Used => LogicalFile::new(Vec::new(), true),
+    };
+    compare(record, &data, &redundancy, threads, extent)
 }
 
 /// Reads the redundancy of a part from end to end, with this many threads, and compares it with its record.
