@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 /// The world around this process.
 pub(crate) fn environment() -> Result<Env, Failure> {
-    Env::of_process(install_dir(), Arc::new(RealFiles)).map_err(Failure::Environment)
+    let mut env = Env::of_process(install_dir(), Arc::new(RealFiles)).map_err(Failure::Environment)?;
+    // SAFETY: reads a word that the kernel gave the process. It also tells of capabilities of the program's file.
+    env.is_privileged |= unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    Ok(env)
 }
 
 /// The folder of the installation, from the path of this very library. `None` where it does not lie in one.

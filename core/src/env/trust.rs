@@ -1,5 +1,5 @@
 //! Whose files this process trusts: those of root, of the user and of the owner of the installation, where nobody else
-//! can change them.
+//! can change them. A program with more rights than its user does not trust that user.
 
 use super::Env;
 use crate::fs::Status;
@@ -34,11 +34,13 @@ pub enum Distrust {
 }
 
 impl Trusted {
-    /// Root, the user, and the owner of the installation: each could replace the runtime itself as well.
+    /// Root, the user, and the owner of the installation: each could replace the runtime itself as well. Where the program has
+    /// more rights than its user, that user could not.
     pub fn by(env: &Env) -> Self {
+        let user = (!env.is_privileged).then_some(env.uid);
         let owner =
             env.install_dir.as_ref().and_then(|dir| env.files.status(dir).ok()).map(|status| status.uid);
-        Self { uids: [Some(0), Some(env.uid), owner].into_iter().flatten().collect() }
+        Self { uids: [Some(0), user, owner].into_iter().flatten().collect() }
     }
 
     /// Checks the status of a path that is to be loaded as code: nobody but its owner may write it.

@@ -1,8 +1,9 @@
 //! Settings that name programs, libraries or directories count only from sources that no other user can change. So do settings
 //! with variables, whose values may be secrets and could end up in files that others can read.
 //!
-//! They do not count from a `.scrconf` or `app.conf` in a prefix directory of another user, and not from the
-//! environment of a program that has more rights than its user. `SCR_SAFE_PREFIX` allows a prefix directory.
+//! They do not count from a `.scrconf` or `app.conf` in a prefix directory of another user. In a program that has more rights
+//! than its user, they do not count from the environment either, nor from files of that user, who chooses the prefix directory.
+//! `SCR_SAFE_PREFIX` allows a prefix directory.
 
 use super::file::{Setting, Source, CKPT, STORE};
 use super::origin::Origin;
@@ -32,7 +33,11 @@ pub(super) fn refused_variable(info: &Info, env: &Env) -> Option<Problem> {
 }
 
 /// The prefix directories of other users that are trusted, with all below them.
-pub(super) struct SafePrefixes(pub(super) Vec<PathBuf>);
+pub(super) struct SafePrefixes {
+    pub(super) dirs: Vec<PathBuf>,
+    /// Whether the environment can name more.
+    pub(super) by_environment: bool,
+}
 
 impl SafePrefixes {
     /// Removes the settings of a file that name a place or hold a variable, if the file is not trusted. It was found in `prefix`.
@@ -43,14 +48,20 @@ impl SafePrefixes {
         prefix: &Path,
         problems: &mut Vec<Problem>,
     ) {
-        let Some(distrust) = distrust.filter(|_| !self.0.iter().any(|safe| prefix.starts_with(safe))) else {
+        let Some(distrust) = distrust.filter(|_| !self.dirs.iter().any(|safe| prefix.starts_with(safe)))
+        else {
             return;
         };
         let what = match distrust {
             Distrust::Owner { path, uid } => format!("{} belongs to user {uid}", path.display()),
             Distrust::Mode { path, .. } => format!("everybody may write {}", path.display()),
         };
-        let why = format!("{what}; to trust it, set SCR_SAFE_PREFIX={} in the environment", prefix.display());
+        let why = match self.by_environment {
+            true => {
+                format!("{what}; to trust it, set SCR_SAFE_PREFIX={} in the environment", prefix.display())
+            }
+            false => format!("{what}, and this program has more rights than the user who started it"),
+        };
         let mut refuse = |origin: &Origin, name: String| {
             problems.push(Problem::new(origin, Cause::Untrusted { name, why: why.clone() }));
             false
@@ -209,6 +220,22 @@ SCR_FLUSH=3
             messages.iter().all(|line| line.ends_with("so the environment is not trusted")),
             "{messages:#?}"
         );
+    }
+
+    /// The user chose the prefix directory, put a file there, and had a plugin run with the rights of the program.
+    #[test]
+    fn the_files_of_the_user_of_a_program_with_more_rights_name_no_place() {
+        for file in ["/pfs/run1/.scrconf", "/pfs/run1/.scr/app.conf"] {
+            let world = || world_of_user(1000, 0, &[(file, PLACES)]);
+            assert!(set(&resolved(&world()).0).contains("evil"), "{file}");
+            let (params, messages) = resolved(&world().with_privileges());
+            assert!(!set(&params).contains("evil"), "{file}: {}", set(&params));
+            assert_eq!(params.get(&table::FLUSH), 3, "other settings of {file} count");
+            let why = "belongs to user 1000, and this program has more rights than the user who started it";
+            assert!(messages.len() == 8 && messages.iter().all(|line| line.ends_with(why)), "{messages:#?}");
+        }
+        let (params, _) = resolved(&world_of(&[("/pfs/run1/.scrconf", PLACES)]).with_privileges());
+        assert!(set(&params).contains("evil"), "root may say what such a program does");
     }
 
     #[test]

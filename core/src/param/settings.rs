@@ -298,10 +298,8 @@ fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> SafePrefix
     // Its problems are reported with those of all parameters.
     let found =
         resolve_one_of(table::SAFE_PREFIX.info(), env, &[environment, user, app, system], &mut Vec::new());
-    match found.value {
-        Value::Paths(paths) => SafePrefixes(paths),
-        _ => SafePrefixes(Vec::new()),
-    }
+    let dirs = if let Value::Paths(dirs) = found.value { dirs } else { Vec::new() };
+    SafePrefixes { dirs, by_environment: !env.is_privileged }
 }
 
 /// The user file in the prefix directory.
