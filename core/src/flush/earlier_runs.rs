@@ -6,6 +6,7 @@
 
 use super::closing;
 use super::detached::{poll_some, PollResult, Transports, Which};
+use super::pauses::WaitLimit;
 use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{CommError, Rank};
 use crate::job::Job;
@@ -55,7 +56,8 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
         if patience.is_none() {
             job.report.notice("waiting for flushes of an earlier run that are still under way");
         }
-        let patience = patience.get_or_insert_with(|| WaitLimit::begin(job.elapsed(), moved));
+        let patience =
+            patience.get_or_insert_with(|| WaitLimit::begin(MOST, MOST_STANDING, job.elapsed(), moved));
         // All clocks are asked, and the first whose time is up decides.
         let [up] = any(&*job.comm, [!patience.lasts(job.elapsed(), moved)])?;
         if up {
@@ -63,26 +65,6 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
             return Ok(());
         }
         job.files().pause(PAUSE);
-    }
-}
-
-/// How long something is waited for that gets on, or does not.
-struct WaitLimit {
-    began: Duration,
-    /// When it was last seen to have got on, and how far it was then.
-    moved: (Duration, u64),
-}
-
-impl WaitLimit {
-    fn begin(now: Duration, moved: u64) -> Self {
-        Self { began: now, moved: (now, moved) }
-    }
-
-    fn lasts(&mut self, now: Duration, moved: u64) -> bool {
-        if moved != self.moved.1 {
-            self.moved = (now, moved);
-        }
-        now.saturating_sub(self.began) < MOST && now.saturating_sub(self.moved.0) < MOST_STANDING
     }
 }
 
@@ -99,7 +81,7 @@ mod tests {
     #[test]
     fn a_transfer_with_progress_is_awaited_longer_and_none_for_ever() {
         let lasts = |moves: fn(u64) -> u64| {
-            let mut patience = WaitLimit::begin(Duration::ZERO, moves(0));
+            let mut patience = WaitLimit::begin(MOST, MOST_STANDING, Duration::ZERO, moves(0));
             (0..1000).find(|&second| !patience.lasts(Duration::from_secs(second), moves(second))).unwrap()
         };
         assert_eq!((lasts(|_| 7), lasts(|second| second), lasts(|second| second / 5)), (10, 60, 60));

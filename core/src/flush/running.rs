@@ -138,7 +138,7 @@ impl Flush<'_> {
                 (own.running, own.failed, !own.recorded)
             }
             Running::Detached(_) | Running::InCall => {
-                let (running, failed) = self.detached_progress(run);
+                let (running, failed, _) = self.detached_progress(run);
                 (running, failed, false)
             }
         };

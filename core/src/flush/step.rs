@@ -10,6 +10,7 @@ use crate::fs::FsError;
 use crate::prefix::{DatasetDescriptor, FileName, PrefixError};
 use scr_plugin_api::PluginError;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The steps in their order, as messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +87,12 @@ pub(crate) enum StepError {
     Unpolled {
         /// Its control directory.
         control: PathBuf,
+    },
+    /// The transfers of this node do not get on.
+    #[error("nothing has been copied for {} s: the agent hangs, or a file system", waited.as_secs())]
+    Standing {
+        /// So long.
+        waited: Duration,
     },
     /// A transfer record cannot be used.
     #[error(transparent)]

@@ -19,9 +19,11 @@ pub(crate) mod record;
 pub(crate) use monitor::{poll_some, Which};
 pub use monitor::{poll_transfers, OpenTransport, PollResult, Transports};
 
+use super::pauses::{WaitLimit, LEAST_PAUSE};
 use super::running::{Running, RunningFlush};
 use super::step::{label, Step, StepError};
 use super::{Flush, FlushError, FlushReport};
+use crate::comm::collective::{all_reduce, Op};
 use crate::param;
 use record::{TransferRecord, TransferState};
 use scr_plugin_api::{CopyState, KvTree};
@@ -50,19 +52,30 @@ impl Flush<'_> {
         Ok(record.write(self.files(), self.control)?)
     }
 
-    /// Waits until the files of all nodes have arrived, or those of one cannot, and has the flush closed by whoever is
-    /// first: this, or a monitor elsewhere.
+    /// Waits until the files of all nodes have arrived, or those of one cannot, or nothing gets on any more, and has the flush closed
+    /// by whoever is first: this, or a monitor elsewhere.
     pub(super) fn finish_detached(&self, run: &RunningFlush) -> Result<FlushReport, FlushError> {
-        let pause = Duration::from_micros(self.job.params.get(&param::FLUSH_ASYNC_USLEEP));
-        let failed = loop {
-            let (running, failed) = self.progress(run)?;
-            if failed || !running {
-                break failed;
+        let pause = Duration::from_micros(self.job.params.get(&param::FLUSH_ASYNC_USLEEP)).max(LEAST_PAUSE);
+        // The pauses are the same on all ranks, unlike the clocks.
+        let mut waited = Duration::ZERO;
+        let mut limit: Option<WaitLimit> = None;
+        let arrived = loop {
+            let (running, failed, moved) = self.detached_progress(run);
+            let mut sums = [u64::from(running), u64::from(failed), moved];
+            all_reduce(&*self.job.comm, &mut sums, Op::Sum)?;
+            let [all_running, all_failed, all_moved] = sums;
+            if all_failed > 0 || all_running == 0 {
+                // If another rank has failed, transfers under way are useless, and are stopped.
+                break self.detached_arrived(run, all_failed > 0);
+            }
+            let limit = limit
+                .get_or_insert_with(|| WaitLimit::begin(Duration::MAX, MOST_STANDING, waited, all_moved));
+            if !limit.lasts(waited, all_moved) {
+                break if running { Err(StepError::Standing { waited: MOST_STANDING }) } else { Ok(()) };
             }
             self.files().pause(pause);
+            waited += pause;
         };
-        // If another rank has failed, transfers under way are useless, and are stopped.
-        let arrived = self.detached_arrived(run, failed);
         let taken_back = match self.agreed(&run.record.dataset, Step::Copying, arrived) {
             Ok(()) => FlushError::TakenBack { dataset: label(&run.record.dataset) },
             Err(error) => error,
@@ -71,22 +84,22 @@ impl Flush<'_> {
         self.report(&run.copies)
     }
 
-    /// Polls the transfers of a node, on its first rank: whether any is still under way, and whether one has failed. A transfer
-    /// that cannot be polled is not waited for.
-    pub(super) fn detached_progress(&self, run: &RunningFlush) -> (bool, bool) {
+    /// Polls the transfers of a node, on its first rank: whether any is still under way, whether one has failed, and how many bytes
+    /// have moved. A transfer that cannot be polled is not waited for.
+    pub(super) fn detached_progress(&self, run: &RunningFlush) -> (bool, bool, u64) {
         match &run.running {
-            Running::Detached(None) => return (true, false),
-            Running::Detached(Some(Err(_))) => return (false, true),
+            Running::Detached(None) => return (true, false, 0),
+            Running::Detached(Some(Err(_))) => return (false, true, 0),
             _ => (),
         }
         let (job, me) = (self.job, self.job.rank());
         if job.nodes.leader(me) != me {
-            return (false, false);
+            return (false, false, 0);
         }
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport.transport));
         let which = Which::Of(&run.record.token);
         let polled = poll_some(self.files(), self.control, &open, &job.local_time(), which);
-        (polled.unfinished && polled.errors.is_empty(), polled.failed)
+        (polled.unfinished && polled.errors.is_empty(), polled.failed, polled.bytes_moved)
     }
 
     /// How the part of this rank has ended. It need not have ended where any has failed.
@@ -117,3 +130,6 @@ impl Flush<'_> {
         }
     }
 }
+
+/// So long an application waits for transfers that do not get on. A congested file system stands still for minutes at times.
+const MOST_STANDING: Duration = Duration::from_secs(300);

@@ -222,18 +222,21 @@ fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
     }
 }
 
-/// A transport that fails on rank 3, and elsewhere has no end before it is stopped.
+/// A transport that may fail on rank 3, and elsewhere has no end before it is stopped.
 #[derive(Default)]
-struct Endless(Mutex<BTreeSet<Vec<u8>>>);
+struct Endless {
+    stopped: Mutex<BTreeSet<Vec<u8>>>,
+    fails: bool,
+}
 
 impl Transport for Endless {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         Ok(job.token.clone().into_bytes())
     }
     fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        let stopped = self.0.lock().unwrap().contains(ticket);
+        let stopped = self.stopped.lock().unwrap().contains(ticket);
         let failed = |text| CopyState::Failed(PluginError::new(PluginErrorKind::Io, text));
-        Ok(match ticket.ends_with(b".3") {
+        Ok(match self.fails && ticket.ends_with(b".3") {
             true => failed("no room"),
             false if stopped => failed("stopped"),
             false => CopyState::Running(1),
@@ -243,7 +246,7 @@ impl Transport for Endless {
         self.poll(ticket)
     }
     fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
-        self.0.lock().unwrap().insert(ticket.to_vec());
+        self.stopped.lock().unwrap().insert(ticket.to_vec());
         Ok(())
     }
     fn crc(&self, _ticket: &[u8], _item: usize) -> Option<u32> {
@@ -253,7 +256,7 @@ impl Transport for Endless {
 
 #[test]
 fn nobody_waits_for_the_others_once_one_node_has_failed() {
-    let transport = Arc::new(Endless::default());
+    let transport = Arc::new(Endless { fails: true, ..Endless::default() });
     let nodes = Nodes { transport: Arc::<Endless>::clone(&transport), ..Nodes::new() };
     let cached = nodes.stage.cache(1, "a");
     let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
@@ -263,10 +266,32 @@ fn nobody_waits_for_the_others_once_one_node_has_failed() {
         flush.finish(started).unwrap_err().to_string()
     });
     assert!(outcomes.iter().all(|text| text.contains("rank 3") && text.contains("no room")), "{outcomes:?}");
-    assert!(transport.0.lock().unwrap().len() >= 3, "what still moved was not stopped");
+    assert!(transport.stopped.lock().unwrap().len() >= 3, "what still moved was not stopped");
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
     assert_eq!((nodes.records(0), nodes.records(1)), (0, 0));
+}
+
+/// An agent that hung in a file system kept the application waiting for ever.
+#[test]
+fn a_transfer_that_does_not_get_on_is_given_up() {
+    let transport = Arc::new(Endless::default());
+    let mut nodes = Nodes { transport: Arc::<Endless>::clone(&transport), ..Nodes::new() };
+    nodes.stage.pause = 10_000_000;
+    let cached = nodes.stage.cache(1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    files.never_pause();
+    let in_use = in_use(&nodes.transport, true);
+    let outcomes = nodes.stage.on_all_with(&files, &in_use, OPTIONS, |flush, rank| {
+        let started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        flush.finish(started).unwrap_err().to_string()
+    });
+    assert!(outcomes.iter().all(|text| text.contains("nothing has been copied for 300 s")), "{outcomes:?}");
+    assert_eq!(transport.stopped.lock().unwrap().len(), 4, "what still moves is stopped");
+    assert!(!nodes.stage.is_listed(1));
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    assert_eq!((nodes.records(0), nodes.records(1)), (0, 0));
+    nodes.stage.assert_cache_is_whole(&cached);
 }
 
 #[test]

@@ -107,6 +107,8 @@ pub(crate) struct Stage {
     pub(crate) prefix: Prefix,
     pub(crate) ranks: u32,
     nodes: u32,
+    /// Microseconds between two polls of a flush.
+    pub(crate) pause: u64,
 }
 
 /// A copy of all that a stage stored at some moment.
@@ -125,7 +127,7 @@ impl Stage {
         let dir = scratch();
         let prefix = Prefix::new(dir.path().join("prefix"));
         fs::create_dir(prefix.dir()).unwrap();
-        let stage = Self { dir, prefix, ranks, nodes: 1 };
+        let stage = Self { dir, prefix, ranks, nodes: 1, pause: 1000 };
         fs::create_dir(stage.control(0)).unwrap();
         stage
     }
@@ -222,6 +224,7 @@ impl Stage {
             let env = Env::for_test(Arc::new(RealFiles), self.prefix.dir())
                 .with_variable("SCR_PREFIX", &self.prefix.dir().display().to_string())
                 .with_variable("SCR_NODE_NAME", &format!("node{node}"))
+                .with_variable("SCR_FLUSH_ASYNC_USLEEP", &self.pause.to_string())
                 .with_variable("SCR_LOG_ENABLE", "0");
             env.clock().set_since_epoch(SINCE_EPOCH);
             let mut job = Job::begin(Box::new(comm), env.env(), &AppConfig::default()).unwrap();
