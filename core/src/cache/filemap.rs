@@ -127,6 +127,11 @@ impl Journal {
         self.write(&frame(entry))
     }
 
+    /// Appends the record of a part that is complete once more. It is complete at every moment.
+    pub(crate) fn append_anew(&self, record: &RankRecord, kept: &[RankRecord]) -> io::Result<()> {
+        self.write(&[frame(&Entry::Prepared(record, kept)), frame(&Entry::Complete)].concat())
+    }
+
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
         self.trim()?;
         self.torn.set(true);

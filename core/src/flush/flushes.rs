@@ -19,10 +19,11 @@ use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Index, Location};
+use crate::prefix::{FileName, Index, Location};
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -386,8 +387,9 @@ impl Flushes {
                 let report = FlushReport {
                     files: record.dataset.files.unwrap_or(0),
                     bytes: record.dataset.bytes.unwrap_or(0),
+                    sums: None,
                 };
-                self.record_success(site, &record, Duration::ZERO, report, FlushKind::Sync);
+                self.record_success(site, &record, Duration::ZERO, &report, FlushKind::Sync);
             }
         }
         if !matches!(outcome, CloseOutcome::Unfinished(_)) {
@@ -410,7 +412,8 @@ impl Flushes {
         set_copy(site.cache, record.dataset.id, PrefixCopy::Missing);
         let ended = match outcome {
             Ok(report) => {
-                self.record_success(site, record, took, report, kind);
+                self.record_success(site, record, took, &report, kind);
+                record_sums(site, record.dataset.id, report.sums)?;
                 Ok(())
             }
             Err(error) => {
@@ -456,7 +459,7 @@ impl Flushes {
         site: &mut FlushSite<'_>,
         record: &PendingFlush,
         took: Duration,
-        report: FlushReport,
+        report: &FlushReport,
         kind: FlushKind,
     ) {
         let (job, dataset, id) = (site.job, &record.dataset, record.dataset.id);
@@ -528,6 +531,26 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;
     for other in tree.get("REPLACED").into_iter().flat_map(KvTree::keys_as::<u64>) {
         site.cache.dataset_mut(other).into_iter().for_each(|cached| cached.superseded = true);
+    }
+    Ok(())
+}
+
+/// Records the checksums that a flush was the first to take, so that a restart from cache compares them. Collective.
+fn record_sums(
+    site: &mut FlushSite<'_>,
+    id: u64,
+    sums: Option<BTreeMap<FileName, u32>>,
+) -> Result<(), CommError> {
+    let Some((sums, cached)) = sums.zip(site.cache.dataset_mut(id)) else { return Ok(()) };
+    for file in &mut cached.record.files {
+        file.crc = file.crc.or_else(|| sums.get(&file.name).copied());
+    }
+    let CachedDataset { record, part, .. } = cached;
+    if let Err(error) = site.schemes.record_anew(site.job, record, part) {
+        let (why, label) = (error.agreed()?, record.label());
+        site.job.report.error(&format!(
+            "the checksums of {label} cannot be recorded in cache: {why}; a restart from there does not compare them"
+        ));
     }
     Ok(())
 }

@@ -67,6 +67,7 @@ use crate::job::Job;
 use crate::prefix::FileName;
 use crate::redundancy::plugins::TransportInUse;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -140,12 +141,14 @@ pub(crate) struct Options {
 }
 
 /// The flushed dataset, the same on all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlushReport {
     /// Files of all ranks.
     pub(crate) files: u64,
     /// Their bytes.
     pub(crate) bytes: u64,
+    /// The checksums of this rank's files, if those of any rank were not known before.
+    pub(crate) sums: Option<BTreeMap<FileName, u32>>,
 }
 
 /// Why a dataset was not flushed, the same on all ranks. It is still in cache.

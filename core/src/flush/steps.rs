@@ -15,7 +15,6 @@ use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
 use crate::planted::{planted, Bug};
-use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{DatasetDescriptor, Overwritten, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
@@ -36,11 +35,11 @@ impl Flush<'_> {
         let mut run = self.record(token, dataset, mine, 1)?;
         if self.options.in_place {
             let arrived = self.sync_in_place(&mut run, refuse)?;
-            return self.close(&run, arrived);
+            return self.close(&mut run, arrived);
         }
         let copied = self.throttled(|| self.copy(&mut run)).unwrap_or(Err(StepError::Cancelled));
         let arrived = self.agreed(dataset, Step::Copying, copied);
-        self.close(&run, arrived)
+        self.close(&mut run, arrived)
     }
 
     /// Step 1: from here on the flush is on record, to be closed once there are this many marks. All ranks call it.
@@ -117,24 +116,35 @@ impl Flush<'_> {
     /// Steps 3 to 5, once all ranks know whether all has arrived.
     pub(super) fn close(
         &self,
-        run: &RunningFlush,
+        run: &mut RunningFlush,
         arrived: Result<(), FlushError>,
     ) -> Result<FlushReport, FlushError> {
-        match arrived.and_then(|()| self.mark_done(run)).and_then(|()| self.name_and_commit(run)) {
+        let marked = arrived.and_then(|()| self.mark_done(run));
+        let has_news = marked.as_ref().copied().unwrap_or_default();
+        match marked.and_then(|_| self.name_and_commit(run)) {
             Ok(()) => (),
             Err(error) => self.resolve_failed(run, error)?,
         }
-        self.report(&run.copies)
+        let all = run.copies.iter().chain(&run.listed);
+        let sums = || all.filter_map(|copy| Some((copy.file.name.clone(), copy.crc?))).collect();
+        let sums = has_news.then(sums);
+        Ok(FlushReport { sums, ..self.report(&run.copies)? })
     }
 
     /// Step 3: the names of the staging files are synced, and there are file lists with checksums that were not known before,
     /// and the mark that all is there. From here on the flush is only rolled forward. Then the name leaves the older dataset
-    /// that it may have stood for.
-    fn mark_done(&self, run: &RunningFlush) -> Result<(), FlushError> {
+    /// that it may have stood for. Gives whether there are such checksums.
+    fn mark_done(&self, run: &mut RunningFlush) -> Result<bool, FlushError> {
         if !self.options.in_place {
             self.sync_folders(run)?;
         }
-        let leaf = self.new_checksums(run)?;
+        let has_news = self.share_checksums(run)?;
+        let leaf = if has_news {
+            let mine = lists::of(run.copies.iter().chain(&run.listed));
+            self.write_other_leaves(&run.record.dataset, Step::MarkingDone, &mine)?
+        } else {
+            None
+        };
         let record = &run.record;
         let marked = self.on_rank_0(|| {
             let catalog = self.catalog();
@@ -149,25 +159,23 @@ impl Flush<'_> {
             }
             Ok::<_, StepError>(catalog.invalidate_previous(&record.dataset, &record.replaces)?)
         });
-        self.agreed(&record.dataset, Step::MarkingDone, marked)
+        self.agreed(&record.dataset, Step::MarkingDone, marked).map(|()| has_news)
     }
 
-    /// Writes the file lists again, but for the first leaf on rank 0, if there are checksums that were not known before. Of a file
-    /// of many ranks one has taken it.
-    fn new_checksums(&self, run: &RunningFlush) -> Result<Option<LeafLists>, FlushError> {
+    /// Finds out whether there are checksums that were not known before. Of a file of many ranks one has taken it, and all learn it.
+    fn share_checksums(&self, run: &mut RunningFlush) -> Result<bool, CommError> {
         let comm = &*self.job.comm;
         let news = run.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());
-        let mut mine = lists::of(run.copies.iter().chain(&run.listed));
+        let mine = lists::of(run.copies.iter().chain(&run.listed));
         let lacking = mine.iter().any(|file| file.crc.is_none());
         let [news, lacking] = any(comm, [news, lacking])?;
-        if !news {
-            return Ok(None);
-        }
-        if lacking {
+        if news && lacking {
             let known = assign_owners(comm, mine.iter())?.sums;
-            mine.iter_mut().for_each(|file| file.crc = file.crc.or_else(|| known.get(&file.name).copied()));
+            for copy in run.copies.iter_mut().chain(&mut run.listed) {
+                copy.crc = copy.crc.or(copy.file.crc).or_else(|| known.get(&copy.file.name).copied());
+            }
         }
-        self.write_other_leaves(&run.record.dataset, Step::MarkingDone, &mine)
+        Ok(news)
     }
 
     /// Steps 4 and 5.
@@ -232,7 +240,7 @@ impl Flush<'_> {
         let bytes = copies.iter().fold(0_u64, |sum, copy| sum.saturating_add(copy.file.bytes));
         let mut sums = [copies.len() as u64, bytes];
         all_reduce(&*self.job.comm, &mut sums, Op::Sum)?;
-        Ok(FlushReport { files: sums[0], bytes: sums[1] })
+        Ok(FlushReport { files: sums[0], bytes: sums[1], sums: None })
     }
 
     pub(super) fn catalog(&self) -> Catalog<'_> {

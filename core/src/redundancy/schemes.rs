@@ -1,8 +1,10 @@
 //! The schemes of a run, and the sets of ranks that they protect.
 
+use super::error::RedundancyError;
+use super::neighbours;
 use super::overdue::{LongestCall, SchemePhase};
 use super::protect::Protect;
-use super::sets::OwnSet;
+use super::sets::{in_set, OwnSet};
 use crate::cache::filemap::Journal;
 use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
@@ -11,6 +13,7 @@ use crate::cache::Cache;
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
 use crate::error::Error;
+use crate::fs::At;
 use crate::job::Job;
 use crate::placement::Placement;
 use crate::plugin::{check_schemes, check_transports, PluginHost};
@@ -108,6 +111,28 @@ impl Schemes {
         let phase = SchemePhase::begin(job, name, created, &self.longest);
         let protect = Protect { job, cache, scheme: &*scheme, phase: &phase };
         job.agree(protect.encode_and_prepare(part, record, journal, opened))
+    }
+
+    /// Gives this rank's record to its neighbours, and gets theirs. Collective.
+    pub(crate) fn exchange_records(
+        &self,
+        job: &Job,
+        record: &RankRecord,
+    ) -> Collective<Result<Vec<RankRecord>, RedundancyError>> {
+        let scheme = self.scheme(job, &record.protection)?;
+        Ok(in_set(&*job.comm, &record.members, |set| {
+            neighbours::exchange(set, record, scheme.losses_survived(set.size())?)
+        }))
+    }
+
+    /// Records a part of a complete dataset once more, as more is known of it by now. Collective.
+    pub(crate) fn record_anew(&self, job: &Job, record: &RankRecord, part: &PartDir) -> Collective<()> {
+        let kept = self.exchange_records(job, record)?;
+        job.agree(kept.and_then(|kept| {
+            let path = part.filemap();
+            let journal = Journal::reopen(job.files(), &path)?;
+            Ok(journal.append_anew(record, &kept).at("write", &path)?)
+        }))
     }
 
     /// The plugins in use.

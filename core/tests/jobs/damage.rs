@@ -415,22 +415,45 @@ fn a_flipped_bit_in_the_prefix_directory_is_found_where_files_are_read_in_place(
 }
 
 #[test]
+fn a_flipped_bit_in_cache_is_found_under_single_where_a_flush_has_taken_checksums() {
+    for asynchronous in ["0", "1"] {
+        let world = World::new(4, 4).set("SCR_COPY_TYPE", "SINGLE").set("SCR_FLUSH", "1");
+        let world = world.set("SCR_FLUSH_ASYNC", asynchronous).set("SCR_FLUSH_TYPE", "PTHREAD");
+        world.run(|application| {
+            application.checkpoint(1, some).expect("it is complete");
+            application.finalize().expect("it is flushed");
+        });
+        flip(&world.cached_file(&["/r2/", ".0"]), 11);
+        let restarted = world.run(|application| application.restart(some));
+        restarted.all_gave(&Some(1));
+        restarted.line_with(&["ERROR", "rank 2 on n2: dataset 1", "CRC32"]);
+    }
+}
+
+/// The checksums that a flush takes stood in the file lists only, and a restart in the same allocation does not read those.
+#[test]
 fn a_flipped_bit_in_a_file_that_was_written_in_place_is_found_where_checksums_are_wanted() {
-    let world =
-        World::new(4, 4).set("SCR_CACHE_BYPASS", "1").set("SCR_CRC_ON_COPY", "1").set("SCR_CACHE_SIZE", "2");
-    world.run(|application| {
-        application.checkpoint(1, some).expect("the first is complete");
-        application.checkpoint(2, some).expect("the second is complete");
-    });
-    let path = world.prefix().join("ckpt.2/rank_3.0");
-    let written = std::fs::metadata(&path).and_then(|status| status.modified()).expect("the file is there");
-    flip(&path, 100);
-    // The disk has flipped it: nobody has written to the file.
-    let file = std::fs::File::options().write(true).open(&path).expect("the file is there");
-    file.set_modified(written).expect("its time can be set");
-    let restarted = world.run(|application| application.restart(some));
-    restarted.all_gave(&Some(1));
-    restarted.line_with(&["ERROR", "rank 3 on n3: dataset 2", "CRC32"]);
+    for (on_copy, lost) in [("1", ""), ("0", ""), ("0", "n3")] {
+        let world = World::new(4, 4).set("SCR_CACHE_BYPASS", "1").set("SCR_CACHE_SIZE", "2");
+        let world = world.set("SCR_CRC_ON_COPY", on_copy);
+        world.run(|application| {
+            application.checkpoint(1, some).expect("the first is complete");
+            application.checkpoint(2, some).expect("the second is complete");
+        });
+        let path = world.prefix().join("ckpt.2/rank_3.0");
+        let written = std::fs::metadata(&path).and_then(|status| status.modified()).expect("it is there");
+        flip(&path, 100);
+        // The disk has flipped it: nobody has written to the file.
+        let file = std::fs::File::options().write(true).open(&path).expect("the file is there");
+        file.set_modified(written).expect("its time can be set");
+        if !lost.is_empty() {
+            // A neighbour has the record.
+            world.lose(lost);
+        }
+        let restarted = world.run(|application| application.restart(some));
+        restarted.all_gave(&Some(1));
+        restarted.line_with(&["ERROR", "rank 3 on n3: dataset 2", "CRC32"]);
+    }
 }
 
 /// Where the application reads in the prefix directory what is in cache as well, nobody compared what it read.

@@ -83,7 +83,7 @@ impl Flush<'_> {
         };
         let arrived = self.agreed_step(&run.record.dataset, outcome);
         let _ = self.files().remove_if_there(&self.control.join(run.record.sign_name()));
-        self.close(&run, arrived)
+        self.close(&mut run, arrived)
     }
 
     /// The first step that has failed on any rank has failed. Ranks that were cancelled because of it report nothing.
