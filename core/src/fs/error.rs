@@ -4,6 +4,26 @@ use scr_plugin_api::kvtree::{FieldError, FileFormError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// An error after which the same may succeed a moment later: a network file system had a hiccup.
+pub(crate) trait MayPass {
+    /// Whether it is one.
+    fn may_pass(&self) -> bool;
+}
+
+impl MayPass for io::Error {
+    fn may_pass(&self) -> bool {
+        use rustix::io::Errno;
+        let is_timeout = self.kind() == io::ErrorKind::TimedOut;
+        is_timeout || matches!(Errno::from_io_error(self), Some(Errno::IO | Errno::STALE | Errno::TIMEDOUT))
+    }
+}
+
+impl MayPass for FsError {
+    fn may_pass(&self) -> bool {
+        FsError::may_pass(self)
+    }
+}
+
 /// Why a file or a folder could not be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -145,12 +165,9 @@ impl FsError {
         self.kind() == Some(io::ErrorKind::NotFound)
     }
 
-    /// Whether the same may succeed a moment later: a network file system had a hiccup.
+    /// Whether the same may succeed a moment later.
     pub fn may_pass(&self) -> bool {
-        use rustix::io::Errno;
-        let FsError::Io { source, .. } = self else { return false };
-        let is_timeout = source.kind() == io::ErrorKind::TimedOut;
-        is_timeout || matches!(Errno::from_io_error(source), Some(Errno::IO | Errno::STALE | Errno::TIMEDOUT))
+        matches!(self, FsError::Io { source, .. } if MayPass::may_pass(source))
     }
 
     /// Whether the bytes themselves are wrong, so that a retry cannot help.

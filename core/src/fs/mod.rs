@@ -35,8 +35,8 @@ pub(crate) mod verify;
 mod whole;
 
 pub(crate) use entry_name::EntryName;
-pub(crate) use error::At;
 pub use error::FsError;
+pub(crate) use error::{At, MayPass};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
 pub use real::RealFiles;

@@ -4,6 +4,7 @@ use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
 use crate::fs::{File, Files, Status};
+use crate::prefix::retried;
 use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,7 @@ pub fn check_library(
     if status.len > MAX_LIBRARY_BYTES {
         return Err(CheckError::TooLarge { path: real, found: status.len });
     }
-    let bytes = read_all(&*file, status.len)
+    let bytes = retried(files, || read_all(&*file, status.len))
         .map_err(|source| CheckError::Unreadable { path: real.clone(), source })?;
     elf::check(&bytes).map_err(|problem| CheckError::Elf { path: real.clone(), problem })?;
     let sha256 = hexadecimal(&Sha256::digest(&bytes));

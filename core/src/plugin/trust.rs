@@ -6,6 +6,7 @@
 
 use crate::env::{Distrust, Trusted};
 use crate::fs::{File, Files, How, Kind, Status};
+use crate::prefix::retried;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,9 +16,12 @@ pub(super) fn open(
     path: &Path,
     trusted: &Trusted,
 ) -> Result<(Box<dyn File>, PathBuf, Status), TrustError> {
-    let real = files.real_path(path)?;
-    let file = files.open(&real, How::Read)?;
-    let status = file.status()?;
+    let (real, file, status) = retried(files, || {
+        let real = files.real_path(path)?;
+        let file = files.open(&real, How::Read)?;
+        let status = file.status()?;
+        Ok::<_, io::Error>((real, file, status))
+    })?;
     match status.kind {
         Kind::File => (),
         Kind::Dir => return Err(TrustError::NotAFile("a folder")),

@@ -14,7 +14,7 @@
 //! thousands of datasets.
 
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files, FsError, Updated, MAX_TREE_BYTES};
+use crate::fs::{Durability, Files, FsError, MayPass, Updated, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
@@ -168,10 +168,10 @@ pub(super) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()
 }
 
 /// Does something again that fails with an error that may pass.
-pub(crate) fn retried<T>(
+pub(crate) fn retried<T, E: MayPass>(
     files: &dyn Files,
-    mut work: impl FnMut() -> Result<T, FsError>,
-) -> Result<T, FsError> {
+    mut work: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..MOST_TRIES {
         match work() {

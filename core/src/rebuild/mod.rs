@@ -91,6 +91,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
             continue;
         }
         let reports = reports.get(&key).map_or(&[][..], Vec::as_slice);
+        on.schemes.plugins().forget_failures();
         match recover::recover(on, key, &local, reports)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
@@ -101,6 +102,10 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
             Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
                 found.is_any_left = true;
                 found.of_other_size.get_or_insert(what);
+                found.left.extend(local.iter().filter_map(|part| part.left_behind()));
+            }
+            Recovered::Unrecovered(Unrecovered::NotTried) => {
+                found.is_any_left = true;
                 found.left.extend(local.iter().filter_map(|part| part.left_behind()));
             }
             Recovered::Unrecovered(Unrecovered::InUse) => (),

@@ -19,12 +19,10 @@ use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
-use crate::redundancy::neighbours;
 use crate::redundancy::repair::{Repair, Repaired};
-use crate::redundancy::sets::in_set;
 use crate::redundancy::RedundancyError;
-use scr_plugin_api::Scheme;
-use std::sync::Arc;
+use std::cell::Cell;
+use std::rc::Rc;
 
 /// What became of a cached dataset.
 pub(crate) enum Recovered {
@@ -53,6 +51,8 @@ pub(crate) enum Unrecovered {
     OtherSize(String),
     /// Another job may be writing it; it is never removed by this run.
     InUse,
+    /// Its scheme cannot be used now; it is never removed by this run.
+    NotTried,
     /// Too much of it is lost; it may go once a newer checkpoint counts.
     TooMuchLost,
 }
@@ -146,6 +146,13 @@ fn rebuild(
                 remove(job, recovery.local);
                 return Ok(Recovered::Removed);
             }
+            if recovery.scheme_fails.get() {
+                job.report.error(&format!(
+                    "{label} cannot be restored from cache in this run: {why}. It stays in cache; to restart from it, end this \
+                     run, and start again once the scheme can be used"
+                ));
+                return Ok(Recovered::Unrecovered(Unrecovered::NotTried));
+            }
             job.report.error(&format!(
                 "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
                  checkpoint is complete"
@@ -174,6 +181,8 @@ struct Recovery<'a> {
     record: Option<&'a RankRecord>,
     /// Whether any part says that the application has refused it.
     refused: bool,
+    /// Whether its scheme could not be loaded, which says nothing about the dataset; the same on all ranks.
+    scheme_fails: Rc<Cell<bool>>,
     journal: Option<Journal>,
     /// Whether this rank has started its part again, so that giving up destroys nothing valid.
     begun: bool,
@@ -203,14 +212,18 @@ impl<'a> Recovery<'a> {
     ) -> Self {
         let (whole, record) = choose(on.job.rank(), reports);
         let loss = whole.is_none().then(|| why_lost(on.job, record, reports));
-        Self { on, local, whole, loss, record, refused, journal: None, begun: false, replaces: false, extent }
+        let (journal, begun, replaces, scheme_fails) = (None, false, false, Rc::default());
+        Self { on, local, whole, loss, record, refused, scheme_fails, journal, begun, replaces, extent }
     }
 
     /// All the steps. An error of the ranks says why the dataset cannot be recovered.
     fn run(&mut self, label: &str) -> Collective<Restored> {
         let on = self.on;
         let job = on.job;
-        let scheme = |protection: &Protection| on.schemes.scheme(job, protection);
+        let scheme_fails = Rc::clone(&self.scheme_fails);
+        let scheme = |protection: &Protection| {
+            on.schemes.scheme(job, protection).inspect_err(|_| scheme_fails.set(true))
+        };
         let mut repair = Repair { job, scheme: &scheme, label, extent: self.extent };
         let record = repair.agree_on_record(self.record, self.whole.is_none())?;
         let part = self.place(record);
@@ -295,8 +308,8 @@ impl<'a> Recovery<'a> {
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
         let [anew] = any(&*job.comm, [changed || unwritten])?;
         if anew && !planted(Bug::RebuiltNotRecorded) {
-            let scheme = self.on.schemes.scheme(job, &record.protection)?;
-            let kept = self.keep_neighbours(record, &scheme);
+            let kept = self.on.schemes.exchange_records(job, record);
+            let kept = kept.inspect_err(|_| self.scheme_fails.set(true))?;
             let prepared = kept.and_then(|kept| Ok(self.write_prepared(record, part, &kept)?));
             outcome = outcome.and(prepared);
         }
@@ -316,16 +329,6 @@ impl<'a> Recovery<'a> {
             self.append(part, &Entry::Refused)?;
         }
         Ok(())
-    }
-
-    fn keep_neighbours(
-        &self,
-        record: &RankRecord,
-        scheme: &Arc<dyn Scheme>,
-    ) -> Result<Vec<RankRecord>, RedundancyError> {
-        in_set(&*self.on.job.comm, &record.members, |set| {
-            neighbours::exchange(set, record, scheme.losses_survived(set.size())?)
-        })
     }
 
     /// Records that the part is prepared: at the end of its filemap, or in a new one if the old one is damaged, since nothing

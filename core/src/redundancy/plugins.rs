@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// A loaded plugin, or why it cannot be used; the same on all ranks.
 type Loaded<T> = Result<T, RankErrors>;
-type SchemesInUse = HashMap<(String, Vec<u8>), Loaded<Arc<dyn Scheme>>>;
+type SchemesInUse = HashMap<(String, u32, Vec<u8>), Loaded<Arc<dyn Scheme>>>;
 type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Loaded<TransportInUse>>;
 
 /// A transport, and what its manifest says that it can do.
@@ -34,7 +34,7 @@ pub(crate) struct TransportInUse {
 /// The plugins in use.
 pub(crate) struct Plugins {
     host: PluginHost,
-    /// By name and packed options.
+    /// By name, on-disk format and packed options.
     schemes: RefCell<SchemesInUse>,
     /// By name and options as they were written.
     transports: RefCell<TransportsInUse>,
@@ -216,6 +216,6 @@ fn to_keep<T>(made: Collective<T>) -> Result<Loaded<T>, CommError> {
     }
 }
 
-fn key(protection: &Protection) -> (String, Vec<u8>) {
-    (protection.scheme.clone(), protection.options.pack())
+fn key(protection: &Protection) -> (String, u32, Vec<u8>) {
+    (protection.scheme.clone(), protection.format, protection.options.pack())
 }

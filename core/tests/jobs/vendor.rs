@@ -2,8 +2,12 @@
 
 use super::world::{plugins, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
 use scr_test_plugins::{built, manifest, vendor_scheme};
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 fn uneven(rank: Rank) -> Vec<usize> {
@@ -37,6 +41,52 @@ fn a_vendors_scheme_brings_a_job_through_a_node_loss() {
     world.lose("n3");
     let restarted = world.run(|application| application.restart(uneven));
     restarted.all_gave(&Some(4));
+}
+
+/// The dataset counted as lost, and was removed after the next checkpoint.
+#[test]
+fn a_checkpoint_stays_in_cache_while_its_scheme_cannot_be_loaded() {
+    let (library, manifest) = vendor_scheme();
+    let folder = folder(&library, &std::fs::read_to_string(manifest).unwrap());
+    let world = world(folder.path(), "mirror").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| application.checkpoint(1, uneven).unwrap());
+    world.lose("n2");
+    let installed = folder.path().join(library.file_name().unwrap());
+    let away = folder.path().join("away");
+    std::fs::rename(&installed, &away).unwrap();
+    let world = world.set("SCR_COPY_TYPE", "XOR");
+    let run = world.run(|application| {
+        assert_eq!(application.restart(uneven), None);
+        application.checkpoint(2, uneven).unwrap();
+    });
+    run.line_with(&["ERROR", "dataset 1 `ckpt.1' cannot be restored from cache in this run", "It stays"]);
+    std::fs::rename(&away, &installed).unwrap();
+    world.run(|application| {
+        assert_eq!(application.session().start_restart().unwrap(), b"ckpt.2");
+        application.session().complete_restart(false).unwrap_err();
+        assert_eq!(application.restart(uneven), Some(1));
+    });
+}
+
+/// One rank took a library for missing that could not be read for a moment, and none tried again for older datasets.
+#[test]
+fn an_error_that_passes_while_a_scheme_is_loaded_costs_no_checkpoint() {
+    for times in [1, 4] {
+        let mut world = World::new(8, 4).set("SCR_CACHE_SIZE", "2");
+        world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, uneven).unwrap()));
+        world.lose("n2");
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        faulty.never_pause();
+        faulty.only(|what, path| what == What::OpenToRead && path.ends_with("libscr_xor.so"));
+        faulty.fail_for(1, times, ErrorKind::TimedOut);
+        world.own_files.insert(Rank(3), Arc::new(faulty));
+        // An error that lasts costs no more than the dataset that met it.
+        let newest = if times == 1 { 2 } else { 1 };
+        world.run(|application| application.restart(uneven)).all_gave(&Some(newest));
+        world.own_files.clear();
+        world.run(|application| application.restart(uneven)).all_gave(&Some(2));
+    }
 }
 
 /// What all ranks say when the scheme TRY is a copy of this library.
