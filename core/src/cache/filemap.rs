@@ -67,6 +67,9 @@ pub(crate) enum Entry<'a> {
 
 /// A filemap that is being written. Each entry directly follows the last valid one. A full device or a crash may leave half an
 /// entry, and a reader would find nothing after that.
+///
+/// Whoever begins a part holds the lock of the system on its filemap until the part is complete, or the process ends. So another
+/// job that finds the part can tell whether it is still being written.
 pub(crate) struct Journal {
     file: Box<dyn File>,
     /// Length of what can be read.
@@ -103,9 +106,17 @@ impl Journal {
     /// Begins a filemap with its first entry. It must not be there yet; after an error it is not.
     fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
         let file = files.open(path, How::Create(0o600))?;
+        // Where a file system has no locks, only the record of running jobs protects the part.
+        let _ = file.try_lock();
         let journal = Self { file, valid_len: Cell::new(0), torn: Cell::new(false) };
         let written = journal.write(&beginning(first));
         written.map(|()| journal).inspect_err(|_| _ = files.remove_file(path))
+    }
+
+    /// Whether a running process has begun the part of this filemap, and not ended it yet.
+    pub(crate) fn is_held(files: &dyn Files, path: &Path) -> bool {
+        // Some file systems lock only what is open to be written.
+        files.open(path, How::Update).and_then(|file| file.try_lock()).is_ok_and(|free| !free)
     }
 
     /// Begins a filemap that takes the place of one that is there, in one step.

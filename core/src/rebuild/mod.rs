@@ -16,6 +16,7 @@ mod scan;
 pub(crate) mod state;
 mod transfer;
 
+use crate::cache::filemap::Journal;
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;
 use crate::cache::record::DatasetKey;
@@ -150,7 +151,8 @@ pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, String>) -> Result
         .try_for_each(|cached| recover::recover_damaged(on, cached, damage.get(&cached.id()).cloned()))
 }
 
-/// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing. Collective.
+/// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing, but for those that another job
+/// is writing. Collective.
 pub(crate) fn purge(job: &Job, cache: &Cache) -> Result<(), CommError> {
     purge_where(job, cache, |_| true)
 }
@@ -162,7 +164,8 @@ pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
 
 fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> Result<(), CommError> {
     let Sorted { ours, damaged, replaced } = sort(job, scan::scan(job, cache)?.parts);
-    for part in ours.iter().chain(&damaged).chain(&replaced).filter(|part| goes(part)) {
+    let is_held = |part: &LocalPart| Journal::is_held(job.files(), &part.part.filemap());
+    for part in ours.iter().chain(&damaged).chain(&replaced).filter(|part| goes(part) && !is_held(part)) {
         if let Err(error) = part.part.remove(job.files()) {
             job.report.error_here(&crate::describe(&error));
         }

@@ -68,13 +68,13 @@ pub(crate) fn recover(
     let state = DatasetState::take(job, local)?;
     let label = state.label(job, key, local)?;
     let same_size = state.ranks == Some(job.comm.size());
-    if state.is_unfinished(job.comm.size()) {
-        if on.is_shared {
-            job.report.notice(&format!(
-                "{label} is not complete, and another job of this allocation runs in the prefix directory: it is left alone"
-            ));
-            return Ok(Recovered::Unrecovered(Unrecovered::InUse));
-        }
+    let is_unfinished = state.is_unfinished(job.comm.size());
+    if is_unfinished && on.is_shared || !state.complete && is_being_written(job, local)? {
+        job.report
+            .notice(&format!("{label} is not complete, and another job may be writing it: it is left alone"));
+        return Ok(Recovered::Unrecovered(Unrecovered::InUse));
+    }
+    if is_unfinished {
         job.report.info(&format!("{label} was never completed and is removed from cache"));
         remove(job, local);
         return Ok(Recovered::Removed);
@@ -105,6 +105,12 @@ pub(super) fn recover_damaged(
     let reports = [PartReport { holder: owner, whole, flaw: damage, record: record.clone() }];
     let recovery = Recovery::new(on, &local, &reports, *refused, Extent::All);
     rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(drop)
+}
+
+/// Whether a running process writes any part of it. Collective.
+fn is_being_written(job: &Job, local: &[&LocalPart]) -> Result<bool, CommError> {
+    let held = local.iter().any(|part| Journal::is_held(job.files(), &part.part.filemap()));
+    any(&*job.comm, [held]).map(|[held]| held)
 }
 
 /// Brings it back with all ranks that wrote it, and reports how that went.

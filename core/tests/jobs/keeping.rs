@@ -718,6 +718,41 @@ fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writin
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The first job, which alone was known to others, had ended; and whoever wanted an empty cache asked nobody.
+#[test]
+fn a_third_job_leaves_alone_what_the_second_one_is_writing() {
+    for purges in ["0", "1"] {
+        let world = job().set("SCR_CACHE_PURGE", purges);
+        let [begun, ends, over] = [(); 3].map(|()| Barrier::new(2));
+        let together = Barrier::new(4);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                world.run(|application| {
+                    if application.rank == Rank(0) {
+                        begun.wait();
+                        ends.wait();
+                    }
+                });
+                over.wait();
+            });
+            begun.wait();
+            world.run(|application| {
+                application.write(1, some).unwrap();
+                together.wait();
+                if application.rank == Rank(0) {
+                    ends.wait();
+                    over.wait();
+                    world.run(|application| application.restart(some)).all_gave(&None);
+                }
+                together.wait();
+                application.session().complete_output(true).unwrap();
+            });
+        });
+        let world = world.set("SCR_CACHE_PURGE", "0");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
 /// Something cleans up on a node while the job runs: everything of the user is gone there.
 fn clean_up(world: &World, application: &Application, turns: &Barrier, node: usize) {
     turns.wait();
