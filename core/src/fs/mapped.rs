@@ -7,8 +7,10 @@
 //! - This process holds a lease on it (`F_SETLEASE`). The system grants one only while nobody else has the file open for writing
 //!   (or, for a write lease, open at all), by any mapping or descriptor. From then on, a process that opens or truncates the file
 //!   waits in the system until the lease is given back, or for `/proc/sys/fs/lease-break-time` (45 seconds). While somebody
-//!   waits, nothing more is borrowed, and each borrow lasts for one block only. The signal that announces a waiting process is
-//!   one that is ignored by default.
+//!   waits, nothing more is borrowed, and each borrow lasts for one block only, until the messages that carry it have ended. It is
+//!   assumed that this takes less than that time. If it took longer, a waiting process would go on: one that truncates the file
+//!   would end the access in `SIGBUS`. Only processes of the same user can open the file. The signal that announces a waiting
+//!   process is one that is ignored by default.
 //! - It has memory for every byte, and the system has populated the pages (`MADV_POPULATE_READ`) right before they are borrowed.
 //!   That call returns an error where an access would end the process. A Linux before 5.14, which does not know the call, returns
 //!   an error too.
@@ -72,7 +74,8 @@ impl Mapped {
             return None;
         }
         // SAFETY: `is_there` has seen that the range lies within the mapping, which lives as long as `self`, and that its
-        // bytes are there. The lease keeps everybody from changing or shortening the file, and nothing here writes.
+        // bytes are there. The lease keeps everybody from changing or shortening the file for as long as a borrow may last (see
+        // the module), and nothing here writes.
         Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(range.start), range.len()) })
     }
 
@@ -119,7 +122,8 @@ impl MappedRange<'_> {
     /// The bytes.
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: the range lies within the mapping, which outlives `self` and whose pages were there when it was borrowed.
-        // The lease keeps all other openers of the file away, and no other range overlaps this one.
+        // The lease keeps all other openers of the file away for as long as a borrow may last (see the module), and no other
+        // range overlaps this one.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.mapped.map.as_mut_ptr().add(self.range.start),
