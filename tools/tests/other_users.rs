@@ -266,7 +266,7 @@ fn plant_transfers(control: &Path, theirs: &Path, secret: &Path, prefix: &Path) 
         ("CHECKSUMS", "1"),
         ("METADATA", "1"),
         ("OWNER", "1"),
-        ("STATE", "MOVING"),
+        ("STATE", "COPYING"),
     ] {
         record.set(key, value);
     }

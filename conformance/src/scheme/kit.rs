@@ -1,8 +1,7 @@
-//! The order of the checks, and what they have in common: sets of all sizes, data, and the record of what failed.
+//! What the checks have in common: sets of all sizes, data, and the record of what failed.
 
 use super::report::{Check, Failure, Report};
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
-use super::{damage, faults, losses, promises};
 use scr_plugin_api::Scheme;
 use std::ops::RangeInclusive;
 use std::sync::{mpsc, Arc};
@@ -32,26 +31,6 @@ impl Default for Limits {
     }
 }
 
-/// Puts a scheme through all checks. After a call that hangs no more is tried, since its threads are still about.
-pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
-    let mut kit = Kit { factory, limits, report: Report::default(), hung: false, promises: Vec::new() };
-    promises::set_sizes(&mut kit);
-    promises::set_of_one(&mut kit);
-    losses::round_trip(&mut kit);
-    losses::promised(&mut kit);
-    losses::tolerated(&mut kit);
-    losses::beyond(&mut kit);
-    losses::uneven(&mut kit);
-    losses::much(&mut kit);
-    damage::other_dataset(&mut kit);
-    damage::flipped_identity(&mut kit);
-    damage::flipped_bits(&mut kit);
-    faults::in_protect(&mut kit);
-    faults::in_rebuild(&mut kit);
-    faults::cancelled(&mut kit);
-    kit.report
-}
-
 /// What all checks share.
 pub(super) struct Kit<'a> {
     factory: &'a Factory<'a>,
@@ -62,7 +41,17 @@ pub(super) struct Kit<'a> {
     pub(super) promises: Vec<(u32, u32)>,
 }
 
-impl Kit<'_> {
+impl<'a> Kit<'a> {
+    /// No check has begun yet.
+    pub(super) fn new(factory: &'a Factory<'a>, limits: &'a Limits) -> Self {
+        Self { factory, limits, report: Report::default(), hung: false, promises: Vec::new() }
+    }
+
+    /// What the checks have found.
+    pub(super) fn into_report(self) -> Report {
+        self.report
+    }
+
     /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. `false` if nothing
     /// can be tried any more.
     pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> bool {

@@ -7,7 +7,7 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `kit` | the order of the checks |
+//! | `kit` | what the checks have in common |
 //! | `promises`, `losses`, `damage`, `faults` | the checks |
 //! | `report` | what they found |
 //! | `set` | one call of a scheme on all members of a set, as ranks of a thread communicator |
@@ -27,6 +27,31 @@ mod set;
 #[cfg(test)]
 mod tests;
 
-pub use kit::{run, Factory, Limits};
+pub use kit::{Factory, Limits};
 pub use report::{Check, Failure, Report};
 pub use set::{Call, Ended, Injected, Outcome, SetUp, Stored};
+
+use kit::Kit;
+
+/// Puts a scheme through all checks. After a call that hangs no more is tried, since its threads are still about.
+pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
+    let mut kit = Kit::new(factory, limits);
+    let checks = [
+        promises::set_sizes,
+        promises::set_of_one,
+        losses::round_trip,
+        losses::promised,
+        losses::tolerated,
+        losses::beyond,
+        losses::uneven,
+        losses::much,
+        damage::other_dataset,
+        damage::flipped_identity,
+        damage::flipped_bits,
+        faults::in_protect,
+        faults::in_rebuild,
+        faults::cancelled,
+    ];
+    checks.into_iter().for_each(|check| check(&mut kit));
+    kit.into_report()
+}

@@ -16,7 +16,7 @@ impl Session {
     /// run without one.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.expect_idle("SCR_Have_restart")?;
-        self.settle_checkpoint()?;
+        self.prepare_checkpoint()?;
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
         if name.is_none() && self.must_restart {
             self.starts_without("the application could not restart from any of them")?;
@@ -30,7 +30,7 @@ impl Session {
     /// [`Error`] within a phase, and if there is no checkpoint.
     pub fn start_restart(&mut self) -> Result<Vec<u8>, Error> {
         self.expect_idle("SCR_Start_restart")?;
-        self.settle_checkpoint()?;
+        self.prepare_checkpoint()?;
         let cached = self.restart.checkpoint(&self.cache).ok_or(Error::State {
             call: "SCR_Start_restart",
             now: "without a checkpoint to restart from",
@@ -84,9 +84,9 @@ impl Session {
         Err(Error::Refused(format!("restarting from `{}' failed: {why}; {next}", loaded.shown())))
     }
 
-    /// Settles which checkpoint the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,
+    /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,
     /// flushes under way end first: an agent would replace its files in the middle. Collective.
-    fn settle_checkpoint(&mut self) -> Result<(), Error> {
+    fn prepare_checkpoint(&mut self) -> Result<(), Error> {
         self.load_chosen()?;
         let global = self.job.params.get(&param::GLOBAL_RESTART);
         let is_read_there = |cached: &CachedDataset| global || cached.record.protection.bypass;

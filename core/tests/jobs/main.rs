@@ -39,7 +39,6 @@
     reason = "tests make and look at real files, and may fail"
 )]
 
-mod advice;
 mod chosen;
 mod costs;
 mod crash;
@@ -54,6 +53,7 @@ mod keeping;
 mod log;
 mod managed;
 mod names;
+mod need_checkpoint;
 mod node_loss;
 mod one_rank;
 mod other_ranks;

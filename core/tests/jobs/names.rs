@@ -471,7 +471,7 @@ impl Transport for Arrived {
 }
 
 /// Does what the agent of this rank's node does.
-fn look_after_flushes(world: &World, rank: Rank) {
+fn poll_transfers_of(world: &World, rank: Rank) {
     let control = world.node(&format!("n{rank}/user1/scr.defjobid"));
     let control = OwnedDir::at(&RealFiles, &control, rustix::process::getuid().as_raw()).unwrap();
     let open = |_: &str, _: &KvTree| Ok(Arc::new(Arrived) as Arc<dyn Transport>);
@@ -499,7 +499,7 @@ fn a_checkpoint_is_not_read_in_the_prefix_directory_while_agents_replace_its_fil
         assert_eq!(application.session().start_restart().unwrap(), name);
         let path = application.session().route_file(file("b", rank).as_bytes()).unwrap();
         turns.wait();
-        look_after_flushes(&world, rank);
+        poll_transfers_of(&world, rank);
         turns.wait();
         let step = if name == b"one" { 1 } else { 2 };
         assert!(std::fs::read(path_of(&path)).unwrap() == contents(step, rank, 0, BYTES), "other bytes");

@@ -7,7 +7,7 @@
 //! - `time`: times as people write them
 
 pub(crate) mod cntl;
-mod listing;
+mod show;
 mod time;
 
 use crate::environment;
@@ -15,10 +15,10 @@ use crate::output::{print, show, warn, Answer};
 use crate::run::IgnoredVerbose;
 use anyhow::{Context, Result};
 use clap::Args;
-use listing::HaltStatus;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Halt, Prefix};
+use show::HaltStatus;
 use std::path::PathBuf;
 use std::time::Duration;
 

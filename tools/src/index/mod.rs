@@ -8,7 +8,7 @@
 
 mod building;
 mod importing;
-mod listing;
+mod show;
 
 use crate::environment;
 use crate::output::{count, on_one_line, show, warn, Answer};
@@ -121,9 +121,9 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
             true => format!("the index of {} lists no dataset", prefix.dir().display()),
             false => environment::unused(prefix),
         });
-        return show(json, listing::json(&index), "").map(|()| Answer::Yes);
+        return show(json, show::json(&index), "").map(|()| Answer::Yes);
     }
-    show(json, listing::json(&index), listing::table(&index))?;
+    show(json, show::json(&index), show::table(&index))?;
     Ok(Answer::Yes)
 }
 

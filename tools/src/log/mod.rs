@@ -9,7 +9,7 @@
 
 pub(crate) mod add;
 pub(crate) mod interval;
-mod listing;
+mod show;
 mod sources;
 mod time;
 
@@ -99,7 +99,7 @@ fn show(read: &LogEntries, json: bool) -> Result<Answer> {
             _ => format!("none of {compared} entries matches"),
         });
     }
-    output::show(json, listing::json(&read.entries), listing::table(&read.entries))?;
+    output::show(json, show::json(&read.entries), show::table(&read.entries))?;
     Ok(Answer::from(!read.entries.is_empty()))
 }
 

@@ -47,7 +47,7 @@ impl Flush<'_> {
             ticket,
             copies: run.copies.clone(),
             options: self.options,
-            state: TransferState::Moving,
+            state: TransferState::Copying,
         };
         Ok(record.write(self.files(), self.control)?)
     }
@@ -112,8 +112,8 @@ impl Flush<'_> {
             // Where it is forgotten the flush is over, and what became of it stands below the prefix directory.
             None | Some(TransferState::Arrived) => Ok(()),
             Some(TransferState::Failed(why)) => Err(StepError::Transfer(why)),
-            Some(TransferState::Moving) if failed => Ok(()),
-            Some(TransferState::Moving) => {
+            Some(TransferState::Copying) if failed => Ok(()),
+            Some(TransferState::Copying) => {
                 let ticket = run.ticket.as_deref().unwrap_or_default();
                 match self.transport().poll(ticket)? {
                     CopyState::Failed(error) => Err(error.into()),

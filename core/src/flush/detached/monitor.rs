@@ -195,7 +195,7 @@ impl TransferMonitor<'_> {
             Ok(None) => return self.clear_away(&records, polled),
             Err(error) => return polled.postpone(&error),
         };
-        for record in records.iter_mut().filter(|record| record.state == TransferState::Moving) {
+        for record in records.iter_mut().filter(|record| record.state == TransferState::Copying) {
             self.poll_record(record, polled);
         }
         polled.failed |= records.iter().any(|record| matches!(record.state, TransferState::Failed(_)));
@@ -288,7 +288,7 @@ impl TransferMonitor<'_> {
 
     /// The flush is over, successfully or not. Remaining staging files are useless.
     fn clear_away(&self, records: &[TransferRecord], polled: &mut PollResult) {
-        for record in records.iter().filter(|record| record.state == TransferState::Moving) {
+        for record in records.iter().filter(|record| record.state == TransferState::Copying) {
             match (self.open)(&record.transport, &record.transport_options) {
                 Ok(transport) => {
                     let cancelled = transport.cancel(&record.ticket);

@@ -40,7 +40,7 @@ pub(crate) struct TransferRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TransferState {
     /// The transport is at work, or its result was not checked yet.
-    Moving,
+    Copying,
     /// Every file has arrived, and is what was recorded.
     Arrived,
     /// One has not, and why.
@@ -76,7 +76,7 @@ impl TransferRecord {
         tree.set("METADATA", u8::from(self.options.metadata));
         tree.set("OWNER", u8::from(self.options.owner));
         let (state, why) = match &self.state {
-            TransferState::Moving => ("MOVING", None),
+            TransferState::Copying => ("COPYING", None),
             TransferState::Arrived => ("ARRIVED", None),
             TransferState::Failed(why) => ("FAILED", Some(why)),
         };
@@ -125,7 +125,7 @@ impl TransferRecord {
                 ranks_per_leaf: FAN_OUT,
             },
             state: match tree.require::<String>("STATE")?.as_str() {
-                "MOVING" => TransferState::Moving,
+                "COPYING" => TransferState::Copying,
                 "ARRIVED" => TransferState::Arrived,
                 _ => TransferState::Failed(tree.text("ERROR").unwrap_or("no reason is recorded").to_owned()),
             },

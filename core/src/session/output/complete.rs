@@ -135,9 +135,10 @@ impl Session {
         if let Err(error) = journal.append(&Entry::Complete) {
             // The other parts say so as well; and if no part does, it is enough that all are prepared.
             let (path, label) = (part.filemap(), record.label());
-            self.job
-                .report
-                .error_here(&format!("cannot note in {} that {label} is complete: {error}", path.display()));
+            self.job.report.error_here(&format!(
+                "cannot record in {} that {label} is complete: {error}",
+                path.display()
+            ));
         }
         self.job.report_traffic("scr_reddesc_apply", sent);
         Ok(())
