@@ -94,8 +94,19 @@ pub(super) enum Area {
     /// The record of this name there.
     Record(&'static str),
     Cache,
+    /// The filemaps there.
+    Filemaps,
     /// One file of a checkpoint in the prefix directory, whoever uses it: of this rank, and with this number.
     File(usize, usize),
+    /// All files of the checkpoint that the index offers first, whoever uses them.
+    First,
+}
+
+impl Area {
+    /// Whether all ranks have the same trouble there.
+    pub(super) fn is_of_all_ranks(self) -> bool {
+        matches!(self, Self::File(..) | Self::First)
+    }
 }
 
 /// File operations of one rank that fail.
@@ -178,8 +189,13 @@ pub(super) enum Event {
     Flip(prop::sample::Index),
     /// A file in cache loses its end.
     Cut(prop::sample::Index),
+    /// The same on this node.
+    CutOn(usize, prop::sample::Index),
     /// A byte of a flushed file changes; a job on other nodes may have noticed it.
     FlipInPrefix { which: prop::sample::Index, noticed: bool },
+    /// A job with C SCR begins a dataset of this name, and dies once it has written over a file of the checkpoint that was in its
+    /// folder.
+    WriteOver(u8),
     /// A command takes the datasets of this name out of the index.
     DropFromIndex(u8),
     /// A command makes the dataset of this name current.

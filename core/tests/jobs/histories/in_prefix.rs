@@ -113,7 +113,10 @@ impl Model {
         if !is_told {
             return Err(format!("restarted from {handed:?} without a word, and {number} was flushed"));
         }
-        let touched = run.steps.iter().any(|step| step.touches(name))
+        // A later one in cache takes its place when a run begins.
+        let is_replaced = self.version(*number).is_some_and(|version| self.later(version).next().is_some());
+        let touched = is_replaced
+            || run.steps.iter().any(|step| step.touches(name))
             || run.settings.drop_after_current && run.chooses();
         if touched {
             return Ok(());

@@ -15,6 +15,7 @@ mod model;
 #[cfg(feature = "planted")]
 mod planted;
 mod saved;
+mod scenes;
 
 use history::{Area, Death, Event, Meeting, Outage, Probe, Reaction, Run, Settings, Step, Stumble};
 use model::Model;
@@ -22,6 +23,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+use scenes::{scene, Scene};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -75,6 +77,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<prop::sample::Index>().prop_map(Event::Cut),
         3 => (any::<prop::sample::Index>(), any::<bool>())
             .prop_map(|(which, noticed)| Event::FlipInPrefix { which, noticed }),
+        1 => (0..3_u8).prop_map(Event::WriteOver),
         1 => (0..3_u8).prop_map(Event::DropFromIndex),
         1 => (0..3_u8).prop_map(Event::MakeCurrent),
     ]
@@ -95,7 +98,9 @@ fn area() -> impl Strategy<Value = Area> {
         2 => Just(Area::Data),
         2 => Just(Area::Records),
         2 => prop::sample::select(RECORDS).prop_map(Area::Record),
-        2 => Just(Area::Cache)
+        2 => Just(Area::Cache),
+        1 => Just(Area::Filemaps),
+        1 => Just(Area::First),
     ]
 }
 
@@ -192,15 +197,18 @@ fn run() -> impl Strategy<Value = Run> {
     })
 }
 
-/// Most runs of a history are set alike.
+/// Most runs of a history are set alike. A scene may come first.
 fn history() -> impl Strategy<Value = Vec<Run>> {
     let changes = prop_oneof![3 => Just(false), 1 => Just(true)];
-    (settings(), vec((changes, run()), 2..6)).prop_map(|(common, runs)| {
+    let begins = prop::option::weighted(0.7, scene());
+    (settings(), vec((changes, run()), 2..6), begins).prop_map(|(common, runs, begins)| {
         let set = |(changes, run): (bool, Run)| match changes {
             true => run,
             false => Run { settings: common.clone(), ..run },
         };
-        runs.into_iter().map(set).collect()
+        let mut runs: Vec<Run> = runs.into_iter().map(set).collect();
+        begins.into_iter().for_each(|scene: Scene| scene.stage(&mut runs));
+        runs
     })
 }
 

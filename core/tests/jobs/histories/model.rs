@@ -12,7 +12,7 @@ use scr_core::fs::{Files, How, RealFiles};
 use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ impl Model {
     /// What a run restarts from is there for the next one on other nodes, if it ends normally; and if the user has gone back to
     /// it, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
     fn end_well(&mut self, run: &Run, wants: Option<u8>, elsewhere: Vec<usize>) -> Result<(), String> {
-        let settings = Settings { flush: 1, window: 0, ..run.settings.clone() };
+        let settings = Settings { flush: run.settings.flush.max(1), window: 0, ..run.settings.clone() };
         let (reaction, failed) = (Reaction::Take, failed(&self.world));
         let probe =
             Run { settings, wants, reaction, finalizes: true, ..run.that_takes_all(run.nodes.clone()) };
@@ -238,11 +238,8 @@ impl Model {
     /// All that is promised is there to be taken, or what has come in its place.
     fn check_all(&self, probe: &Run, outcome: &Outcome<Seen>) -> Result<(), String> {
         let handed = self.handed(probe, &outcome.ranks, true)?;
-        let here: BTreeSet<usize> = probe.nodes.iter().copied().collect();
-        let cached =
-            self.versions.iter().filter(|version| version.is_of(probe) && version.is_promised(&here));
-        let cached = cached.map(|version| version.number);
-        let promised = cached.chain(self.saved.all(probe.settings.other_prefix, probe.nodes.len()));
+        let promised =
+            self.all_cached(probe).chain(self.saved.all(probe.settings.other_prefix, probe.nodes.len()));
         let replaces = |number: u64, other: u64| {
             let names = self.version(number).zip(self.version(other));
             other >= number && names.is_some_and(|(one, other)| share(&one.name, &other.name))
@@ -269,6 +266,15 @@ impl Model {
             }
             Area::Records => files.only_below(prefix.join(".scr")),
             Area::Cache => files.only_below(self.world.dir().join("nodes")),
+            Area::Filemaps => files.only(|_, path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                name.starts_with("filemap_")
+            }),
+            Area::First => {
+                let folder =
+                    offered(&self.world).into_iter().max().map(|(_, _, name)| prefix.join(folder_of(&name)));
+                files.only(move |_, path| folder.as_ref().is_some_and(|folder| path.starts_with(folder)));
+            }
             Area::File(rank, number) => {
                 let name = format!("rank_{rank}.{number}");
                 files.only(move |_, path| {
@@ -293,9 +299,9 @@ impl Model {
             trouble.never_pause();
             let kind = if stumble.passes { ErrorKind::TimedOut } else { ErrorKind::Other };
             trouble.fail_for(stumble.at, stumble.many, kind);
-            let ranks = match stumble.area {
-                Area::File(..) => 0..run.nodes.len(),
-                _ => stumble.rank..stumble.rank + 1,
+            let ranks = match stumble.area.is_of_all_ranks() {
+                true => 0..run.nodes.len(),
+                false => stumble.rank..stumble.rank + 1,
             };
             for rank in ranks {
                 self.world.own_files.insert(Rank(rank as u32), Arc::new(trouble.clone()));
@@ -364,7 +370,7 @@ impl Model {
         let base = if settings.other_base { format!("{}/other", self.base) } else { self.base.clone() };
         let flag = |on: bool| if on { "1" } else { "0" };
         // Where bytes have changed, nothing else would find out.
-        let flush_sums = settings.flush_sums || self.saved.has_damage(settings.other_prefix);
+        let flush_sums = settings.flush_sums || self.saved.needs_checksums(settings.other_prefix);
         if !flush_sums {
             self.unsummed.insert(settings.other_prefix);
         }
@@ -414,11 +420,7 @@ impl Model {
 
     /// Whether there may be output in cache that takes its files' place when a run begins.
     fn has_later_output(&self, version: &Version) -> bool {
-        let later = self
-            .versions
-            .iter()
-            .filter(|other| other.number > version.number && other.possible && !other.checkpoint);
-        later.into_iter().any(|other| share(&other.name, &version.name))
+        self.later(version).any(|other| !other.checkpoint)
     }
 
     /// Whether the application may have written over it in place, under another name, which scr learns only in the end.
@@ -429,9 +431,28 @@ impl Model {
 
     /// The newest version that is in cache as far as this run can see.
     fn cached(&self, run: &Run) -> Option<u64> {
+        self.all_cached(run).max()
+    }
+
+    /// The versions that this run has to find in cache. Where it reads in the prefix directory, it cannot read one there whose files
+    /// are those of a later one that another number of ranks wrote.
+    fn all_cached<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u64> + 'a {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
-        let there = self.versions.iter().filter(|version| version.is_of(run) && version.is_promised(&here));
-        there.map(|version| version.number).max()
+        let there =
+            self.versions.iter().filter(move |version| version.is_of(run) && version.is_promised(&here));
+        let is_replaced = |version: &Version| {
+            self.later(version)
+                .any(|other| other.ranks != version.ranks && other.other_prefix == version.other_prefix)
+        };
+        there
+            .filter(move |version| !(run.settings.global && is_replaced(version)))
+            .map(|version| version.number)
+    }
+
+    /// The versions that may have come into the place of this one.
+    pub(super) fn later<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = &'a Version> {
+        let later = self.versions.iter().filter(|other| other.number > version.number && other.possible);
+        later.filter(|other| share(&other.name, &version.name))
     }
 
     fn check(&self, run: &Run, ended: &Outcome<Seen>, found: &Found, stopped: bool) -> Result<(), String> {
@@ -506,8 +527,9 @@ impl Model {
 
     /// Without faults every step comes to what it should.
     fn check_steps(&self, run: &Run, ranks: &[Seen]) -> Result<(), String> {
-        // An older checkpoint that the user goes back to cannot be flushed over a newer one.
-        let ends = run.finalizes && run.wants.is_none();
+        // An older checkpoint, to which the user goes back, or the only one that is left, cannot be flushed over a newer one.
+        let is_late = |number| self.version(number).is_some_and(|taken| self.later(taken).next().is_some());
+        let ends = run.finalizes && run.wants.is_none() && !first_handed(ranks).is_some_and(is_late);
         for (rank, seen) in ranks.iter().enumerate() {
             if seen.came.len() < run.steps.len() || ends && !seen.finalized {
                 return Err(format!("rank {rank} has not come to its end: {seen:?}"));
@@ -539,7 +561,7 @@ impl Model {
         if let (Reaction::Refuse(_), Some(number)) = (run.reaction, first_handed(ranks)) {
             self.forget(|version| version.number == number);
             let name = self.version(number).map(|version| version.name.clone());
-            self.saved.forget_named(place, &name.unwrap_or_default());
+            self.saved.forget_until(place, &name.unwrap_or_default(), number);
         }
         if run.wants.is_some() {
             self.saved.go_back(place);
@@ -735,12 +757,15 @@ impl Model {
                 let _ = std::fs::remove_dir_all(self.world.node(&format!("n{node}")));
                 self.lose(node);
             }
-            Event::Flip(which) => self.damage(which, |bytes| {
-                let middle = bytes.len() / 2;
-                bytes.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x10);
-            }),
-            Event::Cut(which) => self.damage(which, |bytes| bytes.truncate(bytes.len() * 2 / 3)),
+            Event::Flip(which) => self.damage(&self.world.cached_files(), which, |bytes| flip(bytes)),
+            Event::Cut(which) => self.damage(&self.world.cached_files(), which, cut),
+            Event::CutOn(node, which) => {
+                let mut files = files_below(&self.world.node(&format!("n{node}")));
+                files.retain(|path| !path.components().any(|part| part.as_os_str() == ".scr"));
+                self.damage(&files, which, cut);
+            }
             Event::FlipInPrefix { which, noticed } => self.damage_flushed(which, noticed, place),
+            Event::WriteOver(name) => self.write_over(&name_of(name), place),
             Event::DropFromIndex(name) => {
                 self.saved.forget_named(place, &name_of(name));
                 self.change_index(|index| _ = index.drop_name(name_of(name)));
@@ -757,15 +782,12 @@ impl Model {
         let _ = Index::update(&RealFiles, &Prefix::new(self.world.prefix()), change);
     }
 
-    fn damage(&mut self, which: proptest::sample::Index, change: impl Fn(&mut Vec<u8>)) {
-        let files = self.world.cached_files();
+    fn damage(&mut self, files: &[PathBuf], which: proptest::sample::Index, change: impl Fn(&mut Vec<u8>)) {
         if files.is_empty() {
             return;
         }
-        let path = which.get(&files);
-        let Ok(mut bytes) = std::fs::read(path) else { return };
-        change(&mut bytes);
-        std::fs::write(path, bytes).expect("it is ours");
+        let path = which.get(files);
+        change_file(path, change);
         let below = path.strip_prefix(self.world.dir().join("nodes")).expect("it lies there");
         let node = below.iter().next().and_then(|node| node.to_str()?.strip_prefix('n')?.parse().ok());
         if let Some(node) = node {
@@ -781,22 +803,48 @@ impl Model {
             return;
         }
         let path = which.get(&files);
-        let mut bytes = std::fs::read(path).expect("it is ours");
-        let middle = bytes.len() / 2;
-        bytes.iter_mut().skip(middle).take(1).for_each(|byte| *byte ^= 0x10);
-        std::fs::write(path, bytes).expect("it is ours");
+        change_file(path, |bytes| flip(bytes));
         let below = path.strip_prefix(&prefix).expect("it lies there");
-        let name = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
-        let hit =
-            self.versions.iter().filter(|version| share(&version.name, &name)).map(|version| version.number);
-        self.saved.damage(place, &name, hit);
+        let folder = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
+        self.lose_flushed(place, &folder);
+        self.saved.expect_checksums(place);
         if noticed {
             self.change_index(|index| {
-                if let Some(id) = index.id_of(&name) {
-                    index.mark_failed(id, "2026-11-21T03:28:24");
+                let hit = index
+                    .candidates()
+                    .into_iter()
+                    .find(|entry| share(&String::from_utf8_lossy(&entry.name), &folder));
+                if let Some(hit) = hit {
+                    index.mark_failed(hit.id, "2026-11-21T03:28:24");
                 }
             });
         }
+    }
+
+    /// Another program dies while it writes in the folder of this name: an entry in the index says that it has begun.
+    fn write_over(&mut self, name: &str, place: bool) {
+        let folder = self.world.prefix().join(folder_of(name));
+        let Some(path) = files_below(&folder).into_iter().next() else { return };
+        self.lose_flushed(place, name);
+        self.change_index(|index| {
+            // No run has it.
+            let id = index.highest_id().unwrap_or(0) + 1000;
+            let name = format!("{name}.other").into_bytes();
+            index.record(
+                &DatasetDescriptor { id, name, checkpoint: true, ..DatasetDescriptor::default() },
+                false,
+            );
+        });
+        change_file(&path, |bytes| flip(bytes));
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+        let file = std::fs::File::options().append(true).open(path).expect("it is ours");
+        file.set_modified(later).expect("it is ours");
+    }
+
+    /// Files in the folder of this name are not what was flushed there.
+    fn lose_flushed(&mut self, place: bool, name: &str) {
+        let hit = self.versions.iter().filter(|version| share(&version.name, name));
+        self.saved.damage(place, name, hit.map(|version| version.number));
     }
 
     fn lose(&mut self, node: usize) {
@@ -823,6 +871,24 @@ impl Version {
         let homes = self.homes.iter_mut().flatten();
         homes.filter(|home| nodes.contains(home)).for_each(|home| *home += LOST);
     }
+}
+
+fn change_file(path: &Path, change: impl Fn(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).expect("it is ours");
+    change(&mut bytes);
+    std::fs::write(path, bytes).expect("it is ours");
+}
+
+/// Changes a byte: not in the header of a redundancy file, where it is found before anything is rebuilt.
+fn flip(bytes: &mut [u8]) {
+    let at = if bytes.len() > HEADER { bytes.len() - 1 } else { bytes.len() / 2 };
+    bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x10);
+}
+
+const HEADER: usize = 4096;
+
+fn cut(bytes: &mut Vec<u8>) {
+    bytes.truncate(bytes.len() * 2 / 3);
 }
 
 fn describe_check(probe: &Run, outcome: &Outcome<Seen>, why: &str) -> String {

@@ -26,6 +26,8 @@ pub(super) struct Saved {
     went_back: BTreeSet<Place>,
     /// Versions of which a flushed file was changed.
     damaged: BTreeSet<(Place, u64)>,
+    /// Where only checksums say so.
+    unseen: BTreeSet<Place>,
     /// Entries that a command has made while a job was stopped.
     commands: Vec<(Place, u64)>,
 }
@@ -62,6 +64,13 @@ impl Saved {
         self.floors.remove(&(place, folder_of(name).to_owned()));
     }
 
+    /// Nothing is promised of this version of this name, nor of those that it has replaced in its folder.
+    pub(super) fn forget_until(&mut self, place: Place, name: &str, number: u64) {
+        self.floors.retain(|(there, folder), floor| {
+            *there != place || folder != folder_of(name) || floor.number > number
+        });
+    }
+
     /// Nothing is promised of the dataset of this name.
     pub(super) fn forget_named(&mut self, place: Place, name: &str) {
         self.floors.retain(|(there, _), floor| *there != place || floor.name != name);
@@ -89,8 +98,13 @@ impl Saved {
         self.damaged.extend(numbers.map(|number| (place, number)));
     }
 
-    pub(super) fn has_damage(&self, place: Place) -> bool {
-        self.damaged.iter().any(|(there, _)| *there == place)
+    /// Nothing but checksums shows the damage here.
+    pub(super) fn expect_checksums(&mut self, place: Place) {
+        self.unseen.insert(place);
+    }
+
+    pub(super) fn needs_checksums(&self, place: Place) -> bool {
+        self.unseen.contains(&place)
     }
 
     pub(super) fn is_damaged(&self, place: Place, number: u64) -> bool {
