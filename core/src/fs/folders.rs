@@ -25,7 +25,9 @@ impl dyn Files + '_ {
                 Ok(()) => {
                     if wait == Durability::Synced {
                         let folder = folder_of(next);
-                        self.sync_dir(folder).at("sync", folder)?;
+                        let synced = self.sync_dir(folder).at("sync", folder);
+                        // The system may have lost the name, and the next sync would succeed: it has to be made anew.
+                        synced.inspect_err(|_| _ = self.remove_dir(next))?;
                     }
                     missing.pop();
                 }
@@ -131,7 +133,7 @@ fn in_the_way(path: &Path, status: &Status) -> FsError {
 
 #[cfg(test)]
 mod tests {
-    use super::super::faulty::FaultyFiles;
+    use super::super::faulty::{FaultyFiles, Operation, What};
     use super::super::RealFiles;
     use super::*;
     use std::fs;
@@ -152,6 +154,26 @@ mod tests {
             assert_eq!(mode(&path), 0o700);
         }
         REAL.make_dirs(Path::new("/"), 0o700, Durability::Unsynced).unwrap();
+    }
+
+    /// The next call found it, and did not sync its name.
+    #[test]
+    fn a_folder_whose_name_was_not_synced_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        for at in [3, 5] {
+            let files = FaultyFiles::new(RealFiles);
+            files.fail_once(at, io::ErrorKind::TimedOut);
+            let make = || (&files as &dyn Files).make_dirs(&path, 0o700, Durability::Synced);
+            make().unwrap_err();
+            make().unwrap();
+            let all = files.operations();
+            let last = |what| all.iter().rposition(|done| done.what == what && !done.failed).unwrap();
+            let is_made = |done: &Operation| done.what == What::MakeDir && done.path == path;
+            assert!(all.iter().rposition(is_made).unwrap() < last(What::SyncDir), "{all:?}");
+            assert_eq!(all.iter().filter(|done| done.what == What::SyncDir && !done.failed).count(), 2);
+            REAL.remove_tree(&dir.path().join("a")).unwrap();
+        }
     }
 
     #[test]

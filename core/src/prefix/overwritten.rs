@@ -10,7 +10,7 @@
 
 use super::shared::retried;
 use super::{FileName, Prefix, Seq, DIR_MODE, FILE_MODE};
-use crate::fs::{At, Durability, Files, FsError};
+use crate::fs::{Durability, Files, FsError};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -40,10 +40,8 @@ impl Overwritten {
         if planted(Bug::OverwrittenNotRecorded) {
             return Ok(());
         }
-        if Self::read(files, prefix, name)? == Some(Self { by }) {
-            // Another rank has just recorded it, and need not have synced it.
-            return files.sync_dir(folder).at("sync", folder);
-        }
+        // Another rank may just have recorded it. If its sync has failed, the next one would succeed without the name: so each rank
+        // makes the name anew.
         let mut tree = KvTree::new();
         tree.set_bytes("FILE", name);
         tree.set("RUN", by.run);
@@ -119,6 +117,22 @@ mod tests {
         assert!(since(&name, seq(3, 1)));
         Overwritten::forget(&RealFiles, &prefix, &name);
         assert!(!since(&name, seq(1, 1)));
+    }
+
+    /// The rank that came second synced the folder once more, which succeeds without the name.
+    #[test]
+    fn a_record_that_could_not_be_synced_is_made_anew_by_the_next_rank() {
+        let (_dir, prefix) = scratch();
+        let (name, by): (FileName, Seq) = ("f".parse().unwrap(), Seq { run: 1, id: 2 });
+        Overwritten::record(&RealFiles, &prefix, &name, by).unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, _| what == What::SyncDir || what == What::Rename);
+        files.fail_once(2, ErrorKind::TimedOut);
+        for is_recorded in [false, true] {
+            assert_eq!(Overwritten::record(&files, &prefix, &name, by).is_ok(), is_recorded);
+        }
+        let all: Vec<_> = files.operations().iter().map(|done| done.what).collect();
+        assert_eq!(all, [What::Rename, What::SyncDir, What::Rename, What::SyncDir]);
     }
 
     #[test]
