@@ -6,10 +6,10 @@
 use super::closing::Staged;
 use super::step::StepError;
 use super::{Options, SourceFile};
-use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked};
+use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
 use crate::fs::{At, Durability, Files, How, Status};
 use crate::planted::{planted, Bug};
-use crate::prefix::{staging_file, DIR_MODE, FILE_MODE};
+use crate::prefix::{retried, staging_file, DIR_MODE, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -153,14 +153,16 @@ fn check(
 ) -> Result<(), StepError> {
     let path = &copy.staging;
     let crc = if options.checksums { crc() } else { None };
-    let (found, status) = if crc.is_some() {
-        (crc, status_checked(files, path, Some(copy.file.bytes))?)
-    } else {
+    let look = || -> Result<_, FileError> {
+        if crc.is_some() {
+            return Ok((crc, status_checked(files, path, Some(copy.file.bytes))?));
+        }
         // A transport that takes no checksum leaves it to the host to read what came.
         let (file, status) = open_checked(files, path, How::Read, Some(copy.file.bytes))?;
         let sum = options.checksums.then(|| checksum(&*file, path, options.block_bytes));
-        (sum.transpose()?, status)
+        Ok((sum.transpose()?, status))
     };
+    let (found, status) = retried(files, look)?;
     compare(&copy.file.source, copy.file.crc, found)?;
     copy.crc = found;
     if options.metadata {
@@ -175,15 +177,15 @@ fn apply_metadata(files: &dyn Files, copy: &FileCopy, found: Status, owner: bool
     let origin = copy.origin.filter(|origin| owner && (origin.uid, origin.gid) != (found.uid, found.gid));
     let permissions = copy.file.permissions();
     if origin.is_some() || found.mode & 0o777 != permissions {
-        let file = files.open(&copy.staging, How::Update).at("open", &copy.staging)?;
+        let file = retried(files, || files.open(&copy.staging, How::Update).at("open", &copy.staging))?;
         if let Some(origin) = origin {
             file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
         }
         file.set_mode(permissions).and_then(|()| file.sync()).at("set the permissions of", &copy.staging)?;
     }
     let accessed = copy.origin.map_or(copy.file.mtime, |origin| origin.atime);
-    let times = files.set_times(&copy.staging, accessed, copy.file.mtime);
-    Ok(times.at("set the times of", &copy.staging)?)
+    let times = || files.set_times(&copy.staging, accessed, copy.file.mtime);
+    Ok(retried(files, || times().at("set the times of", &copy.staging))?)
 }
 
 /// Without it the transport could not write.

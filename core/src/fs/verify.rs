@@ -1,6 +1,6 @@
 //! Compares a file with its record: its length, and its checksum if that is known.
 
-use super::{At, File, Files, FsError, How, Kind, Status};
+use super::{At, File, Files, FsError, How, Kind, MayPass, Status};
 use crate::planted::{planted, Bug};
 use std::path::{Path, PathBuf};
 
@@ -196,6 +196,12 @@ impl FileError {
                 | Self::NotAFile { .. }
                 | Self::Totals { .. }
         )
+    }
+}
+
+impl MayPass for FileError {
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Fs(error) if error.may_pass())
     }
 }
 

@@ -128,6 +128,28 @@ fn finishing_a_flush_holds_the_lock() {
     assert!(named.is_some() && named < synced && synced < first(What::Rename, "index.scr"), "{done:?}");
 }
 
+/// One error of a network file system was written down, and the flush was never finished.
+#[test]
+fn an_error_that_passes_does_not_end_a_flush() {
+    for what in [What::Status, What::OpenToRead, What::SetTimes] {
+        for checksums in [true, false] {
+            let nodes = Nodes::new();
+            let cached = nodes.stage.cache(1, "a");
+            nodes.begin(&cached, Options { checksums, ..OPTIONS });
+            nodes.poll(0);
+            let files = FaultyFiles::new(RealFiles);
+            files.only(move |done, path| done == what && path.display().to_string().contains("/a/"));
+            files.count_all();
+            files.never_pause();
+            files.fail_once(1, std::io::ErrorKind::TimedOut);
+            let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
+            let polled = poll_some(&files, &nodes.control(1), &open, NOW, Which::All);
+            assert_eq!(polled.errors, Vec::<String>::new(), "{what:?}");
+            assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached), "{what:?}: {polled:?}");
+        }
+    }
+}
+
 /// Whatever became of a file between its mark and the end: a dataset is listed whole or not at all.
 #[test]
 fn a_file_that_has_arrived_and_is_cut_short_or_gone_keeps_the_dataset_from_being_finished() {
