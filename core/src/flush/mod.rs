@@ -140,7 +140,7 @@ pub(crate) struct Options {
     pub(crate) ranks_per_leaf: u32,
 }
 
-/// The flushed dataset, the same on all ranks.
+/// The flushed dataset, the same on all ranks but for the checksums.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlushReport {
     /// Files of all ranks.

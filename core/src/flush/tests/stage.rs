@@ -261,12 +261,9 @@ impl Stage {
         cached: &Cached,
         options: Options,
     ) -> Result<FlushReport, FlushError> {
-        let mut all = self.on_all(files, transport, options, |flush, rank| {
+        one_report(self.on_all(files, transport, options, |flush, rank| {
             flush.sync(token, &cached.dataset, &cached.by_rank[rank], &|| ())
-        });
-        let first = all.remove(0);
-        assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
-        first
+        }))
     }
 
     /// The same while the ranks could compute: asynchronously, on threads.
@@ -276,12 +273,9 @@ impl Stage {
         token: &str,
         cached: &Cached,
     ) -> Result<FlushReport, FlushError> {
-        let mut all = self.on_all(files, &through(files), OPTIONS, |flush, rank| {
+        one_report(self.on_all(files, &through(files), OPTIONS, |flush, rank| {
             flush.finish(flush.begin(token, &cached.dataset, &cached.by_rank[rank])?)
-        });
-        let first = all.remove(0);
-        assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
-        first
+        }))
     }
 
     /// A flush without faults.
@@ -338,6 +332,15 @@ impl Stage {
         found.sort();
         found
     }
+}
+
+/// What all ranks report, but for the checksums, of which each has those of its own files.
+fn one_report(all: Vec<Result<FlushReport, FlushError>>) -> Result<FlushReport, FlushError> {
+    let shared = all.into_iter().map(|report| report.map(|report| FlushReport { sums: None, ..report }));
+    let mut all: Vec<_> = shared.collect();
+    let first = all.remove(0);
+    assert!(all.iter().all(|other| *other == first), "{first:?} and {all:?}");
+    first
 }
 
 /// Thousands of syncs: in memory where there is such a place.
