@@ -87,7 +87,6 @@ lint: deps            ## checks what CI checks: format, clippy, documentation
 	$(CARGO) fmt --check --manifest-path examples/vendor-scheme/Cargo.toml
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked -p scr-core --features parsers,planted -- -D warnings
 	$(WITH_MPI) clippy --locked --all-targets -p scr-ffi -p scr -p scr-tests --target-dir "target/$(MPI)" -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
 
