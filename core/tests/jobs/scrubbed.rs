@@ -104,7 +104,7 @@ fn every_kind_of_damage_in_a_cache_is_named_with_its_file_and_rank() {
 
 #[test]
 fn a_cache_without_checksums_is_unverified_and_says_so() {
-    let world = job(&[("SCR_COPY_TYPE", "SINGLE")]);
+    let world = job(&[("SCR_COPY_TYPE", "SINGLE"), ("SCR_CRC_ON_FLUSH", "0")]);
     let report = scrub_cache(&world, "n0");
     assert!(report.is_sound());
     let data: Vec<_> = report.items().filter(|item| item.kind == ItemKind::Data).collect();
