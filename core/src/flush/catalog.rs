@@ -1,14 +1,20 @@
 //! Index, summary and file lists, as a flush changes them. Only rank 0 does, or the process that closes a flush for it; but the
 //! first rank of a leaf of the file lists writes that leaf.
+//!
+//! Whether a dataset may have its name and its files is decided here, while nobody else changes the index. A dataset that is not
+//! complete *takes* them before the first file gets its name, or is given out to be written in place. From then on it counts
+//! against older ones like one that is complete, and older ones that are under way are ended first. It becomes complete only if
+//! they are still its own.
 
-use super::pending::PendingFlush;
+use super::pending::{self, PendingError, PendingFlush};
 use crate::fs::Files;
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Running,
+    Summary, IN_PLACE,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What rank 0 records of the files of a flush. The other leaves are there by then.
 #[derive(Debug, Clone)]
@@ -47,58 +53,235 @@ pub(crate) struct Catalog<'a> {
     pub(crate) prefix: &'a Prefix,
 }
 
+/// Whether something was done, or the flush of an older dataset has to be ended first, which has this token.
+pub(crate) enum Turn<T> {
+    Done(T),
+    After(String),
+}
+
+/// Which other datasets have a file in common with one, as far as that was found out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sharing {
+    own: Option<HashSet<FileName>>,
+    /// By number and time of the flush.
+    known: HashMap<(u64, Option<String>), bool>,
+    /// Whether it was asked for all that count.
+    is_complete: bool,
+}
+
+impl Sharing {
+    /// For a dataset with these files.
+    pub(crate) fn of(lists: &[Vec<PrefixFile>]) -> Self {
+        let own = lists.iter().flatten().map(|file| file.name.clone()).collect();
+        Self { own: Some(own), ..Self::default() }
+    }
+
+    /// Whether dataset `id` shares a file with the other. One whose lists cannot be read cannot be restarted from either; but an
+    /// application that writes in place has listed nothing yet, and what it writes is not known.
+    fn with(&mut self, catalog: &Catalog<'_>, id: u64, other: &IndexEntry) -> Result<bool, PrefixError> {
+        let key = (other.id, other.flushed.clone());
+        if let Some(&known) = self.known.get(&key) {
+            return Ok(known);
+        }
+        let shares = match catalog.names_of(other.id)? {
+            Some(theirs) => {
+                if self.own.is_none() {
+                    self.own = Some(catalog.names_of(id)?.unwrap_or_default());
+                }
+                !self.own.as_ref().is_some_and(|own| own.is_disjoint(&theirs))
+            }
+            None => return Ok(!other.complete && other.taken.as_deref() == Some(IN_PLACE)),
+        };
+        self.known.insert(key, shares);
+        Ok(shares)
+    }
+}
+
+/// How the other datasets stand to one that wants its name and its files.
+struct Judged {
+    /// A newer one that has the name or a file.
+    newer: Option<u64>,
+    /// An older flush whose files may be getting the same names just now.
+    before: Option<String>,
+    /// Complete ones of other names with a file of it: once that is replaced, they are whole no more.
+    replaces: Vec<u64>,
+}
+
 impl Catalog<'_> {
-    /// Writes the record of a flush, before a byte is copied, and the datasets that it replaces. A dataset that is already in
-    /// place gets no record.
+    /// Writes the record of a flush, before a byte is copied: the dataset is listed as incomplete. Where its name refers to one
+    /// that is complete, that one stays listed until this one [takes](Self::take) the name: not a file of it has been touched.
     pub(crate) fn record_pending(
         &self,
         record: &mut PendingFlush,
         lists: &RecordedLists,
-        in_place: bool,
     ) -> Result<(), PrefixError> {
-        if let Some(all) = &lists.replacing {
-            record.replaces = self.sharing(&record.dataset, all)?;
+        let (dataset, sharing) = (&record.dataset, &mut record.sharing);
+        *sharing = self.sharing_of(lists)?;
+        let index = Index::read(self.files, self.prefix)?;
+        let judged = self.judge(&index, dataset, sharing)?;
+        judged.newer.map_or(Ok(()), |newer| Err(PrefixError::Superseded { newer }))?;
+        if planted(Bug::NameTakenBeforeCopied) {
+            self.take(dataset, &record.token, sharing)?;
+        } else {
+            self.list_incomplete(dataset)?;
         }
-        // What is in place has replaced its files already.
-        let newer = if in_place { None } else { self.newer_owner(&record.dataset, &record.replaces)? };
-        if let Some(newer) = newer {
-            return Err(PrefixError::Superseded { newer });
-        }
-        self.open(&record.dataset, in_place, &record.replaces)?;
-        let (id, ranks) = (record.dataset.id, lists.first.ranks);
-        self.write_leaf(id, &lists.first)?;
-        Rank2File::write_maps(self.files, self.prefix, id, ranks, lists.ranks_per_leaf)?;
-        if in_place {
-            return Ok(());
-        }
+        // Most flushes have no use for it any more, and it may be long.
+        record.sharing.own = None;
+        self.write_first_lists(record.dataset.id, lists)?;
         Ok(record.write(self.files, self.prefix)?)
     }
 
-    /// A newer dataset that is complete and has the name of this one, or is among those that share a file with it. One that comes
-    /// late does not replace them: a restart would take its files for those of the newer one.
-    pub(crate) fn newer_owner(
+    /// Lists the files of a dataset that is in place already, which gets no record.
+    pub(crate) fn record_in_place(
         &self,
         dataset: &DatasetDescriptor,
-        sharing: &[u64],
-    ) -> Result<Option<u64>, PrefixError> {
-        let index = Index::read(self.files, self.prefix)?;
-        let own = index.seq_of(dataset);
-        let is_newer = |id: &u64| index.entry(*id).is_some_and(|other| other.is_valid() && other.seq() > own);
-        let named_so = index.id_of(&dataset.name);
-        let newer = named_so.into_iter().chain(sharing.iter().copied()).find(is_newer);
-        Ok(newer.filter(|_| !planted(Bug::LateFlushReplacesNewer)))
+        lists: &RecordedLists,
+    ) -> Result<Turn<()>, PrefixError> {
+        let turn = self.take(dataset, IN_PLACE, &mut self.sharing_of(lists)?)?;
+        if let Turn::Done(()) = turn {
+            self.write_first_lists(dataset.id, lists)?;
+        }
+        Ok(turn)
     }
 
-    /// Lists the dataset as incomplete, before a byte of it moves. Where the dataset's name refers to
-    /// one that is complete, that one stays listed until [`invalidate_previous`](Self::invalidate_previous): not a
-    /// file of it has been touched. With files that are in place already it is too late for that, and for those that
-    /// it `replaces`.
-    fn open(&self, dataset: &DatasetDescriptor, in_place: bool, replaces: &[u64]) -> Result<(), PrefixError> {
-        if in_place || planted(Bug::NameTakenBeforeCopied) {
-            self.prefix.make_scr_dir(self.files)?;
-            self.invalidate_previous(dataset, replaces)
-        } else {
-            self.list_incomplete(dataset)
+    /// Where no file was there before, none belongs to a dataset that is complete.
+    fn sharing_of(&self, lists: &RecordedLists) -> Result<Sharing, PrefixError> {
+        self.prefix.make_scr_dir(self.files)?;
+        if let Some(all) = &lists.replacing {
+            return Ok(Sharing::of(all));
+        }
+        let index = Index::read(self.files, self.prefix)?;
+        let complete = index.entries().into_iter().filter(IndexEntry::is_valid);
+        let known = complete.map(|other| ((other.id, other.flushed), false)).collect();
+        Ok(Sharing { known, is_complete: true, ..Sharing::default() })
+    }
+
+    fn write_first_lists(&self, id: u64, lists: &RecordedLists) -> Result<(), PrefixError> {
+        self.write_leaf(id, &lists.first)?;
+        Rank2File::write_maps(self.files, self.prefix, id, lists.first.ranks, lists.ranks_per_leaf)
+    }
+
+    /// From here on name and files belong to this dataset, which is not complete, and the older ones that had them count no more:
+    /// for the flush of this token, which must still be on record, or for what is in place.
+    pub(crate) fn take(
+        &self,
+        dataset: &DatasetDescriptor,
+        by: &str,
+        sharing: &mut Sharing,
+    ) -> Result<Turn<()>, PrefixError> {
+        self.in_index(dataset, sharing, |index, replaces| {
+            if by != IN_PLACE && !planted(Bug::NameTakenBeforeCopied) {
+                // Who drops the dataset removes the record first, and then changes the index.
+                pending::expect(self.files, self.prefix, by, dataset.id)?;
+            }
+            index.take(dataset, by);
+            replaces.iter().for_each(|&id| _ = index.set_complete(id, false));
+            Ok(())
+        })
+    }
+
+    /// The application begins to write a dataset in place, and its files are not known yet. Gives whether the index has others
+    /// that are complete, or never were: those may lie in place without being listed yet.
+    pub(crate) fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Result<Turn<bool>, PrefixError> {
+        Index::update(self.files, self.prefix, |index| {
+            let others = |index: &Index| -> Vec<IndexEntry> {
+                index.entries().into_iter().filter(|entry| entry.id != dataset.id).collect()
+            };
+            for other in others(index) {
+                if let Some(token) = self.under_way(&other)?.filter(|&by| by != IN_PLACE) {
+                    return Ok(Turn::After(token.to_owned()));
+                }
+            }
+            index.take(dataset, IN_PLACE);
+            let is_at_risk = |entry: &IndexEntry| entry.is_valid() || entry.flushed.is_none();
+            Ok(Turn::Done(others(index).iter().any(is_at_risk)))
+        })?
+    }
+
+    /// Does `change` with the index if it is the turn of this dataset, and says which datasets it replaces files of.
+    fn in_index<T, E: From<PrefixError>>(
+        &self,
+        dataset: &DatasetDescriptor,
+        sharing: &mut Sharing,
+        change: impl FnOnce(&mut Index, &[u64]) -> Result<T, E>,
+    ) -> Result<Turn<T>, E> {
+        if !sharing.is_complete {
+            // Lists may take long to read, and others wait for the index.
+            self.judge(&Index::read(self.files, self.prefix)?, dataset, sharing)?;
+        }
+        Index::update(self.files, self.prefix, |index| {
+            let Judged { newer, before, replaces } = self.judge(index, dataset, sharing)?;
+            match (newer, before) {
+                (Some(newer), _) => Err(PrefixError::Superseded { newer }.into()),
+                (None, Some(token)) => Ok(Turn::After(token)),
+                (None, None) => Ok(Turn::Done(change(index, &replaces)?)),
+            }
+        })?
+    }
+
+    fn judge(
+        &self,
+        index: &Index,
+        dataset: &DatasetDescriptor,
+        sharing: &mut Sharing,
+    ) -> Result<Judged, PrefixError> {
+        let mut judged = Judged { newer: None, before: None, replaces: Vec::new() };
+        let own = index.seq_of(dataset);
+        for other in index.entries().into_iter().filter(|other| other.id != dataset.id) {
+            let by = if other.is_valid() { None } else { self.under_way(&other)? };
+            if !other.is_valid() && by.is_none() {
+                continue;
+            }
+            // A run keeps its own datasets apart by itself, with all names that it knows.
+            let is_unknown = by == Some(IN_PLACE) && other.run == dataset.run;
+            let is_named_so = other.name == dataset.name;
+            if !is_named_so && (is_unknown || !sharing.with(self, dataset.id, &other)?) {
+                continue;
+            }
+            match by {
+                _ if other.seq() > own && !planted(Bug::LateFlushReplacesNewer) => {
+                    judged.newer = judged.newer.max(Some(other.id));
+                }
+                Some(token) if token != IN_PLACE => judged.before = Some(token.to_owned()),
+                None if !is_named_so => judged.replaces.push(other.id),
+                _ => {}
+            }
+        }
+        sharing.is_complete = true;
+        Ok(judged)
+    }
+
+    /// Who may be giving files the names of a dataset that is not complete, if anybody still may: a flush that is on record, or a
+    /// run.
+    fn under_way<'e>(&self, entry: &'e IndexEntry) -> Result<Option<&'e str>, PrefixError> {
+        let Some(by) = entry.taken.as_deref().filter(|_| !entry.superseded) else { return Ok(None) };
+        let is_under_way = match by {
+            IN_PLACE => Running::may_be_any(self.files, self.prefix),
+            token => match pending::find(self.files, self.prefix, token) {
+                Err(PendingError::Fs(error)) if !error.is_damage() => return Err(error.into()),
+                // Nobody can close it with such a record.
+                Err(_) => false,
+                Ok(found) => found.is_some(),
+            },
+        };
+        Ok(Some(by).filter(|_| is_under_way))
+    }
+
+    /// What applications of earlier runs wrote in place is not being written any more. For a run that is alone.
+    pub(crate) fn release_in_place(&self) -> Result<(), PrefixError> {
+        let is_any = Index::read(self.files, self.prefix)?.release_in_place();
+        if is_any {
+            Index::update(self.files, self.prefix, Index::release_in_place)?;
+        }
+        Ok(())
+    }
+
+    /// The names of the files of a dataset; `None` where its lists are missing or damaged.
+    fn names_of(&self, id: u64) -> Result<Option<HashSet<FileName>>, PrefixError> {
+        match Rank2File::read(self.files, self.prefix, id) {
+            Ok(lists) => Ok(Some(lists.by_rank().iter().flatten().map(|file| file.name.clone()).collect())),
+            Err(error) if error.is_damage() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -108,28 +291,26 @@ impl Catalog<'_> {
         leaf.write(self.files, self.prefix, id)
     }
 
-    /// Lists a dataset as incomplete, unless its name refers to one that is complete, or to a newer one.
+    /// Lists a dataset as incomplete, unless its name refers to one that is complete or has taken it, or to a newer one.
     pub(crate) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
         self.prefix.make_scr_dir(self.files)?;
         Index::update(self.files, self.prefix, |index| {
             let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
-            if owner.is_none_or(|owner| !owner.is_valid() && owner.seq() <= index.seq_of(dataset)) {
+            let is_free = |owner: &IndexEntry| !owner.is_valid() && owner.taken.is_none();
+            if owner.is_none_or(|owner| is_free(&owner) && owner.seq() <= index.seq_of(dataset)) {
                 index.record(dataset, false);
             }
         })
     }
 
-    /// Names of files that belong to complete datasets other than `id`.
+    /// Names of files that belong to datasets other than `id` that are complete, or about to be.
     pub(crate) fn names_of_others(&self, id: u64) -> Result<HashSet<FileName>, PrefixError> {
         let mut names = HashSet::new();
         let index = Index::read(self.files, self.prefix)?;
-        for other in index.entries().iter().filter(|entry| entry.is_valid() && entry.id != id) {
-            match Rank2File::read(self.files, self.prefix, other.id) {
-                Ok(lists) => names.extend(lists.by_rank().iter().flatten().map(|file| file.name.clone())),
-                // No run can restart from it, and its files are still unknown.
-                Err(error) if error.is_damage() => {}
-                Err(error) => return Err(error),
-            }
+        let counts = |entry: &IndexEntry| entry.is_valid() || entry.taken.is_some();
+        for other in index.entries().iter().filter(|entry| counts(entry) && entry.id != id) {
+            // No run can restart from one with damaged lists, and its files are still unknown.
+            names.extend(self.names_of(other.id)?.unwrap_or_default());
         }
         Ok(names)
     }
@@ -144,84 +325,65 @@ impl Catalog<'_> {
         Rank2File::new(lists.to_vec()).write(self.files, self.prefix, dataset.id)
     }
 
-    /// From here on the name refers to this dataset, which is not complete; nor are those any more that have files
-    /// which it replaces.
-    pub(crate) fn invalidate_previous(
-        &self,
-        dataset: &DatasetDescriptor,
-        replaces: &[u64],
-    ) -> Result<(), PrefixError> {
-        Index::update(self.files, self.prefix, |index| {
-            index.record(dataset, false);
-            for &id in replaces {
-                index.set_complete(id, false);
-            }
-        })
-    }
-
-    /// The application begins to write a dataset in place: from here on the name stands for it. Gives whether the index has others
-    /// that are complete, or never were: those may lie in place without being listed yet.
-    pub(crate) fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Result<bool, PrefixError> {
-        Index::update(self.files, self.prefix, |index| {
-            index.record(dataset, false);
-            let mut others = index.entries().into_iter().filter(|entry| entry.id != dataset.id);
-            others.any(|entry| entry.is_valid() || entry.flushed.is_none())
-        })
-    }
-
-    /// The complete datasets of other names that have a file in common with `lists`: once such a file is replaced, they
-    /// are whole no more. One whose lists cannot be read cannot be restarted from either.
+    /// Complete datasets of other names that have a file in common with `lists`.
     pub(crate) fn sharing(
         &self,
         dataset: &DatasetDescriptor,
         lists: &[Vec<PrefixFile>],
     ) -> Result<Vec<u64>, PrefixError> {
-        let names: HashSet<&FileName> = lists.iter().flatten().map(|file| &file.name).collect();
-        let index = Index::read(self.files, self.prefix)?;
-        let others =
-            index.entries().into_iter().filter(|entry| entry.is_valid() && entry.name != dataset.name);
-        let mut sharing = Vec::new();
-        for other in others.filter(|entry| entry.id != dataset.id) {
-            match Rank2File::read(self.files, self.prefix, other.id) {
-                Ok(lists) => {
-                    if lists.by_rank().iter().flatten().any(|file| names.contains(&file.name)) {
-                        sharing.push(other.id);
-                    }
-                }
-                Err(error) if error.is_damage() => {}
-                Err(error) => return Err(error),
+        let mut sharing = Sharing::of(lists);
+        let others = Index::read(self.files, self.prefix)?.entries().into_iter().filter(IndexEntry::is_valid);
+        let mut found = Vec::new();
+        for other in others.filter(|other| other.id != dataset.id && other.name != dataset.name) {
+            if sharing.with(self, dataset.id, &other)? {
+                found.push(other.id);
             }
         }
-        Ok(sharing)
+        Ok(found)
     }
 
-    /// Every byte is safe and has its name: the dataset counts from here on.
-    pub(crate) fn commit(&self, record: &PendingFlush, now: &str) -> Result<(), PrefixError> {
-        self.commit_if(&record.dataset, record.make_current, now, |_| Ok(()))
+    /// Every byte is safe and has its name: the dataset that has taken it counts from here on.
+    pub(crate) fn commit(&self, record: &PendingFlush, by: &str, now: &str) -> Result<(), PrefixError> {
+        let dataset = &record.dataset;
+        Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
+        Index::update(self.files, self.prefix, |index| {
+            if !index.is_taken(dataset, by) {
+                return Err(PrefixError::Ended { id: dataset.id });
+            }
+            complete(index, dataset, record.make_current, now);
+            Ok(())
+        })?
     }
 
-    /// As [`commit`](Self::commit), unless the index, which nobody else changes meanwhile, speaks against it.
-    pub(crate) fn commit_if<E: From<PrefixError>>(
+    /// Lists a dataset whose files are in place and safe, unless the index, which nobody else changes meanwhile, speaks against
+    /// it.
+    pub(crate) fn list_whole<E: From<PrefixError>>(
         &self,
         dataset: &DatasetDescriptor,
+        sharing: &mut Sharing,
         make_current: MakeCurrent,
         now: &str,
         check: impl FnOnce(&Index) -> Result<(), E>,
-    ) -> Result<(), E> {
+    ) -> Result<Turn<()>, E> {
         Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
-        Index::update(self.files, self.prefix, |index| {
+        self.in_index(dataset, sharing, |index, replaces| {
             check(index)?;
-            index.record(dataset, true);
-            index.mark_flushed(dataset.id, now);
-            let becomes_current = match make_current {
-                MakeCurrent::Never => false,
-                MakeCurrent::IfNewest => index.newer_candidates(index.seq_of(dataset)).is_empty(),
-                MakeCurrent::Always => true,
-            };
-            if becomes_current {
-                index.set_current(&dataset.name);
-            }
+            replaces.iter().for_each(|&id| _ = index.set_complete(id, false));
+            complete(index, dataset, make_current, now);
             Ok(())
-        })?
+        })
+    }
+}
+
+fn complete(index: &mut Index, dataset: &DatasetDescriptor, make_current: MakeCurrent, now: &str) {
+    index.record(dataset, true);
+    index.mark_flushed(dataset.id, now);
+    let becomes_current = match make_current {
+        MakeCurrent::Never => false,
+        MakeCurrent::IfNewest => index.newer_candidates(index.seq_of(dataset)).is_empty(),
+        MakeCurrent::Always => true,
+    };
+    if becomes_current {
+        index.set_current(&dataset.name);
     }
 }

@@ -1,23 +1,28 @@
-//! Steps 3 to 5 of a flush, from the mark that all has arrived to the index. The ranks, a transfer monitor, the next run, and
-//! `scr poststage` all close a flush with this code.
+//! Steps 3 to 5 of a flush, from the mark that all has arrived to the index, in [`close`]: the one function that gives files the
+//! names of the application. The ranks of a job close a flush together, and one process does for a transfer monitor, the next run,
+//! `scr poststage`, and `scr index --build`.
 //!
 //! A flush with all its marks is whole on disk, in staging files. From then on it is only rolled forward: the files get their
 //! names, and the dataset is listed. Any process may repeat these steps. A flush without all its marks is rolled back before one
-//! of its names is used again. So is one that is too late: a newer complete dataset keeps its files, and stays the current one.
+//! of its names is used again. So is one that is too late: a newer dataset that is complete, or has taken the names, keeps them.
 //!
-//! One process at a time closes flushes, on any node. A lock that also works between nodes excludes the others. A process that
-//! comes later finds the flush gone.
+//! Of the processes outside of a job one at a time closes flushes, on any node. A lock that also works between nodes excludes the
+//! others. A process that comes later finds the flush gone; one whose lock was broken meanwhile gives no file its name any more.
+//! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone.
 
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Sharing, Turn};
 use super::outcome::FlushOutcome;
 use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
-use super::step::StepError;
+use super::step::{Step, StepError};
 use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
-use crate::fs::{At, Files, FsError};
+use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
-use crate::prefix::{staging_file, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::prefix::{
+    staging_file, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
+    IN_PLACE,
+};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -59,27 +64,45 @@ pub(crate) fn finalize_now(
     token: &str,
     now: &str,
 ) -> Result<Option<Option<FlushOutcome>>, StepError> {
-    let ended = try_alone(files, prefix, || {
+    let ended = try_alone(files, prefix, |fence| {
         let Some(record) = pending::find(files, prefix, token)? else { return Ok(None) };
-        Ok::<_, PendingError>(Some(Closing { files, prefix, record }.end(now, Missing::Leave)))
+        Ok::<_, PendingError>(Some(Closing { files, prefix, record, fence }.end(now, Missing::Leave)))
     })?;
     Ok(ended.transpose()?)
+}
+
+/// The same, however long that takes, where an earlier process has died with it.
+pub(crate) fn finish_earlier(
+    files: &dyn Files,
+    prefix: &Prefix,
+    token: &str,
+    now: &str,
+) -> Result<(), PrefixError> {
+    if pending::expect(files, prefix, token, 0).is_err() {
+        return Ok(());
+    }
+    end_token(files, prefix, None, token, now)
 }
 
 /// Does `work` unless another process takes its time to mark, end or take back a flush below this prefix.
 pub(crate) fn try_alone<R>(
     files: &dyn Files,
     prefix: &Prefix,
-    work: impl FnOnce() -> R,
+    work: impl FnOnce(Fence<'_>) -> R,
 ) -> Result<Option<R>, FsError> {
     let (mut work, mut value) = (Some(work), None);
-    if_soon_free(files, &prefix.scr_file(LOCK), &mut || value = work.take().map(|work| work()))?;
+    let mut once = |fence: Fence<'_>| value = work.take().map(|work| work(fence));
+    if_soon_free(files, &prefix.scr_file(LOCK), &mut once)?;
     Ok(value)
 }
 
 /// Does `work` if a lock is free within a moment, and returns whether it did. Who has it for longer may be stuck in a file
 /// system.
-pub(super) fn if_soon_free(files: &dyn Files, lock: &Path, work: &mut dyn FnMut()) -> Result<bool, FsError> {
+pub(super) fn if_soon_free(
+    files: &dyn Files,
+    lock: &Path,
+    work: &mut dyn FnMut(Fence<'_>),
+) -> Result<bool, FsError> {
     let mut pauses = Pauses::up_to(LONGEST_PAUSE);
     for _ in 0..MOST_LOOKS {
         if files.if_free(lock, work)? {
@@ -95,8 +118,61 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const MOST_LOOKS: u32 = 50;
 
 /// Does `work` while no other process marks, closes or rolls back a flush below this prefix.
-pub(crate) fn alone<R>(files: &dyn Files, prefix: &Prefix, work: impl FnOnce() -> R) -> Result<R, FsError> {
+fn alone<R>(files: &dyn Files, prefix: &Prefix, work: impl FnOnce(Fence<'_>) -> R) -> Result<R, FsError> {
     Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
+}
+
+/// Whether the lock is still that of this process, or was broken, since it seemed dead.
+pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
+
+/// Does `work` when it is the turn of a dataset: flushes that it has to wait for are ended first, by a process that has the lock,
+/// or will take it.
+pub(crate) fn in_turn<T, E: From<PrefixError>>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    held: Option<Fence<'_>>,
+    now: &str,
+    mut work: impl FnMut(Catalog<'_>) -> Result<Turn<T>, E>,
+) -> Result<T, E> {
+    let mut last = None;
+    loop {
+        let token = match work(Catalog { files, prefix })? {
+            Turn::Done(value) => return Ok(value),
+            Turn::After(token) => token,
+        };
+        if last.as_ref() == Some(&token) {
+            let why = "it is there again".to_owned();
+            return Err(PrefixError::NotItsTurn { token, why }.into());
+        }
+        end_token(files, prefix, held, &token, now)?;
+        last = Some(token);
+    }
+}
+
+/// Finishes the flush of this token, or takes it back, if it is under way.
+fn end_token(
+    files: &dyn Files,
+    prefix: &Prefix,
+    held: Option<Fence<'_>>,
+    token: &str,
+    now: &str,
+) -> Result<(), PrefixError> {
+    let end = |fence: Fence<'_>| match pending::find(files, prefix, token) {
+        Ok(Some(record)) => {
+            let ended = Closing { files, prefix, record, fence }.end(now, Missing::TakeBack);
+            matches!(ended, FlushOutcome::Postponed { .. }).then(|| ended.to_string())
+        }
+        Ok(None) => None,
+        Err(error) => Some(describe(&error)),
+    };
+    let why = match held {
+        Some(fence) => Ok(end(fence)),
+        None => alone(files, prefix, end),
+    };
+    match why.unwrap_or_else(|error| Some(describe(&error))) {
+        None => Ok(()),
+        Some(why) => Err(PrefixError::NotItsTurn { token: token.to_owned(), why }),
+    }
 }
 
 /// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
@@ -107,9 +183,62 @@ pub(crate) fn finish(
     record: PendingFlush,
     now: &str,
 ) -> Result<(), StepError> {
-    alone(files, prefix, || {
-        let closing = Closing { files, prefix, record };
-        closing.finish(&closing.staged()?, now)
+    alone(files, prefix, |fence| {
+        let closing = Closing { files, prefix, record, fence };
+        let finished = closing.finish(closing.staged()?, now);
+        if finished.as_ref().is_err_and(StepError::is_damage) {
+            closing.take_back()?;
+        }
+        finished
+    })?
+}
+
+/// Lists a dataset whose files are in place already: bytes and names are safe before it counts.
+///
+/// # Errors
+/// A file or folder could not be synced, a newer dataset has its name or its files, or what `check` says.
+pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    dataset: &DatasetDescriptor,
+    lists: &[Vec<PrefixFile>],
+    now: &str,
+    mut check: impl FnMut(&Index) -> Result<(), E>,
+) -> Result<(), E> {
+    let paths: BTreeSet<PathBuf> = lists.iter().flatten().map(|file| prefix.file(&file.name)).collect();
+    for path in &paths {
+        files.open(path, How::Read).and_then(|file| file.sync()).at("sync", path)?;
+    }
+    sync_folders(files, prefix, folders_of(prefix, paths.iter().map(|path| &**path)).into_iter())?;
+    let mut sharing = Sharing::of(lists);
+    in_turn(files, prefix, None, now, |catalog| {
+        catalog.list_whole(dataset, &mut sharing, dataset.checkpoint.into(), now, &mut check)
+    })
+}
+
+/// Takes a name out of the index, and ends the flushes under way that would list it again. Gives whether there was any.
+///
+/// # Errors
+/// A flush could not be rolled back, or the index cannot be changed.
+pub fn drop_name(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Updated<bool>, PrefixError> {
+    let ended = abandon_named(files, prefix, name)?;
+    let mut dropped = Index::change(files, prefix, |index| !index.drop_name(name).is_empty())?;
+    dropped.value |= ended;
+    Ok(dropped)
+}
+
+/// Rolls back the flushes of a name, however far they are. Gives whether there was any.
+pub(crate) fn abandon_named(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<bool, PrefixError> {
+    let is_meant = |record: &PendingFlush| record.dataset.name == name;
+    if !pending::list(files, prefix)?.pending.iter().any(is_meant) {
+        return Ok(false);
+    }
+    alone(files, prefix, |fence| {
+        let pending = pending::list(files, prefix)?.pending;
+        for record in pending.into_iter().filter(is_meant) {
+            Closing { files, prefix, record, fence }.take_back()?;
+        }
+        Ok(true)
     })?
 }
 
@@ -147,8 +276,8 @@ const UNFINISHED: &str = "unfinished: ";
 
 /// After an error in a flush: rolls it forward where all its marks are there, and takes it back otherwise.
 pub(super) fn resolve(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, now: &str) -> CloseOutcome {
-    let outcome = alone(files, prefix, || match pending::find(files, prefix, &record.token) {
-        Ok(Some(found)) => Closing { files, prefix, record: found }.resolve(now),
+    let outcome = alone(files, prefix, |fence| match pending::find(files, prefix, &record.token) {
+        Ok(Some(found)) => Closing { files, prefix, record: found, fence }.resolve(now),
         Ok(None) => {
             let index = Index::read(files, prefix);
             let entry = index.ok().and_then(|index| index.entry(record.dataset.id));
@@ -172,15 +301,10 @@ fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why
     }
 }
 
-/// Rolls back a flush that is not wanted any more, however far it is.
-pub(super) fn abandon(files: &dyn Files, prefix: &Prefix, record: PendingFlush) -> Result<(), StepError> {
-    alone(files, prefix, || Closing { files, prefix, record }.take_back())?
-}
-
 /// Removes the marks of a flush that was rolled back, and its record where no staging file is left.
 pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, none_left: bool) {
     // The next run finds what is left through the record.
-    let _ = alone(files, prefix, || match none_left {
+    let _ = alone(files, prefix, |_| match none_left {
         true => record.forget(files, prefix),
         false => record.revoke(files, prefix),
     });
@@ -194,8 +318,96 @@ pub(super) struct Staged {
     pub(super) crc: Option<u32>,
 }
 
+/// What a process closes of a flush.
+pub(super) struct Share<'a> {
+    pub(super) files: &'a dyn Files,
+    pub(super) prefix: &'a Prefix,
+    /// The same on all.
+    pub(super) record: &'a mut PendingFlush,
+    pub(super) staged: Vec<Staged>,
+    pub(super) folders: Vec<PathBuf>,
+    /// Whether the files have their names already, and the dataset has taken them.
+    pub(super) in_place: bool,
+    /// The lock that the process has.
+    pub(super) fence: Option<Fence<'a>>,
+}
+
+/// Who closes a flush: the ranks of its job, or one process.
+pub(super) trait Closers {
+    type Error;
+
+    /// Each of them does this, and all learn whether any has failed.
+    fn each(&self, step: Step, work: impl FnOnce() -> Result<(), StepError>) -> Result<(), Self::Error>;
+
+    /// Whether this is the one that changes the index.
+    fn is_first(&self) -> bool;
+}
+
+/// Closes a flush of which every byte is safe in staging files, or in place: the mark, if it is still to be made; then the names
+/// belong to this dataset; then the files get them, and the names are synced; then the dataset counts.
+pub(super) fn close<C: Closers>(
+    closers: &C,
+    share: Share<'_>,
+    now: &str,
+    mark: impl FnOnce() -> Result<(), StepError>,
+) -> Result<(), C::Error> {
+    let Share { files, prefix, record, staged, folders, in_place, fence } = share;
+    let by = if in_place { IN_PLACE.to_owned() } else { record.token.clone() };
+    let catalog = Catalog { files, prefix };
+    let early = planted(Bug::CommittedBeforeNamed);
+    closers.each(Step::MarkingDone, || {
+        if !closers.is_first() {
+            return Ok(());
+        }
+        mark()?;
+        if !in_place {
+            take(files, prefix, fence, record, now)?;
+        }
+        if early {
+            catalog.commit(record, &by, now)?;
+        }
+        Ok(())
+    })?;
+    if !in_place {
+        closers.each(Step::Renaming, || staged.iter().try_for_each(|file| name_file(files, fence, file)))?;
+    }
+    closers.each(Step::SyncingFolders, || {
+        Ok(sync_folders(files, prefix, folders.iter().map(PathBuf::as_path))?)
+    })?;
+    closers.each(Step::Committing, || {
+        if !closers.is_first() {
+            return Ok(());
+        }
+        if !early {
+            catalog.commit(record, &by, now)?;
+        }
+        if !in_place {
+            // The dataset counts already; what is left of the record is cleared away by the next run.
+            let _ = record.forget(files, prefix);
+        }
+        Ok(())
+    })
+}
+
+/// Name and files belong to the dataset of a flush that is on record, from here on.
+fn take(
+    files: &dyn Files,
+    prefix: &Prefix,
+    fence: Option<Fence<'_>>,
+    record: &mut PendingFlush,
+    now: &str,
+) -> Result<(), PrefixError> {
+    in_turn(files, prefix, fence, now, |catalog| {
+        let PendingFlush { dataset, token, sharing, .. } = &mut *record;
+        catalog.take(dataset, token, sharing)
+    })
+}
+
 /// Gives a file its name, unless somebody else has done so.
-pub(super) fn name_file(files: &dyn Files, file: &Staged) -> Result<(), StepError> {
+fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
+    if fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
+        return Err(FsError::LockLost { path: file.target.clone() }.into());
+    }
     match files.rename(&file.staging, &file.target) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Ok(expect_bytes(files, &file.target, file.bytes, file.crc, BLOCK_BYTES)?)
@@ -258,10 +470,10 @@ fn end_alone(
     missing: Missing,
 ) -> Option<FlushOutcome> {
     let dataset = || record.dataset.clone();
-    let ended = alone(files, prefix, || {
+    let ended = alone(files, prefix, |fence| {
         // Somebody may have ended it while this process waited for the lock.
         match pending::find(files, prefix, &record.token) {
-            Ok(Some(record)) => Some(Closing { files, prefix, record }.end(now, missing)),
+            Ok(Some(record)) => Some(Closing { files, prefix, record, fence }.end(now, missing)),
             Ok(None) => None,
             Err(error) => Some(FlushOutcome::Postponed { dataset: dataset(), why: describe(&error) }),
         }
@@ -274,22 +486,18 @@ struct Closing<'a> {
     files: &'a dyn Files,
     prefix: &'a Prefix,
     record: PendingFlush,
+    fence: Fence<'a>,
 }
 
-/// Why a flush was rolled back.
-enum TakenBack {
-    Late { newer: u64 },
-    Damaged(StepError),
-}
+impl Closers for Closing<'_> {
+    type Error = StepError;
 
-impl std::fmt::Display for TakenBack {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Late { newer } => {
-                write!(f, "dataset {newer}, which is newer, is complete under the same names")
-            }
-            Self::Damaged(error) => f.write_str(&describe(error)),
-        }
+    fn each(&self, _: Step, work: impl FnOnce() -> Result<(), StepError>) -> Result<(), StepError> {
+        work()
+    }
+
+    fn is_first(&self) -> bool {
+        true
     }
 }
 
@@ -319,9 +527,9 @@ impl Closing<'_> {
             }
             Ok(done) if done < self.record.marks => {
                 let why = "it was interrupted before all files had arrived".to_owned();
-                self.take_back().map(|()| Some(why))
+                self.take_back().map(|()| Some(why)).map_err(StepError::from)
             }
-            Ok(_) => self.finish_or_take_back(now).map(|why| why.map(|why| why.to_string())),
+            Ok(_) => self.finish_or_take_back(now),
             Err(error) => Err(error.into()),
         };
         match ended {
@@ -332,24 +540,20 @@ impl Closing<'_> {
     }
 
     /// Finishes it; or takes it back, and says why.
-    fn finish_or_take_back(&self, now: &str) -> Result<Option<TakenBack>, StepError> {
+    fn finish_or_take_back(&self, now: &str) -> Result<Option<String>, StepError> {
         let index = Index::read(self.files, self.prefix)?;
         if index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid()) {
             // All was done but to forget it.
-            return self.take_back().map(|()| None);
+            return Ok(self.take_back().map(|()| None)?);
         }
-        let outcome = self.record_checksums().and_then(|()| self.staged()).map_err(StepError::from);
-        let outcome = outcome.and_then(|staged| match self.newer_owner()? {
-            Some(newer) => Ok(Some(TakenBack::Late { newer })),
-            None => {
-                staged.iter().try_for_each(|file| self.check(file))?;
-                self.finish(&staged, now).map(|()| None)
-            }
+        let staged = self.record_checksums().and_then(|()| self.staged()).map_err(StepError::from);
+        let finished = staged.and_then(|mut staged| {
+            staged.iter_mut().try_for_each(|file| self.check(file))?;
+            self.finish(staged, now)
         });
-        match outcome {
-            Ok(None) => Ok(None),
-            Ok(Some(late)) => self.take_back().map(|()| Some(late)),
-            Err(error) if error.is_damage() => self.take_back().map(|()| Some(TakenBack::Damaged(error))),
+        match finished {
+            Ok(()) => Ok(None),
+            Err(error) if error.is_damage() => Ok(self.take_back().map(|()| Some(describe(&error)))?),
             Err(error) => Err(error),
         }
     }
@@ -376,42 +580,26 @@ impl Closing<'_> {
         Ok(())
     }
 
-    /// Steps 4 and 5 for all files.
-    fn finish(&self, staged: &[Staged], now: &str) -> Result<(), StepError> {
-        let catalog = Catalog { files: self.files, prefix: self.prefix };
-        let record = &self.record;
-        catalog.invalidate_previous(&record.dataset, &record.replaces)?;
-        for file in staged {
-            match self.files.rename(&file.staging, &file.target) {
-                // It has its name: that was checked.
-                Err(error) if error.kind() == ErrorKind::NotFound => (),
-                other => other.at("rename a new file to", &file.target)?,
-            }
-        }
-        let folders = folders_of(self.prefix, staged.iter().map(|file| &*file.target));
-        sync_folders(self.files, self.prefix, folders.into_iter())?;
-        catalog.commit(record, now)?;
+    /// Closes it, with all files.
+    fn finish(&self, staged: Vec<Staged>, now: &str) -> Result<(), StepError> {
+        let (files, prefix) = (self.files, self.prefix);
+        let targets = staged.iter().map(|file| &*file.target);
+        let folders = folders_of(prefix, targets).into_iter().map(Path::to_owned).collect();
+        let (mut record, fence) = (self.record.clone(), Some(self.fence));
+        let id = record.dataset.id;
+        let share = Share { files, prefix, record: &mut record, staged, folders, in_place: false, fence };
+        close(self, share, now, || Ok(()))?;
         // For the commands: if this cannot be recorded, they check the flush once more.
-        let _ = FlushFile::update(self.files, self.prefix, |flush| {
-            flush.add_location(record.dataset.id, Location::Prefix);
-            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(record.dataset.id, way));
+        let _ = FlushFile::update(files, prefix, |flush| {
+            flush.add_location(id, Location::Prefix);
+            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
         });
-        // The dataset counts already.
-        let _ = record.forget(self.files, self.prefix);
         Ok(())
-    }
-
-    /// A newer dataset that is complete and has the name, or one of the files: to finish now would replace them.
-    fn newer_owner(&self) -> Result<Option<u64>, PrefixError> {
-        let dataset = &self.record.dataset;
-        let catalog = Catalog { files: self.files, prefix: self.prefix };
-        let lists = Rank2File::read(self.files, self.prefix, dataset.id)?;
-        catalog.newer_owner(dataset, &catalog.sharing(dataset, lists.by_rank())?)
     }
 
     /// Either the staging file is there, or it has its name already. In the latter case its checksum must distinguish it
     /// from a file of the same name and size of an older dataset; without a checksum its ctime must, which a rename changes.
-    fn check(&self, file: &Staged) -> Result<(), StepError> {
+    fn check(&self, file: &mut Staged) -> Result<(), StepError> {
         match expect_size(self.files, &file.staging, file.bytes) {
             Err(FileError::Missing { .. }) => {}
             other => return Ok(other?),
@@ -424,16 +612,20 @@ impl Closing<'_> {
                 return Err(FileError::Missing { path: file.staging.clone() }.into());
             }
         }
+        // That takes reading it, and is not done twice.
+        file.crc = None;
         Ok(())
     }
 
-    fn take_back(&self) -> Result<(), StepError> {
+    fn take_back(&self) -> Result<(), FsError> {
         self.record.revoke(self.files, self.prefix)?;
         // Without its lists the staging files are unknown; they stay, and do no harm.
-        for file in self.staged().unwrap_or_default() {
+        // What was saved from the nodes stays, to be built once more.
+        let is_saved = self.record.token.starts_with(SAVED);
+        for file in self.staged().unwrap_or_default().iter().filter(|_| !is_saved) {
             self.files.remove_if_there(&file.staging)?;
         }
-        Ok(self.record.forget(self.files, self.prefix)?)
+        self.record.forget(self.files, self.prefix)
     }
 
     fn staged(&self) -> Result<Vec<Staged>, PrefixError> {
@@ -451,5 +643,7 @@ impl Closing<'_> {
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;
+/// With this begins the token of a flush that ends a scavenge.
+pub(crate) const SAVED: &str = "scavenged.";
 /// The process that closes or marks flushes holds this name, below the prefix's `.scr`.
 const LOCK: &str = "finalize.lock";

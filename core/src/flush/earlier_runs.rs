@@ -4,6 +4,7 @@
 //! as long as they make progress, at most for a minute. It then rolls back the rest, and flushes it again from cache if it is
 //! due. It does not wait for nodes that it does not have.
 
+use super::catalog::Catalog;
 use super::closing;
 use super::detached::{poll_some, PollResult, Transports, Which};
 use super::pauses::WaitLimit;
@@ -14,14 +15,24 @@ use crate::plugin::PluginHost;
 use std::path::Path;
 use std::time::Duration;
 
-/// Finishes, or takes back, the flushes that earlier runs have left. Collective.
+/// Finishes, or takes back, the flushes that earlier runs have left, and frees the names that they were writing under, where this
+/// run is alone in the prefix directory. Collective.
 ///
 /// # Errors
 /// The ranks cannot talk.
-pub(crate) fn resolve_pending_flushes(job: &Job, control: &Path, host: &PluginHost) -> Result<(), CommError> {
+pub(crate) fn resolve_pending_flushes(
+    job: &Job,
+    control: &Path,
+    host: &PluginHost,
+    is_alone: bool,
+) -> Result<(), CommError> {
     wait_for_transfers(job, control, host)?;
     if job.rank() != Rank(0) {
         return Ok(());
+    }
+    if is_alone {
+        let released = Catalog { files: job.files(), prefix: &job.prefix }.release_in_place();
+        released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
     }
     match closing::finalize_pending(job.files(), &job.prefix, &job.local_time()) {
         Ok(ended) => ended.iter().for_each(|ended| job.report.notice(&ended.to_string())),

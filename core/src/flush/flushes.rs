@@ -209,17 +209,19 @@ impl Flushes {
         Ok(())
     }
 
-    /// Takes back the flushes of a name that could not be closed: the application does not want the dataset any more. What
-    /// cannot be removed is reported.
-    pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) {
-        let unfinished = std::mem::take(&mut self.unfinished).into_iter();
-        let (unwanted, kept): (Vec<_>, Vec<_>) = unfinished.partition(|record| record.dataset.name == name);
-        self.unfinished = kept;
-        for record in unwanted {
-            if job.rank() == Rank(0) {
-                if let Err(error) = closing::abandon(job.files(), &job.prefix, record) {
-                    job.report.error(&crate::describe(&error));
-                }
+    /// Takes back the flushes of a name, of this run and of others: the application does not want the dataset any more. What
+    /// cannot be removed is reported. Collective.
+    pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), CommError> {
+        self.unfinished.retain(|record| record.dataset.name != name);
+        let abandoned = match job.rank() {
+            Rank(0) => closing::abandon_named(job.files(), &job.prefix, name).map(drop),
+            _ => Ok(()),
+        };
+        match job.agree(abandoned) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                job.report.error(&error.agreed()?.to_string());
+                Ok(())
             }
         }
     }

@@ -5,9 +5,10 @@
 //! process may repeat the renames. If one is missing, the staging files are useless and are removed.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
+use super::catalog::Sharing;
 use super::MakeCurrent;
 use crate::fs::{At, Durability, Files, FsError, How};
-use crate::prefix::{DatasetDescriptor, Prefix, FILE_MODE};
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -27,8 +28,8 @@ pub(crate) struct PendingFlush {
     pub(crate) marks: u32,
     /// Whether the dataset becomes the current one.
     pub(crate) make_current: MakeCurrent,
-    /// Complete datasets of other names that have files which this one replaces.
-    pub(crate) replaces: Vec<u64>,
+    /// Which other datasets have a file of this one. It is not written.
+    pub(crate) sharing: Sharing,
 }
 
 impl PendingFlush {
@@ -136,9 +137,6 @@ impl PendingFlush {
         tree.set("RANKS", self.ranks);
         tree.set("MARKS", self.marks);
         tree.set("CURRENT", self.make_current as u8);
-        for id in &self.replaces {
-            tree.entry("REPLACES", id);
-        }
         tree
     }
 
@@ -155,7 +153,7 @@ impl PendingFlush {
                 1 => MakeCurrent::IfNewest,
                 _ => MakeCurrent::Always,
             },
-            replaces: tree.get("REPLACES").map(|ids| ids.keys_as().collect()).unwrap_or_default(),
+            sharing: Sharing::default(),
         })
     }
 }
@@ -167,6 +165,14 @@ pub(crate) fn find(
     token: &str,
 ) -> Result<Option<PendingFlush>, PendingError> {
     read(files, &flush_path(prefix, token), token)
+}
+
+/// Fails where nobody has the flush of this token on record any more.
+pub(super) fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -> Result<(), PrefixError> {
+    match exists(files, &flush_path(prefix, token))? {
+        true => Ok(()),
+        false => Err(PrefixError::Ended { id }),
+    }
 }
 
 /// The records of flushes under way below a prefix.
@@ -265,12 +271,12 @@ pub(crate) mod tests {
             ranks: 4,
             marks: 4,
             make_current: MakeCurrent::IfNewest,
-            replaces: Vec::new(),
+            sharing: Sharing::default(),
         }
     }
 
     pub(crate) fn sample_tree() -> KvTree {
-        PendingFlush { replaces: vec![3, 5], ..sample() }.to_tree()
+        sample().to_tree()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Before the first step of a flush: the ranks exchange names, folders and lists. Of the files only leaves of the lists are written.
 
-use super::catalog::RecordedLists;
+use super::catalog::{RecordedLists, Sharing};
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::{self, FolderOwners};
 use super::lists;
@@ -95,7 +95,7 @@ impl Flush<'_> {
             ranks: self.job.comm.size(),
             marks,
             make_current: self.options.make_current,
-            replaces: Vec::new(),
+            sharing: Sharing::default(),
         }
     }
 

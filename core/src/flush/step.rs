@@ -104,7 +104,7 @@ pub(crate) enum StepError {
 
 impl StepError {
     /// Whether what is stored is itself wrong, so that a retry cannot help.
-    pub(super) fn is_damage(&self) -> bool {
+    pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::File(error) => error.is_damage(),
             Self::Prefix(error) => error.is_damage(),
@@ -137,14 +137,6 @@ impl Flush<'_> {
                 account: error.agreed()?.to_string(),
             })
         })
-    }
-
-    pub(super) fn on_rank_0<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        if self.job.rank() == Rank(0) {
-            work()
-        } else {
-            Ok(())
-        }
     }
 
     /// The result of rank 0, as a line of text on all ranks.

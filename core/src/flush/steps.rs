@@ -2,7 +2,7 @@
 //! error of all.
 
 use super::catalog::Catalog;
-use super::closing::{self, CloseOutcome};
+use super::closing::{self, CloseOutcome, Closers, Share};
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::assign_owners;
 use super::lists;
@@ -14,7 +14,6 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
-use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, Overwritten, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
@@ -55,8 +54,13 @@ impl Flush<'_> {
         self.agreed(dataset, Step::Folders, made)?;
         let Plan { mut record, copies, listed, folders, lists, asked, .. } = plan;
         let in_place = self.options.in_place;
-        let catalog = self.catalog();
-        let recorded = lists.map_or(Ok(()), |lists| catalog.record_pending(&mut record, &lists, in_place));
+        let (files, prefix, now) = (self.files(), &self.job.prefix, self.job.local_time());
+        let recorded = lists.map_or(Ok(()), |lists| match in_place {
+            true => closing::in_turn(files, prefix, None, &now, |catalog| {
+                catalog.record_in_place(&record.dataset, &lists)
+            }),
+            false => self.catalog().record_pending(&mut record, &lists),
+        });
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
         match self.agreed(dataset, Step::Recording, recorded) {
@@ -119,11 +123,9 @@ impl Flush<'_> {
         run: &mut RunningFlush,
         arrived: Result<(), FlushError>,
     ) -> Result<FlushReport, FlushError> {
-        let marked = arrived.and_then(|()| self.mark_done(run));
-        let has_news = marked.as_ref().copied().unwrap_or_default();
-        match marked.and_then(|_| self.name_and_commit(run)) {
-            Ok(()) => (),
-            Err(error) => self.resolve_failed(run, error)?,
+        let mut has_news = false;
+        if let Err(error) = arrived.and_then(|()| self.mark_and_close(run, &mut has_news)) {
+            self.resolve_failed(run, error)?;
         }
         let all = run.copies.iter().chain(&run.listed);
         let sums = || all.filter_map(|copy| Some((copy.file.name.clone(), copy.crc?))).collect();
@@ -131,35 +133,39 @@ impl Flush<'_> {
         Ok(FlushReport { sums, ..self.report(&run.copies)? })
     }
 
-    /// Step 3: the names of the staging files are synced, and there are file lists with checksums that were not known before,
-    /// and the mark that all is there. From here on the flush is only rolled forward. Then the name leaves the older dataset
-    /// that it may have stood for. Gives whether there are such checksums.
-    fn mark_done(&self, run: &mut RunningFlush) -> Result<bool, FlushError> {
-        if !self.options.in_place {
-            self.sync_folders(run)?;
+    /// The names of the staging files are synced, and there are file lists with checksums that were not known before, and the mark
+    /// that all is there. From here on the flush is only rolled forward. Says whether there are such checksums.
+    fn mark_and_close(&self, run: &mut RunningFlush, has_news: &mut bool) -> Result<(), FlushError> {
+        let (files, prefix, in_place) = (self.files(), &self.job.prefix, self.options.in_place);
+        if !in_place {
+            let folders = run.folders.iter().map(PathBuf::as_path);
+            let synced = closing::sync_folders(files, prefix, folders);
+            self.agreed(&run.record.dataset, Step::SyncingFolders, synced)?;
         }
-        let has_news = self.share_checksums(run)?;
-        let leaf = if has_news {
+        *has_news = self.share_checksums(run)?;
+        let ranks = Ranks { flush: self, dataset: &run.record.dataset };
+        let leaf = if *has_news {
             let mine = lists::of(run.copies.iter().chain(&run.listed));
-            self.write_other_leaves(&run.record.dataset, Step::MarkingDone, &mine)?
+            self.write_other_leaves(ranks.dataset, Step::MarkingDone, &mine)?
         } else {
             None
         };
-        let record = &run.record;
-        let marked = self.on_rank_0(|| {
-            let catalog = self.catalog();
+        let mark = || {
             if let Some(leaf) = leaf {
-                catalog.write_leaf(record.dataset.id, &leaf)?;
+                self.catalog().write_leaf(run.record.dataset.id, &leaf)?;
             }
-            if !self.options.in_place {
-                record.mark_done(self.files(), &self.job.prefix, 0, &KvTree::new())?;
+            if !in_place {
+                run.record.mark_done(files, prefix, 0, &KvTree::new())?;
             }
-            if planted(Bug::CommittedBeforeNamed) {
-                return Ok(catalog.commit(record, &self.job.local_time())?);
-            }
-            Ok::<_, StepError>(catalog.invalidate_previous(&record.dataset, &record.replaces)?)
-        });
-        self.agreed(&record.dataset, Step::MarkingDone, marked).map(|()| has_news)
+            Ok(())
+        };
+        let staged = run.copies.iter().filter(|_| !in_place).map(FileCopy::staged).collect();
+        let (mut record, folders) = (run.record.clone(), run.folders.clone());
+        let share = Share { files, prefix, record: &mut record, staged, folders, in_place, fence: None };
+        closing::close(&ranks, share, &self.job.local_time(), mark)?;
+        let in_place = run.copies.iter().filter(|_| in_place && self.options.may_replace);
+        in_place.for_each(|copy| Overwritten::forget(files, prefix, &copy.file.name));
+        Ok(())
     }
 
     /// Finds out whether there are checksums that were not known before. Of a file of many ranks one has taken it, and all learn it.
@@ -176,35 +182,6 @@ impl Flush<'_> {
             }
         }
         Ok(news)
-    }
-
-    /// Steps 4 and 5.
-    fn name_and_commit(&self, run: &RunningFlush) -> Result<(), FlushError> {
-        let (files, dataset) = (self.files(), &run.record.dataset);
-        if !self.options.in_place {
-            let named = run.copies.iter().try_for_each(|copy| closing::name_file(files, &copy.staged()));
-            self.agreed(dataset, Step::Renaming, named)?;
-        }
-        self.sync_folders(run)?;
-        let committed = self.on_rank_0(|| {
-            let record = &run.record;
-            self.catalog().commit(record, &self.job.local_time())?;
-            if !self.options.in_place {
-                // The dataset counts already; what is left of the record is cleared away by the next run.
-                let _ = record.forget(files, &self.job.prefix);
-            }
-            Ok::<_, StepError>(())
-        });
-        self.agreed(dataset, Step::Committing, committed)?;
-        let in_place = run.copies.iter().filter(|_| self.options.in_place && self.options.may_replace);
-        in_place.for_each(|copy| Overwritten::forget(files, &self.job.prefix, &copy.file.name));
-        Ok(())
-    }
-
-    fn sync_folders(&self, run: &RunningFlush) -> Result<(), FlushError> {
-        let folders = run.folders.iter().map(PathBuf::as_path);
-        let synced = closing::sync_folders(self.files(), &self.job.prefix, folders);
-        self.agreed(&run.record.dataset, Step::SyncingFolders, synced)
     }
 
     /// After an error: a flush of which all is marked as done is rolled forward, and any other one is rolled back. What
@@ -245,6 +222,24 @@ impl Flush<'_> {
 
     pub(super) fn catalog(&self) -> Catalog<'_> {
         Catalog { files: self.files(), prefix: &self.job.prefix }
+    }
+}
+
+/// The ranks of a job close its flush.
+struct Ranks<'a> {
+    flush: &'a Flush<'a>,
+    dataset: &'a DatasetDescriptor,
+}
+
+impl Closers for Ranks<'_> {
+    type Error = FlushError;
+
+    fn each(&self, step: Step, work: impl FnOnce() -> Result<(), StepError>) -> Result<(), FlushError> {
+        self.flush.agreed(self.dataset, step, work())
+    }
+
+    fn is_first(&self) -> bool {
+        self.flush.job.rank() == Rank(0)
     }
 }
 

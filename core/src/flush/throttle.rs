@@ -128,7 +128,7 @@ impl SharedSlots<'_> {
         // Of the taken slots one is checked for a dead owner.
         let worth = slots.filter(|slot| *slot == first || !taken.contains(slot));
         for slot in worth {
-            match self.files.if_free(&self.folder.join(slot.to_string()), work) {
+            match self.files.if_free(&self.folder.join(slot.to_string()), &mut |_| work()) {
                 Ok(false) => (),
                 Ok(true) => return Some(true),
                 // Another process has just removed the folder, as no process had a slot in it.

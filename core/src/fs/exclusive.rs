@@ -80,7 +80,7 @@ impl dyn Files + '_ {
         Err(FsError::KeepsChanging { path: lock.to_owned(), tries: MOST_LOOKS })
     }
 
-    /// As `exclusively`, for work that may take longer than what makes a holder look dead: meanwhile
+    /// As `exclusively_fenced`, for work that may take longer than what makes a holder look dead: meanwhile
     /// the lock is kept young.
     ///
     /// # Errors
@@ -88,9 +88,12 @@ impl dyn Files + '_ {
     pub fn exclusively_for_long<R>(
         &self,
         lock: &Path,
-        work: impl FnOnce() -> R,
+        work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
-        self.while_held(lock, |mine| refreshed(|| mine.into_iter().for_each(Mine::refresh), work))
+        self.while_held(lock, |mine| {
+            let is_ours = || mine.is_none_or(Mine::is_still_ours);
+            refreshed(|| mine.into_iter().for_each(Mine::refresh), || work(&is_ours))
+        })
     }
 
     /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a dead
@@ -98,7 +101,7 @@ impl dyn Files + '_ {
     ///
     /// # Errors
     /// The lock file could not be created or read; then nothing was done.
-    pub fn if_free(&self, lock: &Path, work: &mut dyn FnMut()) -> Result<bool, FsError> {
+    pub fn if_free(&self, lock: &Path, work: &mut dyn FnMut(&dyn Fn() -> bool)) -> Result<bool, FsError> {
         let mine = Mine::create(self, lock)?;
         let taken = mine.try_take()?;
         if matches!(taken, Taken::No) {
@@ -112,11 +115,12 @@ impl dyn Files + '_ {
             let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
             let free = file.try_lock().unwrap_or(true);
             if free {
-                work();
+                // A lock of the system cannot be broken.
+                work(&|| true);
             }
             return Ok(free);
         }
-        refreshed(|| mine.refresh(), work);
+        refreshed(|| mine.refresh(), || work(&|| mine.is_still_ours()));
         mine.give_back();
         Ok(true)
     }
@@ -392,10 +396,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("lock");
         let times = AtomicU32::new(0);
-        let if_free = || REAL.if_free(&lock, &mut || _ = times.fetch_add(1, Ordering::SeqCst)).unwrap();
+        let if_free = || REAL.if_free(&lock, &mut |_| _ = times.fetch_add(1, Ordering::SeqCst)).unwrap();
         assert!(if_free());
         assert!(!REAL.exclusively(&lock, if_free).unwrap().value);
-        assert!(REAL.if_free(&lock, &mut || assert!(!if_free())).unwrap());
+        assert!(REAL.if_free(&lock, &mut |_| assert!(!if_free())).unwrap());
         fs::write(&lock, RealFiles.machine()).unwrap();
         assert!(!if_free() && if_free());
         fs::write(&lock, "another machine").unwrap();
@@ -405,8 +409,8 @@ mod tests {
         assert_eq!((times.load(Ordering::SeqCst), left_in(dir.path())), (3, vec![]));
         let files = FaultyFiles::new(RealFiles);
         files.lack(What::Link);
-        let free = (&files as &dyn Files).if_free(&lock, &mut || {
-            assert!(!(&files as &dyn Files).if_free(&lock, &mut || ()).unwrap());
+        let free = (&files as &dyn Files).if_free(&lock, &mut |_| {
+            assert!(!(&files as &dyn Files).if_free(&lock, &mut |_| ()).unwrap());
         });
         assert!(free.unwrap());
     }

@@ -46,10 +46,24 @@ pub enum PrefixError {
         path: PathBuf,
     },
     /// Files of a newer dataset would be replaced.
-    #[error("dataset {newer}, which is newer, is complete and has files of the same names")]
+    #[error("its name or files of it belong to dataset {newer}, which is newer")]
     Superseded {
         /// The newer dataset.
         newer: u64,
+    },
+    /// It was dropped, ended or replaced while this process was at work on it.
+    #[error("somebody else has ended, dropped or replaced dataset {id} meanwhile")]
+    Ended {
+        /// The dataset.
+        id: u64,
+    },
+    /// An older dataset is getting the same names, and could not be finished first.
+    #[error("the flush {token} is giving files the same names, and could not be finished first: {why}")]
+    NotItsTurn {
+        /// The other flush.
+        token: String,
+        /// What is in its way.
+        why: String,
     },
     /// A folder below the prefix directory is a symbolic link.
     #[error(
@@ -184,6 +198,7 @@ impl PrefixError {
     pub fn is_damage(&self) -> bool {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
+            PrefixError::NotItsTurn { .. } => false,
             // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,
             _ => true,

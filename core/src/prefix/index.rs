@@ -5,10 +5,10 @@
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! CURRENT/<name>
 //! NAME/<name>/DSET/<id>
-//! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, DSET/<descriptor>}
+//! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>, DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id and the numbers of runs in the descriptors; C SCR keeps them. [`Seq`] orders datasets.
+//! Only scr writes the random id, `TAKEN`, and the numbers of runs in the descriptors; C SCR keeps them. [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
@@ -28,6 +28,9 @@ use std::path::{Path, PathBuf};
 /// The only version that is read and written.
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
+const TAKEN: &str = "TAKEN";
+/// Takes a dataset's names for the application, which writes its files in place. No token of a flush is like it.
+pub(crate) const IN_PLACE: &str = "in place";
 /// What to do about a damaged one.
 const OF_DAMAGE: &str = "move it away, and `scr index --build' rebuilds it";
 
@@ -58,6 +61,8 @@ pub struct IndexEntry {
     pub current: bool,
     /// Whether its name belongs to another dataset by now, which has overwritten its files.
     pub superseded: bool,
+    /// Who may be giving files the names of this dataset, which is not complete: the token of a flush, or the application.
+    pub taken: Option<String>,
     /// Its descriptor, if it could be read.
     pub dataset: Option<DatasetDescriptor>,
 }
@@ -249,6 +254,7 @@ impl Index {
             fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
             current: self.current() == Some(name) && !superseded,
             superseded,
+            taken: text(TAKEN),
             name: name.to_vec(),
             dataset,
         })
@@ -338,8 +344,32 @@ impl Index {
         }
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
+        if complete {
+            entry.remove(TAKEN);
+        }
         dataset.write_into(entry.child("DSET"));
         self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
+    }
+
+    /// Records a dataset as not complete whose files are about to get their names, or to be written under them.
+    pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str) {
+        self.record(dataset, false);
+        self.alter(dataset.id, |entry| entry.set(TAKEN, by));
+    }
+
+    /// Whether a dataset still has its name, and nobody else has taken, completed or dropped it since this one took it.
+    pub(crate) fn is_taken(&self, dataset: &DatasetDescriptor, by: &str) -> bool {
+        let taken = self.tree.find("DSET", dataset.id).and_then(|entry| entry.text(TAKEN));
+        taken == Some(by) && self.id_of(&dataset.name) == Some(dataset.id)
+    }
+
+    /// The application that wrote files in place has ended. Says whether there was one.
+    pub(crate) fn release_in_place(&mut self) -> bool {
+        let is_taken =
+            |id: &u64| self.tree.find("DSET", id).is_some_and(|entry| entry.text(TAKEN) == Some(IN_PLACE));
+        let taken: Vec<u64> = self.ids().into_iter().filter(is_taken).collect();
+        taken.iter().for_each(|&id| _ = self.alter(id, |entry| _ = entry.remove(TAKEN)));
+        !taken.is_empty()
     }
 
     /// Says whether all files of a dataset are there; false where the index does not have it.

@@ -46,6 +46,15 @@ impl Running {
         Ok((Self(Some(Claim { file, read })), None))
     }
 
+    /// Whether a run may be under way: one is, or that cannot be found out.
+    pub(crate) fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
+        let is_free = |how| files.open(&prefix.scr_file(RUNNING), how)?.try_lock();
+        match is_free(How::Read).or_else(|_| is_free(How::Update)) {
+            Ok(is_free) => !is_free,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        }
+    }
+
     /// Whether this run and others learn of each other.
     pub(crate) fn is_known(&self) -> bool {
         self.0.is_some()

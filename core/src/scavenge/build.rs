@@ -1,20 +1,19 @@
 //! Completes a scavenged dataset: rebuilds lost parts, gives every file its name, writes summary and file lists, and lists it in
 //! the index. See the guide's `scr_index --build`.
 
-use super::place::{copying, token, Apart, ScavengedPart};
+use super::place::{copying, token, ScavengedPart};
 use super::repair::ScavengedRepair;
 use super::scan::Scan;
 use crate::cache::place::PartPlace;
 use crate::comm::Rank;
 use crate::env::Env;
-use crate::flush::catalog::Catalog;
+use crate::flush::catalog::{Catalog, Sharing};
 use crate::flush::closing;
 use crate::flush::pending::PendingFlush;
 use crate::fs::{At, Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
-    tidy, DatasetDescriptor, FlushFile, Index, IndexEntry, Location, Prefix, PrefixError, PrefixFile,
-    Rank2File, Summary,
+    tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -160,7 +159,7 @@ impl<'a> Builder<'a> {
             return Err(BuildError::NoDataset { id, folder });
         }
         let lock = folder.join("build.lock");
-        let updated = self.files().exclusively_for_long(&lock, || {
+        let updated = self.files().exclusively_for_long(&lock, |_| {
             for folder in [&folder, &self.prefix.scr_dir()] {
                 tidy(self.files(), folder, &lock);
             }
@@ -173,6 +172,8 @@ impl<'a> Builder<'a> {
     }
 
     fn build_alone(&self, id: u64) -> Result<Built, BuildError> {
+        // A build that died here may have given some files their names.
+        closing::finish_earlier(self.files(), self.prefix, &token(id), &self.env.local_time())?;
         let entry = Index::read(self.files(), self.prefix)?.entry(id);
         if let Some(entry) = &entry {
             let built = |outcome| Built { id, name: entry.name.clone(), outcome, notes: Vec::new() };
@@ -205,18 +206,17 @@ impl<'a> Builder<'a> {
         let (id, name) = (scan.any.id_in_prefix, scan.any.dataset.name.clone());
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
         let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
-        let apart = Apart::find(self.files(), self.prefix, id, names)?;
+        self.prefix.refuse_links(self.files(), names)?;
         let repair = ScavengedRepair {
             env: self.env,
             prefix: self.prefix,
             plugins: self.plugins,
             level: self.level,
             scan,
-            apart: &apart,
             label: &label,
         };
         let outcome = match repair.run() {
-            Ok(rebuilt) => self.list(scan, &apart, &rebuilt)?,
+            Ok(rebuilt) => self.list(scan, &rebuilt)?,
             Err(error) => {
                 self.list_incomplete(&descriptor(scan))?;
                 Outcome::Incomplete { why: crate::describe(&error) }
@@ -226,7 +226,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Every byte is right: the files get their names, and the dataset counts.
-    fn list(&self, scan: &Scan, apart: &Apart, rebuilt: &[Rank]) -> Result<Outcome, BuildError> {
+    fn list(&self, scan: &Scan, rebuilt: &[Rank]) -> Result<Outcome, BuildError> {
         let lists: Vec<Vec<PrefixFile>> = scan
             .records()
             .map(|record| {
@@ -243,44 +243,35 @@ impl<'a> Builder<'a> {
         let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));
         (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
         let catalog = self.catalog();
-        let replaces = catalog.sharing(&dataset, &lists)?;
-        if let Some(newer) = catalog.newer_owner(&dataset, &replaces)? {
-            let why = format!("its name or files of it belong to dataset {newer}, which is newer");
-            return Ok(Outcome::Incomplete { why });
-        }
-        self.sync(scan, apart)?;
+        self.sync(scan)?;
         let record = PendingFlush {
             token: token(dataset.id),
             ranks: scan.any.ranks,
             // All bytes are there already.
             marks: 0,
-            make_current: self.is_newest_checkpoint(&dataset)?.into(),
-            replaces,
+            make_current: dataset.checkpoint.into(),
+            sharing: Sharing::of(&lists),
             dataset,
         };
         catalog.write_lists(&record.dataset, &lists)?;
         record.write(self.files(), self.prefix)?;
         let id = record.dataset.id;
         let now = self.env.local_time();
-        closing::finish(self.files(), self.prefix, record, &now)
-            .map_err(|error| BuildError::Step(crate::describe(&error)))?;
+        match closing::finish(self.files(), self.prefix, record, &now) {
+            Err(error) if error.is_damage() => {
+                return Ok(Outcome::Incomplete { why: crate::describe(&error) })
+            }
+            finished => finished.map_err(|error| BuildError::Step(crate::describe(&error)))?,
+        }
         FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
         self.remove_unfinished_copies(scan);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
     }
 
-    /// As a flush does, a checkpoint becomes the one to restart from where there is no newer one.
-    fn is_newest_checkpoint(&self, dataset: &DatasetDescriptor) -> Result<bool, BuildError> {
-        let index = Index::read(self.files(), self.prefix)?;
-        let newest = index.candidates().first().map(IndexEntry::seq);
-        Ok(dataset.checkpoint && newest.is_none_or(|newest| newest < index.seq_of(dataset)))
-    }
-
     /// Rebuilt files have not been synced, and the processes that copied the others may have died.
-    fn sync(&self, scan: &Scan, apart: &Apart) -> Result<(), BuildError> {
+    fn sync(&self, scan: &Scan) -> Result<(), BuildError> {
         for record in scan.records() {
-            let part =
-                ScavengedPart { prefix: self.prefix, apart, id: record.id_in_prefix, rank: record.rank };
+            let part = ScavengedPart { prefix: self.prefix, id: record.id_in_prefix, rank: record.rank };
             for file in &record.files {
                 let path = part.file(record, file);
                 let synced = self.files().open(&path, How::Read).and_then(|file| file.sync());

@@ -1,4 +1,4 @@
-//! Copies the parts of a dataset in the cache of one node to the prefix directory: the files of the application to their own
+//! Copies the parts of a dataset in the cache of one node to the prefix directory: the files of the application beside their own
 //! paths, redundancy files and filemaps to the folder of the dataset. See the guide's section "Scavenge".
 //!
 //! Each part is copied independently of the others. A part that cannot be copied is reported and counts as lost. A file gets its
@@ -6,7 +6,7 @@
 //! pass, and recorded if there were none.
 
 use super::filemap::ScavengedMap;
-use super::place::{being_copied, Apart, ScavengedPart};
+use super::place::{being_copied, ScavengedPart};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
@@ -107,7 +107,7 @@ impl Copier<'_> {
         self.prefix.make_scr_dir(self.files)?;
         self.prefix.make_dataset_dir(self.files, id)?;
         let names = parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| &file.name));
-        let apart = Apart::find(self.files, self.prefix, id, names)?;
+        self.prefix.refuse_links(self.files, names)?;
         let saved = |map: &ScavengedMap| map.saved(self.files, self.prefix);
         let total = parts.iter().map(|(_, map)| bytes_of(map)).fold(0, u64::saturating_add);
         let parts: Vec<_> = parts.into_iter().map(|(part, map)| (saved(&map), part, map)).collect();
@@ -116,7 +116,7 @@ impl Copier<'_> {
             if saved(map) != *before {
                 return Ok(Err(rank.0));
             }
-            let to = ScavengedPart { prefix: self.prefix, apart: &apart, id, rank };
+            let to = ScavengedPart { prefix: self.prefix, id, rank };
             self.part(part, map.clone(), &to, &|bytes| (self.progress)(bytes, total)).map(Ok)
         });
         for part in all.into_iter().collect::<Result<Vec<_>, _>>()? {

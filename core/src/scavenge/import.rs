@@ -9,6 +9,7 @@
 use super::scan::Scan;
 use crate::env::Env;
 use crate::flush::catalog::Catalog;
+use crate::flush::closing;
 use crate::fs::verify::{checksum, open_whole, FileError};
 use crate::fs::{At, Durability, Files, FsError, Kind, Status};
 use crate::parallel::at_a_time;
@@ -329,7 +330,7 @@ impl Import<'_> {
         let written =
             self.catalog().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
                 let now = self.env.local_time();
-                self.catalog().commit_if(&dataset, self.checkpoint.into(), &now, |index| {
+                closing::list_in_place(files, prefix, &dataset, &lists, &now, |index| {
                     self.refuse_taken(index)?;
                     self.refuse_outdated(names, read, &mut running)
                 })

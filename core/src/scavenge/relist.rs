@@ -5,6 +5,7 @@
 
 use super::build::{BuildError, Builder, Built, Outcome};
 use super::import::unfinished_mark;
+use crate::flush::closing;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
@@ -167,13 +168,14 @@ impl Builder<'_> {
         let written = status.and_then(|status| u64::try_from(status.mtime.0).ok());
         let time =
             written.map_or_else(|| self.env.clock.now(), |secs| UNIX_EPOCH + Duration::from_secs(secs));
-        if !evidence.described {
-            Summary { dataset: dataset.clone(), complete: true }.write(self.files(), self.prefix)?;
+        let (lists, now) = (evidence.lists.by_rank(), crate::env::local_time(time));
+        let listed = closing::list_in_place(self.files(), self.prefix, dataset, lists, &now, |_| Ok(()));
+        match listed {
+            Err(BuildError::Prefix(why @ PrefixError::Superseded { .. })) => {
+                return Ok(Outcome::Incomplete { why: why.to_string() })
+            }
+            listed => listed?,
         }
-        Index::update(self.files(), self.prefix, |index| {
-            index.record(dataset, true);
-            index.mark_flushed(dataset.id, &crate::env::local_time(time));
-        })?;
         let files = evidence.lists.files() as u64;
         let bytes = dataset.bytes.or_else(|| evidence.lists.bytes()).unwrap_or(0);
         Ok(Outcome::Listed { files, bytes, verified })

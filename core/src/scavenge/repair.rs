@@ -1,7 +1,7 @@
 //! Rebuilds lost parts of a scavenged dataset with threads in the place of the ranks that wrote it, with the scheme and the
 //! code of a restart.
 
-use super::place::{Apart, ScavengedPart};
+use super::place::ScavengedPart;
 use super::scan::Scan;
 use crate::cache::place::{first_flaw, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
@@ -30,7 +30,6 @@ pub(super) struct ScavengedRepair<'a> {
     /// `SCR_DEBUG`.
     pub(super) level: u64,
     pub(super) scan: &'a Scan,
-    pub(super) apart: &'a Apart,
     /// The dataset as messages name it.
     pub(super) label: &'a str,
 }
@@ -141,7 +140,7 @@ impl ScavengedRepair<'_> {
     }
 
     fn part(&self, rank: Rank) -> ScavengedPart<'_> {
-        ScavengedPart { prefix: self.prefix, apart: self.apart, id: self.scan.any.id_in_prefix, rank }
+        ScavengedPart { prefix: self.prefix, id: self.scan.any.id_in_prefix, rank }
     }
 
     fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {

@@ -57,7 +57,8 @@ impl Session {
             must_restart: false,
             is_redundancy_unread: false,
         };
-        resolve_pending_flushes(&session.job, session.cache.control(), session.schemes.plugin_host())?;
+        let (control, host) = (session.cache.control(), session.schemes.plugin_host());
+        resolve_pending_flushes(&session.job, control, host, session.running.is_known())?;
         if session.job.params.get(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
             rebuild::purge_bypass(&session.job, &session.cache)?;

@@ -6,7 +6,7 @@ use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Mismatch, Rank};
 use crate::delete;
 use crate::fetch::{self, Candidate, Fetcher};
-use crate::flush::Flushes;
+use crate::flush::{closing, Flushes};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Seq};
@@ -59,13 +59,17 @@ impl Session {
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
-        let dropped = update_index(&self.job, |index| index.drop_name(name));
+        let dropped = match self.job.rank() {
+            Rank(0) => closing::drop_name(self.job.files(), &self.job.prefix, name).map(drop),
+            _ => Ok(()),
+        };
+        let dropped = self.job.agree(dropped);
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
             self.withdraw_left(name)?;
         }
-        dropped.map(drop)
+        dropped.map_err(|error| error.doing(format!("dropping `{}'", String::from_utf8_lossy(name))))
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -99,7 +103,7 @@ impl Session {
             self.with_flushes(|flushes, site| flushes.finish(site, *id))?;
         }
         self.flushes.wait_until_recorded(&self.job);
-        self.flushes.abandon(&self.job, name);
+        self.flushes.abandon(&self.job, name)?;
         Ok(in_cache)
     }
 

@@ -156,6 +156,23 @@ fn files_are_not_imported_while_a_job_runs() {
     world.run(|application| application.restart(small)).all_gave(&Some(5));
 }
 
+/// Another program has made them, and a power failure would have taken away names that the index lists.
+#[test]
+fn names_of_imported_files_are_synced_before_the_dataset_counts() {
+    let mut world = World::new(2, 2);
+    let files = write_without_scr(&world, 5);
+    let faulty = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(faulty.clone());
+    import(&world, "ckpt.5", true, &files).unwrap();
+    let done = faulty.operations();
+    let index = world.prefix().join(".scr/index.scr");
+    let counts = done.iter().rposition(|one| one.what == What::Rename && one.to.as_ref() == Some(&index));
+    for folder in [world.prefix().join("ckpt.5"), world.prefix()] {
+        let synced = done.iter().position(|one| one.what == What::SyncDir && one.path == folder);
+        assert!(synced.is_some() && synced < counts, "{} is synced too late, or never", folder.display());
+    }
+}
+
 /// As one HDF5 file of all ranks.
 #[test]
 fn ranks_may_share_a_file() {

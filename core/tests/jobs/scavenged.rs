@@ -3,13 +3,13 @@
 //! names that are used again, and with a crash at any moment.
 
 use super::redundancy::small;
-use super::world::{contents, file_name, files_below, mode, plugins, Kept, World};
+use super::world::{contents, file_name, files_below, mode, plugins, Kept, Sizes, World};
 use scr_core::comm::Rank;
 use scr_core::env::{Env, TestEnv};
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Files, OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::{Index, Prefix};
+use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Import, Outcome};
 use scr_core::session::OutputFlags;
 use scr_plugin_api::KvTree;
@@ -194,6 +194,12 @@ impl Dead {
     }
 }
 
+/// The hidden name of a file of dataset 1 until the dataset is whole.
+fn saved(name: &str) -> String {
+    let (folder, base) = name.rsplit_once('/').unwrap();
+    format!("{folder}/.{base}.scavenged.1.part")
+}
+
 fn flip(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let middle = bytes.len() / 2;
@@ -245,7 +251,7 @@ fn each_set_is_made_whole_for_itself_and_named_by_its_ranks() {
     dead.anew(0b0010_0000);
     dead.scavenge();
     let number = small(Rank(1)).iter().position(|&size| size > 0).unwrap();
-    flip(&dead.in_prefix(&file_name(dead.step, Rank(1), number)));
+    flip(&dead.in_prefix(&saved(&file_name(dead.step, Rank(1), number))));
     let Outcome::Completed { rebuilt, .. } = dead.build().outcome else { panic!("it is not whole") };
     assert_eq!(rebuilt, [1, 5]);
     dead.assert_whole("damage in the set without a loss");
@@ -283,7 +289,7 @@ fn any_damage_after_a_scavenge_is_found_and_repaired() {
     let dead = Dead::xor(4, 4);
     let folder = ".scr/scr.dataset.1";
     for damaged in
-        ["ckpt.1/rank_2.0".to_owned(), format!("{folder}/redundancy_1"), format!("{folder}/3.scrfilemap")]
+        [saved("ckpt.1/rank_2.0"), format!("{folder}/redundancy_1"), format!("{folder}/3.scrfilemap")]
     {
         dead.anew(0);
         dead.scavenge();
@@ -298,7 +304,7 @@ fn any_damage_after_a_scavenge_is_found_and_repaired() {
     // Two are one too many.
     dead.anew(0b0001);
     dead.scavenge();
-    flip(&dead.in_prefix("ckpt.1/rank_2.0"));
+    flip(&dead.in_prefix(&saved("ckpt.1/rank_2.0")));
     let (built, lines) = dead.build_with(Arc::new(RealFiles));
     assert!(!built.unwrap().outcome.is_complete());
     assert!(lines.iter().any(|line| line.contains("ckpt.1/rank_2.0 has CRC32")), "{lines:?}");
@@ -311,7 +317,7 @@ fn a_damaged_part_in_cache_is_reported_and_rebuilt_instead_of_copied() {
     flip(&dead.world.cached_file(&["n2/", "rank_2.0"]));
     let copied = dead.scavenge();
     assert!(copied[2].parts[0].wrong[0].contains("is damaged") && !copied[2].is_whole());
-    assert!(!dead.in_prefix("ckpt.1/rank_2.0").exists());
+    assert!(!dead.in_prefix(&saved("ckpt.1/rank_2.0")).exists());
     assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [2]));
     dead.assert_whole("after damage in cache");
 }
@@ -375,7 +381,7 @@ fn a_file_without_a_checksum_is_never_taken_for_one_of_the_same_length() {
     dead.anew(0);
     std::fs::remove_file(dead.world.cached_file(&["n2/", "rank_2.1"])).unwrap();
     assert_eq!(dead.scavenge().iter().filter(|copied| !copied.is_whole()).count(), 1);
-    std::fs::write(dead.in_prefix("ckpt.1/rank_2.1"), [b'x'; 41]).unwrap();
+    std::fs::write(dead.in_prefix(&saved("ckpt.1/rank_2.1")), [b'x'; 41]).unwrap();
     let built = dead.build();
     assert!(
         matches!(&built.outcome, Outcome::Incomplete { why } if why.contains("SINGLE survives 0")),
@@ -452,15 +458,7 @@ fn an_older_dataset_of_the_same_name_counts_until_the_scavenged_one_is_known_to_
     assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [1]));
     assert!(!older(&dead) && dead.index().entry(2).unwrap().is_candidate());
     dead.world.put("SCR_JOB_ID", "another");
-    dead.world
-        .run(|application| {
-            let name = application.session().have_restart().unwrap().expect("there is a checkpoint");
-            application.session().start_restart().unwrap();
-            application.compare(1, small_after).unwrap();
-            application.session().complete_restart(true).unwrap();
-            name
-        })
-        .all_gave(&b"same".to_vec());
+    assert_restarts(&dead, small_after);
 }
 
 #[test]
@@ -478,6 +476,92 @@ fn a_newer_dataset_of_the_same_name_is_never_replaced_by_a_scavenged_one() {
     assert!(dead.index().entry(third).unwrap().is_candidate());
     let file = std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap();
     assert!(file == contents(1, Rank(0), 0, 700), "the newer dataset is as it was");
+}
+
+/// The files of step 1 under their own names are what the application wrote with these sizes.
+fn assert_in_place(dead: &Dead, sizes: Sizes) {
+    for rank in (0..4).map(Rank) {
+        for (number, size) in sizes(rank).into_iter().enumerate() {
+            let found = std::fs::read(dead.in_prefix(&file_name(1, rank, number))).unwrap();
+            assert!(found == contents(1, rank, number, size), "rank {rank}, file {number}");
+        }
+    }
+}
+
+/// A run restarts from `same` with files of these sizes.
+fn assert_restarts(dead: &Dead, sizes: Sizes) {
+    dead.world
+        .run(|application| {
+            let name = application.session().have_restart().unwrap().expect("there is a checkpoint");
+            application.session().start_restart().unwrap();
+            application.compare(1, sizes).unwrap();
+            application.session().complete_restart(true).unwrap();
+            name
+        })
+        .all_gave(&b"same".to_vec());
+}
+
+/// They were renamed over what the application had written, which was then listed with the length and checksum of the older file.
+#[test]
+fn files_that_a_later_run_writes_in_place_are_never_replaced_by_scavenged_ones() {
+    let mut dead = with_one_name();
+    for (name, value) in [("SCR_FLUSH", "1"), ("SCR_JOB_ID", "another"), ("SCR_CACHE_BYPASS", "1")] {
+        dead.world.put(name, value);
+    }
+    dead.world.run(|application| {
+        application.session().start_output(Some(b"same"), CHECKPOINT).unwrap();
+        application.fill(1, small).unwrap();
+        if application.rank == Rank(0) {
+            let written = std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap();
+            assert!(dead.scavenge().iter().all(Copied::is_whole));
+            let outcome = dead.build().outcome;
+            assert!(std::fs::read(dead.in_prefix("ckpt.1/rank_0.0")).unwrap() == written, "{outcome:?}");
+            let Outcome::Incomplete { why } = outcome else { panic!("it is listed") };
+            assert!(why.contains("belong to dataset 3, which is newer"), "{why}");
+        }
+        application.session().complete_output(true).expect("the third is complete");
+    });
+    let newest = dead.index().id_of("same").and_then(|id| dead.index().entry(id)).unwrap();
+    assert!(newest.is_candidate() && newest.id != dead.step);
+    assert_in_place(&dead, small);
+    dead.world.put("SCR_JOB_ID", "third");
+    assert_restarts(&dead, small);
+}
+
+/// The application died, and what it had begun in place is no reason to lose an older dataset.
+#[test]
+fn a_dataset_that_was_only_begun_in_place_does_not_keep_an_older_one_from_being_built() {
+    let mut dead = with_one_name();
+    dead.world.put("SCR_JOB_ID", "another");
+    dead.world.put("SCR_CACHE_BYPASS", "1");
+    dead.world.run(|application| {
+        application.session().start_output(Some(b"same"), CHECKPOINT).unwrap();
+        application.fill(1, small).unwrap();
+    });
+    assert!(dead.scavenge().iter().all(Copied::is_whole));
+    assert!(matches!(dead.build().outcome, Outcome::Completed { .. }));
+    assert_eq!(dead.index().id_of("same"), Some(2));
+    assert_in_place(&dead, small_after);
+}
+
+/// It was decided before all files were read, and the entry of the newer dataset was removed.
+#[test]
+fn a_dataset_is_not_listed_again_if_a_newer_one_takes_its_name_meanwhile() {
+    let dead = Dead::new(World::new(2, 2).set("SCR_FLUSH", "1"), 2);
+    let older = dead.index().entry(1).and_then(|entry| entry.dataset).expect("it is listed");
+    Index::update(&RealFiles, &dead.prefix(), |index| index.drop_name("ckpt.1")).unwrap();
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(|_, path| path.to_string_lossy().contains("index.lock"));
+    let prefix = dead.prefix();
+    faulty.interrupt_at(1, move || {
+        let newer = DatasetDescriptor { id: 9, ..older };
+        Index::update(&RealFiles, &prefix, |index| index.record(&newer, true)).unwrap();
+    });
+    let built = dead.build_with(Arc::new(faulty.clone())).0.unwrap();
+    assert!(faulty.was_interrupted());
+    let Outcome::Incomplete { why } = built.outcome else { panic!("{built:?}") };
+    assert!(why.contains("belong to dataset 9, which is newer"), "{why}");
+    assert!(dead.index().entry(9).is_some_and(|entry| entry.is_candidate()));
 }
 
 /// Lets the world stop before each of the operations of `work` in turn.

@@ -17,8 +17,10 @@ use anyhow::{Context, Result};
 use building::BuildReport;
 use clap::Args;
 use scr_core::env::Env;
+use scr_core::flush::drop_name;
+use scr_core::fs::Updated;
 use scr_core::param;
-use scr_core::prefix::{FlushFile, Index, Prefix};
+use scr_core::prefix::{FlushFile, Index, Prefix, PrefixError};
 use scr_core::scavenge::{BuildError, Builder, Import, Imported};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -88,14 +90,14 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
-            let answer =
-                change(&env, &prefix, name, args.json, |index, name| index.set_current(name), false)?;
+            let set = || Index::change(&*env.files, &prefix, |index| index.set_current(name.as_bytes()));
+            let answer = change(&prefix, name, args.json, set, false)?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
         Action { drop: Some(name), .. } => {
             let unsaved = drop_unsaved(&env, &prefix, name)?;
-            change(&env, &prefix, name, args.json, |index, name| !index.drop_name(name).is_empty(), unsaved)
+            change(&prefix, name, args.json, || drop_name(&*env.files, &prefix, name.as_bytes()), unsaved)
         }
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             report.add(builder.add(&named(&env, &prefix, name)))
@@ -128,18 +130,16 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
 }
 
 fn change(
-    env: &Env,
     prefix: &Prefix,
     name: &OsStr,
     as_json: bool,
-    change: fn(&mut Index, &[u8]) -> bool,
+    change: impl FnOnce() -> Result<Updated<bool>, PrefixError>,
     mut found: bool,
 ) -> Result<Answer> {
     // Where no job has been there is no index, nor a place for its lock.
     if prefix.scr_dir().is_dir() {
-        let changed = Index::change(&*env.files, prefix, |index| change(index, name.as_bytes()));
         let changed =
-            changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
+            change().with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
         if let Some(caution) = changed.caution() {
             warn(caution);
         }

@@ -7,7 +7,7 @@
 
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
 use crate::descriptor::{Descriptors, Store};
-use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone};
+use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone, Fence};
 use crate::flush::file_copy;
 use crate::flush::pending::{self, PendingFlush};
 use crate::flush::step::StepError;
@@ -153,7 +153,7 @@ pub(crate) fn poll_some(
         }
     }
     let monitor = TransferMonitor { files, control, open, now };
-    let mut poll = || {
+    let mut poll = |_: Fence<'_>| {
         if let Err(error) = monitor.poll(which, &mut polled) {
             polled.postpone(&error);
         }
@@ -271,7 +271,7 @@ impl TransferMonitor<'_> {
         if !pending.is_done(files, prefix, node)? {
             let copies = records.iter().flat_map(|record| &record.copies);
             sync_folders(files, prefix, folders_of(prefix, copies.map(|copy| &*copy.staging)).into_iter())?;
-            let marked = try_alone(files, prefix, || match pending::find(files, prefix, &pending.token)? {
+            let marked = try_alone(files, prefix, |_| match pending::find(files, prefix, &pending.token)? {
                 None => Ok(()),
                 Some(found) => {
                     let sums = record::new_sums(records);

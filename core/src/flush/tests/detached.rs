@@ -1,13 +1,13 @@
 //! Detached flushes whose application ends, or dies, right after it has begun them.
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
-use crate::flush::closing::{finalize_arrived, finalize_pending};
+use crate::flush::closing::{drop_name, finalize_arrived, finalize_pending};
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, PollResult, Which};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options};
 use crate::fs::faulty::{FaultyFiles, What};
-use crate::fs::{Files, RealFiles};
+use crate::fs::{Files, How, RealFiles};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::BTreeSet;
 use std::fs;
@@ -125,7 +125,81 @@ fn finishing_a_flush_holds_the_lock() {
     let folder = nodes.stage.prefix.file(&"a".parse().unwrap());
     let synced = done.iter().rposition(|done| done.what == What::SyncDir && done.path == folder);
     let named = done.iter().rposition(|done| done.what == What::Rename && done.path.starts_with(&folder));
-    assert!(named.is_some() && named < synced && synced < first(What::Rename, "index.scr"), "{done:?}");
+    let index = nodes.stage.prefix.index_file();
+    let listed = done.iter().rposition(|done| done.what == What::Rename && done.to.as_ref() == Some(&index));
+    assert!(named.is_some() && named < synced && synced < listed, "{done:?}");
+}
+
+/// Closes a flush of dataset 1 that has arrived, in a process that is stopped before each of its operations in turn. Its locks are
+/// broken, and another process closes the flush too, and does more.
+fn stopped_at_each_operation(meanwhile: fn(&Nodes), after: impl Fn(&Nodes, u64)) {
+    let (nodes, _) = all_marked();
+    let nodes = Arc::new(nodes);
+    let kept = nodes.stage.keep();
+    for at in 1.. {
+        nodes.stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        let theirs = Arc::clone(&nodes);
+        files.interrupt_at(at, move || {
+            for lock in ["finalize.lock", "index.lock"] {
+                let lock = theirs.stage.prefix.scr_file(lock);
+                // As on another machine, whose lock looks dead once it is old.
+                let Ok(held) = RealFiles.open(&lock, How::Update) else { continue };
+                held.write_at(0, b"another machine, with a name of some length").unwrap();
+                held.set_times((1000, 0), (1000, 0)).unwrap();
+            }
+            meanwhile(&theirs);
+        });
+        let _ = finalize_arrived(&files, &nodes.stage.prefix, NOW);
+        if !files.was_interrupted() {
+            assert!(at > 20, "nothing was interrupted");
+            return;
+        }
+        after(&nodes, at);
+    }
+}
+
+/// It took the name back for the older dataset, and gave files the names of the newer one.
+#[test]
+fn a_process_that_was_stopped_takes_nothing_from_a_newer_dataset_of_the_same_name() {
+    let newer = |nodes: &Nodes| {
+        finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+        nodes.stage.flush_well("2.x", &nodes.stage.cache(2, "a"));
+    };
+    stopped_at_each_operation(newer, |nodes, at| {
+        assert!(nodes.stage.is_listed(2) && !nodes.stage.is_listed(1), "stopped at {at}");
+        assert!(nodes.stage.is_right(&nodes.stage.cache(2, "a")), "stopped at {at}");
+    });
+}
+
+/// The flush that was under way listed it again, and made it current.
+#[test]
+fn a_dropped_dataset_does_not_come_back_with_a_flush_that_has_arrived() {
+    let drop = |nodes: &Nodes| _ = drop_name(&RealFiles, &nodes.stage.prefix, b"a").unwrap();
+    let is_gone = |nodes: &Nodes, at: u64| {
+        finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+        assert!(nodes.stage.index().entry(1).is_none(), "stopped at {at}");
+        assert_eq!(nodes.stage.index().current(), None, "stopped at {at}");
+    };
+    let (nodes, _) = all_marked();
+    drop(&nodes);
+    is_gone(&nodes, 0);
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+    stopped_at_each_operation(drop, is_gone);
+}
+
+/// It stayed listed without its files.
+#[test]
+fn a_dataset_that_became_complete_during_the_flush_counts_no_more_once_its_files_are_replaced() {
+    let nodes = Nodes::new();
+    let (older, mut newer) = (nodes.stage.cache(1, "a"), nodes.stage.cache(2, "a"));
+    newer.dataset.name = b"b".to_vec();
+    nodes.begin(&newer, OPTIONS);
+    nodes.stage.flush_well("0.x", &older);
+    assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&older));
+    (0..2).for_each(|node| drop(nodes.poll(node)));
+    assert!(nodes.stage.is_listed(2) && nodes.stage.is_right(&newer));
+    assert!(!nodes.stage.is_listed(1));
 }
 
 /// One error of a network file system was written down, and the flush was never finished.

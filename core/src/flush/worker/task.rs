@@ -68,7 +68,7 @@ impl Task {
         if let Some(lists) = self.lists.take() {
             let catalog = Catalog { files, prefix: &self.prefix };
             let recorded = catalog
-                .record_pending(&mut self.record, &lists, self.options.in_place)
+                .record_pending(&mut self.record, &lists)
                 .map_err(StepError::from)
                 .and_then(|()| Ok(self.record.sign_recorded(files, &self.prefix)?));
             recorded.map_err(|error| (Step::Recording, error))?;

@@ -7,7 +7,7 @@ use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
 use crate::flush::catalog::Catalog;
-use crate::flush::Flushes;
+use crate::flush::{closing, Flushes};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
@@ -215,9 +215,9 @@ impl Wanted<'_> {
 /// path is given out. The index also lists it as begun, so that what it may have replaced is checked closely if it is cut short.
 /// Gives whether there are others that count, or that nobody has listed yet.
 fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
-    let catalog = Catalog { files: job.files(), prefix: &job.prefix };
+    let begin = |catalog: Catalog<'_>| catalog.begin_in_place(&record.dataset);
     let taken = match job.rank() {
-        Rank(0) => catalog.begin_in_place(&record.dataset),
+        Rank(0) => closing::in_turn(job.files(), &job.prefix, None, &job.local_time(), begin),
         _ => Ok(false),
     };
     let own = job.agree(taken)?;
