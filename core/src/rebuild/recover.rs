@@ -19,6 +19,7 @@ use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
+use crate::prefix::Index;
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
 use std::cell::Cell;
@@ -143,6 +144,7 @@ fn rebuild(
         Err(error) => {
             let why = error.agreed()?.to_string();
             recovery.give_up();
+            mark_failed(job, recovery.damaged_in_prefix)?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             if recovery.is_spent_fetch()? {
                 job.report.error(&format!(
@@ -166,6 +168,21 @@ fn rebuild(
             Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost))
         }
     }
+}
+
+/// A dataset in place that any rank has found damaged fails for all runs: where the file lists have no checksums, a fetch would
+/// hand out the same bytes. Collective.
+fn mark_failed(job: &Job, damaged: Option<u64>) -> Result<(), CommError> {
+    let mut id = [damaged.unwrap_or(0)];
+    all_reduce(&*job.comm, &mut id, Op::Max)?;
+    if id == [0] || job.rank() != Rank(0) {
+        return Ok(());
+    }
+    let now = job.local_time();
+    if let Err(error) = Index::update(job.files(), &job.prefix, |index| index.mark_failed(id[0], &now)) {
+        job.report.error(&format!("dataset {} is damaged, and the index cannot say so: {error}", id[0]));
+    }
+    Ok(())
 }
 
 /// Why no node has a whole part of this rank.
@@ -196,6 +213,8 @@ struct Recovery<'a> {
     replaces: bool,
     /// How much of each part is compared.
     extent: Extent,
+    /// The number there of a dataset in place, if this rank has found wrong bytes in it.
+    damaged_in_prefix: Option<u64>,
 }
 
 /// What lies where a part is to be.
@@ -219,7 +238,21 @@ impl<'a> Recovery<'a> {
         let (whole, record) = choose(on.job.rank(), reports);
         let loss = whole.is_none().then(|| why_lost(on.job, record, reports));
         let (journal, begun, replaces, scheme_fails) = (None, false, false, Rc::default());
-        Self { on, local, whole, loss, record, refused, scheme_fails, journal, begun, replaces, extent }
+        let damaged_in_prefix = None;
+        Self {
+            on,
+            local,
+            whole,
+            loss,
+            record,
+            refused,
+            scheme_fails,
+            journal,
+            begun,
+            replaces,
+            extent,
+            damaged_in_prefix,
+        }
     }
 
     /// All the steps. An error of the ranks says why the dataset cannot be recovered.
@@ -230,7 +263,8 @@ impl<'a> Recovery<'a> {
         let scheme = |protection: &Protection| {
             on.schemes.scheme(job, protection).inspect_err(|_| scheme_fails.set(true))
         };
-        let mut repair = Repair { job, scheme: &scheme, label, extent: self.extent };
+        let (extent, has_wrong_bytes) = (self.extent, Cell::default());
+        let mut repair = Repair { job, scheme: &scheme, label, extent, has_wrong_bytes };
         let record = repair.agree_on_record(self.record, self.whole.is_none())?;
         let part = self.place(record);
         let moved = self.bring_home(record, &part)?;
@@ -246,8 +280,10 @@ impl<'a> Recovery<'a> {
             // The copies that it was read from are removed next.
             repair.extent = Extent::All;
         }
-        let Repaired { rebuilt, verified } =
-            repair.run(record, &part, loss, &mut || self.begin_anew(record, &part))?;
+        let repaired = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part));
+        self.damaged_in_prefix =
+            Some(record.id_in_prefix).filter(|_| record.protection.bypass && repair.has_wrong_bytes.get());
+        let Repaired { rebuilt, verified } = repaired?;
         self.record_recovered(record, &part, moved || rebuilt)?;
         self.send_off();
         Ok(Restored { record: record.clone(), part, refused: self.refused, verified })

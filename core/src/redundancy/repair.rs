@@ -15,6 +15,7 @@ use crate::describe;
 use crate::fs::FsError;
 use crate::job::Job;
 use scr_plugin_api::{KvTree, Scheme};
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Repairs one dataset.
@@ -26,6 +27,8 @@ pub(crate) struct Repair<'a> {
     pub(crate) label: &'a str,
     /// How much of each part is compared. Once any damage is found, it is all.
     pub(crate) extent: Extent,
+    /// Whether this rank has found bytes that are not those that were recorded.
+    pub(crate) has_wrong_bytes: Cell<bool>,
 }
 
 /// What a repair has done.
@@ -99,7 +102,10 @@ impl Repair<'_> {
         place: &dyn PartPlace,
     ) -> Option<String> {
         let damage = match outcome {
-            Err(RedundancyError::Damaged(error)) => Some(describe(error)),
+            Err(RedundancyError::Damaged(error)) => {
+                self.has_wrong_bytes.set(matches!(error, PartError::Checksum { .. }));
+                Some(describe(error))
+            }
             Err(_) if !is_lost => self.verify(place, record, Extent::All).err().map(|error| describe(&error)),
             _ => None,
         };

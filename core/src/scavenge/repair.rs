@@ -19,6 +19,7 @@ use crate::prefix::{Prefix, DIR_MODE};
 use crate::redundancy::plugins::{readable_scheme, UseError};
 use crate::redundancy::repair::Repair;
 use scr_plugin_api::Scheme;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -127,7 +128,8 @@ impl ScavengedRepair<'_> {
         let job = Job::of_command(Box::new(comm), self.env, self.prefix, self.level)
             .map_err(|error| RankErrors::known_to_all(describe(&error)))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
-        let repair = Repair { job: &job, scheme: &scheme, label: self.label, extent: Extent::All };
+        let (label, extent) = (self.label, Extent::All);
+        let repair = Repair { job: &job, scheme: &scheme, label, extent, has_wrong_bytes: Cell::default() };
         let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
         let loss = self.loss(rank);
         let record = repair.agree_on_record(known, loss.is_some())?;

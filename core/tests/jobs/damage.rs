@@ -433,9 +433,9 @@ fn a_flipped_bit_in_cache_is_found_under_single_where_a_flush_has_taken_checksum
 /// The checksums that a flush takes stood in the file lists only, and a restart in the same allocation does not read those.
 #[test]
 fn a_flipped_bit_in_a_file_that_was_written_in_place_is_found_where_checksums_are_wanted() {
-    for (on_copy, lost) in [("1", ""), ("0", ""), ("0", "n3")] {
+    for (on_copy, on_flush, lost) in [("1", "1", ""), ("0", "1", ""), ("0", "1", "n3"), ("1", "0", "")] {
         let world = World::new(4, 4).set("SCR_CACHE_BYPASS", "1").set("SCR_CACHE_SIZE", "2");
-        let world = world.set("SCR_CRC_ON_COPY", on_copy);
+        let world = world.set("SCR_CRC_ON_COPY", on_copy).set("SCR_CRC_ON_FLUSH", on_flush);
         world.run(|application| {
             application.checkpoint(1, some).expect("the first is complete");
             application.checkpoint(2, some).expect("the second is complete");
