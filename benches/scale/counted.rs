@@ -1,7 +1,7 @@
 //! Counters around the communicator and the file layer of a rank.
 
 use scr_core::comm::thread::ThreadComm;
-use scr_core::comm::{Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Files, RealFiles};
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ impl Comm for CountedComm {
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
         control: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<Ended, CommError> {
+    ) -> Result<ExchangeEnd, CommError> {
         let ended = self.inner.exchange(tag, sends, receives, control);
         self.count_sent();
         self.count_received(receives.iter().map(|receive| receive.bytes.len()).sum());

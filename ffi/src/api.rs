@@ -5,10 +5,10 @@
 #![allow(non_snake_case)] // The names are those of scr.h.
 
 use crate::failure::{Failure, MAX_FILENAME};
-use crate::leave;
 use crate::message;
 use crate::mpi_library;
 use crate::place::environment;
+use crate::shutdown;
 use crate::state::{entry, State};
 use crate::text::{self, Text};
 use scr_core::comm::collective::{agree, barrier};
@@ -50,9 +50,9 @@ pub extern "C" fn SCR_Init() -> c_int {
             Ok(session) => session,
         };
         *state = State::Running(Box::new(session), config);
-        mpi_library::at_finalize(leave::mpi_ends)
+        mpi_library::at_finalize(shutdown::mpi_ends)
     });
-    leave::exit_if_wanted("SCR_Init");
+    shutdown::exit_if_wanted("SCR_Init");
     if refused && message::is_first_rank() {
         message::note("SCR_Init has failed: until it is called again and succeeds, every call fails and nothing is saved");
     }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
         // SAFETY: the caller's promise.
         let routed = unsafe { route_file(session, &name, file) };
         if let Err(failure) = &routed {
-            session.record_unrouted(name.shown(), failure.to_string());
+            session.record_unrouted(name.printable(), failure.to_string());
         }
         routed
     })
@@ -192,7 +192,7 @@ pub extern "C" fn SCR_Complete_output(valid: c_int) -> c_int {
 
 fn complete_output(call: &'static str, valid: c_int) -> c_int {
     let code = entry(call, |state| Ok(state.session()?.complete_output(valid != 0)?));
-    leave::exit_if_wanted(call);
+    shutdown::exit_if_wanted(call);
     code
 }
 

@@ -44,7 +44,7 @@ pub(crate) unsafe fn read_name(pointer: *const c_char) -> Text {
 
 impl Text {
     /// What of it can be shown.
-    pub(crate) fn shown(&self) -> &[u8] {
+    pub(crate) fn printable(&self) -> &[u8] {
         match self {
             Text::Null => b"",
             Text::Bytes(bytes) | Text::Endless(bytes) => bytes,

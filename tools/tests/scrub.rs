@@ -74,7 +74,7 @@ fn json_has_the_same_findings() {
     let output = scrub(&left, &["--prefix", &left.prefix().display().to_string(), "--json"]);
     assert_eq!(code(&output), 1);
     let value = json_of(&output);
-    assert_eq!((&value["version"], &value["sound"], &value["wrong"]), (&1.into(), &false.into(), &1.into()));
+    assert_eq!((&value["version"], &value["intact"], &value["wrong"]), (&1.into(), &false.into(), &1.into()));
     let place = &value["places"][0];
     assert_eq!((&place["kind"], &place["datasets"][0]["name"]), (&"prefix".into(), &"ckpt.1".into()));
     let finding = &place["findings"][0];

@@ -46,7 +46,7 @@ pub(crate) struct CheckpointId {
 
 impl CheckpointId {
     /// Its name, for messages.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 }

@@ -19,7 +19,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Filemap {
     /// How far the part has come.
-    pub(crate) state: State,
+    pub(crate) state: PartState,
     /// The rank's record: complete from `Prepared` on; before, without sizes and checksums.
     pub(crate) record: Option<RankRecord>,
     /// Records of other ranks of the set, kept for them.
@@ -32,7 +32,7 @@ pub(crate) struct Filemap {
 
 /// How far a part of a dataset has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum State {
+pub(crate) enum PartState {
     /// Nothing can be said.
     #[default]
     Unknown,
@@ -209,7 +209,7 @@ impl Filemap {
                 }
                 Frame::CutShort => {
                     if planted(Bug::TornEntryCounts) {
-                        map.state = State::Complete;
+                        map.state = PartState::Complete;
                     }
                     break;
                 }
@@ -225,30 +225,30 @@ impl Filemap {
     fn take_in(&mut self, tree: &KvTree) -> Option<()> {
         let (kind, body) = tree.iter().next()?;
         match kind {
-            b"OPEN" => self.begin(State::Open, body)?,
-            b"ARRIVING" => self.begin(State::Arriving, body)?,
+            b"OPEN" => self.begin(PartState::Open, body)?,
+            b"ARRIVING" => self.begin(PartState::Arriving, body)?,
             // The names serve the cleanup after a crash; sizes and checksums come with `PREPARED`.
             b"FILE" => (),
             b"PREPARED" => {
                 self.record = Some(RankRecord::from_tree(body.get("RECORD")?).ok()?);
                 self.neighbours = neighbours(body)?;
-                self.reach(State::Prepared);
+                self.reach(PartState::Prepared);
             }
-            b"COMPLETE" if self.state >= State::Prepared => self.reach(State::Complete),
-            b"REFUSED" if self.state >= State::Prepared => self.state = State::Refused,
+            b"COMPLETE" if self.state >= PartState::Prepared => self.reach(PartState::Complete),
+            b"REFUSED" if self.state >= PartState::Prepared => self.state = PartState::Refused,
             _ => return None,
         }
         Some(())
     }
 
     /// A rebuild records a refused part again: it stays refused, or a crash at this moment would make it count.
-    fn reach(&mut self, state: State) {
-        if self.state != State::Refused {
+    fn reach(&mut self, state: PartState) {
+        if self.state != PartState::Refused {
             self.state = state;
         }
     }
 
-    fn begin(&mut self, state: State, body: &KvTree) -> Option<()> {
+    fn begin(&mut self, state: PartState, body: &KvTree) -> Option<()> {
         self.record = Some(RankRecord::from_tree(body).ok()?);
         self.state = state;
         Some(())
@@ -357,10 +357,10 @@ mod tests {
             Entry::Complete,
         ];
         let state = |count: usize| Filemap::parse(&journal(&entries[..count])).state;
-        assert_eq!(state(1), State::Open);
-        assert_eq!(state(2), State::Open);
-        assert_eq!(state(3), State::Prepared);
-        assert_eq!(state(4), State::Complete);
+        assert_eq!(state(1), PartState::Open);
+        assert_eq!(state(2), PartState::Open);
+        assert_eq!(state(3), PartState::Prepared);
+        assert_eq!(state(4), PartState::Complete);
         let whole = Filemap::parse(&journal(&entries));
         assert_eq!(whole.record.as_ref(), Some(&own));
         assert_eq!(whole.neighbours, kept);
@@ -377,10 +377,10 @@ mod tests {
             let map = Filemap::parse(&whole[..cut]);
             assert!(!map.damaged, "cut at {cut}");
             let expected = match cut {
-                _ if cut == whole.len() => State::Complete,
-                _ if cut >= prepared => State::Prepared,
-                _ if cut >= open => State::Open,
-                _ => State::Unknown,
+                _ if cut == whole.len() => PartState::Complete,
+                _ if cut >= prepared => PartState::Prepared,
+                _ if cut >= open => PartState::Open,
+                _ => PartState::Unknown,
             };
             assert_eq!(map.state, expected, "cut at {cut}");
         }
@@ -396,7 +396,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let map = Filemap::parse(&bytes);
             assert!(map.state < truth.state, "bit {bit} went unnoticed");
-            if map.state >= State::Prepared {
+            if map.state >= PartState::Prepared {
                 assert_eq!(map.record, truth.record, "bit {bit}");
             }
         }
@@ -424,7 +424,7 @@ mod tests {
         faulty.heal();
         journal.append(&Entry::Prepared(&own, &[])).unwrap();
         let map = Filemap::parse(&std::fs::read(&path).unwrap());
-        assert_eq!((map.state, map.damaged), (State::Prepared, false));
+        assert_eq!((map.state, map.damaged), (PartState::Prepared, false));
     }
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
             std::fs::write(&path, [&whole[..], &torn[..cut]].concat()).unwrap();
             Journal::reopen(&RealFiles, &path).unwrap().append(&Entry::Complete).unwrap();
             let map = Filemap::parse(&std::fs::read(&path).unwrap());
-            assert_eq!((map.state, map.damaged), (State::Complete, false), "cut at {cut}");
+            assert_eq!((map.state, map.damaged), (PartState::Complete, false), "cut at {cut}");
         }
     }
 

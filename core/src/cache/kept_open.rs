@@ -7,10 +7,10 @@ use std::path::Path;
 
 /// The redundancy files that this rank has written in this run.
 #[derive(Default)]
-pub(crate) struct KeptOpen(RefCell<Vec<Kept>>);
+pub(crate) struct KeptOpen(RefCell<Vec<OpenFile>>);
 
 /// A file, and what tells it from others: device and inode, which are not given to another one while it is open.
-type Kept = ((u64, u64), Box<dyn File>);
+type OpenFile = ((u64, u64), Box<dyn File>);
 
 impl KeptOpen {
     /// Keeps a file that has been written.

@@ -60,7 +60,7 @@ use part::PartDir;
 use record::RankRecord;
 use scr_plugin_api::KvTree;
 use sharing::Sharing;
-use stale::{LeftBehind, StalePart};
+use stale::{StalePart, UnusableDataset};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(crate) struct Cache {
     /// Parts of datasets that cannot be brought back, which are removed once a newer checkpoint counts.
     stale: Vec<StalePart>,
     /// The datasets of which this rank has found parts that this run cannot use.
-    left: Vec<LeftBehind>,
+    left: Vec<UnusableDataset>,
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
     unread: BTreeSet<u64>,
@@ -220,7 +220,7 @@ impl Cache {
     }
 
     /// Keeps parts that cannot be brought back until a newer checkpoint counts.
-    pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>, left: Vec<LeftBehind>) {
+    pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>, left: Vec<UnusableDataset>) {
         (self.stale, self.left) = (stale, left);
     }
 
@@ -232,7 +232,7 @@ impl Cache {
     pub(crate) fn withdraw_left(
         &self,
         job: &Job,
-        is_unwanted: impl Fn(&LeftBehind) -> bool,
+        is_unwanted: impl Fn(&UnusableDataset) -> bool,
     ) -> Collective<()> {
         let mut own = KvTree::new();
         for (place, left) in self.left.iter().filter(|left| is_unwanted(left)).enumerate() {

@@ -186,7 +186,7 @@ impl PartDir {
 
 /// The contents of a cache directory.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct CacheContents {
     /// Parts that have a filemap: dataset and rank.
     pub(crate) parts: Vec<(u64, Rank)>,
     /// Parts on their way out.
@@ -200,8 +200,8 @@ pub(crate) struct Found {
 }
 
 /// Searches a cache directory and changes nothing. An entry that cannot be read hides no other entry.
-pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> Found {
-    let mut found = Found::default();
+pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> CacheContents {
+    let mut found = CacheContents::default();
     for name in found.noting(files.list_if_there(cache)).unwrap_or_default() {
         let Some(id) = dataset_id(&name) else { continue };
         found.ids.push(id);
@@ -243,7 +243,7 @@ fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
 /// Looks through a cache directory, and clears away what earlier runs kept to be written over, and what removals that were
 /// cut short have left. Another job of the allocation may be at work there: what it makes is not touched, and it does
 /// without a file to write over.
-pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> Found {
+pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> CacheContents {
     let mut found = look_through(files, cache);
     for spare in found.noting(spares(files, cache)).unwrap_or_default() {
         found.noting(files.remove_if_there(&spare).map(drop));
@@ -281,7 +281,7 @@ fn remove_leftovers(files: &dyn Files, dataset: &Path) -> Result<(), FsError> {
     remove_dir_if_empty(files, dataset)
 }
 
-impl Found {
+impl CacheContents {
     fn noting<T>(&mut self, result: Result<T, FsError>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
     }

@@ -18,7 +18,7 @@ pub(crate) struct StalePart {
 
 /// A dataset of which this rank has found a part in cache that this run cannot use.
 #[derive(Debug)]
-pub(crate) struct LeftBehind {
+pub(crate) struct UnusableDataset {
     pub(crate) seq: Seq,
     pub(crate) dataset: DatasetDescriptor,
 }

@@ -88,7 +88,7 @@ pub enum WaitControl {
 
 /// How an exchange ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExchangeEnd {
     /// All sent, all received.
     Done,
     /// All sent; some receives were given up.
@@ -191,7 +191,7 @@ pub trait Comm {
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<Ended, CommError>;
+    ) -> Result<ExchangeEnd, CommError>;
 
     /// Takes a message with this tag from any rank that has arrived and that no receive waits for.
     ///

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use self::calls::{check_running, Arrived, Handle, Requests};
 use super::awaited::Awaited;
-use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
 /// One rank's end of a communicator over MPI. It belongs to the thread that made it.
 ///
@@ -115,7 +115,7 @@ impl Comm for MpiComm {
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<Ended, CommError> {
+    ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         check_running()?;
         self.count(sends);
@@ -129,7 +129,7 @@ impl Comm for MpiComm {
                     check_cancel(&batch.come)?;
                 }
                 let done = batch.come.iter().all(|&come| come);
-                let ended = if done { Ended::Done } else { Ended::GivenUp };
+                let ended = if done { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
                 return batch.wrong.take().map_or(Ok(ended), Err);
             }
             if moved && !given_up {

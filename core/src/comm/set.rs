@@ -33,11 +33,11 @@ pub struct SetComm<'a> {
     me: u32,
     data: Tag,
     fin: Tag,
-    state: RefCell<State>,
+    state: RefCell<SetState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SetState {
     /// Per member: messages sent to it.
     sent: Vec<u64>,
     /// Per member: messages from it that have come, asked for or not.
@@ -71,7 +71,7 @@ impl<'a> SetComm<'a> {
             return Err(refuse("no such channel"));
         }
         let data = FIRST_TAG + 2 * channel;
-        let state = RefCell::new(State::of(members.len()));
+        let state = RefCell::new(SetState::of(members.len()));
         Ok(Self { comm, members, ranks, me, data: Tag(data), fin: Tag(data + 1), state })
     }
 
@@ -177,7 +177,7 @@ impl<'a> SetComm<'a> {
     }
 
     /// What the FINs of all members, and what came, say about a set that this member thinks well of.
-    fn verdict(&self, state: &State) -> Option<SetError> {
+    fn verdict(&self, state: &SetState) -> Option<SetError> {
         let failed = state.fins.iter().flatten().find_map(|fin| fin.failed.as_ref());
         if let Some((by, text)) = failed {
             return Some(self.aborted(*by, text));
@@ -352,7 +352,7 @@ impl Drop for SetComm<'_> {
     }
 }
 
-impl State {
+impl SetState {
     fn of(members: usize) -> Self {
         Self {
             sent: vec![0; members],

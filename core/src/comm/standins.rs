@@ -3,7 +3,7 @@
 //! Collectives count its ranks from 0. Redundancy sets and errors name the ranks of the run.
 
 use super::thread::ThreadComm;
-use super::{Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use std::sync::Arc;
 
 /// One of the threads.
@@ -35,7 +35,7 @@ impl Comm for StandIns {
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<Ended, CommError> {
+    ) -> Result<ExchangeEnd, CommError> {
         self.comm.exchange(tag, sends, receives, check_cancel)
     }
 

@@ -9,8 +9,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::awaited::Awaited;
-use super::world::{Found, Waiting, World};
-use super::{check, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use super::world::{Received, Waiting, World};
+use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
 /// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
 ///
@@ -153,7 +153,7 @@ impl Comm for ThreadComm {
         sends: &[Outgoing<'_>],
         receives: &mut [Incoming<'_>],
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<Ended, CommError> {
+    ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         let posted = self.world.post(self.rank, tag, self.letters(sends))?;
         let mut batch = Batch::new(tag, receives);
@@ -167,7 +167,7 @@ impl Comm for ThreadComm {
                 if given_up {
                     check_cancel(&batch.come)?;
                 }
-                let ended = if batch.is_done() { Ended::Done } else { Ended::GivenUp };
+                let ended = if batch.is_done() { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
                 return batch.wrong.map_or(Ok(ended), Err);
             }
             let awaited = if given_up { Vec::new() } else { batch.awaited() };
@@ -248,7 +248,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         ranks
     }
 
-    fn receive(&mut self, found: Found) {
+    fn receive(&mut self, found: Received) {
         for (place, letter) in found.letters {
             let buffer = &mut self.receives[place].bytes;
             if buffer.len() == letter.bytes.len() {

@@ -11,7 +11,7 @@ use super::{CommError, Rank, Tag};
 
 /// All ranks of a process.
 pub(super) struct World {
-    state: Mutex<State>,
+    state: Mutex<WorldState>,
     wake: Vec<Condvar>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Letter {
 pub(super) struct Posted(Option<u64>);
 
 /// The result of a look into a rank's mailbox.
-pub(super) struct Found {
+pub(super) struct Received {
     /// Which receive each letter is for.
     pub(super) letters: Vec<(usize, Letter)>,
     /// Whether all that this exchange posted has been taken.
@@ -43,15 +43,15 @@ pub(super) struct Waiting {
     pub(super) from: Vec<Rank>,
 }
 
-struct State {
-    places: Vec<Place>,
+struct WorldState {
+    places: Vec<RankState>,
     living: usize,
     blocked: usize,
     deadlock: Option<String>,
 }
 
 #[derive(Default)]
-struct Place {
+struct RankState {
     mailbox: HashMap<u16, VecDeque<Letter>>,
     changes: u64,
     ended: bool,
@@ -64,11 +64,11 @@ struct Place {
 
 impl World {
     pub(super) fn new(ranks: u32) -> Self {
-        let places: Vec<Place> = (0..ranks).map(|_| Place::default()).collect();
+        let places: Vec<RankState> = (0..ranks).map(|_| RankState::default()).collect();
         let living = places.len();
         Self {
             wake: places.iter().map(|_| Condvar::new()).collect(),
-            state: Mutex::new(State { places, living, blocked: 0, deadlock: None }),
+            state: Mutex::new(WorldState { places, living, blocked: 0, deadlock: None }),
         }
     }
 
@@ -102,7 +102,7 @@ impl World {
         tag: Tag,
         wanted: impl Iterator<Item = (usize, Rank)>,
         posted: Posted,
-    ) -> Result<Found, CommError> {
+    ) -> Result<Received, CommError> {
         let mut state = self.lock();
         state.alive()?;
         let mut letters = Vec::new();
@@ -121,7 +121,7 @@ impl World {
         }
         let place = &state.places[me.index()];
         let sent = posted.0.is_none_or(|ticket| !place.posted.contains_key(&ticket));
-        Ok(Found { letters, sent, changes: place.changes })
+        Ok(Received { letters, sent, changes: place.changes })
     }
 
     /// Takes the oldest message with this tag whose sender is not one of those excluded.
@@ -178,12 +178,12 @@ impl World {
         boxes.flat_map(|(&tag, queue)| queue.iter().map(move |letter| (letter.from, Tag(tag)))).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WorldState> {
         // No code that panics runs under the lock; a poisoned one is still sound.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn taken(&self, state: &mut State, letter: &Letter) {
+    fn taken(&self, state: &mut WorldState, letter: &Letter) {
         let Some(ticket) = letter.ticket else { return };
         let posted = &mut state.places[letter.from.index()].posted;
         let left = posted.get(&ticket).map_or(0, |left| left.saturating_sub(1));
@@ -195,7 +195,7 @@ impl World {
         self.touch(state, letter.from);
     }
 
-    fn touch(&self, state: &mut State, rank: Rank) {
+    fn touch(&self, state: &mut WorldState, rank: Rank) {
         let place = &mut state.places[rank.index()];
         place.changes += 1;
         if place.waiting.take().is_some() {
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    fn look_for_deadlock(&self, state: &mut State) {
+    fn look_for_deadlock(&self, state: &mut WorldState) {
         if state.blocked == state.living && state.living > 0 && state.deadlock.is_none() {
             state.deadlock = Some(state.who_waits_for_whom());
             self.wake.iter().for_each(Condvar::notify_one);
@@ -212,7 +212,7 @@ impl World {
     }
 }
 
-impl State {
+impl WorldState {
     fn alive(&self) -> Result<(), CommError> {
         match &self.deadlock {
             Some(who) => Err(CommError::Deadlock { who: who.clone() }),
@@ -261,7 +261,7 @@ impl State {
     }
 
     fn holders_of_letters_from(&self, rank: usize) -> Vec<Rank> {
-        let holds = |place: &Place| {
+        let holds = |place: &RankState| {
             let mut letters = place.mailbox.values().flatten();
             letters.any(|letter| letter.ticket.is_some() && letter.from.index() == rank)
         };
@@ -269,7 +269,7 @@ impl State {
     }
 }
 
-impl Place {
+impl RankState {
     fn new_ticket(&mut self, letters: usize) -> u64 {
         self.tickets += 1;
         self.posted.insert(self.tickets, letters);

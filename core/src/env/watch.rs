@@ -31,12 +31,12 @@ struct Watcher {
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<WatchState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct WatchState {
     watched: Vec<Arc<dyn Watched>>,
     /// The thread waits until there is something to poll.
     is_asleep: bool,
@@ -69,7 +69,7 @@ impl Drop for Watcher {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     /// The name for messages.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn names(index: &Index, wanted: Option<&str>) -> Vec<String> {
-        in_order(index, wanted.map(str::as_bytes)).list.iter().map(Candidate::shown).collect()
+        in_order(index, wanted.map(str::as_bytes)).list.iter().map(Candidate::name_text).collect()
     }
 
     #[test]

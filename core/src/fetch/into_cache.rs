@@ -65,7 +65,7 @@ impl Fetcher<'_> {
                     self.cache.keep_in_prefix(candidate.seq.id);
                 }
             }
-            tried.push(candidate.shown());
+            tried.push(candidate.name_text());
         }
         if fetched.is_none() && !tried.is_empty() {
             job.report.error(&format!(
@@ -110,7 +110,7 @@ impl Fetcher<'_> {
         candidate: &Candidate,
         make_current: bool,
     ) -> Result<Result<CheckpointId, FetchError>, CommError> {
-        let (job, name) = (self.job, candidate.shown());
+        let (job, name) = (self.job, candidate.name_text());
         job.report.info(&format!("Attempting fetch: {name}"));
         let log = |event| Record::event(event).id(candidate.seq.id).named(&candidate.name);
         job.log.add_entry(log(Event::FetchStart));

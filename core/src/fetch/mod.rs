@@ -188,7 +188,8 @@ struct Rules<'a> {
 }
 
 /// Chooses where in cache a file goes, and records it there, before a byte of it is written.
-pub(crate) type Place<'a> = dyn FnMut(&DatasetDescriptor, &PrefixFile) -> Result<PathBuf, FileError> + 'a;
+pub(crate) type ChoosePlace<'a> =
+    dyn FnMut(&DatasetDescriptor, &PrefixFile) -> Result<PathBuf, FileError> + 'a;
 
 impl Fetch<'_> {
     /// Fetches a dataset. All ranks call it. `place` is not asked in bypass mode. After an error what was placed
@@ -199,7 +200,7 @@ impl Fetch<'_> {
     pub(crate) fn dataset(
         &self,
         candidate: &Candidate,
-        place: &mut Place<'_>,
+        place: &mut ChoosePlace<'_>,
     ) -> Result<Fetched, FetchError> {
         let Learnt { dataset, mine, listed } = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
@@ -242,7 +243,7 @@ impl Fetch<'_> {
             };
         }
         let head = broadcast_tree(self.comm, Rank(0), &head)?;
-        let name = candidate.shown();
+        let name = candidate.name_text();
         let Some(dataset) = head.get("DSETDESC") else {
             let refusal = Refusal::from_tree(&head);
             self.mark_if(refusal.is_damage(), candidate);
@@ -321,7 +322,7 @@ impl Fetch<'_> {
         &self,
         dataset: &DatasetDescriptor,
         mine: &[Mine],
-        place: &mut Place<'_>,
+        place: &mut ChoosePlace<'_>,
         rules: &Rules<'_>,
     ) -> Result<Result<Vec<FetchedFile>, FileError>, CommError> {
         let width = self.options.width;
@@ -420,7 +421,7 @@ impl Fetch<'_> {
         agree_at(self.comm, self.node, outcome).or_else(|error| {
             let account = error.agreed()?;
             self.mark_if(damaged, candidate);
-            let (dataset, account) = (candidate.shown(), account.to_string());
+            let (dataset, account) = (candidate.name_text(), account.to_string());
             Err(if damaged {
                 FetchError::Damaged { dataset, account }
             } else {

@@ -307,7 +307,7 @@ fn possibly_replaced_files_are_compared_by_checksum_even_if_that_is_off() {
         fetch_with(&RealFiles, &stage.prefix, 2, candidate, stage.dir.path(), options)
     };
     assert!(fetch(&candidate_of(&cached)).is_ok());
-    assert_eq!(list[0].iter().map(Candidate::shown).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(list[0].iter().map(Candidate::name_text).collect::<Vec<_>>(), ["a"]);
     assert!(matches!(fetch(&list[0][0]), Err(FetchError::Damaged { .. })));
 }
 

@@ -454,7 +454,7 @@ fn end_all(
     now: &str,
     missing: Missing,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
-    let pending::Found { pending, unusable } = pending::list(files, prefix)?;
+    let pending::FoundRecords { pending, unusable } = pending::list(files, prefix)?;
     let unusable = unusable.into_iter();
     let mut ended: Vec<_> =
         unusable.map(|(path, error)| FlushOutcome::Unusable { path, why: describe(&error) }).collect();

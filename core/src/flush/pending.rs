@@ -39,18 +39,18 @@ impl PendingFlush {
     }
 
     /// Signals to the threads of other ranks that the record is synced.
-    pub(crate) fn sign_recorded(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        let path = self.recorded_sign(prefix);
+    pub(crate) fn mark_recorded(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        let path = self.recorded_mark(prefix);
         files.open(&path, How::Create(FILE_MODE)).at("create", &path).map(drop)
     }
 
     /// The file that does.
-    pub(crate) fn recorded_sign(&self, prefix: &Prefix) -> PathBuf {
-        prefix.scr_file(&self.sign_name())
+    pub(crate) fn recorded_mark(&self, prefix: &Prefix) -> PathBuf {
+        prefix.scr_file(&self.recorded_mark_name())
     }
 
     /// Its name.
-    pub(crate) fn sign_name(&self) -> String {
+    pub(crate) fn recorded_mark_name(&self) -> String {
         format!("recorded.{}", self.token)
     }
 
@@ -124,7 +124,7 @@ impl PendingFlush {
     /// Forgets it; the dones go first, so that none is left without its flush.
     pub(crate) fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         self.revoke(files, prefix)?;
-        files.remove_if_there(&self.recorded_sign(prefix))?;
+        files.remove_if_there(&self.recorded_mark(prefix))?;
         files.remove_if_there(&flush_path(prefix, &self.token))?;
         sync(files, prefix)
     }
@@ -177,7 +177,7 @@ pub(super) fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -
 
 /// The records of flushes under way below a prefix.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecords {
     /// Oldest dataset first.
     pub(crate) pending: Vec<PendingFlush>,
     /// Records that cannot be used, and why.
@@ -185,10 +185,10 @@ pub(crate) struct Found {
 }
 
 /// The flushes under way below a prefix.
-pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<Found, FsError> {
+pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<FoundRecords, FsError> {
     let folder = prefix.scr_dir();
     let names = files.list_if_there(&folder)?;
-    let mut found = Found::default();
+    let mut found = FoundRecords::default();
     for name in names {
         let Some(token) = token_of(name.as_os_str()) else { continue };
         let path = folder.join(&name);

@@ -51,8 +51,8 @@ pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     let newest = newest.map(CachedDataset::id);
     let due = |cached: &&CachedDataset| {
         let is_newest = periodic && Some(cached.id()) == newest;
-        let stays_behind = cached.passed_over && !cached.record.dataset.output;
-        (must_arrive(cached) || is_newest) && !stays_behind && cached.is_unflushed()
+        let is_not_wanted = cached.passed_over && !cached.record.dataset.output;
+        (must_arrive(cached) || is_newest) && !is_not_wanted && cached.is_unflushed()
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
 }

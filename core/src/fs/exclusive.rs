@@ -164,7 +164,7 @@ struct Mine<'a> {
 }
 
 /// A lock file, open, and its identity.
-type Found = (Box<dyn File>, (u64, u64));
+type LockFile = (Box<dyn File>, (u64, u64));
 
 enum Taken {
     Yes,
@@ -247,7 +247,7 @@ impl<'a> Mine<'a> {
     /// The lock, where its holder is dead, and its identity. A holder on this machine keeps the file locked until it has
     /// removed the name: who has the lock of the system while the name still leads to the file knows that
     /// the holder is dead, and nobody else here can touch it as long as the file is open.
-    fn identify(&self) -> Result<Option<Found>, FsError> {
+    fn identify(&self) -> Result<Option<LockFile>, FsError> {
         let file = match self.files.open(self.lock, How::Update) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 return Ok(None)

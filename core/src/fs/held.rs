@@ -23,11 +23,11 @@ use std::time::Duration;
 /// The real file system with directories that are held open.
 #[derive(Clone, Default)]
 pub(super) struct HeldDirs {
-    held: Vec<Arc<Held>>,
+    held: Vec<Arc<HeldDir>>,
 }
 
 /// A directory that is held open. All layers that hold it have the same one.
-struct Held {
+struct HeldDir {
     path: PathBuf,
     dir: RwLock<Arc<dyn File>>,
     /// The folders below it that were used last, the newest at the end. They stay open, since the next name mostly lies in one
@@ -40,11 +40,11 @@ const MOST_FOLDERS: usize = 8;
 
 /// A path below a directory that is held open, or `.` for that itself.
 struct Below<'a> {
-    held: &'a Held,
+    held: &'a HeldDir,
     path: &'a Path,
 }
 
-impl Held {
+impl HeldDir {
     fn dir(&self) -> Arc<dyn File> {
         Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -110,7 +110,11 @@ impl HeldDirs {
         dir.descriptor()?;
         let mut held = self.held.clone();
         held.retain(|known| known.path != path);
-        held.push(Arc::new(Held { path: path.to_owned(), dir: RwLock::new(dir), folders: Mutex::default() }));
+        held.push(Arc::new(HeldDir {
+            path: path.to_owned(),
+            dir: RwLock::new(dir),
+            folders: Mutex::default(),
+        }));
         Some(Self { held })
     }
 

@@ -4,7 +4,7 @@
 //! line that cannot be read is reported and ignored, whatever bytes it has; the rest of the file counts.
 
 use super::line::{self, LineFault, Pair, Words};
-use super::origin::{Origin, Place};
+use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::quote::nearest;
 use super::table::{find, retired, TABLE};
@@ -124,7 +124,7 @@ fn key(name: &str, value: &str) -> (String, String) {
 pub(crate) fn load(
     files: &dyn Files,
     path: &Path,
-    origin: fn(Place) -> Origin,
+    origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Option<Source> {
     load_with_status(files, path, origin, problems).map(|(source, _)| source)
@@ -134,7 +134,7 @@ pub(crate) fn load(
 pub(super) fn load_with_status(
     files: &dyn Files,
     path: &Path,
-    origin: fn(Place) -> Origin,
+    origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Option<Status>)> {
     match read(files, path) {
@@ -142,7 +142,7 @@ pub(super) fn load_with_status(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => {
             let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
-            let place = Place { file: path.into(), line: 0 };
+            let place = FileLine { file: path.into(), line: 0 };
             problems.push(Problem::new(&origin(place), cause));
             Some((Source::default(), None))
         }
@@ -179,7 +179,7 @@ fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
 pub(crate) fn parse(
     bytes: &[u8],
     path: &Path,
-    origin: fn(Place) -> Origin,
+    origin: fn(FileLine) -> Origin,
     problems: &mut Vec<Problem>,
 ) -> Source {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -187,7 +187,7 @@ pub(crate) fn parse(
     let file: Arc<Path> = path.into();
     let most = problems.len() + MOST_PROBLEMS;
     for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
-        let origin = origin(Place { file: Arc::clone(&file), line: number });
+        let origin = origin(FileLine { file: Arc::clone(&file), line: number });
         let mut found = Vec::new();
         if let Some(setting) = setting(line, &origin, &mut found) {
             for (name, earlier) in settings.add(setting) {

@@ -33,7 +33,7 @@ mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};
 pub use file::unknown;
-pub use origin::{Origin, Place};
+pub use origin::{FileLine, Origin};
 pub(crate) use params::Line;
 pub use params::Params;
 pub use problem::{Cause, ConfigError, Problem};

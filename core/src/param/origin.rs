@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// A line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLine {
     /// Which file.
     pub file: Arc<Path>,
     /// Which line, from 1; 0 stands for the whole file.
@@ -20,11 +20,11 @@ pub enum Origin {
     /// An environment variable of the same name.
     Environment,
     /// The user's configuration file.
-    UserFile(Place),
+    UserFile(FileLine),
     /// The application, through `SCR_Config`.
     Application,
     /// The site's configuration file.
-    SystemFile(Place),
+    SystemFile(FileLine),
     /// The descriptor that a dataset was written with.
     Dataset,
     /// The build of the library: another default than usual.
@@ -40,7 +40,7 @@ impl Origin {
     }
 
     /// The line of the file, where it comes from one.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&FileLine> {
         match self {
             Origin::UserFile(place) | Origin::SystemFile(place) => Some(place),
             _ => None,
@@ -48,7 +48,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FileLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => self.file.display().fmt(f),

@@ -7,7 +7,7 @@ use super::check::contradictions;
 use super::expand::Variables;
 use super::file::{Setting, CKPT, DESCRIPTORS};
 use super::line::Pair;
-use super::origin::{Origin, Place};
+use super::origin::{FileLine, Origin};
 use super::problem::Problem;
 use super::resolve::{resolve_one, undefined, Locks, Parameter};
 use super::settings::Settings;
@@ -83,7 +83,7 @@ impl Params {
     }
 
     /// The line of the system file that keeps users from setting this parameter.
-    pub fn locked(&self, name: &str) -> Option<&Place> {
+    pub fn locked(&self, name: &str) -> Option<&FileLine> {
         self.locks.by(name)
     }
 

@@ -3,7 +3,7 @@
 //! A [`Problem`] is reported and the run continues with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
 
-use super::origin::{Origin, Place};
+use super::origin::{FileLine, Origin};
 use super::quote::{of_value, quote, range, suggest};
 use super::value::Rejected;
 use std::fmt;
@@ -159,7 +159,7 @@ pub enum Cause {
         /// The parameter or key.
         name: String,
         /// Where it was set first.
-        earlier: Place,
+        earlier: FileLine,
     },
     /// The same thing is described twice.
     #[error("{} is described a second time, after {earlier}; the line is ignored", quote(name))]
@@ -167,7 +167,7 @@ pub enum Cause {
         /// What.
         name: String,
         /// Where it was described first.
-        earlier: Place,
+        earlier: FileLine,
     },
     /// A line, or what is left of it, has no `=`.
     #[error("`{}' has no `=', write KEY=value; it is ignored", quote(text))]
@@ -277,7 +277,7 @@ pub enum Cause {
         /// The parameter.
         name: String,
         /// The line that locks it.
-        by: Place,
+        by: FileLine,
     },
     /// Two settings that do not go together.
     #[error("{first} and {second} contradict each other: {why}; {now}")]
@@ -468,7 +468,7 @@ mod tests {
 
     #[test]
     fn a_problem_says_where_what_and_what_now() {
-        let place = Place { file: std::path::Path::new("/p/.scrconf").into(), line: 7 };
+        let place = FileLine { file: std::path::Path::new("/p/.scrconf").into(), line: 7 };
         let cause = Cause::UnknownName { name: "SCR_FLSH".into(), nearest: Some("SCR_FLUSH".into()) };
         let problem = Problem::new(&Origin::UserFile(place), cause);
         assert_eq!(

@@ -4,7 +4,7 @@
 
 use super::expand::Variables;
 use super::file::{is_text, unknown, Setting};
-use super::origin::{Origin, Place};
+use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::safe::counts;
 use super::table::{self, DefaultValue, Info, Scope};
@@ -85,7 +85,7 @@ impl fmt::Display for Parameter {
 
 /// The parameters that the site does not let users set.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Locks(BTreeMap<String, Place>);
+pub(super) struct Locks(BTreeMap<String, FileLine>);
 
 impl Locks {
     /// From the lines `SCR_LOCKED=...` of the system file.
@@ -103,7 +103,7 @@ impl Locks {
     }
 
     /// The line that keeps users from setting this parameter.
-    pub(super) fn by(&self, name: &str) -> Option<&Place> {
+    pub(super) fn by(&self, name: &str) -> Option<&FileLine> {
         self.0.get(name)
     }
 

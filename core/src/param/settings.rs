@@ -8,7 +8,7 @@ use super::app::AppConfig;
 use super::expand::Variables;
 use super::file::{is_text, load, load_with_status, unknown, Setting, Source};
 use super::line::Pair;
-use super::origin::{Origin, Place};
+use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::resolve::{resolve_one, undefined, Locks, Parameter};
 use super::safe::{counts, refused_variable, SafePrefixes};
@@ -193,9 +193,14 @@ pub enum FileOf {
 }
 
 /// Reads a file; that it does not exist is a problem.
-fn load_existing(env: &Env, file: &Path, origin: fn(Place) -> Origin, problems: &mut Vec<Problem>) -> Source {
+fn load_existing(
+    env: &Env,
+    file: &Path,
+    origin: fn(FileLine) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Source {
     load(&*env.files, file, origin, problems).unwrap_or_else(|| {
-        let origin = origin(Place { file: file.into(), line: 0 });
+        let origin = origin(FileLine { file: file.into(), line: 0 });
         let cause = Cause::Unreadable { file: file.to_path_buf(), reason: NOT_THERE.to_string() };
         problems.push(Problem::new(&origin, cause));
         Source::default()
@@ -368,7 +373,7 @@ fn origin_to_tree(origin: &Origin, tree: &mut KvTree) {
 }
 
 fn origin_from_tree(tree: &KvTree) -> Result<Origin, FieldError> {
-    let place = || Ok(Place { file: bytes_path(tree, "FILE")?.into(), line: tree.require("LINE")? });
+    let place = || Ok(FileLine { file: bytes_path(tree, "FILE")?.into(), line: tree.require("LINE")? });
     let source: String = tree.require("SOURCE")?;
     Ok(match source.as_str() {
         "ENVIRONMENT" => Origin::Environment,

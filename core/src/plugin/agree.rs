@@ -7,7 +7,7 @@
 use super::check::CheckedLibrary;
 use super::host::{check, OpenPlugin, PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
-use super::search::Found;
+use super::search::FoundPlugin;
 use crate::comm::collective::{agree_at, broadcast_tree};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
 use crate::describe;
@@ -66,7 +66,7 @@ fn resolve(
     host: &PluginHost,
     kind: PluginKind,
     name: &str,
-) -> Result<(Found, CheckedLibrary), PluginLoadError> {
+) -> Result<(FoundPlugin, CheckedLibrary), PluginLoadError> {
     let found = host.find(kind, name)?;
     let library = found.check(host.env())?;
     Ok((found, library))
@@ -74,7 +74,7 @@ fn resolve(
 
 /// The message of rank 0 on the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
 /// on another node; the hash shows whether what lies there is the same.
-fn description(found: &Found, library: &CheckedLibrary) -> KvTree {
+fn description(found: &FoundPlugin, library: &CheckedLibrary) -> KvTree {
     let mut tree = KvTree::new();
     tree.set_bytes("PATH", found.manifest_path.as_os_str().as_bytes());
     tree.set("MANIFEST", &found.text);

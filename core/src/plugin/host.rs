@@ -4,7 +4,7 @@ use super::check::{check_library, CheckError, CheckedLibrary};
 use super::checked_scheme::CheckedScheme;
 use super::load::{load, LoadError};
 use super::manifest::{Manifest, PluginKind};
-use super::search::{Discovery, Found, PassedOver, PATH_VARIABLE};
+use super::search::{Discovery, FoundPlugin, PassedOver, PATH_VARIABLE};
 use super::{ManifestError, OptionError};
 use crate::env::{Env, Trusted};
 use crate::param::{self, nearest, Params};
@@ -160,7 +160,7 @@ impl PluginHost {
     ///
     /// # Errors
     /// [`PluginLoadError::NotFound`] with the folders, and what was skipped and why.
-    pub fn find(&self, kind: PluginKind, name: &str) -> Result<Found, PluginLoadError> {
+    pub fn find(&self, kind: PluginKind, name: &str) -> Result<FoundPlugin, PluginLoadError> {
         let discovery = self.discover();
         discovery.find(kind, name).cloned().ok_or_else(|| {
             *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -196,7 +196,7 @@ impl PluginHost {
     }
 }
 
-impl Found {
+impl FoundPlugin {
     /// Checks its version of the plugin interface and its library. Nothing of the library runs.
     ///
     /// # Errors

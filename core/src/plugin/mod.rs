@@ -35,4 +35,4 @@ pub use load::{load, LoadError};
 pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
 pub use named::{check_schemes, check_transports};
 pub use options::{OptionError, OptionSpec, OptionType};
-pub use search::{Discovery, Found, PassedOver, Place, Shadowed};
+pub use search::{Discovery, FoundPlugin, PassedOver, PluginFolder, Shadowed};

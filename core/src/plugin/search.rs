@@ -19,9 +19,9 @@ pub(super) const PATH_VARIABLE: &str = "SCR_PLUGIN_PATH";
 #[derive(Debug, Default)]
 pub struct Discovery {
     /// The folders that were searched, in order.
-    pub places: Vec<Place>,
+    pub places: Vec<PluginFolder>,
     /// The plugins that can be named, in the order they were found.
-    pub found: Vec<Found>,
+    pub found: Vec<FoundPlugin>,
     /// Plugins that an earlier one of the same kind and name hides.
     pub shadowed: Vec<Shadowed>,
     /// The manifests that were skipped, and why.
@@ -32,7 +32,7 @@ pub struct Discovery {
 
 /// A folder with manifests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct PluginFolder {
     /// The folder.
     pub folder: PathBuf,
     /// Where the libraries that its manifests name may lie, in order.
@@ -41,7 +41,7 @@ pub struct Place {
 
 /// A plugin with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundPlugin {
     /// What its manifest says.
     pub manifest: Manifest,
     /// Where the manifest lies.
@@ -56,7 +56,7 @@ pub struct Found {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shadowed {
     /// The plugin.
-    pub found: Found,
+    pub found: FoundPlugin,
     /// The manifest that came first.
     pub by: PathBuf,
 }
@@ -83,7 +83,7 @@ impl fmt::Display for PassedOver {
     }
 }
 
-impl Found {
+impl FoundPlugin {
     /// The plugin whose manifest is this file, under the rules of a search, with what its manifest has besides what this
     /// host knows.
     ///
@@ -116,11 +116,11 @@ impl Discovery {
     }
 
     /// The plugin of a kind and name, in any case.
-    pub fn find(&self, kind: PluginKind, name: &str) -> Option<&Found> {
+    pub fn find(&self, kind: PluginKind, name: &str) -> Option<&FoundPlugin> {
         self.found.iter().find(|found| found.manifest.kind == kind && found.manifest.is_called(name))
     }
 
-    fn look_into(&mut self, env: &Env, trusted: &Trusted, place: &Place) {
+    fn look_into(&mut self, env: &Env, trusted: &Trusted, place: &PluginFolder) {
         let manifests = match manifests_in(env, trusted, &place.folder) {
             Ok(manifests) => manifests,
             Err(error) => return self.pass_over(&place.folder, &error),
@@ -136,7 +136,7 @@ impl Discovery {
         }
     }
 
-    fn add(&mut self, found: Found) {
+    fn add(&mut self, found: FoundPlugin) {
         match self.find(found.manifest.kind, &found.manifest.name) {
             // The same file through a folder that is named twice is no second plugin.
             Some(first) if first.manifest_path == found.manifest_path => (),
@@ -175,7 +175,7 @@ enum NotTaken {
 }
 
 /// The folder of an entry of `SCR_PLUGIN_PATH`.
-fn place_of(entry: &str) -> Result<Place, NotTaken> {
+fn place_of(entry: &str) -> Result<PluginFolder, NotTaken> {
     let folder = Path::new(entry);
     if entry.is_empty() {
         return Err(NotTaken::EmptyEntry);
@@ -187,18 +187,18 @@ fn place_of(entry: &str) -> Result<Place, NotTaken> {
 }
 
 /// A folder that somebody names.
-fn place_at(folder: &Path) -> Place {
+fn place_at(folder: &Path) -> PluginFolder {
     let mut libraries = vec![folder.to_owned()];
     if folder.ends_with(MANIFESTS) {
         libraries.extend(folder.ancestors().nth(3).map(|root| root.join(LIBRARIES)));
     }
-    Place { folder: folder.to_owned(), libraries }
+    PluginFolder { folder: folder.to_owned(), libraries }
 }
 
 /// The folders of an installation.
-fn installed(root: &Path) -> Place {
+fn installed(root: &Path) -> PluginFolder {
     let folder = root.join(MANIFESTS);
-    Place { libraries: vec![root.join(LIBRARIES), folder.clone()], folder }
+    PluginFolder { libraries: vec![root.join(LIBRARIES), folder.clone()], folder }
 }
 
 const MANIFESTS: &str = "etc/scr/plugins.d";
@@ -225,11 +225,16 @@ fn is_manifest(name: &Path) -> bool {
     !hidden && name.extension().is_some_and(|extension| extension == "toml")
 }
 
-fn read(env: &Env, trusted: &Trusted, path: &Path, place: &Place) -> Result<(Found, Vec<String>), NotTaken> {
+fn read(
+    env: &Env,
+    trusted: &Trusted,
+    path: &Path,
+    place: &PluginFolder,
+) -> Result<(FoundPlugin, Vec<String>), NotTaken> {
     let text = trusted_text(env, trusted, path)?;
     let (manifest, notes) = Manifest::parse(path, &text)?;
     let library = library_of(env, &manifest, place);
-    Ok((Found { manifest, manifest_path: path.to_owned(), text, library }, notes))
+    Ok((FoundPlugin { manifest, manifest_path: path.to_owned(), text, library }, notes))
 }
 
 /// The text of a file that only trusted users may write.
@@ -255,7 +260,7 @@ fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, ManifestErr
 }
 
 /// The library that a manifest names: where it is there, or else where it should be.
-fn library_of(env: &Env, manifest: &Manifest, place: &Place) -> PathBuf {
+fn library_of(env: &Env, manifest: &Manifest, place: &PluginFolder) -> PathBuf {
     let candidates = || place.libraries.iter().map(|folder| folder.join(&manifest.library));
     let there = candidates().find(|path| env.files.status(path).is_ok());
     there.or_else(|| candidates().next()).unwrap_or_else(|| place.folder.join(&manifest.library))

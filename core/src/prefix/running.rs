@@ -11,9 +11,9 @@ use std::path::Path;
 
 /// The registration of a run, until it is dropped.
 #[derive(Default)]
-pub(crate) struct Running(Option<Claim>);
+pub(crate) struct Running(Option<RunLock>);
 
-struct Claim {
+struct RunLock {
     /// The file, with the lock on it.
     file: Box<dyn File>,
     /// How much of it has been read.
@@ -43,7 +43,7 @@ impl Running {
         let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
         let file = if holds_reader { to_read } else { to_write };
         let read = file.status().map_or(u64::MAX, |status| status.len);
-        Ok((Self(Some(Claim { file, read })), None))
+        Ok((Self(Some(RunLock { file, read })), None))
     }
 
     /// Whether a run may be under way: one is, or that cannot be found out.

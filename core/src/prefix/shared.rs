@@ -81,14 +81,14 @@ impl std::fmt::Debug for Known {
 }
 
 /// A file that was read.
-struct Found<T> {
+struct ReadFile<T> {
     bytes: Vec<u8>,
     content: T,
     /// Whether this process has left it so.
     is_known: bool,
 }
 
-fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<Found<T>>, PrefixError> {
+fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile<T>>, PrefixError> {
     let path = T::path(prefix);
     let found = retried(files, || {
         let Some(bytes) = files.read_if_there(&path, MAX_TREE_BYTES)? else { return Ok(None) };
@@ -101,7 +101,7 @@ fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<Found<T>
     let found =
         if planted(Bug::UnreadableAsAbsent) { found.or(Ok(None)) } else { found }.map_err(T::advise)?;
     found
-        .map(|(bytes, tree, is_known)| Ok(Found { bytes, content: T::from_tree(tree, &path)?, is_known }))
+        .map(|(bytes, tree, is_known)| Ok(ReadFile { bytes, content: T::from_tree(tree, &path)?, is_known }))
         .transpose()
 }
 
@@ -142,7 +142,7 @@ pub(super) fn update<T: Shared, R>(
         let (mut content, before) = match find::<T>(files, prefix) {
             Err(error) if renew && error.is_damage() => (T::default(), None),
             other => match other? {
-                Some(Found { bytes, content, is_known: true }) => (content, Some(bytes)),
+                Some(ReadFile { bytes, content, is_known: true }) => (content, Some(bytes)),
                 // Packed anew it may be other bytes, and says the same.
                 found => {
                     let content = found.map(|found| found.content).unwrap_or_default();

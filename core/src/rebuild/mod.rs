@@ -20,7 +20,7 @@ use crate::cache::filemap::Journal;
 use crate::cache::node_dir;
 use crate::cache::part::PartDir;
 use crate::cache::record::DatasetKey;
-use crate::cache::stale::{LeftBehind, StalePart};
+use crate::cache::stale::{StalePart, UnusableDataset};
 use crate::cache::verify::{verify_redundancy, Verified};
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, any, barrier, Op};
@@ -45,13 +45,13 @@ pub(crate) struct Rebuild<'a> {
 
 /// The datasets that a run finds in cache.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundDatasets {
     /// Datasets that are whole, newest first.
     pub(crate) whole: Vec<Restored>,
     /// Remaining parts of datasets that cannot be rebuilt, as far as this rank reports them.
     pub(crate) stale: Vec<StalePart>,
     /// The datasets that this run cannot use, as far as this rank speaks for them.
-    pub(crate) left: Vec<LeftBehind>,
+    pub(crate) left: Vec<UnusableDataset>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
@@ -65,10 +65,10 @@ pub(crate) struct Found {
 }
 
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
-pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
+pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     let job = on.job;
     let scan = scan::scan(job, on.cache)?;
-    let mut found = Found { highest: scan.highest, ..Found::default() };
+    let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
     let Sorted { mut ours, damaged, replaced } = sort(job, scan.parts);
     report_replaced(job, &replaced)?;
     if !on.is_shared {
@@ -83,7 +83,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
         found.seen.push(key.id);
         if occupied.contains(&key.id) {
             // A newer copy with the same id has these folders. It is not touched for an older one.
-            found.left.extend(local.iter().filter_map(|part| part.left_behind()));
+            found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
             let size = job.comm.size();
             let own = local.into_iter().filter(|part| part.ranks() == Some(size));
             let apart: Vec<_> =
@@ -97,17 +97,17 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<Found, CommError> {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
                 found.is_any_left = true;
-                found.left.extend(local.iter().filter_map(|part| part.left_behind()));
+                found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
             }
             Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
                 found.is_any_left = true;
                 found.of_other_size.get_or_insert(what);
-                found.left.extend(local.iter().filter_map(|part| part.left_behind()));
+                found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
             }
             Recovered::Unrecovered(Unrecovered::NotTried) => {
                 found.is_any_left = true;
-                found.left.extend(local.iter().filter_map(|part| part.left_behind()));
+                found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
             }
             Recovered::Unrecovered(Unrecovered::InUse) => (),
             Recovered::Removed => continue,
@@ -233,7 +233,7 @@ fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
     Ok(())
 }
 
-fn is_whole_again(found: &Found, part: &PartDir) -> bool {
+fn is_whole_again(found: &FoundDatasets, part: &PartDir) -> bool {
     found.whole.iter().any(|restored| restored.part == *part)
 }
 

@@ -1,10 +1,10 @@
 //! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
 
-use crate::cache::filemap::{Filemap, State};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::cache::stale::{LeftBehind, StalePart};
+use crate::cache::stale::{StalePart, UnusableDataset};
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;
@@ -47,9 +47,9 @@ impl LocalPart {
     }
 
     /// The dataset, as one that this run cannot use.
-    pub(super) fn left_behind(&self) -> Option<LeftBehind> {
+    pub(super) fn unusable_dataset(&self) -> Option<UnusableDataset> {
         let record = self.map.record.as_ref()?;
-        Some(LeftBehind { seq: record.seq(), dataset: record.dataset.clone() })
+        Some(UnusableDataset { seq: record.seq(), dataset: record.dataset.clone() })
     }
 
     /// How many ranks wrote the dataset, where the filemap says it.
@@ -58,7 +58,7 @@ impl LocalPart {
     }
 
     /// Of two copies of a part the better one has the larger value.
-    pub(super) fn quality(&self) -> (bool, bool, State) {
+    pub(super) fn quality(&self) -> (bool, bool, PartState) {
         (self.whole, !self.map.damaged, self.map.state)
     }
 
@@ -82,7 +82,7 @@ pub(crate) fn exchange(
     local: &mut [LocalPart],
 ) -> Result<BTreeMap<DatasetKey, Vec<PartReport>>, CommError> {
     let mut messages: Vec<(Rank, KvTree)> = Vec::new();
-    for part in local.iter_mut().filter(|part| part.map.state >= State::Prepared) {
+    for part in local.iter_mut().filter(|part| part.map.state >= PartState::Prepared) {
         let flaw = part.flaw(files);
         part.whole = part.map.record.is_some() && flaw.is_none();
         let own = part.map.record.iter().map(|record| (record, part.whole));

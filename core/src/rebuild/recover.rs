@@ -7,7 +7,7 @@ use super::parts::{choose, LocalPart, PartReport};
 use super::state::DatasetState;
 use super::transfer::{self, Arrival};
 use super::Rebuild;
-use crate::cache::filemap::{Entry, Filemap, Journal, State};
+use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
 use crate::cache::part::PartDir;
 use crate::cache::place::first_flaw_in_place;
 use crate::cache::record::{DatasetKey, Protection, RankRecord};
@@ -344,7 +344,7 @@ impl<'a> Recovery<'a> {
         let job = self.on.job;
         let mine = self.own_copy().map(|own| own.map.state);
         let damaged = self.own_copy().is_some_and(|own| own.map.damaged);
-        let absent = !self.begun && mine.is_none_or(|state| state < State::Prepared);
+        let absent = !self.begun && mine.is_none_or(|state| state < PartState::Prepared);
         let unwritten = absent || damaged;
         let mut outcome =
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
@@ -357,17 +357,17 @@ impl<'a> Recovery<'a> {
         }
         job.agree(outcome)?;
         self.begun = false;
-        let says = if anew { Some(State::Prepared) } else { mine };
+        let says = if anew { Some(PartState::Prepared) } else { mine };
         job.agree(self.record_end(part, says))
     }
 
     /// Notes how it ended, where the filemap does not say so already: a device that can only be read still gives a
     /// whole dataset.
-    fn record_end(&mut self, part: &PartDir, says: Option<State>) -> Result<(), FsError> {
-        if says < Some(State::Complete) {
+    fn record_end(&mut self, part: &PartDir, says: Option<PartState>) -> Result<(), FsError> {
+        if says < Some(PartState::Complete) {
             self.append(part, &Entry::Complete)?;
         }
-        if self.refused && says < Some(State::Refused) {
+        if self.refused && says < Some(PartState::Refused) {
             self.append(part, &Entry::Refused)?;
         }
         Ok(())
@@ -456,7 +456,7 @@ impl<'a> Recovery<'a> {
         Ok(match map {
             _ if key < own || arrives => Occupant::None,
             Filemap { damaged: true, .. } => Occupant::Unknown,
-            Filemap { state, .. } if state < State::Prepared => Occupant::None,
+            Filemap { state, .. } if state < PartState::Prepared => Occupant::None,
             _ => Occupant::Part,
         })
     }

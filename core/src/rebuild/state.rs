@@ -1,7 +1,7 @@
 //! What all ranks together know of a cached dataset before anything is done to it.
 
 use super::parts::LocalPart;
-use crate::cache::filemap::{Filemap, State};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::record::DatasetKey;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::CommError;
@@ -31,7 +31,7 @@ impl DatasetState {
     }
 
     /// The state of these parts: how far each has come, and how many ranks wrote it.
-    pub(crate) fn of(parts: &[(State, Option<u32>)]) -> Self {
+    pub(crate) fn of(parts: &[(PartState, Option<u32>)]) -> Self {
         Self::from_facts(facts(parts))
     }
 
@@ -67,22 +67,22 @@ impl DatasetState {
 }
 
 /// How far a part has come. A damaged filemap that got no further than open is not unfinished but lost.
-pub(crate) fn counted_state(map: &Filemap) -> State {
-    if map.damaged && map.state == State::Open {
-        State::Unknown
+pub(crate) fn counted_state(map: &Filemap) -> PartState {
+    if map.damaged && map.state == PartState::Open {
+        PartState::Unknown
     } else {
         map.state
     }
 }
 
-fn facts(parts: &[(State, Option<u32>)]) -> Facts {
-    let any = |states: &[State]| u64::from(parts.iter().any(|(state, _)| states.contains(state)));
+fn facts(parts: &[(PartState, Option<u32>)]) -> Facts {
+    let any = |states: &[PartState]| u64::from(parts.iter().any(|(state, _)| states.contains(state)));
     let ranks = || parts.iter().filter_map(|(_, ranks)| *ranks).map(u64::from);
     [
-        any(&[State::Complete, State::Refused]),
-        any(&[State::Refused]),
-        any(&[State::Open]),
-        any(&[State::Prepared, State::Complete, State::Refused]),
+        any(&[PartState::Complete, PartState::Refused]),
+        any(&[PartState::Refused]),
+        any(&[PartState::Open]),
+        any(&[PartState::Prepared, PartState::Complete, PartState::Refused]),
         ranks().max().unwrap_or(0),
         ranks().min().map_or(0, |least| u64::MAX - least),
     ]

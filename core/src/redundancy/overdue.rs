@@ -48,11 +48,11 @@ struct Shared {
     began: Duration,
     limit: Duration,
     /// The application's thread takes this lock, so no file is touched while it is held.
-    state: Mutex<State>,
+    state: Mutex<CallState>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct State {
+struct CallState {
     /// The call that the scheme is in, and since when; none while it waits for other members.
     call: Option<(&'static str, Duration)>,
     recorded: bool,
@@ -117,7 +117,7 @@ impl Drop for SchemePhase<'_> {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CallState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -142,7 +142,7 @@ impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are ignored.
     fn poll(&self) -> WatchStatus {
         let now = self.clock.elapsed();
-        let State { call, recorded, warned, ended } = *self.state();
+        let CallState { call, recorded, warned, ended } = *self.state();
         if ended {
             if recorded {
                 let _ = self.files.remove_file(&self.file());

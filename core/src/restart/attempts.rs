@@ -27,7 +27,7 @@ pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, Co
         job.report.warn(&format!(
             "{begun} restarts from `{}' have begun and none has written a new checkpoint: it is given up \
              (SCR_RESTART_ATTEMPTS={most})",
-            checkpoint.shown()
+            checkpoint.name_text()
         ));
     }
     Ok(begun >= most)

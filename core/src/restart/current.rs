@@ -44,9 +44,9 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option
     let job = from.job;
     let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(None) };
     let since = restarted_from(job, &name)?;
-    let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.shown()));
+    let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.name_text()));
     let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));
-    let newest = cached.max(listed.map(|first| (first.seq, first.shown())));
+    let newest = cached.max(listed.map(|first| (first.seq, first.name_text())));
     if let Some((_, newer)) = newest.filter(|(newest, _)| since.is_some_and(|since| *newest >= since)) {
         job.report.notice(&format!(
             "SCR_CURRENT={} was restarted from before in this allocation: going on from `{newer}', which is newer",

@@ -10,7 +10,7 @@ mod prefix_state;
 pub(crate) use current::Chosen;
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
-use crate::cache::stale::LeftBehind;
+use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
@@ -51,7 +51,7 @@ impl Restart {
                 from.one(wanted, false)?.map_err(|error| Error::Refused(error.to_string()))?.id
             }
             None => {
-                let name = wanted.shown();
+                let name = wanted.name_text();
                 let why = format!("`{name}' is not in cache, and with SCR_FETCH=0 it is not fetched");
                 return Err(Error::Refused(why));
             }
@@ -190,11 +190,11 @@ fn find_newer_than_cache(
     let Some((cached, first)) = newest.zip(in_prefix.first.as_ref()) else { return Ok(None) };
     let unsaid = job.params.get(&param::CURRENT).is_none();
     if unsaid && in_prefix.is_chosen && first.seq < cached.seq {
-        let chosen = first.shown();
+        let chosen = first.name_text();
         job.report.notice(&format!(
             "the index calls `{chosen}' current, but `{}' in cache is newer and is restarted from; to go back all the \
              same, start with SCR_CURRENT={chosen}",
-            cached.shown()
+            cached.name_text()
         ));
     }
     if first.seq <= cached.seq || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
@@ -203,7 +203,7 @@ fn find_newer_than_cache(
     job.report.notice(&format!(
         "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
         first.seq.id,
-        cached.shown()
+        cached.name_text()
     ));
     fetch_at_start(from, in_prefix, &|candidate| candidate.seq > cached.seq)
 }
@@ -296,7 +296,8 @@ impl WentBack {
         if !planted(Bug::NewerStayAfterCurrent) {
             cache.withdraw(job, &newer)?;
         }
-        let is_newer = |left: &LeftBehind| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
+        let is_newer =
+            |left: &UnusableDataset| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
         if let Err(error) = cache.withdraw_left(job, is_newer) {
             job.report.error(&error.agreed()?.to_string());
         }

@@ -14,7 +14,7 @@
 //! The first keys are those of C SCR's documents, for people and their scripts. Names are relative, so that a prefix directory
 //! may be moved. scr itself uses the records, which are those of the cache.
 
-use crate::cache::filemap::{Filemap, State};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
@@ -40,9 +40,9 @@ impl ScavengedMap {
     /// Of what a cache says; `None` where the part was not prepared, or the application has refused the dataset.
     pub(super) fn of(map: &Filemap) -> Option<Self> {
         let complete = match map.state {
-            State::Prepared => false,
-            State::Complete => true,
-            State::Unknown | State::Arriving | State::Open | State::Refused => return None,
+            PartState::Prepared => false,
+            PartState::Complete => true,
+            PartState::Unknown | PartState::Arriving | PartState::Open | PartState::Refused => return None,
         };
         Some(Self { complete, record: map.record.clone()?, neighbours: map.neighbours.clone() })
     }
@@ -148,7 +148,7 @@ pub(super) struct Saved((u64, u64), (i64, u32));
 
 /// The contents of the filemaps of a scavenged dataset.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FoundMaps {
     pub(super) maps: Vec<ScavengedMap>,
     /// Those that cannot be used, and why.
     pub(super) unusable: Vec<(PathBuf, UnusablePart)>,
@@ -175,10 +175,10 @@ pub(super) enum UnusablePart {
 
 /// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have
 /// been moved.
-pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Found, FsError> {
+pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<FoundMaps, FsError> {
     let folder = prefix.dataset_dir(id);
     let names = files.list(&folder).at("list", &folder)?;
-    let mut found = Found::default();
+    let mut found = FoundMaps::default();
     for name in names.iter().filter(|name| name.as_os_str().as_bytes().ends_with(ENDING.as_bytes())) {
         let path = folder.join(name);
         match read(files, prefix, &path, id) {

@@ -6,7 +6,7 @@
 use super::copy::held;
 use super::filemap::{read_own, ScavengedMap, UnusablePart};
 use super::scan::Scan;
-use crate::cache::filemap::{Filemap, State};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::{first_flaw, first_flaw_in_place};
@@ -99,9 +99,9 @@ impl Inventory {
             self.parts.push(Part { is_whole: is_whole(files, part, &map.record), map });
         }
         let is_refused = match counted_state(map) {
-            State::Open => false,
-            State::Refused => true,
-            State::Unknown | State::Arriving | State::Prepared | State::Complete => return,
+            PartState::Open => false,
+            PartState::Refused => true,
+            PartState::Unknown | PartState::Arriving | PartState::Prepared | PartState::Complete => return,
         };
         self.spoilers.extend(map.record.clone().map(|record| Spoiler { record, is_refused }));
     }
@@ -160,12 +160,12 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
     let mut datasets: BTreeMap<DatasetKey, Dataset> = BTreeMap::new();
     for inventory in inventories {
         for Spoiler { record, is_refused } in inventory.spoilers {
-            let state = if is_refused { State::Refused } else { State::Open };
+            let state = if is_refused { PartState::Refused } else { PartState::Open };
             datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks)));
         }
         for Part { map, is_whole } in inventory.parts {
             let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
-            let state = if map.complete { State::Complete } else { State::Prepared };
+            let state = if map.complete { PartState::Complete } else { PartState::Prepared };
             dataset.states.push((state, Some(map.record.ranks)));
             dataset.whole.extend(Some(map.record.rank).filter(|_| is_whole));
             dataset.maps.push(map);
@@ -180,7 +180,7 @@ struct Dataset {
     maps: Vec<ScavengedMap>,
     whole: BTreeSet<Rank>,
     /// How far each part has come, and how many ranks wrote it.
-    states: Vec<(State, Option<u32>)>,
+    states: Vec<(PartState, Option<u32>)>,
 }
 
 impl Dataset {

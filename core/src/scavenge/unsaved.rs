@@ -1,6 +1,6 @@
 //! Which datasets would be lost with a cache directory.
 
-use crate::cache::filemap::{Filemap, State};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
@@ -37,7 +37,8 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
         for (id, rank) in content.parts {
             let map = files.read_all(&PartDir::new(&folder, id, rank).filemap(), MAX_TREE_BYTES);
             let map = map.map(|bytes| Filemap::parse(&bytes)).unwrap_or_default();
-            let is_incomplete = matches!(map.state, State::Arriving | State::Open | State::Refused);
+            let is_incomplete =
+                matches!(map.state, PartState::Arriving | PartState::Open | PartState::Refused);
             if !is_incomplete && !map.record.as_ref().is_some_and(|record| is_saved(files, record)) {
                 let entry = found.entry(id).or_insert((String::new(), None));
                 if let Some(record) = map.record {

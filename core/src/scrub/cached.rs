@@ -1,7 +1,7 @@
 //! The files that the filemaps of a cache directory record.
 
 use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
-use crate::cache::filemap::{Filemap, State};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
@@ -56,7 +56,7 @@ fn planned(id: u64, name: String, parts: Vec<Part>) -> Planned {
     let mut planned = Planned { dataset, reads: Vec::new() };
     for part in parts {
         planned.dataset.items.push(part.item());
-        if let Some(record) = part.map.record.as_ref().filter(|_| part.map.state >= State::Prepared) {
+        if let Some(record) = part.map.record.as_ref().filter(|_| part.map.state >= PartState::Prepared) {
             planned.reads.extend(reads(&part.dir, record));
         }
     }
@@ -89,7 +89,7 @@ impl Part {
         let verdict = match (&self.error, self.map.damaged, self.map.state) {
             (Some(error), _, _) => Verdict::Wrong { found: error.clone(), now },
             (None, true, _) => Verdict::Wrong { found: format!("{} is damaged", path.display()), now },
-            (None, false, State::Prepared | State::Complete | State::Refused) => Verdict::Sound,
+            (None, false, PartState::Prepared | PartState::Complete | PartState::Refused) => Verdict::Intact,
             (None, false, _) => {
                 let why = "this part is being written, or its run has died; the next start removes it then"
                     .to_owned();
@@ -139,13 +139,13 @@ fn label(record: &RankRecord) -> String {
     String::from_utf8_lossy(&record.dataset.name).into_owned()
 }
 
-fn in_words(state: State) -> &'static str {
+fn in_words(state: PartState) -> &'static str {
     match state {
-        State::Unknown => "unknown",
-        State::Arriving => "being restored",
-        State::Open => "being written",
-        State::Prepared => "protected",
-        State::Complete => "complete",
-        State::Refused => "refused by the application",
+        PartState::Unknown => "unknown",
+        PartState::Arriving => "being restored",
+        PartState::Open => "being written",
+        PartState::Prepared => "protected",
+        PartState::Complete => "complete",
+        PartState::Refused => "refused by the application",
     }
 }

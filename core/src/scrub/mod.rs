@@ -85,7 +85,7 @@ pub enum ItemKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Its length and its checksum are.
-    Sound,
+    Intact,
     /// Nothing is known to be wrong, but not everything could be compared.
     Unverified {
         /// What could not, and why.
@@ -176,7 +176,7 @@ impl Report {
     }
 
     /// Whether nothing is wrong.
-    pub fn is_sound(&self) -> bool {
+    pub fn is_intact(&self) -> bool {
         !self.items().any(|item| matches!(item.verdict, Verdict::Wrong { .. }))
     }
 }

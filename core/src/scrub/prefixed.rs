@@ -35,7 +35,7 @@ fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String)
         return planned;
     }
     let summary = look_at_summary(files, prefix, entry.id);
-    let is_sound = summary.verdict == Verdict::Sound;
+    let is_intact = summary.verdict == Verdict::Intact;
     planned.dataset.items.push(summary);
     match Rank2File::read(files, prefix, entry.id) {
         Ok(lists) => {
@@ -43,7 +43,7 @@ fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String)
             planned.reads = reads(prefix, &lists);
         }
         // Where the folder of the dataset is gone, once is enough.
-        Err(_) if !is_sound && files.status(&prefix.dataset_dir(entry.id)).is_err() => (),
+        Err(_) if !is_intact && files.status(&prefix.dataset_dir(entry.id)).is_err() => (),
         Err(error) => {
             let path = prefix.rank2file(entry.id);
             planned.dataset.items.push(wrong(path, ItemKind::FileList, crate::describe(&error), REFUSED));
@@ -65,7 +65,7 @@ fn state(entry: &IndexEntry) -> String {
 fn look_at_summary(files: &dyn Files, prefix: &Prefix, id: u64) -> Item {
     let path = prefix.summary_file(id);
     match Summary::read(files, prefix, id) {
-        Ok(Some(summary)) if summary.complete => item(path, ItemKind::Summary, Verdict::Sound),
+        Ok(Some(summary)) if summary.complete => item(path, ItemKind::Summary, Verdict::Intact),
         Ok(Some(_)) => {
             let found =
                 format!("{} says that the dataset is not complete, and the index that it is", path.display());
@@ -88,7 +88,7 @@ fn compare_totals(prefix: &Prefix, entry: &IndexEntry, lists: &Rank2File) -> Ite
     let wrong_files = files.is_some_and(|files| files != lists.files() as u64);
     let wrong_bytes = bytes.is_some_and(|bytes| lists.bytes().is_some_and(|listed| listed != bytes));
     if !wrong_files && !wrong_bytes {
-        return item(path, ItemKind::FileList, Verdict::Sound);
+        return item(path, ItemKind::FileList, Verdict::Intact);
     }
     let found = format!(
         "{} lists {} files with {} bytes, and the index has {} files with {} bytes",

@@ -21,7 +21,7 @@ fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Resu
         return Ok(Verdict::Unverified { why: format!("no checksum: {what}") });
     };
     let found = sum(&*file, wanted, progress)?;
-    compare(&wanted.path, Some(expected), Some(found)).map(|()| Verdict::Sound)
+    compare(&wanted.path, Some(expected), Some(found)).map(|()| Verdict::Intact)
 }
 
 fn sum(file: &dyn File, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<u32, FileError> {

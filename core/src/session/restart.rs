@@ -69,7 +69,7 @@ impl Session {
         let why = error.agreed()?;
         self.job.log.add_entry(event(Event::RestartFail, &loaded).note(why.to_string()));
         if is_output {
-            return Err(Error::Refused(format!("reading back `{}' failed: {why}", loaded.shown())));
+            return Err(Error::Refused(format!("reading back `{}' failed: {why}", loaded.name_text())));
         }
         // An older checkpoint may come into its place.
         self.with_flushes(Flushes::finish_all)?;
@@ -79,9 +79,9 @@ impl Session {
         let next = self.restart.checkpoint(&self.cache);
         self.must_restart = next.is_none() && self.job.params.get(&param::REQUIRE_RESTART);
         let next = next.map_or("there is no older one".to_owned(), |next| {
-            format!("the next older one is `{}'", next.checkpoint().shown())
+            format!("the next older one is `{}'", next.checkpoint().name_text())
         });
-        Err(Error::Refused(format!("restarting from `{}' failed: {why}; {next}", loaded.shown())))
+        Err(Error::Refused(format!("restarting from `{}' failed: {why}; {next}", loaded.name_text())))
     }
 
     /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,

@@ -4,7 +4,9 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use scr_core::comm::collective::barrier;
-use scr_core::comm::{exchange_all, Comm, CommError, Ended, Incoming, Outgoing, Rank, Tag, WaitControl};
+use scr_core::comm::{
+    exchange_all, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, WaitControl,
+};
 
 use super::{payload, ranks, Case, Random};
 
@@ -128,7 +130,7 @@ fn given_up(comm: &dyn Comm) {
         let said_no = refused && comm.take(word)?.is_some();
         Ok(if said_no { WaitControl::GiveUp } else { WaitControl::Wait })
     });
-    assert_eq!(ended, Ok(Ended::GivenUp));
+    assert_eq!(ended, Ok(ExchangeEnd::GivenUp));
     assert_eq!((last, came, never), (vec![true, false], [1, 2], [0xee; 4]));
     // What comes later is there to be taken.
     barrier(comm).unwrap();
@@ -148,7 +150,7 @@ fn long_given_up(comm: &dyn Comm) {
         last = come.to_vec();
         Ok(if come[0] { WaitControl::GiveUp } else { WaitControl::Wait })
     });
-    assert_eq!(ended, Ok(Ended::GivenUp));
+    assert_eq!(ended, Ok(ExchangeEnd::GivenUp));
     assert_eq!(last, [true, false]);
     assert!(came == sent && never == vec![0xee; 60_000]);
     // What comes later is there to be taken.

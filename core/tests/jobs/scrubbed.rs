@@ -20,7 +20,7 @@ fn scrub_cache(world: &World, node: &str) -> Report {
     let plan = Plan::of_cache(&RealFiles, &caches[0], &Wanted::All).expect("it can be listed");
     let (expected, mut read) = (plan.bytes(), 0);
     let report = plan.run(&RealFiles, &mut |bytes| read += bytes);
-    assert!(!report.is_sound() || read == expected, "{read} of {expected} bytes");
+    assert!(!report.is_intact() || read == expected, "{read} of {expected} bytes");
     report
 }
 
@@ -59,7 +59,7 @@ fn a_sound_cache_is_read_in_full_and_left_as_it_is() {
     let world = job(&[]);
     let kept = world.keep();
     let report = scrub_cache(&world, "n1");
-    assert!(report.items().all(|item| item.verdict == Verdict::Sound), "{report:?}");
+    assert!(report.items().all(|item| item.verdict == Verdict::Intact), "{report:?}");
     let names: Vec<_> = report
         .datasets
         .iter()
@@ -97,7 +97,7 @@ fn every_kind_of_damage_in_a_cache_is_named_with_its_file_and_rank() {
         assert_eq!((item.kind, &item.path), (kind, &path));
         assert!(text.contains(words) && text.contains(&path.display().to_string()), "{text}");
         assert!(item.rank.is_some_and(|rank| name.contains(&rank.to_string())), "{item:?}");
-        assert!(scrub_cache(&world, "n0").is_sound(), "the other node has nothing to do with it");
+        assert!(scrub_cache(&world, "n0").is_intact(), "the other node has nothing to do with it");
         world.put_back(&kept);
     }
 }
@@ -106,7 +106,7 @@ fn every_kind_of_damage_in_a_cache_is_named_with_its_file_and_rank() {
 fn a_cache_without_checksums_is_unverified_and_says_so() {
     let world = job(&[("SCR_COPY_TYPE", "SINGLE"), ("SCR_CRC_ON_FLUSH", "0")]);
     let report = scrub_cache(&world, "n0");
-    assert!(report.is_sound());
+    assert!(report.is_intact());
     let data: Vec<_> = report.items().filter(|item| item.kind == ItemKind::Data).collect();
     assert_eq!(data.len(), 8);
     assert!(data.iter().all(|item| matches!(item.verdict, Verdict::Unverified { .. })), "{data:?}");
@@ -117,7 +117,7 @@ fn an_unfinished_dataset_of_a_dead_run_is_not_reported_as_damaged() {
     let world = World::new(2, 2);
     world.run(|application| application.write(1, some).expect("it is being written"));
     let report = scrub_cache(&world, "n1");
-    assert!(report.is_sound());
+    assert!(report.is_intact());
     assert_eq!(report.datasets[0].state, "being written");
     assert!(report.items().all(|item| matches!(item.verdict, Verdict::Unverified { .. })), "{report:?}");
 }
@@ -126,7 +126,7 @@ fn an_unfinished_dataset_of_a_dead_run_is_not_reported_as_damaged() {
 fn a_prefix_directory_is_checked_file_by_file() {
     let world = job(&[]);
     let report = scrub_prefix(&world, &Wanted::All);
-    assert!(report.items().all(|item| item.verdict == Verdict::Sound), "{report:?}");
+    assert!(report.items().all(|item| item.verdict == Verdict::Intact), "{report:?}");
     // A summary, the lists, and two files of each rank.
     assert_eq!(report.items().count(), 10);
 
@@ -158,7 +158,7 @@ fn damaged_records_of_a_prefix_directory_are_found_too() {
         assert!(found[0].1.contains(&path.display().to_string()), "{found:?}");
         std::fs::write(&path, before).expect("it can be written");
     }
-    assert!(scrub_prefix(&world, &Wanted::All).is_sound());
+    assert!(scrub_prefix(&world, &Wanted::All).is_intact());
 }
 
 #[test]

@@ -14,12 +14,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub struct Job {
     order: CopyJob,
     control: Control,
-    state: Mutex<State>,
+    state: Mutex<JobState>,
     ended: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct JobState {
     /// The item to be taken next.
     next: usize,
     /// Threads at work.
@@ -38,7 +38,7 @@ impl Job {
 
     /// The same, and no faster than this.
     pub fn paced(order: CopyJob, pace: Arc<Pace>) -> Self {
-        let state = State {
+        let state = JobState {
             next: 0,
             workers: 0,
             crcs: vec![None; order.items.len()],
@@ -175,12 +175,12 @@ impl Job {
         }
     }
 
-    fn end(&self, state: &mut State) {
+    fn end(&self, state: &mut JobState) {
         state.ended = true;
         self.ended.notify_all();
     }
 
-    fn outcome(&self, state: &State) -> CopyState {
+    fn outcome(&self, state: &JobState) -> CopyState {
         match &state.failure {
             _ if !state.ended => CopyState::Running(self.control.done()),
             None => CopyState::Done,
@@ -197,7 +197,7 @@ impl Job {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, JobState> {
         // No code that can panic runs under the lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

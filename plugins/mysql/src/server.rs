@@ -17,7 +17,7 @@ const PORT: u16 = 3306;
 
 /// A database on a server, and whom to be there.
 pub(crate) struct Server {
-    place: Place,
+    place: ServerAddress,
     /// As the user wrote it.
     host: String,
     pub(crate) database: String,
@@ -28,7 +28,7 @@ pub(crate) struct Server {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum ServerAddress {
     Socket(String),
     Host(String, u16),
 }
@@ -111,8 +111,8 @@ impl Server {
             // A text that is longer than its column is cut, rather than the row refused.
             .init(vec!["SET SESSION sql_mode = ''"]);
         match &self.place {
-            Place::Socket(path) => options.socket(Some(path)),
-            Place::Host(host, port) => {
+            ServerAddress::Socket(path) => options.socket(Some(path)),
+            ServerAddress::Host(host, port) => {
                 let tls =
                     self.authorities.clone().map(|path| SslOpts::default().with_root_cert_path(Some(path)));
                 options.ip_or_hostname(Some(host)).tcp_port(*port).ssl_opts(tls)
@@ -145,9 +145,9 @@ impl Server {
 }
 
 /// `/path`, `host`, `host:port`, `[address]:port`, or an address of IPv6 by itself.
-fn place_of(host: &str) -> Option<Place> {
+fn place_of(host: &str) -> Option<ServerAddress> {
     if host.starts_with('/') {
-        return Some(Place::Socket(host.to_owned()));
+        return Some(ServerAddress::Socket(host.to_owned()));
     }
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -160,7 +160,7 @@ fn place_of(host: &str) -> Option<Place> {
         },
     };
     let port = port.map_or(Some(PORT), |port| port.parse().ok())?;
-    (!name.is_empty()).then(|| Place::Host(name.to_owned(), port))
+    (!name.is_empty()).then(|| ServerAddress::Host(name.to_owned(), port))
 }
 
 #[cfg(test)]
@@ -169,14 +169,14 @@ mod tests {
 
     #[test]
     fn a_server_is_named_by_host_port_or_socket() {
-        let host = |name: &str, port| Some(Place::Host(name.to_owned(), port));
+        let host = |name: &str, port| Some(ServerAddress::Host(name.to_owned(), port));
         for (text, place) in [
             ("db.site.org", host("db.site.org", 3306)),
             ("db:3307", host("db", 3307)),
             ("::1", host("::1", 3306)),
             ("[fe80::1]", host("fe80::1", 3306)),
             ("[::1]:3307", host("::1", 3307)),
-            ("/run/mysqld/mysqld.sock", Some(Place::Socket("/run/mysqld/mysqld.sock".to_owned()))),
+            ("/run/mysqld/mysqld.sock", Some(ServerAddress::Socket("/run/mysqld/mysqld.sock".to_owned()))),
             (":3306", None),
             ("db:", None),
             ("db:65536", None),

@@ -13,16 +13,16 @@ use std::path::{Path, PathBuf};
 pub(super) fn run(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result<Answer> {
     let whose = if system { FileOf::Site } else { FileOf::User };
     let checked: Vec<_> = files.iter().map(|file| (file, problems(env, file, whose))).collect();
-    let sound = checked.iter().all(|(_, findings)| findings.is_empty());
+    let is_valid = checked.iter().all(|(_, findings)| findings.is_empty());
     let report = json!({
-        "sound": sound,
+        "valid": is_valid,
         "files": checked
             .iter()
             .map(|(file, findings)| json!({ "file": file.display().to_string(), "problems": jsons(findings) }))
             .collect::<Vec<_>>(),
     });
     show(json, report, checked.iter().map(|(file, findings)| text(file, findings)).collect::<String>())?;
-    Ok(Answer::from(sound))
+    Ok(Answer::from(is_valid))
 }
 
 fn problems(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {

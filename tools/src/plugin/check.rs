@@ -9,7 +9,7 @@ use crate::table::Table;
 use anyhow::{bail, Result};
 use scr_core::describe;
 use scr_core::env::Env;
-use scr_core::plugin::{check_library, CheckedLibrary, Found, Manifest, Trusted};
+use scr_core::plugin::{check_library, CheckedLibrary, FoundPlugin, Manifest, Trusted};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -76,8 +76,8 @@ fn names(manifest: &Path, library: &Path) -> bool {
     Manifest::parse(manifest, &text).is_ok_and(|(parsed, _)| named(&parsed))
 }
 
-fn read(env: &Env, manifest: &Path) -> Result<Found, String> {
-    let (found, notes) = Found::at(env, manifest).map_err(|error| error.to_string())?;
+fn read(env: &Env, manifest: &Path) -> Result<FoundPlugin, String> {
+    let (found, notes) = FoundPlugin::at(env, manifest).map_err(|error| error.to_string())?;
     match notes.as_slice() {
         [] => Ok(found),
         // A running job ignores what it does not know; here somebody asks whether all is well.

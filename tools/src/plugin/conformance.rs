@@ -8,7 +8,7 @@ use crate::environment;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};
 use scr_conformance::scheme::Limits;
-use scr_core::plugin::{Found, OpenPlugin, PluginKind};
+use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind};
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -43,7 +43,7 @@ fn examine(args: &ConformanceArgs) -> Result<ConformanceReport> {
     let env = environment::env()?;
     let limit = Duration::from_secs(args.timeout);
     let open =
-        within(limit, "loading it", || -> Result<_> { Ok(Found::at(&env, &manifest)?.0.open(&env)?) })?;
+        within(limit, "loading it", || -> Result<_> { Ok(FoundPlugin::at(&env, &manifest)?.0.open(&env)?) })?;
     let options = open.options(pairs(&args.options)?)?;
     match open.manifest.kind {
         PluginKind::Scheme => scheme(&open, &options, limit),

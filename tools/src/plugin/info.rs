@@ -7,7 +7,7 @@ use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use scr_core::describe as describe_error;
-use scr_core::plugin::{Found, Manifest, PluginHost, PluginKind};
+use scr_core::plugin::{FoundPlugin, Manifest, PluginHost, PluginKind};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -42,7 +42,7 @@ fn not_found(host: &PluginHost, kinds: &[PluginKind], name: &str) -> String {
     texts.into_iter().next().unwrap_or_default()
 }
 
-fn describe(found: &Found) -> Result<String> {
+fn describe(found: &FoundPlugin) -> Result<String> {
     let manifest = &found.manifest;
     let format = &manifest.format;
     let mut text = format!("{}: {}\n", manifest.name, manifest.description);

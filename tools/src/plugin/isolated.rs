@@ -8,7 +8,7 @@ use crate::output::Answer;
 use anyhow::Result;
 use scr_core::describe;
 use scr_core::env::Env;
-use scr_core::plugin::{check_library, load, Found, OpenPlugin, PluginKind, Trusted};
+use scr_core::plugin::{check_library, load, FoundPlugin, OpenPlugin, PluginKind, Trusted};
 use scr_plugin_api::abi::LoadedPlugin;
 use scr_plugin_api::KvTree;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn summary(plugin: &LoadedPlugin) -> String {
 }
 
 fn try_plugin(env: &Env, manifest: &Path, report: &mut CheckReport) -> Result<()> {
-    match Found::at(env, manifest)?.0.open(env) {
+    match FoundPlugin::at(env, manifest)?.0.open(env) {
         Ok(open) => {
             let (oldest, newest) = open.formats();
             report.add("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));

@@ -6,7 +6,7 @@ use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
-use scr_core::plugin::{Discovery, Found, PluginKind};
+use scr_core::plugin::{Discovery, FoundPlugin, PluginKind};
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let env = environment::env()?;
@@ -26,9 +26,9 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     Ok(Answer::from(!shown.is_empty()))
 }
 
-fn table(shown: &[&Found]) -> String {
+fn table(shown: &[&FoundPlugin]) -> String {
     let mut table = Table::with_head(&["NAME", "KIND", "VERSION", "DESCRIPTION"]);
-    for Found { manifest, .. } in shown {
+    for FoundPlugin { manifest, .. } in shown {
         table.row([&manifest.name, &manifest.kind.to_string(), &manifest.version, &manifest.description]);
     }
     table.text()

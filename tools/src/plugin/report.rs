@@ -1,7 +1,7 @@
 //! What `scr plugin` knows, in the form of its JSON. Fields are only ever added, unless the version grows.
 
 use scr_conformance::{scheme, transport};
-use scr_core::plugin::{Discovery, Found, Manifest, OptionSpec, OptionType};
+use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, OptionType};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use std::path::Path;
@@ -123,7 +123,7 @@ impl CheckReport {
 }
 
 /// The answer of `list`.
-pub(super) fn list_json(discovery: &Discovery, shown: &[&Found]) -> Value {
+pub(super) fn list_json(discovery: &Discovery, shown: &[&FoundPlugin]) -> Value {
     let shadowed = discovery.shadowed.iter().map(|shadowed| {
         json!({
             "name": shadowed.found.manifest.name,
@@ -145,11 +145,11 @@ pub(super) fn list_json(discovery: &Discovery, shown: &[&Found]) -> Value {
 }
 
 /// Plugins by their manifests.
-pub(super) fn plugins_json(shown: &[&Found]) -> Vec<Value> {
+pub(super) fn plugins_json(shown: &[&FoundPlugin]) -> Vec<Value> {
     shown.iter().map(|found| plugin_json(found)).collect()
 }
 
-fn plugin_json(found: &Found) -> Value {
+fn plugin_json(found: &FoundPlugin) -> Value {
     let Manifest { name, kind, version, abi, description, format, capabilities, options, .. } =
         &found.manifest;
     json!({

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
         Ok(report) => show(args.json, report.json(), report.text())?,
         Err(error) => show_error(args.json, error)?,
     }
-    report.map(|report| Answer::from(report.is_sound()))
+    report.map(|report| Answer::from(report.is_intact()))
 }
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {

@@ -22,8 +22,8 @@ struct Totals {
 
 impl ScrubReport {
     /// Whether nothing is wrong.
-    pub(super) fn is_sound(&self) -> bool {
-        self.0.iter().all(|(_, report)| report.is_sound())
+    pub(super) fn is_intact(&self) -> bool {
+        self.0.iter().all(|(_, report)| report.is_intact())
     }
 
     fn totals(&self) -> Totals {
@@ -53,7 +53,7 @@ impl ScrubReport {
             })
         });
         json!({
-            "sound": self.is_sound(),
+            "intact": self.is_intact(),
             "files": files,
             "bytes": bytes,
             "unverified": unverified,
@@ -81,7 +81,7 @@ fn suspects(report: &Report) -> impl Iterator<Item = (Option<u64>, &Item)> {
         .iter()
         .flat_map(|dataset| dataset.items.iter().map(move |item| (Some(dataset.id), item)));
     let general = report.general.iter().map(|item| (None, item));
-    general.chain(of_datasets).filter(|(_, item)| item.verdict != Verdict::Sound)
+    general.chain(of_datasets).filter(|(_, item)| item.verdict != Verdict::Intact)
 }
 
 fn target_text(target: &Target, report: &Report) -> String {
@@ -143,7 +143,7 @@ fn dataset_json(dataset: &Dataset) -> Value {
 
 fn finding_json(dataset: Option<u64>, item: &Item) -> Value {
     let (verdict, found, now) = match &item.verdict {
-        Verdict::Sound => ("sound", "", None),
+        Verdict::Intact => ("intact", "", None),
         Verdict::Unverified { why } => ("unverified", why.as_str(), None),
         Verdict::Wrong { found, now } => ("wrong", found.as_str(), Some(now)),
     };

@@ -82,7 +82,7 @@ impl Flush<'_> {
             Err(error) => Err((Step::Copying, error)),
         };
         let arrived = self.agreed_step(&run.record.dataset, outcome);
-        let _ = self.files().remove_if_there(&self.control.join(run.record.sign_name()));
+        let _ = self.files().remove_if_there(&self.control.join(run.record.recorded_mark_name()));
         self.close(&mut run, arrived)
     }
 

@@ -70,7 +70,7 @@ impl Task {
             let recorded = catalog
                 .record_pending(&mut self.record, &lists)
                 .map_err(StepError::from)
-                .and_then(|()| Ok(self.record.sign_recorded(files, &self.prefix)?));
+                .and_then(|()| Ok(self.record.mark_recorded(files, &self.prefix)?));
             recorded.map_err(|error| (Step::Recording, error))?;
         }
         flags.lock().recorded = true;
@@ -79,11 +79,11 @@ impl Task {
 
     /// Returns once the flush is on record.
     fn wait_until_recorded(&self, flags: &SharedFlags) -> Result<(), StepError> {
-        let of_node = self.control.join(self.record.sign_name());
+        let of_node = self.control.join(self.record.recorded_mark_name());
         if !self.leads {
             return self.wait_for(&of_node, LONGEST_PAUSE_OF_RANK, flags);
         }
-        self.wait_for(&self.record.recorded_sign(&self.prefix), LONGEST_PAUSE_OF_NODE, flags)?;
+        self.wait_for(&self.record.recorded_mark(&self.prefix), LONGEST_PAUSE_OF_NODE, flags)?;
         // Where it cannot be made, the others learn it in their next call.
         let _ = self.files.open(&of_node, How::Ensure(PRIVATE));
         Ok(())

@@ -19,7 +19,7 @@ use unsynced::Unsynced;
 #[derive(Clone)]
 pub struct FaultyFiles {
     inner: Arc<dyn Files>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FaultState>>,
 }
 
 /// One operation that was asked for, whether it failed or not.
@@ -71,7 +71,7 @@ impl What {
 }
 
 #[derive(Default)]
-struct State {
+struct FaultState {
     operations: Vec<Operation>,
     mutations: u64,
     /// Whether those that change nothing are counted, and fail, too.
@@ -234,7 +234,7 @@ impl FaultyFiles {
     pub fn heal(&self) {
         let mut state = self.state();
         let (meant, counts_all) = (state.meant.take(), state.counts_all);
-        *state = State { meant, counts_all, ..State::default() };
+        *state = FaultState { meant, counts_all, ..FaultState::default() };
     }
 
     /// Number of mutating operations so far, or of all where all are counted.
@@ -263,7 +263,7 @@ impl FaultyFiles {
     }
 
     /// A panic elsewhere leaves the counts right.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -307,7 +307,7 @@ impl FaultyFiles {
     }
 }
 
-impl State {
+impl FaultState {
     /// Where a file of the kernel lies, if it is pretended.
     fn file_of_kernel(&self, path: &Path) -> Option<PathBuf> {
         let is_of_kernel = path.starts_with("/proc") || path.starts_with("/sys");

@@ -113,7 +113,8 @@ fn combine_part(
         wanted.iter().for_each(|&output| outputs[output][part.clone()].fill(0));
         return;
     }
-    let rows: Vec<Row> = wanted.iter().map(|&output| Row::new(coefficients, output, &present)).collect();
+    let rows: Vec<OutputRow> =
+        wanted.iter().map(|&output| OutputRow::new(coefficients, output, &present)).collect();
     let mut start = part.start;
     while start < part.end {
         let end = part.end.min(start + SLICE);
@@ -127,9 +128,9 @@ fn combine_part(
             let mut pass = Pass { inputs: &sources, ones: None, scaled: Vec::with_capacity(SCALED_AT_ONCE) };
             while let Some(row) = rows.next_if(|row| pass.has_room_for(row)) {
                 match (row, targets.next()) {
-                    (Row::Ones, target) => pass.ones = target,
-                    (Row::Scaled(tables), Some(target)) => pass.scaled.push((target, tables)),
-                    (Row::Scaled(_), None) => break,
+                    (OutputRow::Ones, target) => pass.ones = target,
+                    (OutputRow::Scaled(tables), Some(target)) => pass.scaled.push((target, tables)),
+                    (OutputRow::Scaled(_), None) => break,
                 }
             }
             pass.run(instructions);
@@ -139,12 +140,12 @@ fn combine_part(
 }
 
 /// What an output needs of the inputs that are present.
-enum Row {
+enum OutputRow {
     Ones,
     Scaled(Vec<Table>),
 }
 
-impl Row {
+impl OutputRow {
     fn new(coefficients: &Coefficients, output: usize, present: &[usize]) -> Self {
         let row = coefficients.row(output);
         if present.iter().all(|&input| row[input] == 1) {
@@ -155,10 +156,10 @@ impl Row {
 }
 
 impl Pass<'_, '_> {
-    fn has_room_for(&self, row: &Row) -> bool {
+    fn has_room_for(&self, row: &OutputRow) -> bool {
         match row {
-            Row::Ones => self.ones.is_none(),
-            Row::Scaled(_) => self.scaled.len() < SCALED_AT_ONCE,
+            OutputRow::Ones => self.ones.is_none(),
+            OutputRow::Scaled(_) => self.scaled.len() < SCALED_AT_ONCE,
         }
     }
 
