@@ -127,7 +127,7 @@ pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
 
 /// Does `work` when it is the turn of a dataset: flushes that it has to wait for are ended first, by a process that has the lock,
 /// or will take it.
-pub(crate) fn in_turn<T, E: From<PrefixError>>(
+pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
     files: &dyn Files,
     prefix: &Prefix,
     held: Option<Fence<'_>>,
@@ -211,7 +211,7 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
     }
     sync_folders(files, prefix, folders_of(prefix, paths.iter().map(|path| &**path)).into_iter())?;
     let mut sharing = Sharing::of(lists);
-    in_turn(files, prefix, None, now, |catalog| {
+    after_earlier_flushes(files, prefix, None, now, |catalog| {
         catalog.list_whole(dataset, &mut sharing, dataset.checkpoint.into(), now, &mut check)
     })
 }
@@ -397,7 +397,7 @@ fn take(
     record: &mut PendingFlush,
     now: &str,
 ) -> Result<(), PrefixError> {
-    in_turn(files, prefix, fence, now, |catalog| {
+    after_earlier_flushes(files, prefix, fence, now, |catalog| {
         let PendingFlush { dataset, token, sharing, .. } = &mut *record;
         catalog.take(dataset, token, sharing)
     })

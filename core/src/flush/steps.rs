@@ -56,7 +56,7 @@ impl Flush<'_> {
         let in_place = self.options.in_place;
         let (files, prefix, now) = (self.files(), &self.job.prefix, self.job.local_time());
         let recorded = lists.map_or(Ok(()), |lists| match in_place {
-            true => closing::in_turn(files, prefix, None, &now, |catalog| {
+            true => closing::after_earlier_flushes(files, prefix, None, &now, |catalog| {
                 catalog.record_in_place(&record.dataset, &lists)
             }),
             false => self.catalog().record_pending(&mut record, &lists),

@@ -217,7 +217,7 @@ impl Wanted<'_> {
 fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
     let begin = |catalog: Catalog<'_>| catalog.begin_in_place(&record.dataset);
     let taken = match job.rank() {
-        Rank(0) => closing::in_turn(job.files(), &job.prefix, None, &job.local_time(), begin),
+        Rank(0) => closing::after_earlier_flushes(job.files(), &job.prefix, None, &job.local_time(), begin),
         _ => Ok(false),
     };
     let own = job.agree(taken)?;
