@@ -8,7 +8,7 @@ use super::shared::{self, Shared};
 use super::{Prefix, PrefixError};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The file, as it is in memory.
 #[derive(Default)]
@@ -23,16 +23,8 @@ impl Shared for Attempts {
         prefix.scr_file("attempts.scr")
     }
 
-    fn from_tree(tree: KvTree, _: &Path) -> Result<Self, PrefixError> {
-        Ok(Self { tree })
-    }
-
-    fn tree(&self) -> &KvTree {
-        &self.tree
-    }
-
-    fn into_tree(self) -> KvTree {
-        self.tree
+    fn tree_mut(&mut self) -> &mut KvTree {
+        &mut self.tree
     }
 }
 

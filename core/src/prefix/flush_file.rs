@@ -10,7 +10,7 @@ use super::{DatasetDescriptor, Index, IndexEntry, Prefix, PrefixError, Seq};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The file, as it is in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,16 +104,8 @@ impl Shared for FlushFile {
         prefix.flush_file()
     }
 
-    fn from_tree(tree: KvTree, _: &Path) -> Result<Self, PrefixError> {
-        Ok(Self { tree })
-    }
-
-    fn tree(&self) -> &KvTree {
-        &self.tree
-    }
-
-    fn into_tree(self) -> KvTree {
-        self.tree
+    fn tree_mut(&mut self) -> &mut KvTree {
+        &mut self.tree
     }
 }
 

@@ -89,12 +89,8 @@ impl Shared for Ids {
         Self::of_tree(tree, path)
     }
 
-    fn tree(&self) -> &KvTree {
-        &self.tree
-    }
-
-    fn into_tree(self) -> KvTree {
-        self.tree
+    fn tree_mut(&mut self) -> &mut KvTree {
+        &mut self.tree
     }
 }
 

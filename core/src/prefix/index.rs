@@ -100,12 +100,8 @@ impl Shared for Index {
         Self::from_tree(tree, path)
     }
 
-    fn tree(&self) -> &KvTree {
-        &self.tree
-    }
-
-    fn into_tree(self) -> KvTree {
-        self.tree
+    fn tree_mut(&mut self) -> &mut KvTree {
+        &mut self.tree
     }
 
     fn advise(error: FsError) -> PrefixError {

@@ -23,16 +23,8 @@ impl Shared for NodesFile {
         prefix.nodes_file()
     }
 
-    fn from_tree(tree: KvTree, _: &Path) -> Result<Self, PrefixError> {
-        Ok(Self { tree })
-    }
-
-    fn tree(&self) -> &KvTree {
-        &self.tree
-    }
-
-    fn into_tree(self) -> KvTree {
-        self.tree
+    fn tree_mut(&mut self) -> &mut KvTree {
+        &mut self.tree
     }
 }
 

@@ -37,14 +37,15 @@ pub(super) trait Shared: Default {
     /// Where it lies.
     fn path(prefix: &Prefix) -> PathBuf;
 
-    /// Takes in what was read; `path` is for the error.
-    fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError>;
-
     /// As it is written.
-    fn tree(&self) -> &KvTree;
+    fn tree_mut(&mut self) -> &mut KvTree;
 
-    /// The same.
-    fn into_tree(self) -> KvTree;
+    /// Takes in what was read; `path` is for the error.
+    fn from_tree(tree: KvTree, _path: &Path) -> Result<Self, PrefixError> {
+        let mut file = Self::default();
+        *file.tree_mut() = tree;
+        Ok(file)
+    }
 
     /// The same error with what to do about it.
     fn advise(error: FsError) -> PrefixError {
@@ -107,9 +108,9 @@ fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile
 
 /// The contents of a file; `None` if there is none.
 pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
-    let Some(found) = find::<T>(files, prefix)? else { return Ok(None) };
+    let Some(mut found) = find::<T>(files, prefix)? else { return Ok(None) };
     if found.is_known {
-        prefix.known().leave(T::path(prefix), found.bytes, found.content.tree().clone());
+        prefix.known().leave(T::path(prefix), found.bytes, found.content.tree_mut().clone());
     }
     Ok(Some(found.content))
 }
@@ -120,10 +121,10 @@ pub(super) fn look<T: Shared, R>(
     prefix: &Prefix,
     work: impl FnOnce(&T) -> R,
 ) -> Result<R, PrefixError> {
-    let Some(found) = find::<T>(files, prefix)? else { return Ok(work(&T::default())) };
+    let Some(mut found) = find::<T>(files, prefix)? else { return Ok(work(&T::default())) };
     let value = work(&found.content);
     if found.is_known {
-        prefix.known().leave(T::path(prefix), found.bytes, found.content.into_tree());
+        prefix.known().leave(T::path(prefix), found.bytes, std::mem::take(found.content.tree_mut()));
     }
     Ok(value)
 }
@@ -145,18 +146,18 @@ pub(super) fn update<T: Shared, R>(
                 Some(ReadFile { bytes, content, is_known: true }) => (content, Some(bytes)),
                 // Packed anew it may be other bytes, and says the same.
                 found => {
-                    let content = found.map(|found| found.content).unwrap_or_default();
-                    let packed = content.tree().to_file_bytes();
+                    let mut content = found.map(|found| found.content).unwrap_or_default();
+                    let packed = content.tree_mut().to_file_bytes();
                     (content, Some(packed))
                 }
             },
         };
         let value = change(&mut content);
-        let after = content.tree().to_file_bytes();
+        let after = content.tree_mut().to_file_bytes();
         if before.as_ref() != Some(&after) {
             retried(files, || files.write_fenced(&path, &after, FILE_MODE, T::WAIT, is_ours))?;
         }
-        prefix.known().leave(path.clone(), after, content.into_tree());
+        prefix.known().leave(path.clone(), after, std::mem::take(content.tree_mut()));
         Ok(value)
     })?;
     updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
