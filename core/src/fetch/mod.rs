@@ -12,14 +12,12 @@
 //! | `shared` | a file of several ranks of a node is read once |
 
 mod candidates;
-mod copy;
 mod into_cache;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use candidates::{candidates, in_order, is_suspect, last_begun, output, Candidate};
-pub(crate) use copy::{Attributes, Copy};
 pub(crate) use into_cache::{Fetcher, Search};
 pub(crate) use shared::Mates;
 
@@ -27,6 +25,7 @@ use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_t
 use crate::comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
+use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::Files;
 use crate::prefix::rank2file::{self, Leaf};

@@ -16,7 +16,8 @@ use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
 use super::step::{Step, StepError};
 use crate::describe;
-use crate::fs::verify::{expect_bytes, expect_size, FileError};
+use crate::fs::copy::{Attributes, Copy};
+use crate::fs::verify::{compare, expect_bytes, expect_size, open_whole, FileError};
 use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
@@ -24,7 +25,9 @@ use crate::prefix::{
     IN_PLACE,
 };
 use scr_plugin_api::KvTree;
+use std::collections::hash_map::RandomState;
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -372,7 +375,11 @@ pub(super) fn close<C: Closers>(
         closers.each(Step::Renaming, || staged.iter().try_for_each(|file| name_file(files, fence, file)))?;
     }
     closers.each(Step::SyncingFolders, || {
-        Ok(sync_folders(files, prefix, folders.iter().map(PathBuf::as_path))?)
+        let synced = sync_folders(files, prefix, folders.iter().map(PathBuf::as_path));
+        if synced.is_err() {
+            record.mark_unsynced(files, prefix)?;
+        }
+        Ok(synced?)
     })?;
     closers.each(Step::Committing, || {
         if !closers.is_first() {
@@ -612,9 +619,35 @@ impl Closing<'_> {
                 return Err(FileError::Missing { path: file.staging.clone() }.into());
             }
         }
+        if self.record.unsynced {
+            self.copy_anew(file)?;
+        }
         // That takes reading it, and is not done twice.
         file.crc = None;
         Ok(())
+    }
+
+    /// Makes the staging file of a file again that has its name. The next rename makes the name again, which a sync then proves:
+    /// one of the name as it is would succeed though the system has lost it.
+    fn copy_anew(&self, file: &Staged) -> Result<(), StepError> {
+        let (files, path) = (self.files, &file.target);
+        let (source, status) = open_whole(files, path, Some(file.bytes))?;
+        let number = RandomState::new().build_hasher().finish();
+        let temporary = staging_file(path, &format!("{}.{number:x}", self.record.token));
+        let wanted =
+            Attributes { bytes: file.bytes, mode: status.mode, mtime: status.mtime, atime: status.atime };
+        let copy = Copy { files, block_bytes: BLOCK_BYTES, metadata: true, progress: &|_| () };
+        let copied = copy.run(&*source, path, &temporary, &wanted).and_then(|crc| {
+            compare(path, file.crc, Some(crc))?;
+            let copy = files.open(&temporary, How::Read).at("open", &temporary)?;
+            let made = copy.status().at("look at", &temporary)?;
+            if (made.uid, made.gid) != (status.uid, status.gid) {
+                copy.set_owner(status.uid, status.gid).at("set the owner of", &temporary)?;
+            }
+            copy.sync().at("sync", &temporary)?;
+            Ok(files.rename(&temporary, &file.staging).at("rename a new file to", &file.staging)?)
+        });
+        Ok(copied.inspect_err(|_| _ = files.remove_file(&temporary))?)
     }
 
     fn take_back(&self) -> Result<(), FsError> {

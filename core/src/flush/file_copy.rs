@@ -3,13 +3,13 @@
 //! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions. It checks
 //! the files that have arrived, so that it need not trust a transport.
 
-use super::closing::Staged;
+use super::closing::{sync_folders, Staged};
 use super::step::StepError;
 use super::{Options, SourceFile};
 use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
 use crate::fs::{At, Durability, Files, How, Status};
 use crate::planted::{planted, Bug};
-use crate::prefix::{retried, staging_file, DIR_MODE, FILE_MODE};
+use crate::prefix::{retried, staging_file, Prefix, DIR_MODE, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -99,13 +99,19 @@ pub(crate) fn finish(
     Ok(())
 }
 
-/// Checks and syncs the files of a bypass dataset, which are in place already. Each of the ranks that share a file has bytes of
-/// its own to sync.
-pub(crate) fn sync_in_place(files: &dyn Files, copies: &[FileCopy]) -> Result<(), StepError> {
+/// Checks and syncs the files of a bypass dataset, which are in place already, and the folders that this rank syncs for all. Each
+/// of the ranks that share a file has bytes of its own to sync.
+pub(crate) fn sync_in_place(
+    files: &dyn Files,
+    prefix: &Prefix,
+    copies: &[FileCopy],
+    folders: &[PathBuf],
+) -> Result<(), StepError> {
     copies.iter().filter(|_| !planted(Bug::BypassNotSynced)).try_for_each(|copy| {
         let (file, _) = open_whole(files, &copy.target, Some(copy.file.bytes))?;
         file.sync().at("sync", &copy.target).map_err(StepError::Unsynced)
-    })
+    })?;
+    sync_folders(files, prefix, folders.iter().map(PathBuf::as_path)).map_err(StepError::Unsynced)
 }
 
 /// Takes the checksums of files that are in place; of a shared one only where this rank leads.

@@ -95,6 +95,7 @@ impl Flush<'_> {
             ranks: self.job.comm.size(),
             marks,
             make_current: self.options.make_current,
+            unsynced: false,
             sharing: Sharing::default(),
         }
     }

@@ -47,7 +47,8 @@ pub(crate) enum StepError {
     /// A folder, or a file of the flush itself.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// A file that is in place could not be synced: the system may have lost bytes of it, and take them for written from now on.
+    /// A file that is in place, or its folder, could not be synced: the system may have lost bytes or names, and take them for
+    /// written from now on.
     #[error(transparent)]
     Unsynced(FsError),
     /// Index, lists or summary.

@@ -89,8 +89,9 @@ impl Flush<'_> {
         run: &mut RunningFlush,
         refuse: &dyn Fn(),
     ) -> Result<Result<(), FlushError>, CommError> {
-        let (files, options) = (self.files(), &self.options);
-        let mut arrived = self.throttled(|| file_copy::sync_in_place(files, &run.copies));
+        let (files, prefix, options) = (self.files(), &self.job.prefix, &self.options);
+        let mut arrived =
+            self.throttled(|| file_copy::sync_in_place(files, prefix, &run.copies, &run.folders));
         let is_unsynced = matches!(arrived, Some(Err(StepError::Unsynced(_))));
         if is_unsynced {
             refuse();
@@ -160,7 +161,9 @@ impl Flush<'_> {
             Ok(())
         };
         let staged = run.copies.iter().filter(|_| !in_place).map(FileCopy::staged).collect();
-        let (mut record, folders) = (run.record.clone(), run.folders.clone());
+        // Those of files in place are synced already.
+        let folders = if in_place { Vec::new() } else { run.folders.clone() };
+        let mut record = run.record.clone();
         let share = Share { files, prefix, record: &mut record, staged, folders, in_place, fence: None };
         closing::close(&ranks, share, &self.job.local_time(), mark)?;
         let in_place = run.copies.iter().filter(|_| in_place && self.options.may_replace);

@@ -10,6 +10,7 @@
 //! | `limit` | how many files may be open at once |
 //! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
+//! | `copy` | one file copied, with its checksum |
 //! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
 //! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
 //! | `held` | the real file system with such directories |
@@ -19,6 +20,7 @@
 //! | `error` | errors of all of these |
 //! | [`faulty`] | a file layer that records, fails and stops, for tests |
 
+pub(crate) mod copy;
 mod entry_name;
 mod error;
 mod exclusive;

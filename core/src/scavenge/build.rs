@@ -250,6 +250,7 @@ impl<'a> Builder<'a> {
             // All bytes are there already.
             marks: 0,
             make_current: dataset.checkpoint.into(),
+            unsynced: false,
             sharing: Sharing::of(&lists),
             dataset,
         };

@@ -11,7 +11,7 @@ use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::fetch::{Attributes, Copy};
+use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, FsError, How, OwnedDir};
 use crate::parallel::at_a_time;

@@ -1,12 +1,14 @@
 //! Every byte, every name and every folder must be on stable storage before a dataset counts, whoever closes the flush. The
 //! tests simulate a power failure right after, which reveals what was not.
 
-use super::stage::{through, Stage, OPTIONS};
+use super::stage::{through, Cached, Stage, OPTIONS};
 use crate::flush::closing::finalize_pending;
-use crate::flush::Options;
+use crate::flush::{FlushError, Options, SourceFile};
 use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::{Durability, Files, How, RealFiles};
+use crate::prefix::staging_file;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// What power would take away that failed after these operations: files whose bytes, and folders whose names were not synced.
@@ -156,4 +158,132 @@ fn every_name_is_synced_before_a_dataset_counts_that_the_next_run_finishes() {
         }
     }
     assert!(finished > 0);
+}
+
+/// Names that only seem to be safe after these operations: a sync has failed since they were made, and the next one succeeds without
+/// them. These staging files were there before.
+fn given_up(mut there: BTreeSet<PathBuf>, done: &[Operation]) -> BTreeSet<PathBuf> {
+    let (mut new, mut lost) = (BTreeSet::new(), BTreeSet::new());
+    for Operation { what, path, to, failed, .. } in done {
+        match (what, to, failed) {
+            (What::OpenToWrite, _, false) => _ = there.insert(path.clone()),
+            (What::Rename, Some(to), false) if there.remove(path) => {
+                there.insert(to.clone());
+                for name in [path, to] {
+                    new.remove(name);
+                    lost.remove(name);
+                }
+                new.insert(to.clone());
+            }
+            (What::SyncDir, _, failed) => {
+                let synced: BTreeSet<_> =
+                    new.iter().filter(|name| name.parent() == Some(path)).cloned().collect();
+                new.retain(|name| !synced.contains(name));
+                lost.extend(synced.into_iter().filter(|_| *failed));
+            }
+            _ => (),
+        }
+    }
+    lost
+}
+
+/// A dataset that is listed has no such name, and is right.
+fn assert_none_given_up(stage: &Stage, cached: &Cached, done: &[Operation], context: &str) {
+    assert!(stage.is_listed(1) && stage.is_right(cached), "{context}");
+    let staging = |file: &SourceFile| staging_file(&stage.prefix.file(&file.name), "1.x");
+    let mut lost = given_up(cached.by_rank.iter().flatten().map(staging).collect(), done);
+    lost.retain(|name| !name.starts_with(stage.prefix.scr_dir()));
+    assert!(lost.is_empty(), "{context}: synced again: {lost:?}");
+    assert_eq!(stage.leftovers(), Vec::<PathBuf>::new(), "{context}");
+}
+
+/// The sync was repeated, which succeeds without the names.
+#[test]
+fn a_name_whose_sync_has_failed_is_made_anew_before_a_dataset_counts() {
+    for ranks in [1, 2] {
+        let mut failed = BTreeSet::new();
+        for at in 1.. {
+            let (stage, files) = (Stage::new(ranks), FaultyFiles::new(RealFiles));
+            let cached = stage.cache(1, "a");
+            files.fail_once(at, ErrorKind::Other);
+            let _ = stage.flush(&files, &through(&files), "1.x", &cached);
+            let Some(fault) = files.first_failed() else { break };
+            let first = stage.prefix.file(&cached.by_rank[0][0].name);
+            let is_named = files.operations().iter().any(|one| one.to.as_ref() == Some(&first));
+            if fault.what != What::SyncDir || !is_named {
+                continue;
+            }
+            let again = FaultyFiles::new(RealFiles);
+            finalize_pending(&again, &stage.prefix, "now").unwrap();
+            let done = [files.operations(), again.operations()].concat();
+            let folder = fault.path.strip_prefix(stage.prefix.dir()).unwrap_or(&fault.path).to_owned();
+            let context = format!("{ranks} ranks, operation {at}, in {}", folder.display());
+            assert_none_given_up(&stage, &cached, &done, &context);
+            failed.insert(folder);
+        }
+        // The order of two ranks is another one each time.
+        let is_met = |folder: &str| failed.contains(Path::new(folder));
+        assert!(ranks > 1 || ["a", "a/more/0"].into_iter().all(is_met), "{failed:?}");
+    }
+}
+
+#[test]
+fn who_ends_a_flush_later_makes_names_anew_whose_sync_has_failed() {
+    let mut failed = 0;
+    for at in 1.. {
+        let stage = Stage::new(2);
+        let cached = stage.cache(1, "a");
+        stop_before_names(&stage, &cached);
+        let mut done = Vec::new();
+        let mut fault = None;
+        for is_faulty in [true, true, false] {
+            let files = FaultyFiles::new(RealFiles);
+            if is_faulty {
+                files.fail_once(at, ErrorKind::Other);
+            }
+            finalize_pending(&files, &stage.prefix, "now").unwrap();
+            done.extend(files.operations());
+            fault = fault.or(files.first_failed());
+        }
+        let Some(fault) = fault else { break };
+        if fault.what == What::SyncDir && !fault.path.starts_with(stage.prefix.scr_dir()) {
+            failed += 1;
+            assert_none_given_up(&stage, &cached, &done, &format!("operation {at}"));
+        }
+    }
+    assert!(failed >= 5, "{failed} folders");
+}
+
+/// A flush that has its mark, and none of its files has its name.
+fn stop_before_names(stage: &Stage, cached: &Cached) {
+    let files = FaultyFiles::new(RealFiles);
+    let below = stage.prefix.dir().to_owned();
+    files.only(move |what, path| {
+        what == What::Rename && path.starts_with(&below) && path.extension() == Some("part".as_ref())
+    });
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", cached);
+    assert!(files.stopped() && !stage.is_listed(1) && stage.prefix.scr_file("done.1.x.0").exists());
+}
+
+/// The bytes of a file that is in place are not synced twice either, nor is its name.
+#[test]
+fn a_dataset_in_place_is_given_up_if_a_folder_of_it_cannot_be_synced() {
+    for below in ["", "a", "a/more", "a/more/0"] {
+        let stage = Stage::new(2);
+        let cached = stage.cache(1, "a");
+        for file in cached.by_rank.iter().flatten() {
+            let path = stage.prefix.file(&file.name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, &cached.bytes[&file.name]).unwrap();
+        }
+        let (files, folder) = (FaultyFiles::new(RealFiles), stage.prefix.dir().join(below));
+        let folder = folder.components().collect::<PathBuf>();
+        files.only(move |what, path| what == What::SyncDir && path == folder);
+        files.fail_once(1, ErrorKind::Other);
+        let options = Options { in_place: true, metadata: false, ..OPTIONS };
+        let failed = stage.flush_with(&files, &through(&files), "1.x", &cached, options);
+        assert!(matches!(failed, Err(FlushError::Unsynced { .. })), "{below}: {failed:?}");
+        assert!(!stage.is_listed(1));
+    }
 }

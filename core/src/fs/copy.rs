@@ -1,7 +1,7 @@
-//! One file from the prefix directory into cache, or the other way when it is scavenged, in one pass with its checksum.
+//! One file copied in one pass with its checksum: from the prefix directory into cache, or the other way when it is scavenged.
 
-use crate::fs::verify::{block_size, FileError};
-use crate::fs::{At, File, Files, How};
+use super::verify::{block_size, FileError};
+use super::{At, File, Files, How};
 use std::ops::Range;
 use std::path::Path;
 
