@@ -549,7 +549,8 @@ impl Closing<'_> {
     /// Finishes it; or takes it back, and says why.
     fn finish_or_take_back(&self, now: &str) -> Result<Option<String>, StepError> {
         let index = Index::read(self.files, self.prefix)?;
-        if index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid()) {
+        let is_listed = index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid());
+        if is_listed && !self.lacks_a_name()? {
             // All was done but to forget it.
             return Ok(self.take_back().map(|()| None)?);
         }
@@ -563,6 +564,24 @@ impl Closing<'_> {
             Err(error) if error.is_damage() => Ok(self.take_back().map(|()| Some(describe(&error)))?),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether any file is only in its staging file. After a power failure the index may say more than the folders have.
+    fn lacks_a_name(&self) -> Result<bool, StepError> {
+        let staged = match self.staged() {
+            Err(error) if error.is_damage() => return Ok(false),
+            staged => staged?,
+        };
+        for file in staged {
+            if expect_size(self.files, &file.staging, file.bytes).is_err_and(|error| error.is_damage()) {
+                continue;
+            }
+            match expect_bytes(self.files, &file.target, file.bytes, file.crc, BLOCK_BYTES) {
+                Err(error) if error.is_damage() => return Ok(true),
+                named => named?,
+            }
+        }
+        Ok(false)
     }
 
     /// Writes the file lists again with the checksums that the transports have found and that were not known before.

@@ -287,3 +287,34 @@ fn a_dataset_in_place_is_given_up_if_a_folder_of_it_cannot_be_synced() {
         assert!(!stage.is_listed(1));
     }
 }
+
+/// The index was safe and the names were not: what was in the staging files was removed.
+#[test]
+fn a_listed_dataset_gets_the_names_that_the_power_has_taken() {
+    let mut named = 0;
+    for at in 1.. {
+        let (stage, files) = (Stage::new(2), FaultyFiles::new(RealFiles));
+        let cached = stage.cache(1, "a");
+        files.stop_at(at);
+        let _ = stage.flush(&files, &through(&files), "1.x", &cached);
+        if !files.stopped() {
+            break;
+        }
+        if !stage.is_listed(1) {
+            continue;
+        }
+        let is_on_record = stage.prefix.scr_file("done.1.x.0").exists();
+        for file in cached.by_rank.iter().flatten().step_by(2) {
+            let target = stage.prefix.file(&file.name);
+            std::fs::rename(&target, staging_file(&target, "1.x")).unwrap();
+        }
+        if !is_on_record {
+            continue;
+        }
+        let again = FaultyFiles::new(RealFiles);
+        finalize_pending(&again, &stage.prefix, "now").unwrap();
+        assert_none_given_up(&stage, &cached, &again.operations(), &format!("stopped at {at}"));
+        named += 1;
+    }
+    assert!(named > 0);
+}
