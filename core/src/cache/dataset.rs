@@ -131,14 +131,12 @@ impl CachedDataset {
         self.record.dataset.output && self.is_unflushed()
     }
 
-    /// Records in this rank's part that no run may restart from the dataset.
-    pub(crate) fn record_refused(&self, job: &Job) {
+    /// Records in this rank's part that no run may restart from the dataset. Gives whether that is recorded; why not is reported.
+    pub(crate) fn record_refused(&self, job: &Job) -> bool {
         let path = self.part.filemap();
         let recorded = Journal::reopen(job.files(), &path)
             .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
-        if let Err(error) = recorded {
-            job.report.error_here(&crate::describe(&error));
-        }
+        recorded.map_err(|error| job.report.error_here(&crate::describe(&error))).is_ok()
     }
 
     /// Whether a run can restart from it. The files of a bypass dataset may be gone once a newer dataset has its name; if they

@@ -9,16 +9,18 @@ use super::part::{remove_spare, spare_bytes, PartDir};
 use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
-use super::{Cache, StoreInUse};
-use crate::comm::collective::{all_reduce, any, barrier, first_rank, Op};
+use super::{record_withdrawn, Cache, StoreInUse};
+use crate::comm::collective::{all_reduce, any, first_rank, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
 use crate::descriptor::Evict;
+use crate::error::Error;
 use crate::fs::verify::expect_bytes;
 use crate::fs::{Files, FsError};
 use crate::job::Job;
 use crate::message::amount;
 use crate::param;
 use crate::planted::{planted, Bug};
+use crate::prefix::Seq;
 
 /// The dataset that is to leave a store next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,8 +222,8 @@ impl Cache {
     /// not be written there. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<Option<u64>, CommError> {
+    /// As for [`withdraw`](Self::withdraw).
+    pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<Option<u64>, Error> {
         // Of a dataset that lies in cache too, the index says later whether a flush has replaced files.
         let in_place = owner.protection.bypass;
         let lies_there =
@@ -249,18 +251,22 @@ impl Cache {
     }
 
     /// Evicts datasets that no run may restart from any more. All ranks record that before the first part goes: otherwise a rank
-    /// that dies meanwhile leaves a part that counts, and redundancy brings the whole dataset back. Collective.
+    /// that dies meanwhile, or whose cache cannot be written, leaves a part that counts, and redundancy brings the whole dataset
+    /// back. What a rank cannot record in its part is recorded in the prefix directory. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn withdraw(&mut self, job: &Job, ids: &[u64]) -> Result<(), CommError> {
-        let there: Vec<u64> = ids.iter().copied().filter(|&id| self.dataset(id).is_some()).collect();
+    /// It could be recorded in neither place. Nothing has left the cache then.
+    pub(crate) fn withdraw(&mut self, job: &Job, ids: &[u64]) -> Result<(), Error> {
+        let there: Vec<&CachedDataset> = ids.iter().filter_map(|&id| self.dataset(id)).collect();
         if there.is_empty() {
             return Ok(());
         }
-        there.iter().filter_map(|&id| self.dataset(id)).for_each(|cached| cached.record_refused(job));
-        barrier(&*job.comm)?;
-        there.into_iter().for_each(|id| self.evict(job, id));
+        let unrecorded = there.iter().filter(|cached| !cached.record_refused(job)).count();
+        if any(&*job.comm, [unrecorded > 0])? == [true] {
+            let seqs: Vec<Seq> = there.iter().map(|cached| cached.seq()).collect();
+            record_withdrawn(job, &seqs)?;
+        }
+        ids.iter().for_each(|&id| self.evict(job, id));
         Ok(())
     }
 

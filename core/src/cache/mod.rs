@@ -48,7 +48,7 @@ pub(crate) use eviction::{Crowded, Limit};
 pub(crate) use store::StoreInUse;
 
 use crate::comm::collective::{any, gather};
-use crate::comm::{Collective, CommError, Rank};
+use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
 use crate::job::Job;
@@ -233,7 +233,7 @@ impl Cache {
         &self,
         job: &Job,
         is_unwanted: impl Fn(&UnusableDataset) -> bool,
-    ) -> Collective<()> {
+    ) -> Result<(), Error> {
         let mut own = KvTree::new();
         for (place, left) in self.left.iter().filter(|left| is_unwanted(left)).enumerate() {
             let seq = own.entry("LEFT", place);
@@ -250,11 +250,7 @@ impl Cache {
                 Some(Seq { run: seq.require("RUN").ok()?, id: seq.require("ID").ok()? })
             });
         let seqs: Vec<Seq> = seqs.collect();
-        let recorded = match job.rank() {
-            Rank(0) => Ids::record_withdrawn(job.files(), &job.prefix, &seqs),
-            _ => Ok(()),
-        };
-        job.agree(recorded)
+        record_withdrawn(job, &seqs)
     }
 
     /// Removes what is left of the dataset at this place, which could not be brought back. Gives whether there was anything.
@@ -296,4 +292,13 @@ impl Cache {
         }
         self.part_of(record).dataset().to_owned()
     }
+}
+
+/// Records in the prefix directory that datasets do not count any more, those that rank 0 gives. Collective.
+fn record_withdrawn(job: &Job, seqs: &[Seq]) -> Result<(), Error> {
+    let recorded = match job.rank() {
+        Rank(0) => Ids::record_withdrawn(job.files(), &job.prefix, seqs),
+        _ => Ok(()),
+    };
+    job.agree(recorded).map_err(|error| error.doing("recording that datasets in cache do not count any more"))
 }

@@ -256,7 +256,7 @@ impl Flushes {
         update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
         let cached = dataset(site.cache, id);
         let flush = flush_of(site, id, &transport);
-        let refuse = || cached.record_refused(site.job);
+        let refuse = || _ = cached.record_refused(site.job);
         let outcome = flush.sync(&token, &cached.record.dataset, &policy::files_of(cached), &refuse);
         let pending = flush.pending(&token, &cached.record.dataset, 1);
         self.record_end(site, &pending, began, outcome, FlushKind::Sync)

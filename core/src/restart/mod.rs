@@ -12,7 +12,7 @@ pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
-use crate::comm::{CommError, Rank};
+use crate::comm::Rank;
 use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
 use crate::job::Job;
@@ -106,7 +106,7 @@ impl Restart {
         cache: &mut Cache,
         name: &[u8],
         seq: Seq,
-    ) -> Result<(), CommError> {
+    ) -> Result<(), Error> {
         cache.offer(None);
         let chosen = Chosen { name: name.to_owned(), seq: Some(seq) };
         let went_back = WentBack::to(&chosen, seq);
@@ -283,7 +283,7 @@ impl WentBack {
 
     /// Drops the newer checkpoints if the user wants that: `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or
     /// the next run would flush and list them again. No flush may be copying one of them. Collective.
-    fn drop_newer(&self, job: &Job, cache: &mut Cache) -> Result<(), CommError> {
+    fn drop_newer(&self, job: &Job, cache: &mut Cache) -> Result<(), Error> {
         let &Self(seq) = self;
         if !job.params.get(&param::DROP_AFTER_CURRENT) {
             return Ok(());
@@ -298,9 +298,7 @@ impl WentBack {
         }
         let is_newer =
             |left: &UnusableDataset| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
-        if let Err(error) = cache.withdraw_left(job, is_newer) {
-            job.report.error(&error.agreed()?.to_string());
-        }
+        cache.withdraw_left(job, is_newer)?;
         if job.rank() != Rank(0) {
             return Ok(());
         }
@@ -345,6 +343,6 @@ fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
         }
     }
     if !planted(Bug::RefusalForgotten) {
-        cached.record_refused(job);
+        _ = cached.record_refused(job);
     }
 }

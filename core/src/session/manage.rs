@@ -109,8 +109,7 @@ impl Session {
 
     /// What this run could not bring back of a name does not come back in a later one either.
     fn withdraw_left(&self, name: &[u8]) -> Result<(), Error> {
-        let withdrawn = self.cache.withdraw_left(&self.job, |left| left.dataset.name == name);
-        withdrawn.map_err(|error| error.doing("recording that parts in cache do not count any more"))
+        self.cache.withdraw_left(&self.job, |left| left.dataset.name == name)
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {

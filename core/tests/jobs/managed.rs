@@ -127,6 +127,26 @@ fn a_dropped_checkpoint_stays_away_though_a_rank_dies_while_it_is_removed() {
     }
 }
 
+/// One node's part kept counting, and redundancy brought the whole checkpoint back.
+#[test]
+fn a_dropped_checkpoint_stays_away_though_a_node_cannot_write_its_cache_for_a_while() {
+    let faulty = FaultyFiles::new(RealFiles);
+    let mut world = World::new(2, 2).set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", "2");
+    world.own_files.insert(Rank(1), Arc::new(faulty.clone()));
+    let dropped = world.run(|application| {
+        [1, 2].into_iter().for_each(|step| application.checkpoint(step, some).unwrap());
+        if application.rank == Rank(1) {
+            faulty.only(|_, path| path.to_string_lossy().contains("dataset.2"));
+            faulty.fail_from(0, std::io::ErrorKind::Other);
+        }
+        application.session().drop_dataset(b"ckpt.2").unwrap();
+    });
+    assert!(faulty.first_failed().is_some());
+    dropped.line_with(&["filemap"]);
+    world.own_files.clear();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 /// An application that reads its files itself, with `SCR_FETCH=0`, and says which.
 #[test]
 fn current_sets_where_checkpoints_are_counted_on_from_and_what_is_fetched_next() {
