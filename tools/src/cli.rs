@@ -15,15 +15,20 @@ use crate::index;
 use crate::inspect;
 use crate::log;
 use crate::machine;
-use crate::output::Answer;
+use crate::output::{print_to_stderr, Answer};
 use crate::pages;
 use crate::plugin;
 use crate::poststage;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::scrub;
+use crate::table::Width;
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::error::Error as _;
 use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::Path;
 
 /// Inspect, check and repair the datasets, settings and plugins of the scr runtime.
@@ -53,7 +58,7 @@ enum Command {
     #[command(after_help = config::EXIT_CODES)]
     Config(config::ConfigArgs),
     /// List the log entries of jobs, or prepare the log database
-    #[command(after_help = log::AFTER_HELP)]
+    #[command(after_help = log::after_help())]
     Log(log::LogArgs),
     /// List, describe and check redundancy schemes, flush transports and log sinks
     #[command(subcommand, after_help = EXIT_CODES)]
@@ -143,7 +148,12 @@ pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 
 /// Reads the arguments and does what they say.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
-    match Cli::parse_from(arguments).command {
+    let matches = command().try_get_matches_from(arguments);
+    match matches
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .unwrap_or_else(|error| end(&error))
+        .command
+    {
         Command::Agent(args) => agent::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Clean(args) => clean::run(&args),
@@ -176,8 +186,52 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::KillJobstep(args) => small::kill_jobstep(&args),
         Command::CheckNode(args) => machine::health::check_node(&args),
         Command::Complete(args) => pages::completions::run(&args),
-        Command::Pages(args) => pages::run(&args, Cli::command()),
+        Command::Pages(args) => pages::run(&args, command()),
     }
+}
+
+/// The command line, in the width of the output. What follows an option is its value, a negative number too: the
+/// option's own parser says best what is wrong with it.
+fn command() -> clap::Command {
+    fn take_negative(command: clap::Command) -> clap::Command {
+        let of_option = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_positional() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        };
+        command.mut_args(of_option).mut_subcommands(take_negative)
+    }
+    take_negative(Cli::command()).term_width(Width::of_output().columns.min(WIDEST_HELP))
+}
+
+/// Longer lines are hard to read.
+const WIDEST_HELP: usize = 100;
+
+/// Ends the command where its arguments were not understood, or help was asked for.
+fn end(error: &clap::Error) -> ! {
+    let Some((why, plain)) = in_words(error) else { error.exit() };
+    let text = error.render();
+    let text = if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
+    print_to_stderr(text.replace(&why, &plain).trim_end());
+    std::process::exit(2)
+}
+
+/// What is wrong with a number, as Rust says it and as people do.
+fn in_words(error: &clap::Error) -> Option<(String, String)> {
+    let why = error.source().filter(|_| error.kind() == ErrorKind::ValueValidation)?;
+    let text = why.to_string();
+    let is_negative = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.starts_with('-'));
+    let plain = match why.downcast_ref::<ParseIntError>().map(ParseIntError::kind) {
+        Some(IntErrorKind::PosOverflow) => "the number is too large".to_owned(),
+        Some(IntErrorKind::InvalidDigit) if is_negative => "the least is 0".to_owned(),
+        Some(_) => "this is not a whole number".to_owned(),
+        None => match text.split_once(" is not in ")?.1.split_once("..")? {
+            (least, _) if is_negative || least == "1" && text.starts_with("0 ") => {
+                format!("the least is {least}")
+            }
+            (_, most) => format!("the most is {}", most.trim_start_matches('=')),
+        },
+    };
+    Some((text, plain))
 }
 
 /// Classic names of what a subcommand of another name does.

@@ -5,11 +5,12 @@
 
 use crate::environment;
 use crate::machine::{current_job_id, Manifests};
-use crate::output::{show, warn, Answer};
+use crate::output::{on_one_line, show, warn, Answer};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use clap::Args;
-use scr_core::prefix::{FlushEntry, FlushFile, Location};
+use scr_core::env::Env;
+use scr_core::prefix::{FlushEntry, FlushFile, Location, Prefix};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ pub(crate) struct FlushFileArgs {
 }
 
 /// At most one of these; without one, all datasets are listed in a table.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[group(multiple = false)]
 struct Selection {
     /// Print the id of the newest checkpoint that this allocation has, or that is in the prefix directory; exit with 1 if there
@@ -64,10 +65,27 @@ struct Selection {
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = environment::prefix(&env, args.dir.as_deref())?;
-    let file = FlushFile::read_with_index(&*env.files, &prefix)
+    let reply = reply(&env, &prefix, &args.selection, args.before)?;
+    show(args.json, reply.json(), &reply.text)?;
+    Ok(Answer::from(reply.yes))
+}
+
+/// The id of the newest checkpoint that this allocation has, or that is in the prefix directory.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn latest(env: &Env, prefix: &Prefix) -> Result<u64> {
+    let reply = reply(env, prefix, &Selection { latest: true, ..Selection::default() }, None)?;
+    let newest = reply.datasets.first().map(|entry| entry.id);
+    newest.with_context(|| format!("{} knows of no checkpoint of this allocation", prefix.dir().display()))
+}
+
+/// The reply, after the warnings that belong to it.
+fn reply(env: &Env, prefix: &Prefix, selection: &Selection, before: Option<u64>) -> Result<Reply> {
+    let file = FlushFile::read_with_index(&*env.files, prefix)
         .with_context(|| format!("cannot find out what {} has", prefix.dir().display()))?;
-    let job_id = current_job_id(&env, &environment::params_of(&env, &prefix), &Manifests::load(&env)?)?;
-    let reply = args.selection.ask(&file, args.before, &job_id);
+    let job_id = current_job_id(env, &environment::params_of(env, prefix), &Manifests::load(env)?)?;
+    let reply = selection.ask(&file, before, &job_id);
     reply.elsewhere.iter().for_each(|entry| {
         warn(format_args!(
             "dataset {} `{}' is of allocation {}, and this one cannot flush it; to ask for that one, set SCR_JOB_ID",
@@ -76,13 +94,16 @@ pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
             entry.allocation().unwrap_or_default()
         ));
     });
-    if !environment::was_used(&prefix) {
-        warn(environment::unused(&prefix));
+    if !environment::was_used(prefix) {
+        warn(environment::unused(prefix));
     } else if file.entries().is_empty() {
         warn(format_args!("{} lists no dataset", prefix.flush_file().display()));
+    } else if let (Some(id), true) =
+        (selection.of_one(), reply.datasets.is_empty() && reply.elsewhere.is_empty())
+    {
+        warn(format_args!("{} lists no dataset {id}", prefix.flush_file().display()));
     }
-    show(args.json, reply.json(), &reply.text)?;
-    Ok(Answer::from(reply.yes))
+    Ok(reply)
 }
 
 /// What comes of a selection.
@@ -95,6 +116,11 @@ struct Reply {
 }
 
 impl Selection {
+    /// The dataset that is asked about.
+    fn of_one(&self) -> Option<u64> {
+        self.needflush.or(self.id).or(self.location).or(self.name)
+    }
+
     /// The answer in the allocation `job_id`. What is left to flush is only what that one has in cache.
     fn ask(&self, file: &FlushFile, before: Option<u64>, job_id: &str) -> Reply {
         let mut all = file.entries();
@@ -126,14 +152,9 @@ impl Selection {
             }
             Self { needflush: Some(id), .. } => {
                 let (datasets, elsewhere) = within_reach(one(id));
-                let yes = datasets.iter().any(|entry| !entry.is_at(Location::Prefix));
-                Reply { yes, text: String::new(), datasets, elsewhere }
+                Reply { elsewhere, ..Reply::is_so(datasets, |entry| !entry.is_at(Location::Prefix)) }
             }
-            Self { id: Some(id), .. } => {
-                let datasets = one(id);
-                let yes = datasets.iter().any(|entry| entry.is_at(Location::Prefix));
-                Reply { yes, text: String::new(), datasets, elsewhere: Vec::new() }
-            }
+            Self { id: Some(id), .. } => Reply::is_so(one(id), |entry| entry.is_at(Location::Prefix)),
             Self { location: Some(id), .. } => Reply::of_each(one(id), places),
             Self { name: Some(id), .. } => Reply::of_each(one(id), name),
             _ => Reply { yes: true, text: table(&all), datasets: all, elsewhere: Vec::new() },
@@ -142,6 +163,17 @@ impl Selection {
 }
 
 impl Reply {
+    /// Whether something holds of the one dataset, and in words whether it is in the prefix directory.
+    fn is_so(datasets: Vec<FlushEntry>, what: fn(&FlushEntry) -> bool) -> Self {
+        let yes = datasets.iter().any(what);
+        let in_words = |entry: &FlushEntry| {
+            let not = if entry.is_at(Location::Prefix) { "" } else { "not " };
+            format!("dataset {} `{}' is {not}in the prefix directory\n", entry.id, on_one_line(&name(entry)))
+        };
+        let text = datasets.iter().map(in_words).collect();
+        Self { yes, text, datasets, elsewhere: Vec::new() }
+    }
+
     fn ids(datasets: Vec<FlushEntry>) -> Self {
         let ids: Vec<_> = datasets.iter().map(|entry| entry.id.to_string()).collect();
         let text = if ids.is_empty() { String::new() } else { ids.join(" ") + "\n" };
@@ -214,15 +246,7 @@ mod tests {
     }
 
     fn selection() -> Selection {
-        Selection {
-            latest: false,
-            needflush: None,
-            id: None,
-            location: None,
-            name: None,
-            list_output: false,
-            list_ckpt: false,
-        }
+        Selection::default()
     }
 
     fn answer(selection: &Selection, before: Option<u64>) -> (bool, String) {
@@ -276,7 +300,7 @@ mod tests {
     fn asked_by_its_id_alone_a_dataset_is_in_the_prefix_directory_or_not() {
         let arrived = |id| answer(&Selection { id: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| arrived(id).0), [false, true, false]);
-        assert_eq!(arrived(6).1, "");
+        assert_eq!(arrived(6).1, "dataset 6 `set.6' is in the prefix directory\n");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Tables: the columns under each other, and not wider than the terminal.
 //!
-//! A table that is too wide for the terminal is made narrower without losing text. The last column is wrapped where it
-//! has room enough. Otherwise a column that has the same text in every row becomes a line above the table, and last
-//! cells that still do not fit stand on lines of their own. What is left is wrapped in the widest columns. A table that
-//! goes to a file or a pipe has one line for each row.
+//! A table that is too wide is made narrower without losing text. The last column is wrapped where it has room enough.
+//! Otherwise a column that has the same text in every row becomes a line above the table, and last cells that still do
+//! not fit stand on lines of their own. What is left is wrapped in the widest columns. Words are broken for a terminal
+//! only: a path in a file or a pipe stays in one piece, and may stand out.
 
 use crate::output::on_one_line;
 use std::io::IsTerminal;
@@ -28,27 +28,44 @@ impl Table {
 
     /// The table for standard output.
     pub(crate) fn text(&self) -> String {
-        self.layout(terminal_width())
+        self.layout(Width::of_output())
     }
 
-    /// The table in this width, where there is a limit.
-    fn layout(&self, limit: Option<usize>) -> String {
+    /// The table in this width.
+    fn layout(&self, limit: Width) -> String {
         if self.rows.len() <= usize::from(self.has_head) {
             return String::new();
         }
-        let mut layout =
-            Layout { has_head: self.has_head, rows: self.rows.clone(), widths: Vec::new(), indent: None };
-        let above = limit.map(|limit| layout.fit(limit)).unwrap_or_default();
-        layout.measure_if_new();
-        above + &layout.rows.iter().map(|row| layout.line(row, limit)).collect::<String>()
+        let mut layout = Layout {
+            has_head: self.has_head,
+            rows: self.rows.clone(),
+            widths: Vec::new(),
+            indent: None,
+            limit,
+        };
+        let above = layout.fit();
+        above + &layout.rows.iter().map(|row| layout.line(row)).collect::<String>()
     }
 }
 
-/// The width of the terminal that standard output goes to.
-fn terminal_width() -> Option<usize> {
-    let stdout = std::io::stdout();
-    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
-    size.map(|size| usize::from(size.ws_col)).filter(|&width| width > 0)
+/// How wide what is printed may be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Width {
+    pub(crate) columns: usize,
+    /// Whether a word that is longer is broken, for somebody who looks at it.
+    breaks_words: bool,
+}
+
+impl Width {
+    /// That of the terminal that standard output goes to; otherwise what `COLUMNS` says, or else 80 columns.
+    pub(crate) fn of_output() -> Self {
+        let stdout = std::io::stdout();
+        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+        let terminal = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+        let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let columns = terminal.or(wanted.filter(|&columns| columns > 0)).unwrap_or(80);
+        Self { columns, breaks_words: terminal.is_some() }
+    }
 }
 
 const GAP: usize = 2;
@@ -66,11 +83,13 @@ struct Layout {
     widths: Vec<usize>,
     /// Where a last cell begins that does not fit into its line; `None` for its column.
     indent: Option<usize>,
+    limit: Width,
 }
 
 impl Layout {
     /// Makes the table narrower where it has to be, and gives the lines that stand above it now.
-    fn fit(&mut self, limit: usize) -> String {
+    fn fit(&mut self) -> String {
+        let limit = self.limit.columns;
         self.measure();
         let longest = self.rows.iter().filter_map(|row| row.last()).map(|cell| length(cell)).max();
         let longest = longest.unwrap_or(0);
@@ -85,10 +104,10 @@ impl Layout {
         }
         if !fits(self) {
             self.indent = Some(INDENT);
+            let least: Vec<_> = (0..self.widths.len()).map(|column| self.least(column)).collect();
             while self.last_column() > limit + GAP {
-                let Some(widest) = self.widths.iter_mut().max().filter(|width| **width > LEAST_WIDTH) else {
-                    break;
-                };
+                let wide = self.widths.iter_mut().zip(&least).filter(|(width, least)| **width > **least);
+                let Some((widest, _)) = wide.max() else { break };
                 *widest -= 1;
             }
         }
@@ -111,6 +130,13 @@ impl Layout {
         Some(if is_empty { String::new() } else { line })
     }
 
+    /// The least width of a column.
+    fn least(&self, column: usize) -> usize {
+        let words = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| cell.split(' '));
+        let longest = words.map(length).max().unwrap_or(0);
+        longest.min(if self.limit.breaks_words { LEAST_WIDTH } else { usize::MAX })
+    }
+
     fn columns(&self) -> usize {
         self.rows.first().map_or(0, Vec::len)
     }
@@ -122,30 +148,21 @@ impl Layout {
         self.widths = (0..self.columns().saturating_sub(1)).map(width).collect();
     }
 
-    fn measure_if_new(&mut self) {
-        if self.widths.is_empty() {
-            self.measure();
-        }
-    }
-
     /// Where the last column begins.
     fn last_column(&self) -> usize {
         self.widths.iter().map(|width| width + GAP).sum()
     }
 
     /// The lines of a row.
-    fn line(&self, row: &[String], limit: Option<usize>) -> String {
+    fn line(&self, row: &[String]) -> String {
         let Some((last, cells)) = row.split_last() else { return "\n".to_owned() };
+        let Width { columns, breaks_words } = self.limit;
+        let wrap = |cell: &String, width: usize| wrap(cell, width, breaks_words);
         let mut wrapped: Vec<_> =
             cells.iter().zip(&self.widths).map(|(cell, &width)| wrap(cell, width)).collect();
         let start = self.last_column();
-        let fits = limit.is_none_or(|limit| start + length(last) <= limit);
-        let below = match (limit, self.indent) {
-            _ if fits => vec![last.clone()],
-            (Some(limit), None) => wrap(last, limit.saturating_sub(start)),
-            (Some(limit), Some(indent)) => wrap(last, limit.saturating_sub(indent)),
-            (None, _) => vec![last.clone()],
-        };
+        let fits = start + length(last) <= columns;
+        let below = wrap(last, columns.saturating_sub(if fits { 0 } else { self.indent.unwrap_or(start) }));
         let own_lines = self.indent.filter(|_| !fits);
         wrapped.push(if own_lines.is_some() { Vec::new() } else { below.clone() });
         let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
@@ -165,18 +182,22 @@ impl Layout {
     }
 }
 
-/// The text in lines of a width: broken at blanks, or anywhere in a longer word.
-fn wrap(text: &str, width: usize) -> Vec<String> {
+/// The text in lines of a width: broken at blanks, or anywhere in a longer word if words may be broken.
+fn wrap(text: &str, width: usize, breaks_words: bool) -> Vec<String> {
     let width = width.max(LEAST_WIDTH);
     let mut rest: Vec<char> = text.chars().collect();
     let mut lines = Vec::new();
     while rest.len() > width {
-        let at = rest[..=width].iter().rposition(|c| *c == ' ').filter(|&at| at > 0).unwrap_or(width);
+        let before = rest[..=width].iter().rposition(|c| *c == ' ').filter(|&at| at > 0);
+        let after = || rest.iter().skip(1).position(|c| *c == ' ').map_or(rest.len(), |at| at + 1);
+        let at = before.unwrap_or_else(|| if breaks_words { width } else { after() });
         let next = rest.split_off(at);
         lines.push(rest.iter().collect::<String>());
         rest = next.into_iter().skip_while(|c| *c == ' ').collect();
     }
-    lines.push(rest.into_iter().collect());
+    if lines.is_empty() || !rest.is_empty() {
+        lines.push(rest.into_iter().collect());
+    }
     lines
 }
 
@@ -194,12 +215,18 @@ mod tests {
         table
     }
 
+    const UNLIMITED: Width = Width { columns: usize::MAX, breaks_words: false };
+
+    fn terminal(columns: usize) -> Width {
+        Width { columns, breaks_words: true }
+    }
+
     #[test]
     fn columns_are_aligned_and_lines_have_no_trailing_blanks() {
         let table = table(&[], &[&["a", "bb", "c"], &["dddd", "", "e\nf"]]);
-        assert_eq!(table.layout(None), "a     bb  c\ndddd      e\\nf\n");
-        assert_eq!(table.layout(Some(80)), table.layout(None));
-        assert_eq!(Table::with_head(&["NAME"]).layout(None), "", "nobody needs a head without rows");
+        assert_eq!(table.layout(UNLIMITED), "a     bb  c\ndddd      e\\nf\n");
+        assert_eq!(table.layout(terminal(80)), table.layout(UNLIMITED));
+        assert_eq!(Table::with_head(&["NAME"]).layout(UNLIMITED), "", "nobody needs a head without rows");
     }
 
     #[test]
@@ -211,7 +238,7 @@ a     one two three four five
       six seven
 b     x
 ";
-        assert_eq!(table.layout(Some(30)), text);
+        assert_eq!(table.layout(terminal(30)), text);
     }
 
     #[test]
@@ -229,7 +256,7 @@ TIME      WHAT  NOTE
     /thirty/characters
 10:00:01  END   done
 ";
-        assert_eq!(table.layout(Some(30)), text);
+        assert_eq!(table.layout(terminal(30)), text);
     }
 
     #[test]
@@ -240,14 +267,23 @@ TIME      WHAT  NOTE
         let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
         let table = table(&["A", "B", "C", "D", "E"], &rows);
         for width in 50..200 {
-            let text = table.layout(Some(width));
+            let text = table.layout(terminal(width));
             assert!(text.lines().all(|line| length(line) <= width), "{width}:\n{text}");
             let letters = |text: &str| {
                 let mut letters: Vec<_> = text.chars().filter(|c| !c.is_whitespace()).collect();
                 letters.sort_unstable();
                 letters
             };
-            assert_eq!(letters(&text), letters(&table.layout(None)), "{width}");
+            assert_eq!(letters(&text), letters(&table.layout(UNLIMITED)), "{width}");
         }
+    }
+
+    #[test]
+    fn a_word_is_broken_for_a_terminal_only() {
+        let path = "/a/path/that/has/more/than/thirty/characters";
+        let table = table(&["NAME", "TEXT"], &[&["a", &format!("{path} has the words of a sentence")]]);
+        let text = format!("NAME  TEXT\na     {path}\n      has the words of a\n      sentence\n");
+        assert_eq!(table.layout(Width { columns: 30, breaks_words: false }), text);
+        assert!(table.layout(terminal(30)).lines().all(|line| length(line) <= 30));
     }
 }

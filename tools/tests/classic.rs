@@ -16,7 +16,14 @@ fn fixture() -> PathBuf {
 
 fn scr(prefix: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
-    command.env_clear().env("USER", "tester").current_dir(prefix).args(arguments).output().unwrap()
+    command
+        .env_clear()
+        .env("COLUMNS", "1000")
+        .env("USER", "tester")
+        .current_dir(prefix)
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 #[test]

@@ -26,7 +26,12 @@ fn inspect_from(job: &FinishedJob, variable: (&str, &str), arguments: &[&str]) -
         fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
-    command.env_clear().current_dir(job.prefix()).env("USER", "user1").env(variable.0, variable.1);
+    command
+        .env_clear()
+        .current_dir(job.prefix())
+        .env("USER", "user1")
+        .env(variable.0, variable.1)
+        .env("COLUMNS", "1000");
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     command.env("SCR_CACHE_BASE", job.path().join("nodes/$SCR_NODE_NAME"));
     command.env("SCR_PLUGIN_PATH", job.plugins());

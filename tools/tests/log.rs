@@ -12,6 +12,7 @@ fn scr(prefix: &Path, arguments: &[&str]) -> Output {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("SCR_")) {
         command.env_remove(name);
     }
+    command.env("COLUMNS", "1000");
     command.arg("log").arg("--prefix").arg(prefix).args(arguments).output().expect("the command starts")
 }
 

@@ -44,7 +44,11 @@ impl Folder {
 
 fn scr(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap()).current_dir(folder);
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .current_dir(folder)
+        .env("COLUMNS", "1000");
     command
 }
 

@@ -26,14 +26,18 @@ pub struct PluginHost {
 #[non_exhaustive]
 pub enum PluginLoadError {
     /// No manifest has that name.
-    #[error("there is no {kind} plugin named {name}{}; {}", hint(nearest.as_deref()), searched(places, passed_over))]
+    #[error(
+        "there is no {kind} plugin named {name}{}; {}",
+        hint(name, known),
+        searched(places, passed_over)
+    )]
     NotFound {
         /// The kind of plugin.
         kind: PluginKind,
         /// Its name.
         name: String,
-        /// A name that was perhaps meant.
-        nearest: Option<String>,
+        /// The names that plugins of this kind have.
+        known: Vec<String>,
         /// The folders that were searched.
         places: Vec<PathBuf>,
         /// The manifests that were skipped, and why.
@@ -93,8 +97,12 @@ pub enum PluginLoadError {
     },
 }
 
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+fn hint(name: &str, known: &[String]) -> String {
+    match nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near}?"),
+        None if known.is_empty() => String::new(),
+        None => format!("; there are {}", known.join(", ")),
+    }
 }
 
 fn searched(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
@@ -164,11 +172,10 @@ impl PluginHost {
         let discovery = self.discover();
         discovery.find(kind, name).cloned().ok_or_else(|| {
             *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = None;
-            let names = discovery.found.iter().filter(|found| found.manifest.kind == kind);
             PluginLoadError::NotFound {
                 kind,
                 name: name.to_owned(),
-                nearest: nearest(name, names.map(|found| found.manifest.name.as_str())),
+                known: discovery.names(&[kind]),
                 places: discovery.places.iter().map(|place| place.folder.clone()).collect(),
                 passed_over: discovery.passed_over.clone(),
             }

@@ -120,6 +120,14 @@ impl Discovery {
         self.found.iter().find(|found| found.manifest.kind == kind && found.manifest.is_called(name))
     }
 
+    /// The names of the plugins of these kinds, in order.
+    pub fn names(&self, kinds: &[PluginKind]) -> Vec<String> {
+        let wanted = self.found.iter().filter(|found| kinds.contains(&found.manifest.kind));
+        let mut names: Vec<_> = wanted.map(|found| found.manifest.name.clone()).collect();
+        names.sort();
+        names
+    }
+
     fn look_into(&mut self, env: &Env, trusted: &Trusted, place: &PluginFolder) {
         let manifests = match manifests_in(env, trusted, &place.folder) {
             Ok(manifests) => manifests,

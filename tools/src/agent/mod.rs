@@ -81,12 +81,21 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
             request(control.path(), run::DRAIN, &heartbeat)?;
             // Where none runs there may still be something left by one that was killed.
             run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
+            print_line(&format!(
+                "nothing is left to copy for {}, and no agent runs",
+                control.path().display()
+            ));
             Ok(Answer::Yes)
         }
         Action { stop: true, .. } => {
-            let runs = AgentPresence::find(control.path()).is_some();
+            let process = AgentPresence::find(control.path());
             request(control.path(), run::EXIT, &Heartbeat::new(false))?;
-            Ok(Answer::from(runs))
+            let control = control.path().display();
+            print_line(&match process {
+                Some(process) => format!("the agent for {control} has ended, process {process}"),
+                None => format!("no agent runs for {control}"),
+            });
+            Ok(Answer::from(process.is_some()))
         }
         Action { status: true, .. } => status::run(control.path(), args.json),
         _ => {

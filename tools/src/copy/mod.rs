@@ -8,6 +8,7 @@
 mod report;
 
 use crate::environment;
+use crate::flush_file;
 use crate::output::{show, warn, Answer};
 use crate::progress::{Heartbeat, Progress};
 use anyhow::{Context, Result};
@@ -29,9 +30,8 @@ pub(crate) const EXIT_CODES: &str =
 /// What to copy, from where.
 #[derive(Args)]
 pub(crate) struct CopyArgs {
-    /// The id of the dataset in cache, as `scr flush-file --latest` prints it
-    #[arg(long, value_name = "ID")]
-    id: u64,
+    #[command(flatten)]
+    which: Which,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
@@ -55,14 +55,30 @@ pub(crate) struct CopyArgs {
     heartbeat: bool,
 }
 
+/// Which dataset.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Which {
+    /// The id of the dataset in cache, as `scr flush-file` lists it
+    #[arg(long, value_name = "ID")]
+    id: Option<u64>,
+    /// The newest checkpoint that this allocation has, as `scr flush-file --latest` prints it
+    #[arg(long)]
+    latest: bool,
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     let params = environment::params_of(&env, &prefix);
+    let id = match args.which.id {
+        Some(id) => id,
+        None => flush_file::latest(&env, &prefix)?,
+    };
     let caches = Caches::find(&env, &params, &args.cache)?;
     let node = params.get(&param::NODE_NAME);
-    let progress = Progress::new(format!("dataset {}", args.id));
+    let progress = Progress::new(format!("dataset {id}"));
     let (heartbeat, moved) = (Heartbeat::new(args.heartbeat), AtomicU64::new(0));
     let copier = Copier {
         files: &*env.files,
@@ -77,11 +93,11 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
             heartbeat.report(|| moved);
         },
     };
-    let copied = copier.dataset(&caches.found, args.id);
+    let copied = copier.dataset(&caches.found, id);
     drop(progress);
     let mut copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
     copied.passed_over.extend(caches.refused);
-    let report = CopyReport { node: &node, id: args.id, caches: &caches.paths, copied: &copied };
+    let report = CopyReport { node: &node, id, caches: &caches.paths, copied: &copied };
     report.warnings().iter().for_each(warn);
     show(args.json, report.json(), report.text())?;
     Ok(Answer::from(copied.is_whole()))

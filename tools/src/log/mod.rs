@@ -26,12 +26,11 @@ use scr_plugin_api::LogQuery;
 use sources::LogEntries;
 use std::path::PathBuf;
 
-/// Text below the help.
-pub(crate) const AFTER_HELP: &str = "\
-WHEN is a day (2026-11-21), a time (\"2026-11-21 03:28\"), both in local time, a time with a zone (2026-11-21T03:28:24Z),
-or how long ago (\"2h 30m\", 3days).
+const AFTER_HELP: &str = "\
+WHEN is a day (2026-11-21), a time (\"2026-11-21 03:28\"), both in local time, a time with a zone (2026-11-21T03:28:24Z), \
+or how long ago (\"2h 30m\", 3days).";
 
-Exit codes: 0 done, 1 no entry matches, 2 error.";
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 no entry matches, 2 error.";
 
 /// Which entries, and from where.
 #[derive(Args)]
@@ -105,13 +104,27 @@ fn show(read: &LogEntries, json: bool) -> Result<Answer> {
 
 /// Warns about events that no job logs.
 fn warn_about_names(wanted: &[String]) {
-    let events = Event::ALL.iter().map(|event| event.name());
-    let known: Vec<_> = events.chain(Transfer::ALL.iter().map(|kind| kind.name())).collect();
+    let known = names();
     for name in wanted.iter().filter(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name))) {
-        let nearest = nearest(name, known.iter().copied());
-        let hint = nearest.map(|nearest| format!("; did you mean {nearest}?")).unwrap_or_default();
-        warn(format_args!("no event and no transfer is called {name}{hint}"));
+        let begins = format!("{}_", name.to_ascii_uppercase());
+        let alike: Vec<_> = known.iter().copied().filter(|known| known.starts_with(&begins)).collect();
+        let hint = match nearest(name, known.iter().copied()) {
+            Some(nearest) => format!("did you mean {nearest}?"),
+            None => format!("there are {}", if alike.is_empty() { &known } else { &alike }.join(", ")),
+        };
+        warn(format_args!("no event and no transfer is called {name}; {hint}"));
     }
+}
+
+/// The names of all events and transfers that scr logs.
+fn names() -> Vec<&'static str> {
+    let events = Event::ALL.iter().map(|event| event.name());
+    events.chain(Transfer::ALL.iter().map(|kind| kind.name())).collect()
+}
+
+/// Text below the help.
+pub(crate) fn after_help() -> String {
+    format!("{AFTER_HELP}\n\nEvents and transfers: {}.\n\n{EXIT_CODES}", names().join(", "))
 }
 
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {

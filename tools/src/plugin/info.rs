@@ -7,7 +7,7 @@ use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use scr_core::describe as describe_error;
-use scr_core::plugin::{FoundPlugin, Manifest, PluginHost, PluginKind};
+use scr_core::plugin::{Discovery, FoundPlugin, Manifest, PluginHost, PluginKind};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
     let found: Vec<_> = kinds.iter().filter_map(|&kind| discovery.find(kind, &args.name)).collect();
     let mut json = json!({ "plugins": plugins_json(&found) });
     if found.is_empty() {
-        let why = not_found(&host, &kinds, &args.name);
+        let why = not_found(&host, &discovery, &kinds, &args.name);
         if !args.common.json {
             warn(&why);
         }
@@ -33,13 +33,14 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
     Ok(Answer::from(!found.is_empty()))
 }
 
-/// The error that a job would give, for the kind that has a name near to this one, if any has.
-fn not_found(host: &PluginHost, kinds: &[PluginKind], name: &str) -> String {
-    let texts =
-        kinds.iter().filter_map(|&kind| host.find(kind, name).err().map(|error| describe_error(&error)));
-    let mut texts: Vec<_> = texts.collect();
-    texts.sort_by_key(|text| !text.contains("did you mean"));
-    texts.into_iter().next().unwrap_or_default()
+/// The error that a job would give, for the one kind or the one that has a name near to this one; else what there is.
+fn not_found(host: &PluginHost, discovery: &Discovery, kinds: &[PluginKind], name: &str) -> String {
+    let errors = kinds.iter().filter_map(|&kind| host.find(kind, name).err());
+    let mut texts = errors.map(|error| describe_error(&error));
+    let names = discovery.names(kinds);
+    let says_all = |text: &String| kinds.len() == 1 || names.is_empty() || text.contains("did you mean");
+    let there_are = || format!("there is no plugin named {name}; there are {}", names.join(", "));
+    texts.find(says_all).unwrap_or_else(there_are)
 }
 
 fn describe(found: &FoundPlugin) -> Result<String> {

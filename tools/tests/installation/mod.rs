@@ -52,7 +52,7 @@ impl Installation {
         path
     }
 
-    /// The command, run in the prefix directory without settings of whoever runs the test.
+    /// The command, run in the prefix directory without settings of whoever runs the test, and with long lines.
     pub(crate) fn in_prefix(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.path("bin/scr"));
         for (name, _) in std::env::vars_os() {
@@ -60,7 +60,7 @@ impl Installation {
                 command.env_remove(name);
             }
         }
-        command.args(arguments).current_dir(self.path("prefix"));
+        command.args(arguments).current_dir(self.path("prefix")).env("COLUMNS", "1000");
         command
     }
 }
