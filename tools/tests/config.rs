@@ -111,6 +111,30 @@ fn setting_a_locked_parameter_names_the_file_that_locks_it() {
     assert!(shown.contains("environment: SCR_CACHE_BASE is set by the site"), "{shown}");
 }
 
+/// Schemes, transports and intervals were looked at only once all groups and stores were described.
+#[test]
+fn a_group_that_is_not_described_hides_no_other_mistake() {
+    let scr = Installation::with_system_file("");
+    let file = scr.write(
+        "prefix/my.conf",
+        "SCR_COPY_TYPE=FILE\nSCR_FLUSH_TYPE=SNYC\nSTORE=/a GROUP=RACK\n\
+         CKPT=0 INTERVAL=2 STORE=/b TYPE=XRO GROUP=PSU BYPASS=0\n",
+    );
+    let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
+    for (line, message) in [
+        (2, "SCR_FLUSH_TYPE: there is no transport plugin named SNYC; did you mean SYNC?"),
+        (3, "STORE=/a GROUP names the group RACK, which is not defined"),
+        (4, "CKPT=0 names the store /b, which is not described"),
+        (4, "CKPT=0 GROUP names the group PSU, which is not defined"),
+        (4, "CKPT=0: there is no scheme plugin named XRO; did you mean XOR?"),
+        (4, "no CKPT descriptor in use has INTERVAL=1"),
+    ] {
+        let message = format!("{}:{line}: {message}", file.display());
+        assert!(text(&checked).contains(&message), "no `{message}' in\n{}", text(&checked));
+    }
+    assert!(text(&checked).ends_with(": 6 problems\n"), "{}", text(&checked));
+}
+
 #[test]
 fn a_system_file_may_lock_and_is_checked_as_one() {
     let scr = Installation::with_system_file("SCR_FLSH=1\n");

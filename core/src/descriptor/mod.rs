@@ -44,13 +44,19 @@ impl Descriptors {
     /// # Errors
     /// Fatal problems: a group or a store that is not described, or no descriptor for every checkpoint.
     pub fn build(params: &Params, problems: &mut Vec<Problem>) -> Result<Self, ConfigError> {
-        let groups = Groups::build(params, problems);
         let mut fatal = Vec::new();
-        let stores = store::build(params, &groups, problems, &mut fatal);
+        let descriptors = Self::of_what_is_good(params, problems, &mut fatal);
+        ConfigError::unless(fatal, descriptors)
+    }
+
+    /// Makes the descriptors as far as possible, so that all the rest can be checked too. No run may use them where
+    /// anything is `fatal`.
+    pub fn of_what_is_good(params: &Params, problems: &mut Vec<Problem>, fatal: &mut Vec<Problem>) -> Self {
+        let groups = Groups::build(params, problems);
+        let stores = store::build(params, &groups, problems, fatal);
         let control = store::control(params);
-        let redundancy = redundancy::build(params, &groups, &stores, problems);
-        let redundancy = ConfigError::after(fatal, redundancy)?;
-        Ok(Self { groups, stores, control, redundancy })
+        let redundancy = redundancy::build(params, &groups, &stores, problems, fatal);
+        Self { groups, stores, control, redundancy }
     }
 
     /// The descriptor for a dataset.

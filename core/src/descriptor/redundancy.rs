@@ -4,11 +4,9 @@
 //! dataset records its descriptor, so that it is read back with the same one.
 
 use super::group::Groups;
-use super::keys::{at, fatal, Keys};
+use super::keys::{at, Keys};
 use super::store::Store;
-use crate::param::{
-    self, nearest, normalise, scheme_name, Cause, ConfigError, Kind, Line, Origin, Params, Problem,
-};
+use crate::param::{self, nearest, normalise, scheme_name, Cause, Kind, Line, Origin, Params, Problem};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
@@ -146,12 +144,9 @@ impl Redundancies {
         largest.filter(|descriptor| descriptor.interval > 1).unwrap_or(&self.every)
     }
 
-    /// Reports the descriptors that can never be chosen, and removes them.
-    fn from_list(
-        mut list: Vec<Redundancy>,
-        origin: &Origin,
-        problems: &mut Vec<Problem>,
-    ) -> Result<Self, ConfigError> {
+    /// Reports the descriptors that can never be chosen, and removes them. Gives back what is left where none is for every
+    /// checkpoint.
+    fn from_list(mut list: Vec<Redundancy>, problems: &mut Vec<Problem>) -> Result<Self, Vec<Redundancy>> {
         list.sort_by_key(|descriptor| descriptor.index);
         let mut kept: Vec<Redundancy> = Vec::new();
         let mut marked = None;
@@ -181,7 +176,7 @@ impl Redundancies {
                 let every = kept.remove(at);
                 Ok(Self { every, others: kept })
             }
-            None => Err(fatal(origin, Cause::NoIntervalOne)),
+            None => Err(kept),
         }
     }
 }
@@ -192,25 +187,30 @@ pub(super) fn build(
     groups: &Groups,
     stores: &[Store],
     problems: &mut Vec<Problem>,
-) -> Result<Redundancies, ConfigError> {
-    let mut builder = Builder { params, groups, stores, problems };
+    fatal: &mut Vec<Problem>,
+) -> Redundancies {
+    let mut builder = Builder { params, groups, stores, problems, fatal };
     if super::passes_through(params) {
-        let implied = builder.implied("SINGLE".to_owned())?;
-        return Ok(Redundancies { every: Redundancy { bypass: true, ..implied }, others: Vec::new() });
+        let implied = builder.implied("SINGLE".to_owned());
+        return Redundancies { every: Redundancy { bypass: true, ..implied }, others: Vec::new() };
     }
     let scheme = params.get(&param::COPY_TYPE);
     if scheme != param::FROM_LINES {
         if let Some(line) = params.lines("CKPT").next() {
             builder.problems.push(at(&line.origin, Cause::LinesUnused { copy_type: scheme.clone() }));
         }
-        let implied = builder.implied(scheme)?;
-        return Ok(Redundancies { every: implied, others: Vec::new() });
+        return Redundancies { every: builder.implied(scheme), others: Vec::new() };
     }
-    let Some(first) = params.lines("CKPT").next() else {
-        return Err(fatal(params.origin(&param::COPY_TYPE), Cause::NoDescriptors));
-    };
-    let list = builder.described()?;
-    Redundancies::from_list(list, &first.origin, problems)
+    let list = builder.described();
+    Redundancies::from_list(list, builder.problems).unwrap_or_else(|mut others| {
+        let (origin, cause) = match params.lines("CKPT").next() {
+            Some(first) => (&first.origin, Cause::NoIntervalOne),
+            None => (params.origin(&param::COPY_TYPE), Cause::NoDescriptors),
+        };
+        builder.fatal.push(at(origin, cause));
+        let every = others.pop().unwrap_or_else(|| builder.implied("XOR".to_owned()));
+        Redundancies { every, others }
+    })
 }
 
 struct Builder<'a> {
@@ -218,30 +218,31 @@ struct Builder<'a> {
     groups: &'a Groups,
     stores: &'a [Store],
     problems: &'a mut Vec<Problem>,
+    /// What no run starts with. What it is about is kept, so that the rest of it is checked too.
+    fatal: &'a mut Vec<Problem>,
 }
 
 impl<'a> Builder<'a> {
     /// The descriptor that the parameters make up without a line.
-    fn implied(&mut self, scheme: String) -> Result<Redundancy, ConfigError> {
+    fn implied(&mut self, scheme: String) -> Redundancy {
         let params = self.params;
         let group = params.get(&param::GROUP);
         let group_origin = params.origin(&param::GROUP);
         if !self.groups.has(&group) {
-            return Err(fatal(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
+            self.fatal.push(at(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
         }
         let path = params.get(&param::CACHE_BASE);
-        let name = param::CACHE_BASE.info().name;
-        let origin = params.origin(&param::CACHE_BASE).clone();
         let store = self.stores.iter().find(|store| store.path == path);
-        let Some(store) = store.filter(|store| store.enabled) else {
-            let cause = Cause::StoreDisabled { name: name.to_string(), store: path.display().to_string() };
-            return Err(fatal(&origin, cause));
-        };
+        if store.is_none_or(|store| !store.enabled) {
+            let name = param::CACHE_BASE.info().name.to_string();
+            let cause = Cause::StoreDisabled { name, store: path.display().to_string() };
+            self.fatal.push(at(params.origin(&param::CACHE_BASE), cause));
+        }
         let mut redundancy = Redundancy {
             index: 0,
             interval: 1,
             group,
-            store: store.name.clone(),
+            store: store.map(|store| store.name.clone()).unwrap_or_default(),
             scheme,
             bypass: params.get(&param::CACHE_BYPASS),
             output: false,
@@ -258,10 +259,10 @@ impl<'a> Builder<'a> {
         };
         self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, origin);
         self.check_room(&mut redundancy, store, "SCR_CACHE_SIZE", params.origin(&param::CACHE_SIZE));
-        Ok(redundancy)
+        redundancy
     }
 
-    fn described(&mut self) -> Result<Vec<Redundancy>, ConfigError> {
+    fn described(&mut self) -> Vec<Redundancy> {
         let mut list = Vec::new();
         let mut numbers = Vec::new();
         for line in self.params.lines("CKPT") {
@@ -278,18 +279,21 @@ impl<'a> Builder<'a> {
                 continue;
             }
             numbers.push(index);
-            list.push(self.one(index, line));
+            list.extend(self.one(index, line));
         }
         self.check_numbers(numbers);
-        Ok(ConfigError::of_all(list)?.into_iter().flatten().collect())
+        list
     }
 
     /// `None` for one that is not to be used, or cannot be.
-    fn one(&mut self, index: u32, line: &Line) -> Result<Option<Redundancy>, ConfigError> {
+    fn one(&mut self, index: u32, line: &Line) -> Option<Redundancy> {
         if !(Keys { line, problems: self.problems }).read("ENABLED", Kind::Bool, true) {
-            return Ok(None);
+            return None;
         }
-        let Some(store) = self.store_of(index, line)? else { return Ok(None) };
+        let store = self.store_of(index, line);
+        if store.is_some_and(|store| !store.enabled) {
+            return None;
+        }
         let mut keys = Keys { line, problems: self.problems };
         let (group_is_own, group) = match keys.text("GROUP") {
             Some(group) => (true, group),
@@ -297,14 +301,14 @@ impl<'a> Builder<'a> {
         };
         if !self.groups.has(&group) {
             let name = if group_is_own { line.title("GROUP") } else { param::GROUP.info().name.to_string() };
-            return Err(fatal(&line.origin, self.groups.unknown(&name, &group)));
+            self.fatal.push(at(&line.origin, self.groups.unknown(&name, &group)));
         }
         let scheme = scheme(&mut keys);
         let mut redundancy = Redundancy {
             index,
             interval: keys.read("INTERVAL", INTERVAL, 1),
             group,
-            store: store.name.clone(),
+            store: store.map(|store| store.name.clone()).unwrap_or_default(),
             scheme,
             bypass: keys.read("BYPASS", Kind::Bool, self.params.get(&param::CACHE_BYPASS)),
             output: keys.read("OUTPUT", Kind::Bool, false),
@@ -321,10 +325,11 @@ impl<'a> Builder<'a> {
         let explicit = line.item("SET_FAILURES").is_some();
         self.check_failures(&mut redundancy, &name, explicit, &line.origin);
         self.check_room(&mut redundancy, store, &name, &line.origin);
-        Ok(Some(redundancy))
+        Some(redundancy)
     }
 
-    fn store_of(&mut self, index: u32, line: &Line) -> Result<Option<&'a Store>, ConfigError> {
+    /// The store that a line names, if it is described.
+    fn store_of(&mut self, index: u32, line: &Line) -> Option<&'a Store> {
         let keys = Keys { line, problems: self.problems };
         let path = match keys.text("STORE") {
             Some(text) => normalise(Path::new(&text)),
@@ -336,13 +341,14 @@ impl<'a> Builder<'a> {
             let known: Vec<_> = stores.iter().map(|store| store.path.display().to_string()).collect();
             let nearest = nearest(&shown, known.iter().map(String::as_str));
             let cause = Cause::UnknownStore { index, store: shown, known: known.join(", "), nearest };
-            return Err(fatal(&line.origin, cause));
+            self.fatal.push(at(&line.origin, cause));
+            return None;
         };
         if !store.enabled {
             let cause = Cause::StoreDisabled { name: format!("CKPT={index}"), store: shown };
             self.problems.push(at(&line.origin, cause));
         }
-        Ok(Some(store).filter(|store| store.enabled))
+        Some(store)
     }
 
     /// The numbers have to be 0, 1, 2 and so on; in which order the lines stand does not matter.
@@ -375,8 +381,15 @@ impl<'a> Builder<'a> {
     }
 
     /// A dataset that can be kept nowhere goes to the prefix directory.
-    fn check_room(&mut self, redundancy: &mut Redundancy, store: &Store, name: &str, origin: &Origin) {
-        if store.count == 0 && !redundancy.bypass {
+    fn check_room(
+        &mut self,
+        redundancy: &mut Redundancy,
+        store: Option<&Store>,
+        name: &str,
+        origin: &Origin,
+    ) {
+        let Some(store) = store.filter(|store| store.count == 0) else { return };
+        if !redundancy.bypass {
             let store = store.path.display().to_string();
             self.problems.push(at(origin, Cause::NoRoom { name: name.to_string(), store }));
             redundancy.bypass = true;

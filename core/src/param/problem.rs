@@ -35,31 +35,12 @@ impl ConfigError {
         self.0.iter().map(|problem| problem.cause.to_string()).collect::<Vec<_>>().join("; ")
     }
 
-    /// What was made of the rest, unless there are problems.
-    pub(crate) fn after<T>(mut problems: Vec<Problem>, rest: Result<T, Self>) -> Result<T, Self> {
-        match rest {
-            Ok(value) if problems.is_empty() => Ok(value),
-            Ok(_) => Err(Self(problems)),
-            Err(Self(more)) => {
-                problems.extend(more);
-                Err(Self(problems))
-            }
-        }
-    }
-
-    /// What was made of every line, or what is wrong with any of them.
-    pub(crate) fn of_all<T>(lines: impl IntoIterator<Item = Result<T, Self>>) -> Result<Vec<T>, Self> {
-        let (mut good, mut wrong) = (Vec::new(), Vec::new());
-        for line in lines {
-            match line {
-                Ok(value) => good.push(value),
-                Err(Self(problems)) => wrong.extend(problems),
-            }
-        }
-        if wrong.is_empty() {
-            Ok(good)
+    /// The value, unless there are problems.
+    pub(crate) fn unless<T>(problems: Vec<Problem>, value: T) -> Result<T, Self> {
+        if problems.is_empty() {
+            Ok(value)
         } else {
-            Err(Self(wrong))
+            Err(Self(problems))
         }
     }
 }

@@ -40,7 +40,8 @@ fn groups_without_nodes(params: &Params, descriptors: &Descriptors) -> Vec<Probl
     used.dedup();
     used.retain(|group| {
         let is_missing = |node: &String| descriptors.groups.value(group, node, Rank(0)).is_err();
-        !nodes.is_empty() && *group != NODE && *group != WORLD && nodes.iter().all(is_missing)
+        let is_described = *group != NODE && *group != WORLD && descriptors.groups.has(group);
+        !nodes.is_empty() && is_described && nodes.iter().all(is_missing)
     });
     let origin = params.origin(&param::NODELIST);
     let why = |group: &String| {

@@ -22,25 +22,18 @@ impl Configuration {
     /// Of these settings. The manifests of plugins are read, their libraries are not opened.
     pub(super) fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
-        let built = Descriptors::build(&params, &mut problems);
+        let mut fatal = Vec::new();
+        let descriptors = Descriptors::of_what_is_good(&params, &mut problems, &mut fatal);
         problems.extend(check_logger(&params));
         problems.extend(hostlist::check(&params));
         let mut findings: Vec<_> = problems.into_iter().map(Finding::ignored).collect();
-        let descriptors = match built {
-            Ok(descriptors) => {
-                let host = environment::plugin_host_of(env, &params, None);
-                let schemes = check_schemes(&host, &params, &descriptors);
-                findings.extend(schemes.into_iter().map(Finding::stops));
-                let transports = check_transports(&host, &params, &descriptors);
-                findings.extend(transports.into_iter().map(Finding::ignored));
-                findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
-                Some(descriptors)
-            }
-            Err(error) => {
-                findings.extend(error.problems().iter().cloned().map(Finding::stops));
-                None
-            }
-        };
-        Self { params, descriptors, findings }
+        let is_good = fatal.is_empty();
+        let host = environment::plugin_host_of(env, &params, None);
+        fatal.extend(check_schemes(&host, &params, &descriptors));
+        findings.extend(fatal.into_iter().map(Finding::stops));
+        let transports = check_transports(&host, &params, &descriptors);
+        findings.extend(transports.into_iter().map(Finding::ignored));
+        findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
+        Self { params, descriptors: is_good.then_some(descriptors), findings }
     }
 }
