@@ -198,6 +198,7 @@ fn with_a_resource_manager_an_allocation_is_dead_when_it_is_no_longer_listed() {
     }
     squeue(&job, "echo no controller >&2; exit 1");
     let kept = clean(&job, &["--dead"]);
+    assert_eq!(err(&kept).matches("--ended'").count(), 1, "said once for all: {}", err(&kept));
     assert!(
         err(&kept).contains("no controller") && of("8000001").is_dir() && of("8000002").is_dir(),
         "{}",

@@ -73,11 +73,13 @@ impl Liveness {
     }
 
     /// Why the folders of an allocation must stay, if they must.
-    pub(super) fn in_use(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<String> {
+    pub(super) fn in_use(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<InUse> {
+        let known = |why: String| Some(InUse { why, is_known: true });
+        let not_known = |why: &str| Some(InUse { why: why.to_owned(), is_known: false });
         let paths: Vec<_> =
             folders.iter().filter_map(|folder| fs::canonicalize(folder.path()).ok()).collect();
         if let Some(process) = self.processes.iter().find(|process| process.uses(id, &paths)) {
-            return Some(format!("process {} of allocation {id} runs on this node", process.pid));
+            return known(format!("process {} of allocation {id} runs on this node", process.pid));
         }
         if choice == Choice::Own {
             return None;
@@ -85,30 +87,29 @@ impl Liveness {
         match self.listed.has_ended(id) {
             Ok(true) => return None,
             Ok(false) => {
-                return Some(format!("the resource manager says that allocation {id} has not ended"))
+                return known(format!("the resource manager says that allocation {id} has not ended"))
             }
             Err(_) if choice == (Choice::Named { has_ended: true }) || id == NO_ALLOCATION => (),
-            Err(Some(why)) => return Some(not_known(id, why)),
+            Err(Some(why)) => return not_known(why),
             Err(None) if choice == Choice::AllDead => (),
-            Err(None) => return Some(not_known(id, "no resource manager on this node lists such ids")),
+            Err(None) => return not_known("no resource manager on this node lists such ids"),
         }
         let is_quiet = |folder: &JobFolder| {
             let idle = folder.last_change().and_then(|at| SystemTime::now().duration_since(at).ok());
             idle.is_some_and(|idle| idle >= LONG_IDLE)
         };
-        (choice == Choice::AllDead && !folders.iter().all(is_quiet)).then(|| {
-            format!(
-                "it changed within a day, and no resource manager says that allocation {id} has ended; if it has, \
-                 `scr clean --allocation {id} --ended' removes it"
-            )
-        })
+        if choice == Choice::AllDead && !folders.iter().all(is_quiet) {
+            return not_known("it changed within a day");
+        }
+        None
     }
 }
 
-fn not_known(id: &str, why: &str) -> String {
-    format!(
-        "it is not known whether allocation {id} has ended: {why}; if it has, `scr clean --allocation {id} --ended' removes it"
-    )
+/// Why the folders of an allocation must stay.
+pub(super) struct InUse {
+    pub(super) why: String,
+    /// Whether it has surely not ended. Otherwise the user may know better.
+    pub(super) is_known: bool,
 }
 
 impl Listed {

@@ -79,11 +79,13 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     }
     let liveness = Liveness::find(&env, &manifests)?;
     let mut outcomes = Vec::new();
+    let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice);
+        may_have_ended.extend(in_use.as_ref().filter(|in_use| !in_use.is_known).map(|_| id));
         for folder in folders {
             let kept = match &in_use {
-                Some(why) => Some((why.clone(), !args.dead)),
+                Some(in_use) => Some((in_use.why.clone(), !args.dead)),
                 None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
             };
             let is_failure = kept.as_ref().is_some_and(|(_, is_failure)| *is_failure);
@@ -94,6 +96,11 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         if let Some(why) = kept {
             warn(format_args!("{} is kept: {why}", folder.path().display()));
         }
+    }
+    match may_have_ended.as_slice() {
+        [] => (),
+        [id] => warn(format_args!("once it has ended, `scr clean --allocation {id} --ended' removes it")),
+        _ => warn("`scr clean --allocation ID --ended' removes what has ended all the same"),
     }
     show(
         args.json,
