@@ -132,6 +132,11 @@ impl RankRecord {
         Seq { run: self.dataset.run, id: self.id_in_prefix }
     }
 
+    /// The dataset as the prefix directory knows it: a copy that was fetched may have another id in cache.
+    pub(crate) fn dataset_in_prefix(&self) -> DatasetDescriptor {
+        DatasetDescriptor { id: self.id_in_prefix, ..self.dataset.clone() }
+    }
+
     /// Whether it belongs to the prefix directory that is at its path now, which has this random id. A record without an id
     /// belongs to whichever is there.
     pub(crate) fn is_of(&self, prefix_id: Option<&PrefixId>) -> bool {

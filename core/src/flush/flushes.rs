@@ -39,9 +39,9 @@ pub(crate) struct FlushSite<'a> {
 pub(crate) struct Flushes {
     /// In the order in which they were begun.
     running: Vec<Copying>,
-    /// Those whose bytes have all arrived, but that could not be closed.
-    unfinished: Vec<PendingFlush>,
-    /// Checkpoints that have become complete in the prefix directory since the caller has last asked.
+    /// Those whose bytes have all arrived, but that could not be closed, with the ids of their datasets in cache.
+    unfinished: Vec<(u64, PendingFlush)>,
+    /// The ids there of checkpoints that have become complete in the prefix directory since the caller has last asked.
     flushed: Vec<u64>,
     /// Whether a checkpoint that was due could not be flushed, so that the next one is due.
     retry_pending: bool,
@@ -152,7 +152,7 @@ impl Flushes {
 
     /// Closes the flushes that have arrived. Collective.
     pub(crate) fn poll(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
-        for token in self.unfinished.iter().map(|record| record.token.clone()).collect::<Vec<_>>() {
+        for token in self.unfinished.iter().map(|(_, record)| record.token.clone()).collect::<Vec<_>>() {
             self.retry_closing(site, &token)?;
         }
         for id in self.running.iter().map(|copying| copying.id).collect::<Vec<_>>() {
@@ -185,7 +185,7 @@ impl Flushes {
         let Copying { run, transport, began, .. } = self.running.remove(place);
         let pending = run.record().clone();
         let outcome = flush_of(site, id, &transport).finish(run);
-        let outcome = self.record_end(site, &pending, began, outcome, FlushKind::Async);
+        let outcome = self.record_end(site, id, &pending, began, outcome, FlushKind::Async);
         report_only(site.job, outcome)
     }
 
@@ -212,7 +212,7 @@ impl Flushes {
     /// Takes back the flushes of a name, of this run and of others: the application does not want the dataset any more. What
     /// cannot be removed is reported. Collective.
     pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), CommError> {
-        self.unfinished.retain(|record| record.dataset.name != name);
+        self.unfinished.retain(|(_, record)| record.dataset.name != name);
         let abandoned = match job.rank() {
             Rank(0) => closing::abandon_named(job.files(), &job.prefix, name).map(drop),
             _ => Ok(()),
@@ -233,9 +233,8 @@ impl Flushes {
 
     /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache. Collective.
     fn flush(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
-        if let Some(token) =
-            self.unfinished.iter().find(|one| one.dataset.id == id).map(|one| one.token.clone())
-        {
+        let unfinished = self.unfinished.iter().find(|(other, _)| *other == id);
+        if let Some(token) = unfinished.map(|(_, record)| record.token.clone()) {
             match self.retry_closing(site, &token)? {
                 CloseOutcome::TakenBack => (),
                 CloseOutcome::Complete => return Ok(()),
@@ -255,11 +254,12 @@ impl Flushes {
         // A watchdog allows more time for this.
         update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
         let cached = dataset(site.cache, id);
+        let dataset = cached.record.dataset_in_prefix();
         let flush = flush_of(site, id, &transport);
         let refuse = || _ = cached.record_refused(site.job);
-        let outcome = flush.sync(&token, &cached.record.dataset, &policy::files_of(cached), &refuse);
-        let pending = flush.pending(&token, &cached.record.dataset, 1);
-        self.record_end(site, &pending, began, outcome, FlushKind::Sync)
+        let outcome = flush.sync(&token, &dataset, &policy::files_of(cached), &refuse);
+        let pending = flush.pending(&token, &dataset, 1);
+        self.record_end(site, id, &pending, began, outcome, FlushKind::Sync)
     }
 
     /// Begins to copy a dataset to the prefix directory while the application continues. Not a byte is copied before
@@ -272,8 +272,9 @@ impl Flushes {
         let transport = self.transport_of(site, id)?;
         let token = agreed_token(site.job, id)?;
         let cached = dataset(site.cache, id);
+        let dataset = cached.record.dataset_in_prefix();
         let flush = flush_of(site, id, &transport);
-        match flush.begin(&token, &cached.record.dataset, &policy::files_of(cached)) {
+        match flush.begin(&token, &dataset, &policy::files_of(cached)) {
             Ok(run) => {
                 update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::Flushing));
                 let early = planted(Bug::FlushedBeforeArrived);
@@ -282,8 +283,8 @@ impl Flushes {
                 Ok(())
             }
             Err(error) => {
-                let pending = flush.pending(&token, &cached.record.dataset, 1);
-                self.record_end(site, &pending, began, Err(error), FlushKind::Async)
+                let pending = flush.pending(&token, &dataset, 1);
+                self.record_end(site, id, &pending, began, Err(error), FlushKind::Async)
             }
         }
     }
@@ -374,10 +375,10 @@ impl Flushes {
 
     /// Tries again to close a flush whose bytes have all arrived. Collective.
     fn retry_closing(&mut self, site: &mut FlushSite<'_>, token: &str) -> Result<CloseOutcome, Error> {
-        let Some(place) = self.unfinished.iter().position(|record| record.token == token) else {
+        let Some(place) = self.unfinished.iter().position(|(_, record)| record.token == token) else {
             return Ok(CloseOutcome::TakenBack);
         };
-        let (job, record) = (site.job, self.unfinished[place].clone());
+        let (job, (id, record)) = (site.job, self.unfinished[place].clone());
         let close = || closing::resolve(job.files(), &job.prefix, &record, &job.local_time()).to_text();
         let own = if job.rank() == Rank(0) { close().into_bytes() } else { Vec::new() };
         let text = broadcast(&*job.comm, Rank(0), own)?;
@@ -391,13 +392,13 @@ impl Flushes {
                     bytes: record.dataset.bytes.unwrap_or(0),
                     sums: None,
                 };
-                self.record_success(site, &record, Duration::ZERO, &report, FlushKind::Sync);
+                self.record_success(site, id, &record, Duration::ZERO, &report, FlushKind::Sync);
             }
         }
         if !matches!(outcome, CloseOutcome::Unfinished(_)) {
             self.unfinished.remove(place);
         }
-        mark_replaced(site, record.dataset.id)?;
+        mark_replaced(site, id)?;
         Ok(outcome)
     }
 
@@ -405,29 +406,30 @@ impl Flushes {
     fn record_end(
         &mut self,
         site: &mut FlushSite<'_>,
+        id: u64,
         record: &PendingFlush,
         began: Duration,
         outcome: Result<FlushReport, FlushError>,
         kind: FlushKind,
     ) -> Result<(), Error> {
         let took = site.job.elapsed() - began;
-        set_copy(site.cache, record.dataset.id, PrefixCopy::Missing);
+        set_copy(site.cache, id, PrefixCopy::Missing);
         let ended = match outcome {
             Ok(report) => {
-                self.record_success(site, record, took, &report, kind);
-                record_sums(site, record.dataset.id, report.sums)?;
+                self.record_success(site, id, record, took, &report, kind);
+                record_sums(site, id, report.sums)?;
                 Ok(())
             }
             Err(error) => {
-                self.record_failure(site, record, took, &error, kind);
+                self.record_failure(site, id, record, took, &error, kind);
                 if matches!(error, FlushError::Unsynced { .. }) {
-                    site.cache.withdraw(site.job, &[record.dataset.id])?;
+                    site.cache.withdraw(site.job, &[id])?;
                 }
                 Err(Error::from(error))
             }
         };
         if !matches!(ended, Err(Error::Comm(_))) {
-            mark_replaced(site, record.dataset.id)?;
+            mark_replaced(site, id)?;
         }
         ended
     }
@@ -435,12 +437,13 @@ impl Flushes {
     fn record_failure(
         &mut self,
         site: &FlushSite<'_>,
+        id: u64,
         record: &PendingFlush,
         took: Duration,
         error: &FlushError,
         kind: FlushKind,
     ) {
-        let (id, job) = (record.dataset.id, site.job);
+        let job = site.job;
         let why = crate::describe(error);
         let failed = Record::event(Event::FlushFail).dataset(&record.dataset).took(took).note(why);
         job.log.add_entry(failed);
@@ -450,7 +453,7 @@ impl Flushes {
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
         });
         if matches!(error, FlushError::Unfinished { .. }) {
-            self.unfinished.push(record.clone());
+            self.unfinished.push((id, record.clone()));
         } else {
             self.retry_pending |= record.dataset.checkpoint;
         }
@@ -459,12 +462,13 @@ impl Flushes {
     fn record_success(
         &mut self,
         site: &mut FlushSite<'_>,
+        id: u64,
         record: &PendingFlush,
         took: Duration,
         report: &FlushReport,
         kind: FlushKind,
     ) {
-        let (job, dataset, id) = (site.job, &record.dataset, record.dataset.id);
+        let (job, dataset) = (site.job, &record.dataset);
         job.log.add_entry(Record::event(Event::FlushSuccess).dataset(dataset).took(took));
         if let Some(cached) = site.cache.dataset(id) {
             let (from, to) = (site.cache.folder_of(job, &cached.record), job.prefix.dir());
@@ -485,7 +489,7 @@ impl Flushes {
         });
         if dataset.checkpoint {
             self.retry_pending = false;
-            self.flushed.push(id);
+            self.flushed.push(dataset.id);
         }
     }
 }

@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
         let outcome = match repair.run() {
             Ok(rebuilt) => self.list(scan, &rebuilt)?,
             Err(error) => {
-                self.list_incomplete(&descriptor(scan))?;
+                self.list_incomplete(&scan.any.dataset_in_prefix())?;
                 Outcome::Incomplete { why: crate::describe(&error) }
             }
         };
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
                 record.files.iter().map(file).collect()
             })
             .collect();
-        let mut dataset = descriptor(scan);
+        let mut dataset = scan.any.dataset_in_prefix();
         let files = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));
         (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
@@ -301,9 +301,4 @@ impl<'a> Builder<'a> {
             }
         }
     }
-}
-
-/// The descriptor of the dataset, with its number in the prefix directory.
-fn descriptor(scan: &Scan) -> DatasetDescriptor {
-    DatasetDescriptor { id: scan.any.id_in_prefix, ..scan.any.dataset.clone() }
 }

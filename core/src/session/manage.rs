@@ -49,7 +49,7 @@ impl Session {
             }
         };
         self.last_checkpoint = checkpoint;
-        Ok(self.restart.choose(&self.job, &mut self.cache, name, seq)?)
+        self.restart.choose(&self.job, &mut self.cache, name, seq)
     }
 
     /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.

@@ -4,6 +4,7 @@ use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
+use scr_core::prefix::{Index, Prefix};
 use scr_core::session::{Error, OutputFlags};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -511,9 +512,36 @@ fn going_back_drops_the_newer_checkpoints_whatever_number_the_older_one_has_in_c
     world.put("SCR_CURRENT", "ckpt.1");
     world.put("SCR_DROP_AFTER_CURRENT", "1");
     world.run(|application| application.restart(some)).all_gave(&Some(1));
-    let index = scr_core::prefix::Index::read(&RealFiles, &scr_core::prefix::Prefix::new(world.prefix()));
+    let index = Index::read(&RealFiles, &Prefix::new(world.prefix()));
     let listed: Vec<u64> = index.unwrap().entries().iter().map(|entry| entry.id).collect();
     assert_eq!(listed, [1]);
+}
+
+/// It was listed under its number in cache, as if it were newer than the checkpoints that came after it.
+#[test]
+fn a_fetched_checkpoint_that_is_flushed_again_stays_older_than_those_after_it() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.lose("");
+    world.turn_to("other");
+    world.run(|application| application.checkpoint(9, some).unwrap());
+    world.turn_to("prefix");
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    // What that run has chosen binds no later one.
+    world = world.unset("SCR_CURRENT");
+    let prefix = Prefix::new(world.prefix());
+    Index::update(&RealFiles, &prefix, |index| {
+        index.mark_failed(1, "2026-01-01T00:00:00");
+        index.set_current(b"ckpt.3");
+    })
+    .unwrap();
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+    let index = Index::read(&RealFiles, &prefix).unwrap();
+    let listed: Vec<u64> = index.entries().iter().map(|entry| entry.id).collect();
+    assert_eq!(listed, [3, 2, 1]);
+    world.lose("");
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 
 /// The first of them was given, whichever the application meant.
@@ -670,7 +698,7 @@ fn in_bypass_mode_a_checkpoint_that_could_not_be_synced_never_counts() {
         world.run(|application| assert_eq!(application.restart(some), Some(1)));
         world.lose("");
         world.run(|application| assert_eq!(application.restart(some), Some(1)));
-        let index = scr_core::prefix::Index::read(&RealFiles, &scr_core::prefix::Prefix::new(world.prefix()));
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix()));
         let entries = index.unwrap().entries();
         assert!(entries.iter().all(|entry| entry.complete == (entry.name == b"ckpt.1")), "{entries:?}");
     }
