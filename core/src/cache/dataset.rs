@@ -6,6 +6,7 @@ use super::record::{FileRecord, RankRecord};
 use super::verify::Verified;
 use crate::fs::{At, Files};
 use crate::job::Job;
+use crate::param;
 use crate::prefix::Seq;
 
 /// This rank's part of a complete dataset, and what has become of the dataset.
@@ -124,6 +125,11 @@ impl CachedDataset {
     /// Whether it has yet to get to the prefix directory.
     pub(crate) fn is_unflushed(&self) -> bool {
         !self.is_flushed() && !self.superseded
+    }
+
+    /// Whether the application reads it in the prefix directory.
+    pub(crate) fn is_read_in_prefix(&self, job: &Job) -> bool {
+        self.record.protection.bypass || job.params.get(&param::GLOBAL_RESTART)
     }
 
     /// Whether it is output that exists only in cache, which must not be lost.

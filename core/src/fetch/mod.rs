@@ -217,8 +217,13 @@ impl Fetch<'_> {
         let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(FileError::is_damage)])?;
         let files = self.agree_on_outcome(candidate, damaged, outcome)?;
         let lacking = mine.iter().any(|mine| mine.file.crc.is_none()) || !checks;
-        let [lacking] = any(self.comm, [lacking])?;
-        let warning = if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { None };
+        let (is_whole, warning) =
+            if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { (true, None) };
+        let [lacking, is_replaced] = any(self.comm, [lacking, !is_whole])?;
+        if is_replaced {
+            let account = "another process has replaced files of it, or has dropped it, meanwhile".to_owned();
+            return Err(FetchError::Failed { dataset: candidate.name_text(), account });
+        }
         Ok(Fetched { dataset, files, verified: !lacking, warning })
     }
 
@@ -437,16 +442,25 @@ impl Fetch<'_> {
         }
     }
 
-    fn record_success(&self, candidate: &Candidate) -> Option<String> {
+    /// Whoever gives files the names of this dataset takes them in the index before. So all that was read belongs to it if
+    /// it is still whole there.
+    fn record_success(&self, candidate: &Candidate) -> (bool, Option<String>) {
+        let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);
         let recorded = Index::update(self.files, self.prefix, |index| {
-            index.mark_fetched(candidate.seq.id, self.now);
-            if self.options.make_current {
-                index.set_current(&candidate.name);
+            let is_whole = is_whole(index);
+            if is_whole {
+                index.mark_fetched(candidate.seq.id, self.now);
+                if self.options.make_current {
+                    index.set_current(&candidate.name);
+                }
             }
+            is_whole
         });
-        recorded
-            .err()
-            .map(|error| format!("the fetch could not be recorded in the index: {}", describe(&error)))
+        recorded.map(|is_whole| (is_whole, None)).unwrap_or_else(|error| {
+            let is_whole = Index::look(self.files, self.prefix, is_whole).unwrap_or(true);
+            let why = describe(&error);
+            (is_whole, Some(format!("the fetch could not be recorded in the index: {why}")))
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{candidates, Candidate, Fetch, FetchError, Fetched, Options};
 use crate::comm::thread::run;
 use crate::comm::{Comm, Rank};
-use crate::flush::tests::stage::{Cached, Stage, Through, NOW};
+use crate::flush::finalize_arrived;
+use crate::flush::tests::stage::{through, Cached, Stage, Through, NOW};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::verify::FileError;
 use crate::fs::{Files, RealFiles};
@@ -489,4 +490,44 @@ fn the_transports_need_not_take_checksums_for_a_verified_fetch() {
     let transport: Arc<dyn Transport> = Arc::new(transport);
     stage.flush(&RealFiles, &transport, "x", &cached).unwrap();
     assert!(fetch(&stage, &cached).unwrap().iter().all(|of_rank| of_rank.verified));
+}
+
+/// A flush that had arrived was closed in the middle, and half of what was fetched was the newer dataset's.
+#[test]
+fn files_that_are_replaced_while_they_are_fetched_are_not_taken() {
+    let begun = |at: u64| {
+        let (stage, older) = flushed(2, 1, "a");
+        let newer = stage.cache(2, "a");
+        let files = FaultyFiles::new(RealFiles);
+        files.stop_at(at);
+        let _ = stage.flush(&files, &through(&files), "2.x", &newer);
+        (stage, older, newer)
+    };
+    let has_arrived = |stage: &Stage| stage.prefix.scr_file("done.2.x.0").exists() && stage.is_listed(1);
+    let (stage, older, newer) = (1..).map(begun).find(|(stage, ..)| has_arrived(stage)).unwrap();
+    assert!(stage.is_right(&older));
+    let kept = stage.keep();
+    let stage = Arc::new(stage);
+    let (to, options) = (stage.dir.path().join("to"), Options { checksums: false, ..OPTIONS });
+    for at in 1.. {
+        stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        files.count_all();
+        files.only_below(stage.prefix.dir().join("a"));
+        let theirs = Arc::clone(&stage);
+        files.interrupt_at(at, move || {
+            finalize_arrived(&RealFiles, &theirs.prefix, NOW).unwrap();
+            assert!(theirs.is_listed(2));
+        });
+        let fetched = fetch_with(&files, &stage.prefix, 2, &candidate_of(&older), &to, options);
+        let was_interrupted = files.was_interrupted();
+        match fetched {
+            Ok(fetched) => assert_right(&stage, &older, &fetched),
+            Err(_) => assert!(was_interrupted && stage.is_right(&newer), "interrupted at {at}"),
+        }
+        if !was_interrupted {
+            assert!(at > 6, "nothing was interrupted");
+            return;
+        }
+    }
 }

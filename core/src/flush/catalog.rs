@@ -103,6 +103,8 @@ struct Judged {
     newer: Option<u64>,
     /// An older flush whose files may be getting the same names just now.
     before: Option<String>,
+    /// One whose files another run reads where they lie.
+    held: Option<u64>,
     /// Complete ones of other names with a file of it: once that is replaced, they are whole no more.
     replaces: Vec<u64>,
 }
@@ -210,11 +212,12 @@ impl Catalog<'_> {
             self.judge(&Index::read(self.files, self.prefix)?, dataset, sharing)?;
         }
         Index::update(self.files, self.prefix, |index| {
-            let Judged { newer, before, replaces } = self.judge(index, dataset, sharing)?;
-            match (newer, before) {
-                (Some(newer), _) => Err(PrefixError::Superseded { newer }.into()),
-                (None, Some(token)) => Ok(Turn::After(token)),
-                (None, None) => Ok(Turn::Done(change(index, &replaces)?)),
+            let Judged { newer, before, held, replaces } = self.judge(index, dataset, sharing)?;
+            match (newer, held, before) {
+                (Some(newer), ..) => Err(PrefixError::Superseded { newer }.into()),
+                (None, Some(id), _) => Err(PrefixError::InUse { id }.into()),
+                (None, None, Some(token)) => Ok(Turn::After(token)),
+                (None, None, None) => Ok(Turn::Done(change(index, &replaces)?)),
             }
         })?
     }
@@ -225,7 +228,7 @@ impl Catalog<'_> {
         dataset: &DatasetDescriptor,
         sharing: &mut Sharing,
     ) -> Result<Judged, PrefixError> {
-        let mut judged = Judged { newer: None, before: None, replaces: Vec::new() };
+        let mut judged = Judged { newer: None, before: None, held: None, replaces: Vec::new() };
         let own = index.seq_of(dataset);
         for other in index.entries().into_iter().filter(|other| other.id != dataset.id) {
             let by = if other.is_valid() { None } else { self.under_way(&other)? };
@@ -243,6 +246,7 @@ impl Catalog<'_> {
                     judged.newer = judged.newer.max(Some(other.id));
                 }
                 Some(token) if token != IN_PLACE => judged.before = Some(token.to_owned()),
+                None if self.is_held(&other, dataset.run) => judged.held = Some(other.id),
                 None if !is_named_so => judged.replaces.push(other.id),
                 _ => {}
             }
@@ -267,11 +271,43 @@ impl Catalog<'_> {
         Ok(Some(by).filter(|_| is_under_way))
     }
 
-    /// What applications of earlier runs wrote in place is not being written any more. For a run that is alone.
-    pub(crate) fn release_in_place(&self) -> Result<(), PrefixError> {
-        let is_any = Index::read(self.files, self.prefix)?.release_in_place();
+    /// Whether a run other than `run` reads the files of a dataset where they lie.
+    fn is_held(&self, entry: &IndexEntry, run: u64) -> bool {
+        entry.held.iter().any(|&by| by != run) && Running::may_be_any(self.files, self.prefix)
+    }
+
+    /// From here on nobody gives files the names of a dataset, as run `run` reads its files where they lie. False where somebody has
+    /// done so before, or it was dropped: then it must not be read there.
+    pub(crate) fn hold(&self, id: u64, name: &[u8], run: u64) -> Result<bool, PrefixError> {
+        Index::update(self.files, self.prefix, |index| {
+            let is_whole = index.is_whole(id, name);
+            if is_whole {
+                index.hold(id, run);
+            }
+            is_whole
+        })
+    }
+
+    /// This run, or any, reads no files in place any more.
+    pub(crate) fn release_held(&self, by: Option<u64>) -> Result<(), PrefixError> {
+        let is_any = Index::read(self.files, self.prefix)?.release_held(by);
         if is_any {
-            Index::update(self.files, self.prefix, Index::release_in_place)?;
+            Index::update(self.files, self.prefix, |index| index.release_held(by))?;
+        }
+        Ok(())
+    }
+
+    /// What applications of earlier runs wrote in place is not being written any more, nor what they read in place read, where no
+    /// other run is under way beside `running`. If locks cannot say that, only what was read is released.
+    pub(crate) fn release_of_earlier_runs(&self, running: &Running) -> Result<(), PrefixError> {
+        let release = |index: &mut Index| {
+            let was_written = running.is_known() && index.release_in_place();
+            let was_read = !running.is_second() && index.release_held(None);
+            was_written || was_read
+        };
+        let is_any = release(&mut Index::read(self.files, self.prefix)?);
+        if is_any {
+            Index::update(self.files, self.prefix, release)?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{CommError, Rank};
 use crate::job::Job;
 use crate::plugin::PluginHost;
+use crate::prefix::Running;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,16 +25,14 @@ pub(crate) fn resolve_pending_flushes(
     job: &Job,
     control: &Path,
     host: &PluginHost,
-    is_alone: bool,
+    running: &Running,
 ) -> Result<(), CommError> {
     wait_for_transfers(job, control, host)?;
     if job.rank() != Rank(0) {
         return Ok(());
     }
-    if is_alone {
-        let released = Catalog { files: job.files(), prefix: &job.prefix }.release_in_place();
-        released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
-    }
+    let released = Catalog { files: job.files(), prefix: &job.prefix }.release_of_earlier_runs(running);
+    released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
     match closing::finalize_pending(job.files(), &job.prefix, &job.local_time()) {
         Ok(ended) => ended.iter().for_each(|ended| job.report.notice(&ended.to_string())),
         Err(error) => job.report.error(&crate::describe(&error)),

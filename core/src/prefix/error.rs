@@ -57,6 +57,12 @@ pub enum PrefixError {
         /// The dataset.
         id: u64,
     },
+    /// A run reads the files that would be replaced.
+    #[error("another run reads files of the same names where they lie, in dataset {id}; they are replaced when it has ended")]
+    InUse {
+        /// The dataset that it reads.
+        id: u64,
+    },
     /// An older dataset is getting the same names, and could not be finished first.
     #[error("the flush {token} is giving files the same names, and could not be finished first: {why}")]
     NotItsTurn {
@@ -198,7 +204,7 @@ impl PrefixError {
     pub fn is_damage(&self) -> bool {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
-            PrefixError::NotItsTurn { .. } => false,
+            PrefixError::NotItsTurn { .. } | PrefixError::InUse { .. } => false,
             // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,
             _ => true,

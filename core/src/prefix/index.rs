@@ -5,10 +5,11 @@
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! CURRENT/<name>
 //! NAME/<name>/DSET/<id>
-//! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>, DSET/<descriptor>}
+//! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>, HELD/<run>...,
+//!     DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id, `TAKEN`, and the numbers of runs in the descriptors; C SCR keeps them. [`Seq`] orders datasets.
+//! Only scr writes the random id, `TAKEN`, `HELD`, and the numbers of runs in the descriptors; C SCR keeps them. [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
@@ -29,6 +30,7 @@ use std::path::{Path, PathBuf};
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 const TAKEN: &str = "TAKEN";
+const HELD: &str = "HELD";
 /// Takes a dataset's names for the application, which writes its files in place. No token of a flush is like it.
 pub(crate) const IN_PLACE: &str = "in place";
 /// What to do about a damaged one.
@@ -63,6 +65,8 @@ pub struct IndexEntry {
     pub superseded: bool,
     /// Who may be giving files the names of this dataset, which is not complete: the token of a flush, or the application.
     pub taken: Option<String>,
+    /// The numbers of the runs that read its files where they lie.
+    pub held: Vec<u64>,
     /// Its descriptor, if it could be read.
     pub dataset: Option<DatasetDescriptor>,
 }
@@ -251,6 +255,7 @@ impl Index {
             current: self.current() == Some(name) && !superseded,
             superseded,
             taken: text(TAKEN),
+            held: ids(tree.get(HELD)),
             name: name.to_vec(),
             dataset,
         })
@@ -366,6 +371,34 @@ impl Index {
         let taken: Vec<u64> = self.ids().into_iter().filter(is_taken).collect();
         taken.iter().for_each(|&id| _ = self.alter(id, |entry| _ = entry.remove(TAKEN)));
         !taken.is_empty()
+    }
+
+    /// Whether a dataset of this name is complete, and nobody has taken one of its files since.
+    pub(crate) fn is_whole(&self, id: u64, name: &[u8]) -> bool {
+        self.entry(id).is_some_and(|entry| entry.complete && !entry.superseded && entry.name == name)
+    }
+
+    /// A run reads the files of a dataset where they lie, and of no other one.
+    pub(crate) fn hold(&mut self, id: u64, run: u64) {
+        self.release_held(Some(run));
+        self.alter(id, |entry| _ = entry.entry(HELD, run));
+    }
+
+    /// This run, or any, reads no files in place any more. Says whether there was one.
+    pub(crate) fn release_held(&mut self, by: Option<u64>) -> bool {
+        let mut is_any = false;
+        for id in self.ids() {
+            let held = ids(self.tree.find("DSET", id).and_then(|entry| entry.get(HELD)));
+            for run in held.into_iter().filter(|&run| by.is_none_or(|by| by == run)) {
+                is_any |= self.alter(id, |entry| {
+                    entry.child(HELD).remove(run.to_string());
+                    if entry.get(HELD).is_some_and(KvTree::is_empty) {
+                        entry.remove(HELD);
+                    }
+                });
+            }
+        }
+        is_any
     }
 
     /// Says whether all files of a dataset are there; false where the index does not have it.

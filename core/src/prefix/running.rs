@@ -11,7 +11,10 @@ use std::path::Path;
 
 /// The registration of a run, until it is dropped.
 #[derive(Default)]
-pub(crate) struct Running(Option<RunLock>);
+pub(crate) struct Running {
+    lock: Option<RunLock>,
+    is_second: bool,
+}
 
 struct RunLock {
     /// The file, with the lock on it.
@@ -37,13 +40,13 @@ impl Running {
             let first = line_at(&*to_read, 0);
             // If this fails, the first one gets no warning.
             let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
-            return Ok((Self(None), Some(first)));
+            return Ok((Self { lock: None, is_second: true }, Some(first)));
         }
         // Without it another run is warned as well, with fewer words.
         let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
         let file = if holds_reader { to_read } else { to_write };
         let read = file.status().map_or(u64::MAX, |status| status.len);
-        Ok((Self(Some(RunLock { file, read })), None))
+        Ok((Self { lock: Some(RunLock { file, read }), is_second: false }, None))
     }
 
     /// Whether a run may be under way: one is, or that cannot be found out.
@@ -57,12 +60,17 @@ impl Running {
 
     /// Whether this run and others learn of each other.
     pub(crate) fn is_known(&self) -> bool {
-        self.0.is_some()
+        self.lock.is_some()
+    }
+
+    /// Whether another run has begun before this one and has not ended.
+    pub(crate) fn is_second(&self) -> bool {
+        self.is_second
     }
 
     /// The line of a run that has begun since this was asked last, if this one was the first.
     pub(crate) fn newcomer(&mut self) -> Option<String> {
-        let claim = self.0.as_mut()?;
+        let claim = self.lock.as_mut()?;
         let len = claim.file.status().ok()?.len;
         let from = std::mem::replace(&mut claim.read, len);
         (len > from).then(|| line_at(&*claim.file, from))

@@ -12,9 +12,11 @@ pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
+use crate::comm::collective::any;
 use crate::comm::Rank;
 use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
+use crate::flush::catalog::Catalog;
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
@@ -28,6 +30,8 @@ pub(crate) struct Restart {
     chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
     begun: bool,
+    /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
+    held: Option<u64>,
 }
 
 impl Restart {
@@ -133,6 +137,45 @@ impl Restart {
         Ok(())
     }
 
+    /// From here on nobody gives files the names of what the application reads in the prefix directory. Where somebody has done so
+    /// since it was found, the next older checkpoint takes its place. Says whether one has. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk, or it is output that was replaced.
+    pub(crate) fn hold(&mut self, from: &mut Fetcher<'_>) -> Result<bool, Error> {
+        let (job, mut has_changed) = (from.job, false);
+        while let Some(cached) = self.checkpoint(from.cache).filter(|cached| cached.is_read_in_prefix(job)) {
+            let (checkpoint, is_listed) = (cached.checkpoint(), cached.is_flushed());
+            if self.held == Some(checkpoint.id) {
+                break;
+            }
+            let is_ours = job.rank() != Rank(0) || hold_in_index(job, &checkpoint, is_listed);
+            let [is_replaced] = any(&*job.comm, [!is_ours])?;
+            if !is_replaced {
+                self.held = Some(checkpoint.id);
+                break;
+            }
+            let what = format!("`{}' is not read: its files were replaced", checkpoint.name_text());
+            from.cache.dataset_mut(checkpoint.id).into_iter().for_each(|cached| cached.superseded = true);
+            if from.cache.offered().is_some() {
+                from.cache.offer(None);
+                return Err(Error::Refused(what));
+            }
+            job.report.error(&what);
+            self.loaded = find_older(from, &checkpoint)?;
+            has_changed = true;
+        }
+        Ok(has_changed)
+    }
+
+    /// The application reads nothing in the prefix directory any more.
+    pub(crate) fn release(&mut self, job: &Job) {
+        if self.held.take().is_some() && job.rank() == Rank(0) {
+            let released = catalog(job).release_held(Some(job.run.number));
+            released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
+        }
+    }
+
     /// The application begins to restart, or to read back output.
     pub(crate) fn begin(&mut self, job: &Job, cache: &Cache) {
         if cache.offered().is_some() {
@@ -148,6 +191,7 @@ impl Restart {
     /// The application can read back the newest checkpoint, since it has written one.
     pub(crate) fn offer_newest(&mut self, job: &Job, cache: &mut Cache) {
         (self.begun, self.chosen) = (true, None);
+        self.release(job);
         cache.datasets_mut().iter_mut().for_each(|cached| cached.chosen = false);
         cache.offer(None);
         attempts::forget(job);
@@ -176,6 +220,23 @@ impl Restart {
         self.loaded = find_older(from, &refused)?;
         Ok(Some(refused))
     }
+}
+
+/// One that could not be listed is nobody else's either. Where the index cannot be changed, nothing keeps others out.
+fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool {
+    let held = catalog(job).hold(checkpoint.seq.id, &checkpoint.name, job.run.number);
+    held.map(|is_ours| is_ours || !is_listed).unwrap_or_else(|error| {
+        job.report.warn(&format!(
+            "`{}' is read in the prefix directory, and other processes cannot be kept from replacing its files: {}",
+            checkpoint.name_text(),
+            crate::describe(&error)
+        ));
+        true
+    })
+}
+
+fn catalog(job: &Job) -> Catalog<'_> {
+    Catalog { files: job.files(), prefix: &job.prefix }
 }
 
 /// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have continued where

@@ -35,6 +35,7 @@ impl Session {
             }
         }
         let verified = self.verify_redundancy();
+        self.restart.release(&self.job);
         let flushed = verified.and_then(|()| self.with_flushes(Flushes::flush_last));
         if flushed.is_err() {
             self.job.report.error(
@@ -54,6 +55,7 @@ impl Session {
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
         self.verify_redundancy()?;
+        self.restart.release(&self.job);
         self.with_flushes(Flushes::flush_last)
     }
 }

@@ -58,7 +58,7 @@ impl Session {
             is_redundancy_unread: false,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
-        resolve_pending_flushes(&session.job, control, host, session.running.is_known())?;
+        resolve_pending_flushes(&session.job, control, host, &session.running)?;
         if session.job.params.get(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
             rebuild::purge_bypass(&session.job, &session.cache)?;

@@ -85,13 +85,16 @@ impl Session {
     }
 
     /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,
-    /// flushes under way end first: an agent would replace its files in the middle. Collective.
+    /// flushes under way end first, and nobody else's may replace its files from then on. Collective.
     fn prepare_checkpoint(&mut self) -> Result<(), Error> {
         self.load_chosen()?;
-        let global = self.job.params.get(&param::GLOBAL_RESTART);
-        let is_read_there = |cached: &CachedDataset| global || cached.record.protection.bypass;
+        let is_read_there = |cached: &CachedDataset| cached.is_read_in_prefix(&self.job);
         if self.restart.checkpoint(&self.cache).is_some_and(is_read_there) {
             self.with_flushes(Flushes::finish_all)?;
+            let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
+            if self.restart.hold(&mut from)? {
+                self.count_from_restart();
+            }
         }
         Ok(())
     }

@@ -28,6 +28,7 @@
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
+//! | `replaced` | what one process reads in the prefix directory, no other one replaces meanwhile |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
@@ -59,6 +60,7 @@ mod one_rank;
 mod other_ranks;
 mod passing;
 mod redundancy;
+mod replaced;
 mod restarts;
 mod retries;
 mod scavenged;

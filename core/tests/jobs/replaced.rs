@@ -1,0 +1,119 @@
+//! What one process reads in the prefix directory, no other one replaces meanwhile.
+
+use super::world::{contents, file_name, mode, path_of, Application, World};
+use scr_core::comm::Rank;
+use scr_core::flush::{finalize_arrived, FlushOutcome};
+use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::Prefix;
+use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
+use std::sync::{Arc, Barrier};
+
+const BYTES: usize = 3000;
+
+fn one(_: Rank) -> Vec<usize> {
+    vec![BYTES]
+}
+
+/// Writes a checkpoint with the name and the files of step 1, and with the bytes of another step.
+fn write_as_step_1(application: &mut Application, step: u64) {
+    let rank = application.rank;
+    let flags = OutputFlags { checkpoint: true, output: false };
+    application.session().start_output(Some(b"ckpt.1"), flags).unwrap();
+    let path = application.session().route_file(file_name(1, rank, 0).as_bytes()).unwrap();
+    std::fs::write(path_of(&path), contents(step, rank, 0, BYTES)).unwrap();
+    std::fs::set_permissions(path_of(&path), mode(rank, 0)).unwrap();
+}
+
+/// A run has flushed `ckpt.1`. The flush of a newer `ckpt.1` has arrived, and could not be closed. Its cache is gone.
+fn with_an_arrived_flush_of_the_same_name() -> (World, FaultyFiles) {
+    let mut world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_FETCH_BYPASS", "1");
+    world.run(|application| application.checkpoint(1, one).unwrap());
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.never_pause();
+    faulty.only(|_, path| path.ends_with(".scr/index.scr"));
+    world.files = Arc::new(faulty.clone());
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        write_as_step_1(application, 7);
+        turns.wait();
+        faulty.fail_from(1, ErrorKind::TimedOut);
+        application.session().complete_output(true).unwrap();
+    });
+    run.line_with(&["has arrived, but could not be listed"]);
+    world.lose("n0");
+    world.lose("n1");
+    (world, faulty)
+}
+
+fn poststage(world: &World) -> Vec<FlushOutcome> {
+    finalize_arrived(&RealFiles, &Prefix::new(world.prefix()), "2026-11-23T00:00:00").unwrap()
+}
+
+/// The flush of an earlier run was closed in the middle, and the application read files of both.
+#[test]
+fn files_that_the_application_reads_in_place_are_not_replaced_by_a_flush_that_was_left_to_be_closed() {
+    let (world, faulty) = with_an_arrived_flush_of_the_same_name();
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        if turns.wait().is_leader() {
+            faulty.heal();
+        }
+        turns.wait();
+        let name = application.session().have_restart().unwrap().unwrap();
+        assert_eq!(application.session().start_restart().unwrap(), name);
+        turns.wait();
+        let while_read = (application.rank == Rank(0)).then(|| poststage(&world));
+        turns.wait();
+        application.compare(1, one).unwrap();
+        application.session().complete_restart(true).unwrap();
+        application.checkpoint(2, one).unwrap();
+        while_read.map(|while_read| (while_read, poststage(&world)))
+    });
+    run.line_with(&["left for the next one"]);
+    let (while_read, later) = run.ranks[0].as_ref().unwrap();
+    assert!(matches!(&while_read[..], [FlushOutcome::Postponed { .. }]), "{while_read:?}");
+    assert!(
+        while_read[0].to_string().contains("another run reads files of the same names"),
+        "{while_read:?}"
+    );
+    assert!(matches!(&later[..], [FlushOutcome::Finalized(_)]), "{later:?}");
+    for rank in (0..4).map(Rank) {
+        let found = std::fs::read(world.prefix().join(file_name(1, rank, 0))).unwrap();
+        assert!(found == contents(7, rank, 0, BYTES));
+    }
+}
+
+/// Those that a run has found, and whose files were replaced before the application asked for them, are not offered.
+#[test]
+fn files_that_were_replaced_since_they_were_found_are_not_read_in_place() {
+    let (world, faulty) = with_an_arrived_flush_of_the_same_name();
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        if turns.wait().is_leader() {
+            faulty.heal();
+            poststage(&world);
+        }
+        turns.wait();
+        application.session().have_restart().unwrap()
+    });
+    run.all_gave(&None);
+    run.line_with(&["`ckpt.1' is not read: its files were replaced"]);
+}
+
+/// A run that dies reads nothing any more.
+#[test]
+fn a_run_that_has_died_keeps_no_flush_from_being_closed() {
+    let (world, faulty) = with_an_arrived_flush_of_the_same_name();
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        if turns.wait().is_leader() {
+            faulty.heal();
+        }
+        turns.wait();
+        application.session().have_restart().unwrap().unwrap();
+    });
+    let ended = poststage(&world);
+    assert!(matches!(&ended[..], [FlushOutcome::Finalized(_)]), "{ended:?}");
+}
