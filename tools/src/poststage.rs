@@ -9,7 +9,7 @@ use crate::output::{print, warn, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
-use scr_core::flush::{finalize_arrived, poll_transfers, FlushOutcome, PollResult, Transports};
+use scr_core::flush::{finalize_arrived, poll_transfers_anew, FlushOutcome, PollResult, Transports};
 use scr_core::prefix::Prefix;
 use scr_core::{describe, find_control_dir, param};
 use std::path::PathBuf;
@@ -66,7 +66,9 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     let host = environment::plugin_host(env, None);
     let transports = Transports::new(&host, env, &environment::params(env));
     let polled = match find_control_dir(env, &environment::params(env)) {
-        Ok(Some(control)) => poll_transfers(env, &control, &|name, options| transports.open(name, options)),
+        Ok(Some(control)) => {
+            poll_transfers_anew(env, &control, &|name, options| transports.open(name, options))
+        }
         Ok(None) => PollResult::default(),
         // What another user has planted is not for this node to finish.
         Err(error) => PollResult { errors: vec![describe(&error)], ..PollResult::default() },

@@ -54,7 +54,7 @@ mod worker;
 
 pub(crate) use catalog::MakeCurrent;
 pub use closing::{drop_name, finalize_arrived};
-pub use detached::{poll_transfers, OpenTransport, PollResult, Transports};
+pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::resolve_pending_flushes;
 pub(crate) use flushes::{FlushSite, Flushes};
 pub use outcome::FlushOutcome;

@@ -17,7 +17,7 @@ mod monitor;
 pub(crate) mod record;
 
 pub(crate) use monitor::{poll_some, Which};
-pub use monitor::{poll_transfers, OpenTransport, PollResult, Transports};
+pub use monitor::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 
 use super::pauses::{WaitLimit, LEAST_PAUSE};
 use super::running::{Running, RunningFlush};
@@ -48,6 +48,8 @@ impl Flush<'_> {
             copies: run.copies.clone(),
             options: self.options,
             state: TransferState::Copying,
+            repeated: 0,
+            unpolled: 0,
         };
         Ok(record.write(self.files(), self.control)?)
     }

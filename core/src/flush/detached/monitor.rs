@@ -17,7 +17,7 @@ use crate::param::Params;
 use crate::plugin::{PluginHost, PluginLoadError};
 use crate::prefix::Prefix;
 use crate::{describe, env::Env};
-use scr_plugin_api::{CopyState, KvTree, Transport};
+use scr_plugin_api::{CopyState, KvTree, PluginError, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -109,10 +109,17 @@ pub fn poll_transfers(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) ->
     poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::All)
 }
 
+/// The same, and copies that have failed for good are begun again: somebody asks for it, who may have removed the cause.
+pub fn poll_transfers_anew(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) -> PollResult {
+    poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::AllAnew)
+}
+
 /// Which flushes are meant.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Which<'a> {
     All,
+    /// And what has failed for good is begun again.
+    AllAnew,
     /// That of a token.
     Of(&'a str),
     /// Those to a prefix directory.
@@ -123,14 +130,14 @@ impl Which<'_> {
     fn may_be(self, token: &str) -> bool {
         match self {
             Self::Of(wanted) => wanted == token,
-            Self::All | Self::To(_) => true,
+            Self::All | Self::AllAnew | Self::To(_) => true,
         }
     }
 
     fn is(self, record: &TransferRecord) -> bool {
         match self {
             Self::To(prefix) => record.prefix == prefix.dir(),
-            Self::All | Self::Of(_) => self.may_be(&record.token),
+            Self::All | Self::AllAnew | Self::Of(_) => self.may_be(&record.token),
         }
     }
 }
@@ -183,20 +190,24 @@ impl TransferMonitor<'_> {
             by_token.entry((record.token.clone(), record.node)).or_default().push(record);
         }
         polled.errors.extend(bad.iter().map(|error: &RecordError| describe(error)));
-        by_token.into_values().for_each(|records| self.poll_flush(records, polled));
+        by_token.into_values().for_each(|records| self.poll_flush(records, which, polled));
         Ok(())
     }
 
     /// Polls the transfers of one flush.
-    fn poll_flush(&self, mut records: Vec<TransferRecord>, polled: &mut PollResult) {
+    fn poll_flush(&self, mut records: Vec<TransferRecord>, which: Which<'_>, polled: &mut PollResult) {
         let prefix = Prefix::new(records[0].prefix.clone());
         let pending = match pending::find(self.files, &prefix, &records[0].token) {
             Ok(Some(pending)) => pending,
             Ok(None) => return self.clear_away(&records, polled),
             Err(error) => return polled.postpone(&error),
         };
-        for record in records.iter_mut().filter(|record| record.state == TransferState::Copying) {
-            self.poll_record(record, polled);
+        for record in &mut records {
+            match &record.state {
+                TransferState::Copying => self.poll_record(record, polled),
+                TransferState::Failed(_) if which == Which::AllAnew => self.repeat(record, polled),
+                TransferState::Failed(_) | TransferState::Arrived => (),
+            }
         }
         polled.failed |= records.iter().any(|record| matches!(record.state, TransferState::Failed(_)));
         let arrived = records.iter().filter(|record| record.state == TransferState::Arrived).count();
@@ -211,21 +222,64 @@ impl TransferMonitor<'_> {
             Ok(transport) => transport,
             Err(error) => return polled.postpone(&error),
         };
-        if let Ok(CopyState::Running(bytes)) = transport.poll(&record.ticket) {
-            polled.unfinished = true;
-            polled.bytes_moved = polled.bytes_moved.saturating_add(bytes);
-            return;
+        match transport.poll(&record.ticket) {
+            Ok(CopyState::Running(bytes)) => {
+                polled.unfinished = true;
+                polled.bytes_moved = polled.bytes_moved.saturating_add(bytes);
+                return;
+            }
+            Ok(_) => (),
+            Err(error) => return self.postpone_poll(record, &error, polled),
         }
         let ticket = record.ticket.clone();
-        let came = file_copy::finish(self.files, &*transport, &mut record.copies, &ticket, &record.options);
-        record.state = match came {
-            Ok(()) => TransferState::Arrived,
-            Err(error) => {
-                let why = describe(&error);
-                polled.errors.push(format!("the files of rank {} were not flushed: {why}", record.rank));
-                TransferState::Failed(why)
+        match file_copy::finish(self.files, &*transport, &mut record.copies, &ticket, &record.options) {
+            Ok(()) => {
+                record.state = TransferState::Arrived;
+                self.write(record, polled);
             }
+            Err(error) => self.give_up(record, describe(&error), polled),
+        }
+    }
+
+    /// The transport may answer the next time. One that never does is given up.
+    fn postpone_poll(&self, record: &mut TransferRecord, error: &PluginError, polled: &mut PollResult) {
+        record.unpolled += 1;
+        if record.unpolled >= MOST_UNPOLLED {
+            return self.give_up(record, describe(error), polled);
+        }
+        polled.postpone(error);
+        self.write(record, polled);
+    }
+
+    /// Begins copies again that have failed: their sources are still in cache.
+    fn repeat(&self, record: &mut TransferRecord, polled: &mut PollResult) {
+        (record.repeated, record.unpolled) = (record.repeated + 1, 0);
+        let transport = match (self.open)(&record.transport, &record.transport_options) {
+            Ok(transport) => transport,
+            Err(error) => return polled.postpone(&error),
         };
+        // One that could not be polled may be under way, and must not write to the files that are made now.
+        let _ = transport.cancel(&record.ticket);
+        file_copy::remove_staging(self.files, &record.copies);
+        let token = format!("{}.{}.{}", record.token, record.rank, record.repeated);
+        match file_copy::start(self.files, &*transport, &mut record.copies, token, &record.options) {
+            Ok(ticket) => {
+                (record.ticket, record.state) = (ticket, TransferState::Copying);
+                polled.notices.push(format!("the files of rank {} are copied again", record.rank));
+                polled.unfinished = true;
+                self.write(record, polled);
+            }
+            Err(error) => self.give_up(record, describe(&error), polled),
+        }
+    }
+
+    fn give_up(&self, record: &mut TransferRecord, why: String, polled: &mut PollResult) {
+        polled.errors.push(format!("the files of rank {} were not flushed: {why}", record.rank));
+        record.state = TransferState::Failed(why);
+        self.write(record, polled);
+    }
+
+    fn write(&self, record: &TransferRecord, polled: &mut PollResult) {
         if let Err(error) = record.write(self.files, self.control) {
             polled.postpone(&error);
         }
@@ -320,5 +374,7 @@ enum Marked {
     AllNodes,
 }
 
+/// So often a transport may fail to say how far a copy is.
+const MOST_UNPOLLED: u32 = 100;
 /// The lock of the monitor of a node, in its control directory.
 const LOCK: &str = "detached.lock";

@@ -34,6 +34,10 @@ pub(crate) struct TransferRecord {
     pub(crate) copies: Vec<FileCopy>,
     pub(crate) options: Options,
     pub(crate) state: TransferState,
+    /// So many times the copies were begun again, after they had failed.
+    pub(crate) repeated: u32,
+    /// So many times the transport could not be asked since.
+    pub(crate) unpolled: u32,
 }
 
 /// How far the transfers of a rank are.
@@ -81,6 +85,11 @@ impl TransferRecord {
             TransferState::Failed(why) => ("FAILED", Some(why)),
         };
         tree.set("STATE", state);
+        for (key, times) in [("REPEATED", self.repeated), ("UNPOLLED", self.unpolled)] {
+            if times > 0 {
+                tree.set(key, times);
+            }
+        }
         if let Some(why) = why {
             tree.set("ERROR", why);
         }
@@ -124,6 +133,8 @@ impl TransferRecord {
                 may_replace: false,
                 ranks_per_leaf: FAN_OUT,
             },
+            repeated: tree.parse("REPEATED")?.unwrap_or(0),
+            unpolled: tree.parse("UNPOLLED")?.unwrap_or(0),
             state: match tree.require::<String>("STATE")?.as_str() {
                 "COPYING" => TransferState::Copying,
                 "ARRIVED" => TransferState::Arrived,
@@ -343,6 +354,8 @@ pub(crate) mod tests {
                 ranks_per_leaf: FAN_OUT,
             },
             state: TransferState::Failed("no\nspace".to_owned()),
+            repeated: 2,
+            unpolled: 1,
         }
     }
 

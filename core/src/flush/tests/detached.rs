@@ -12,6 +12,7 @@ use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, T
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -222,6 +223,95 @@ fn an_error_that_passes_does_not_end_a_flush() {
             assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached), "{what:?}: {polled:?}");
         }
     }
+}
+
+/// A transport that cannot be asked for a moment, or whose copies fail.
+struct Ailing {
+    through: Arc<dyn Transport>,
+    is_deaf: AtomicBool,
+    fails: AtomicBool,
+}
+
+impl Ailing {
+    fn answer(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        let error = || PluginError::new(PluginErrorKind::Io, "the daemon does not answer");
+        match () {
+            () if self.is_deaf.load(Ordering::SeqCst) => Err(error()),
+            () if self.fails.load(Ordering::SeqCst) => Ok(CopyState::Failed(error())),
+            () => self.through.poll(ticket),
+        }
+    }
+}
+
+impl Transport for Ailing {
+    fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
+        self.through.start(job)
+    }
+    fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.answer(ticket)
+    }
+    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        self.answer(ticket)
+    }
+    fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
+        self.through.cancel(ticket)
+    }
+    fn crc(&self, ticket: &[u8], item: usize) -> Option<u32> {
+        self.through.crc(ticket, item)
+    }
+}
+
+fn ailing(is_deaf: bool, fails: bool) -> (Arc<Ailing>, Nodes, Cached) {
+    let transport =
+        Arc::new(Ailing { through: through(&RealFiles), is_deaf: is_deaf.into(), fails: fails.into() });
+    let nodes = Nodes { transport: Arc::<Ailing>::clone(&transport), ..Nodes::new() };
+    let cached = nodes.stage.cache(1, "a");
+    nodes.begin(&cached, OPTIONS);
+    (transport, nodes, cached)
+}
+
+/// That was written down as the end of the flush.
+#[test]
+fn a_transport_that_cannot_be_asked_for_a_moment_does_not_end_a_flush() {
+    let (transport, nodes, cached) = ailing(true, false);
+    for node in [0, 1] {
+        let polled = nodes.poll(node);
+        assert!(polled.unfinished && !polled.failed, "{polled:?}");
+        assert!(polled.errors[0].contains("the daemon does not answer"), "{polled:?}");
+    }
+    transport.is_deaf.store(false, Ordering::SeqCst);
+    (0..2).for_each(|node| assert_eq!(nodes.poll(node).errors, Vec::<String>::new()));
+    assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+}
+
+/// An agent would stay for ever.
+#[test]
+fn a_transport_that_never_answers_ends_a_flush_at_last() {
+    let (_, nodes, cached) = ailing(true, false);
+    let polls = (1..1000).find(|_| !nodes.poll(0).unfinished);
+    assert!(polls.is_some() && nodes.poll(0).failed);
+    nodes.stage.assert_cache_is_whole(&cached);
+}
+
+/// The sources were still in cache, and no command could save them.
+#[test]
+fn copies_that_have_failed_are_begun_again_when_somebody_asks_for_it() {
+    let (transport, nodes, cached) = ailing(false, true);
+    (0..2).for_each(|node| assert!(nodes.poll(node).failed));
+    transport.fails.store(false, Ordering::SeqCst);
+    // An agent does not try for ever.
+    (0..2).for_each(|node| assert!(nodes.poll(node).failed));
+    let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
+    for node in 0..2 {
+        let polled = poll_some(&RealFiles, &nodes.control(node), &open, NOW, Which::AllAnew);
+        assert!(polled.unfinished && !polled.failed, "{polled:?}");
+        assert!(polled.notices[0].ends_with("are copied again"), "{polled:?}");
+    }
+    assert!(!nodes.stage.is_listed(1));
+    (0..2).for_each(|node| assert_eq!(nodes.poll(node).errors, Vec::<String>::new()));
+    assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+    (0..2).for_each(|node| drop(nodes.poll(node)));
+    assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
 }
 
 /// Whatever became of a file between its mark and the end: a dataset is listed whole or not at all.
