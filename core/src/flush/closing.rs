@@ -16,13 +16,13 @@ use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
 use super::step::{Step, StepError};
 use crate::describe;
-use crate::fs::copy::{Attributes, Copy};
-use crate::fs::verify::{compare, expect_bytes, expect_size, open_whole, FileError};
+use crate::fs::copy::copy_anew;
+use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
     staging_file, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
-    IN_PLACE,
+    Unsynced, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
@@ -210,21 +210,29 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
 ) -> Result<(), E> {
     let paths: BTreeSet<PathBuf> = lists.iter().flatten().map(|file| prefix.file(&file.name)).collect();
     for path in &paths {
-        files.open(path, How::Read).and_then(|file| file.sync()).at("sync", path)?;
+        let file = files.open(path, How::Read).at("open", path)?;
+        Unsynced { files, prefix }.sync(path, &*file)?;
     }
-    sync_folders(files, prefix, folders_of(prefix, paths.iter().map(|path| &**path)).into_iter())?;
+    sync_names(files, prefix, &paths)?;
     let mut sharing = Sharing::of(lists);
     after_earlier_flushes(files, prefix, None, now, |catalog| {
         catalog.list_whole(dataset, &mut sharing, dataset.checkpoint.into(), now, &mut check)
     })
 }
 
-/// Takes a name out of the index, and ends the flushes under way that would list it again. Gives whether there was any.
+/// Takes a name out of the index, and ends the flushes under way that would list it again. Gives whether there was any. A dataset that
+/// is whole can be listed again.
 ///
 /// # Errors
 /// A flush could not be rolled back, or the index cannot be changed.
 pub fn drop_name(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Updated<bool>, PrefixError> {
     let ended = abandon_named(files, prefix, name)?;
+    for entry in Index::read(files, prefix)?.entries() {
+        if entry.name == name && entry.is_valid() && files.remove_if_there(&prefix.import_mark(entry.id))? {
+            let folder = prefix.dataset_dir(entry.id);
+            files.sync_dir(&folder).at("sync", &folder)?;
+        }
+    }
     let mut dropped = Index::change(files, prefix, |index| !index.drop_name(name).is_empty())?;
     dropped.value |= ended;
     Ok(dropped)
@@ -448,6 +456,33 @@ pub(super) fn sync_folders<'a>(
     Ok(())
 }
 
+/// Syncs the names of files in place, and of the folders that they lie in, once: what could not be synced is refused from then on.
+pub(crate) fn sync_names(
+    files: &dyn Files,
+    prefix: &Prefix,
+    paths: &BTreeSet<PathBuf>,
+) -> Result<(), FsError> {
+    let unsynced = Unsynced { files, prefix };
+    let folders = folders_of(prefix, paths.iter().map(|path| &**path));
+    let mut named = paths.iter().map(|path| &**path).chain(folders.iter().copied());
+    named.clone().try_for_each(|path| unsynced.refuse(path))?;
+    for folder in &folders {
+        sync_folders(files, prefix, [*folder].into_iter()).or_else(|error| {
+            named
+                .by_ref()
+                .filter(|path| path.parent() == Some(folder))
+                .try_for_each(|path| unsynced.record(path))?;
+            Err(error)
+        })?;
+    }
+    Ok(())
+}
+
+/// A name for a file that is written to get another one. Nobody else writes it.
+pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
+    staging_file(path, &format!("{token}.{:x}", RandomState::new().build_hasher().finish()))
+}
+
 /// What to do about a flush that has not all arrived.
 #[derive(Clone, Copy, PartialEq)]
 enum Missing {
@@ -649,24 +684,8 @@ impl Closing<'_> {
     /// Makes the staging file of a file again that has its name. The next rename makes the name again, which a sync then proves:
     /// one of the name as it is would succeed though the system has lost it.
     fn copy_anew(&self, file: &Staged) -> Result<(), StepError> {
-        let (files, path) = (self.files, &file.target);
-        let (source, status) = open_whole(files, path, Some(file.bytes))?;
-        let number = RandomState::new().build_hasher().finish();
-        let temporary = staging_file(path, &format!("{}.{number:x}", self.record.token));
-        let wanted =
-            Attributes { bytes: file.bytes, mode: status.mode, mtime: status.mtime, atime: status.atime };
-        let copy = Copy { files, block_bytes: BLOCK_BYTES, metadata: true, progress: &|_| () };
-        let copied = copy.run(&*source, path, &temporary, &wanted).and_then(|crc| {
-            compare(path, file.crc, Some(crc))?;
-            let copy = files.open(&temporary, How::Read).at("open", &temporary)?;
-            let made = copy.status().at("look at", &temporary)?;
-            if (made.uid, made.gid) != (status.uid, status.gid) {
-                copy.set_owner(status.uid, status.gid).at("set the owner of", &temporary)?;
-            }
-            copy.sync().at("sync", &temporary)?;
-            Ok(files.rename(&temporary, &file.staging).at("rename a new file to", &file.staging)?)
-        });
-        Ok(copied.inspect_err(|_| _ = files.remove_file(&temporary))?)
+        let temporary = unused_name(&file.target, &self.record.token);
+        Ok(copy_anew(self.files, &file.target, &file.staging, &temporary, file.bytes, file.crc)?)
     }
 
     fn take_back(&self) -> Result<(), FsError> {

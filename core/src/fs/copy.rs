@@ -1,7 +1,7 @@
 //! One file copied in one pass with its checksum: from the prefix directory into cache, or the other way when it is scavenged.
 
-use super::verify::{block_size, FileError};
-use super::{At, File, Files, How};
+use super::verify::{block_size, compare, open_whole, FileError};
+use super::{At, File, Files, How, Status};
 use std::ops::Range;
 use std::path::Path;
 
@@ -76,6 +76,35 @@ impl Copy<'_> {
         Ok(hasher.finalize())
     }
 }
+
+/// Makes a file again at `to`, with new bytes and a new name, which a sync then proves. `to` may be the file itself. It is written
+/// at `temporary` first, which nobody else uses, and synced.
+pub(crate) fn copy_anew(
+    files: &dyn Files,
+    path: &Path,
+    to: &Path,
+    temporary: &Path,
+    bytes: u64,
+    crc: Option<u32>,
+) -> Result<(), FileError> {
+    let (source, status) = open_whole(files, path, Some(bytes))?;
+    let Status { mode, mtime, atime, .. } = status;
+    let copy = Copy { files, block_bytes: BLOCK_BYTES, metadata: true, progress: &|_| () };
+    let copied = copy.run(&*source, path, temporary, &Attributes { bytes, mode, mtime, atime });
+    let made = copied.and_then(|found| {
+        compare(path, crc, Some(found))?;
+        let copy = files.open(temporary, How::Read).at("open", temporary)?;
+        let made = copy.status().at("look at", temporary)?;
+        if (made.uid, made.gid) != (status.uid, status.gid) {
+            copy.set_owner(status.uid, status.gid).at("set the owner of", temporary)?;
+        }
+        copy.sync().at("sync", temporary)?;
+        Ok(files.rename(temporary, to).at("rename a new file to", to)?)
+    });
+    made.inspect_err(|_| _ = files.remove_file(temporary))
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Where in a block there is anything but pages of zeros, as few and as long pieces as can be.
 fn data_in(block: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {

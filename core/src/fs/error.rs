@@ -135,6 +135,15 @@ pub enum FsError {
         /// Which.
         path: PathBuf,
     },
+    /// An earlier sync of a file, or of its name, has failed: the next one would succeed without what was lost.
+    #[error(
+        "{} could not be synced before, so less of it may be stored than is read; copy it under another name (cp -a) and \
+         rename the copy", path.display()
+    )]
+    Unsynced {
+        /// The file, or a folder that it lies in.
+        path: PathBuf,
+    },
     /// The lock was broken while this process had it, since it seemed dead.
     #[error("{} was not changed: this process was stopped for so long that another one took its lock; try again", path.display())]
     LockLost {
@@ -232,6 +241,7 @@ mod tests {
             FsError::NotOurs { path: path(), found: 0, expected: 1000 },
             FsError::NotBelow { path: "../x".into(), base: path() },
             FsError::KeepsChanging { path: path(), tries: 3 },
+            FsError::Unsynced { path: path() },
         ];
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -245,6 +255,8 @@ mod tests {
                  have it removed or choose another base folder",
                 "../x does not lie below /dev/shm/user1",
                 "/dev/shm/user1 was replaced 3 times while its lock was waited for; try again",
+                "/dev/shm/user1 could not be synced before, so less of it may be stored than is read; \
+                 copy it under another name (cp -a) and rename the copy",
             ]
         );
     }

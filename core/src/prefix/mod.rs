@@ -14,6 +14,7 @@
 //! | `ids.scr`: which prefix directory this is, and which runs and dataset ids there were | `ids` |
 //! | `running`: who runs now | `running` |
 //! | `overwritten`: files that an application was given to write over | `overwritten` |
+//! | `unsynced`: files and folders that could not be synced | `unsynced` |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
 //! | (the name of a file below the prefix directory) | [`FileName`] |
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
@@ -42,6 +43,7 @@ mod running;
 mod shared;
 mod summary;
 mod tidy;
+mod unsynced;
 
 pub(crate) use attempts::Attempts;
 pub use descriptor::{DatasetDescriptor, Seq};
@@ -65,6 +67,7 @@ pub(crate) use running::Running;
 pub(crate) use shared::retried;
 pub use summary::Summary;
 pub(crate) use tidy::tidy;
+pub(crate) use unsynced::Unsynced;
 
 #[cfg(test)]
 pub(crate) mod fixtures;

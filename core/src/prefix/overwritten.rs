@@ -87,9 +87,12 @@ impl Overwritten {
 
 /// Names may be longer than one part of a path.
 fn path(prefix: &Prefix, name: &FileName) -> PathBuf {
-    let digest = Sha256::digest(name.as_bytes());
-    let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    prefix.scr_file(FOLDER).join(digits)
+    prefix.scr_file(FOLDER).join(digest(name.as_bytes()))
+}
+
+/// Stands for a name, or a path, in the name of a file.
+pub(super) fn digest(name: &[u8]) -> String {
+    Sha256::digest(name).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 const FOLDER: &str = "overwritten";

@@ -101,6 +101,12 @@ impl Prefix {
         self.dataset_dir(id).join("summary.scr")
     }
 
+    /// The mark that exists while a dataset is imported, so that an interrupted import never counts. That of a listed dataset has no
+    /// meaning.
+    pub(crate) fn import_mark(&self, id: u64) -> PathBuf {
+        self.dataset_dir(id).join("import.unfinished")
+    }
+
     /// The top of the lists of one dataset's files.
     pub fn rank2file(&self, id: u64) -> PathBuf {
         self.dataset_dir(id).join("rank2file")

@@ -10,10 +10,12 @@ use crate::env::Env;
 use crate::flush::catalog::{Catalog, Sharing};
 use crate::flush::closing;
 use crate::flush::pending::PendingFlush;
+use crate::fs::copy::copy_anew;
 use crate::fs::{At, Files, FsError, How};
 use crate::plugin::PluginHost;
 use crate::prefix::{
     tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    Unsynced,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -269,17 +271,27 @@ impl<'a> Builder<'a> {
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
     }
 
-    /// Rebuilt files have not been synced, and the processes that copied the others may have died.
+    /// Rebuilt files have not been synced, and the processes that copied the others may have died. What cannot be synced is made anew.
     fn sync(&self, scan: &Scan) -> Result<(), BuildError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let mut paths = BTreeSet::new();
         for record in scan.records() {
             let part = ScavengedPart { prefix: self.prefix, id: record.id_in_prefix, rank: record.rank };
             for file in &record.files {
                 let path = part.file(record, file);
-                let synced = self.files().open(&path, How::Read).and_then(|file| file.sync());
-                synced.at("sync", &path)?;
+                let open = files.open(&path, How::Read).at("open", &path);
+                let synced = open.and_then(|open| Unsynced { files, prefix }.sync(&path, &*open));
+                if record.protection.bypass {
+                    synced?;
+                } else if synced.is_err() {
+                    let temporary = closing::unused_name(&path, &copying(record.id_in_prefix));
+                    copy_anew(files, &path, &path, &temporary, file.bytes, file.crc)
+                        .map_err(|error| BuildError::Step(crate::describe(&error)))?;
+                }
+                paths.insert(path);
             }
         }
-        Ok(())
+        Ok(closing::sync_names(files, prefix, &paths)?)
     }
 
     /// Removes the files of interrupted copies: the dataset is complete, so they are useless.

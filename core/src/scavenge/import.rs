@@ -16,7 +16,7 @@ use crate::parallel::at_a_time;
 use crate::param;
 use crate::prefix::{
     real, DatasetDescriptor, FileName, FileNameError, FlushFile, Ids, Index, Prefix, PrefixError, PrefixFile,
-    Running, FILE_MODE, MAX_NAME_BYTES,
+    Running, Unsynced, FILE_MODE, MAX_NAME_BYTES,
 };
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -268,7 +268,7 @@ impl Import<'_> {
             let (file, before) = open_whole(self.files(), &path, None)?;
             refuse_linked(&path, &before)?;
             let crc = checksum(&*file, &path, BLOCK_BYTES)?;
-            file.sync().at("sync", &path)?;
+            Unsynced { files: self.files(), prefix: self.prefix }.sync(&path, &*file)?;
             let after = file.status().at("look at", &path)?;
             let version = version(&after);
             if version != self::version(&before) {
@@ -325,7 +325,7 @@ impl Import<'_> {
             dataset.checkpoint_id = Some(highest.saturating_add(1));
         }
         prefix.make_dataset_dir(files, dataset.id)?;
-        let mark = unfinished_mark(prefix, dataset.id);
+        let mark = prefix.import_mark(dataset.id);
         files.write_tree(&mark, &KvTree::new(), FILE_MODE, Durability::Synced)?;
         let written =
             self.catalog().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
@@ -339,7 +339,7 @@ impl Import<'_> {
             let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
             return Err(error);
         }
-        // The mark of a listed dataset has no meaning.
+        // Where it stays, it goes before the dataset leaves the index.
         let _ = files.remove_file(&mark);
         let caution = (!running.is_known()).then_some(
             "scr could not check whether a job runs in the prefix directory, as its file system has no locks; if one did, take \
@@ -393,11 +393,6 @@ fn refuse_linked(path: &Path, status: &Status) -> Result<(), ImportError> {
         0 | 1 => Ok(()),
         links => Err(ImportError::Linked { path: path.to_owned(), links }),
     }
-}
-
-/// The mark that exists while a dataset is imported, so that an interrupted import never counts.
-pub(super) fn unfinished_mark(prefix: &Prefix, id: u64) -> PathBuf {
-    prefix.dataset_dir(id).join("import.unfinished")
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;

@@ -4,9 +4,9 @@
 //! dataset may have replaced a file, or no record says that this one was ever complete, its checksums have to match too.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use super::import::unfinished_mark;
 use crate::flush::closing;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
+use crate::fs::FsError;
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
 };
@@ -50,7 +50,7 @@ impl Builder<'_> {
             outcome: Outcome::Already,
             notes: Vec::new(),
         };
-        if self.files().status(&unfinished_mark(self.prefix, id)).is_ok() {
+        if self.files().status(&self.prefix.import_mark(id)).is_ok() {
             let why = format!(
                 "its import was cut short; import the files again, and remove {}",
                 self.prefix.dataset_dir(id).display()
@@ -172,6 +172,9 @@ impl Builder<'_> {
         let listed = closing::list_in_place(self.files(), self.prefix, dataset, lists, &now, |_| Ok(()));
         match listed {
             Err(BuildError::Prefix(why @ PrefixError::Superseded { .. })) => {
+                return Ok(Outcome::Incomplete { why: why.to_string() })
+            }
+            Err(BuildError::Fs(why @ FsError::Unsynced { .. })) => {
                 return Ok(Outcome::Incomplete { why: why.to_string() })
             }
             listed => listed?,

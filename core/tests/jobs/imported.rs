@@ -3,13 +3,15 @@
 use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, World};
 use scr_core::comm::Rank;
+use scr_core::flush::drop_name;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{Builder, Import, ImportError, Imported};
-use std::io::Write;
+use scr_core::scavenge::{Builder, Import, ImportError, Imported, Outcome};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 /// Another program writes what this application would have written at a step.
@@ -272,6 +274,79 @@ fn an_import_that_was_killed_counts_only_if_the_index_listed_it() {
         world.run(|application| application.restart(small)).all_gave(&Some(5));
     }
     assert!(cut_short > 2, "some are killed between the summary and the index");
+}
+
+/// Does `work` with files of which the first such operation fails that is counted.
+fn failing<T>(world: &mut World, what: What, name: &'static str, work: impl FnOnce(&World) -> T) -> T {
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(move |done, path| done == what && path.ends_with(name));
+    faulty.fail_once(1, ErrorKind::Other);
+    world.files = Arc::new(faulty.clone());
+    let done = work(world);
+    world.files = Arc::new(RealFiles);
+    assert!(faulty.first_failed().is_some());
+    done
+}
+
+fn with_builder<T>(world: &World, work: impl FnOnce(&Builder<'_>) -> T) -> T {
+    let env = world.env_of(Rank(0)).env();
+    let prefix = Prefix::at(&RealFiles, &world.prefix());
+    work(&Builder::new(&env, &prefix, &PluginHost::new(&env, None), 0))
+}
+
+/// Replaces a file, or a folder, by a copy.
+fn copy_anew(path: &Path) {
+    let (copy, old) = (path.with_extension("copy"), path.with_extension("old"));
+    assert!(Command::new("cp").arg("-aT").args([path, &copy]).status().unwrap().success());
+    std::fs::rename(path, &old).unwrap();
+    std::fs::rename(&copy, path).unwrap();
+    assert!(Command::new("rm").arg("-r").arg(&old).status().unwrap().success());
+}
+
+/// The next import, or the next `scr index --add`, synced it once more, which succeeds without what the system has lost.
+#[test]
+fn a_file_that_could_not_be_synced_is_listed_only_once_it_is_replaced() {
+    for (what, name, replaced) in [
+        (What::Sync, "rank_1.0", vec!["ckpt.5/rank_1.0"]),
+        (What::SyncDir, "ckpt.5", vec!["ckpt.5/rank_0.0", "ckpt.5/rank_1.0"]),
+    ] {
+        let mut world = World::new(2, 2);
+        let files: Vec<_> = (0..2).map(|rank| vec![PathBuf::from(format!("ckpt.5/rank_{rank}.0"))]).collect();
+        write_without_scr(&world, 5);
+        failing(&mut world, what, name, |world| import(world, "ckpt.5", true, &files).unwrap_err());
+        let error = refusal(&world, "ckpt.5", &files);
+        assert!(error.contains("could not be synced before"), "{name}: {error}");
+        let replace = |world: &World| replaced.iter().for_each(|path| copy_anew(&world.prefix().join(path)));
+        replace(&world);
+        import(&world, "ckpt.5", true, &files).unwrap();
+        let prefix = Prefix::at(&RealFiles, &world.prefix());
+        drop_name(&RealFiles, &prefix, b"ckpt.5").unwrap();
+        let add = |world: &World| with_builder(world, |builder| builder.add(b"ckpt.5"));
+        failing(&mut world, what, name, |world| add(world).unwrap_err());
+        let Outcome::Incomplete { why } = add(&world).unwrap().outcome else { panic!("{name} was listed") };
+        assert!(why.contains("could not be synced before"), "{name}: {why}");
+        assert!(!lists(&world, "ckpt.5"));
+        replace(&world);
+        assert!(add(&world).unwrap().outcome.is_complete() && lists(&world, "ckpt.5"), "{name}");
+    }
+}
+
+/// It could not be listed again.
+#[test]
+fn a_mark_of_an_import_that_cannot_be_removed_goes_before_the_dataset_is_dropped() {
+    let mut world = World::new(2, 2);
+    let files = write_without_scr(&world, 5);
+    let mark = "import.unfinished";
+    let import = |world: &World| import(world, "ckpt.5", true, &files).unwrap();
+    failing(&mut world, What::RemoveFile, mark, import);
+    let prefix = Prefix::at(&RealFiles, &world.prefix());
+    let dropped = |world: &World| drop_name(&*world.files, &prefix, b"ckpt.5").map(|dropped| dropped.value);
+    failing(&mut world, What::RemoveFile, mark, dropped).unwrap_err();
+    assert!(lists(&world, "ckpt.5"));
+    assert!(dropped(&world).unwrap() && !lists(&world, "ckpt.5"));
+    let added = with_builder(&world, |builder| builder.add(b"ckpt.5")).unwrap();
+    assert!(added.outcome.is_complete(), "{added:?}");
+    world.run(|application| application.restart(small)).all_gave(&Some(5));
 }
 
 /// Another program wrote them, and nobody has given them to scr.

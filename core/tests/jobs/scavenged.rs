@@ -6,7 +6,7 @@ use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, plugins, Kept, Sizes, World};
 use scr_core::comm::Rank;
 use scr_core::env::{Env, TestEnv};
-use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::faulty::{given_up, FaultyFiles, What};
 use scr_core::fs::{Files, OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
@@ -611,6 +611,41 @@ fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeat
             dead.assert_whole(&format!("stopped at {at}"));
         },
     );
+}
+
+/// The sync was repeated, by the next build, which succeeds without what the system has lost.
+#[test]
+fn a_build_makes_anew_what_could_not_be_synced() {
+    let dead = Dead::xor(4, 4);
+    let folder = dead.in_prefix("ckpt.1");
+    let all_files = || {
+        dead.anew(0b0010);
+        dead.scavenge();
+        let faulty = FaultyFiles::new(RealFiles);
+        let below = folder.clone();
+        faulty.only(move |_, path| path.starts_with(&below) || path.ends_with("index.scr"));
+        faulty
+    };
+    let (mut bytes, mut names) = (0, 0);
+    for at in 1.. {
+        let faulty = all_files();
+        let there = files_below(&folder);
+        faulty.fail_once(at, ErrorKind::Other);
+        let built = dead.build_with(Arc::new(faulty.clone())).0;
+        let Some(fault) = faulty.first_failed() else { break };
+        if !matches!(fault.what, What::Sync | What::SyncDir) {
+            continue;
+        }
+        *if fault.what == What::Sync { &mut bytes } else { &mut names } += 1;
+        let context = format!("operation {at}: {built:?}");
+        if !built.is_ok_and(|built| built.outcome.is_complete()) {
+            let again = dead.build_with(Arc::new(faulty.clone())).0.unwrap();
+            assert!(again.outcome.is_complete(), "{context}, and then {again:?}");
+        }
+        dead.assert_whole(&context);
+        assert_eq!(given_up(there, &faulty.operations()), [].into(), "{context}");
+    }
+    assert!(bytes >= 4 && names >= 2, "{bytes} files and {names} folders could not be synced");
 }
 
 /// Room was made for every rank that a filemap spoke of, and its bytes may say any number.

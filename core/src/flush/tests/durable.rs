@@ -4,7 +4,7 @@
 use super::stage::{through, Cached, Stage, OPTIONS};
 use crate::flush::closing::finalize_pending;
 use crate::flush::{FlushError, Options, SourceFile};
-use crate::fs::faulty::{FaultyFiles, Operation, What};
+use crate::fs::faulty::{given_up, FaultyFiles, Operation, What};
 use crate::fs::{Durability, Files, How, RealFiles};
 use crate::prefix::staging_file;
 use std::collections::BTreeSet;
@@ -160,38 +160,11 @@ fn every_name_is_synced_before_a_dataset_counts_that_the_next_run_finishes() {
     assert!(finished > 0);
 }
 
-/// Names that only seem to be safe after these operations: a sync has failed since they were made, and the next one succeeds without
-/// them. These staging files were there before.
-fn given_up(mut there: BTreeSet<PathBuf>, done: &[Operation]) -> BTreeSet<PathBuf> {
-    let (mut new, mut lost) = (BTreeSet::new(), BTreeSet::new());
-    for Operation { what, path, to, failed, .. } in done {
-        match (what, to, failed) {
-            (What::OpenToWrite, _, false) => _ = there.insert(path.clone()),
-            (What::Rename, Some(to), false) if there.remove(path) => {
-                there.insert(to.clone());
-                for name in [path, to] {
-                    new.remove(name);
-                    lost.remove(name);
-                }
-                new.insert(to.clone());
-            }
-            (What::SyncDir, _, failed) => {
-                let synced: BTreeSet<_> =
-                    new.iter().filter(|name| name.parent() == Some(path)).cloned().collect();
-                new.retain(|name| !synced.contains(name));
-                lost.extend(synced.into_iter().filter(|_| *failed));
-            }
-            _ => (),
-        }
-    }
-    lost
-}
-
-/// A dataset that is listed has no such name, and is right.
+/// The dataset is listed and right, and nothing of it has been given up.
 fn assert_none_given_up(stage: &Stage, cached: &Cached, done: &[Operation], context: &str) {
     assert!(stage.is_listed(1) && stage.is_right(cached), "{context}");
     let staging = |file: &SourceFile| staging_file(&stage.prefix.file(&file.name), "1.x");
-    let mut lost = given_up(cached.by_rank.iter().flatten().map(staging).collect(), done);
+    let mut lost = given_up(cached.by_rank.iter().flatten().map(staging), done);
     lost.retain(|name| !name.starts_with(stage.prefix.scr_dir()));
     assert!(lost.is_empty(), "{context}: synced again: {lost:?}");
     assert_eq!(stage.leftovers(), Vec::<PathBuf>::new(), "{context}");

@@ -3,8 +3,10 @@
 //! A test counts the mutating operations of a good run, then repeats the run with a fault at each of them in turn.
 //! Clones share one record and one fault, so several ranks may be given the same one.
 
+mod given_up;
 mod unsynced;
 
+pub use given_up::given_up;
 pub use unsynced::Random;
 
 use super::{File, Files, How, Space, Status};
