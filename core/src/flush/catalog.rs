@@ -11,8 +11,8 @@ use crate::fs::Files;
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Running,
-    Summary, IN_PLACE,
+    DatasetDescriptor, FileName, FlushProgress, Index, IndexEntry, Prefix, PrefixError, PrefixFile,
+    Rank2File, Running, Summary, IN_PLACE,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -383,11 +383,16 @@ impl Catalog<'_> {
         let dataset = &record.dataset;
         Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
         Index::update(self.files, self.prefix, |index| {
-            if !index.is_taken(dataset, by) {
-                return Err(PrefixError::Ended { id: dataset.id });
+            match index.progress(dataset, by) {
+                FlushProgress::Taken => {
+                    complete(index, dataset, record.make_current, now);
+                    index.mark_flushed_by(dataset.id, by);
+                    Ok(())
+                }
+                // Another process has closed it too, and was first.
+                FlushProgress::Ended { counts: true } => Ok(()),
+                _ => Err(PrefixError::Ended { id: dataset.id }),
             }
-            complete(index, dataset, record.make_current, now);
-            Ok(())
         })?
     }
 

@@ -21,8 +21,8 @@ use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
-    staging_file, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File,
-    Unsynced, IN_PLACE,
+    staging_file, DatasetDescriptor, FlushFile, FlushProgress, Index, Location, Prefix, PrefixError,
+    PrefixFile, Rank2File, Unsynced, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
@@ -290,13 +290,11 @@ pub(super) fn resolve(files: &dyn Files, prefix: &Prefix, record: &PendingFlush,
     let outcome = alone(files, prefix, |fence| match pending::find(files, prefix, &record.token) {
         Ok(Some(found)) => Closing { files, prefix, record: found, fence }.resolve(now),
         Ok(None) => {
-            let index = Index::read(files, prefix);
-            let entry = index.ok().and_then(|index| index.entry(record.dataset.id));
-            let complete = entry.is_some_and(|entry| entry.is_valid());
-            if complete {
-                CloseOutcome::Complete
-            } else {
-                CloseOutcome::TakenBack
+            let progress =
+                Index::read(files, prefix).map(|index| index.progress(&record.dataset, &record.token));
+            match progress {
+                Ok(FlushProgress::Ended { counts: true }) => CloseOutcome::Complete,
+                _ => CloseOutcome::TakenBack,
             }
         }
         Err(error) => resolve_unread(files, prefix, record, describe(&error)),
@@ -584,10 +582,13 @@ impl Closing<'_> {
     /// Finishes it; or takes it back, and says why.
     fn finish_or_take_back(&self, now: &str) -> Result<Option<String>, StepError> {
         let index = Index::read(self.files, self.prefix)?;
-        let is_listed = index.entry(self.record.dataset.id).is_some_and(|entry| entry.is_valid());
-        if is_listed && !self.lacks_a_name()? {
-            // All was done but to forget it.
-            return Ok(self.take_back().map(|()| None)?);
+        let progress = index.progress(&self.record.dataset, &self.record.token);
+        if let FlushProgress::Ended { counts } = progress {
+            if !counts || !self.lacks_a_name()? {
+                // All was done but to forget it.
+                self.take_back()?;
+                return Ok((!counts).then(|| "its dataset was complete, and counts no more".to_owned()));
+            }
         }
         let staged = self.record_checksums().and_then(|()| self.staged()).map_err(StepError::from);
         let finished = staged.and_then(|mut staged| {
@@ -601,19 +602,16 @@ impl Closing<'_> {
         }
     }
 
-    /// Whether any file is only in its staging file. After a power failure the index may say more than the folders have.
+    /// Whether a file is still in its staging file. After a power failure the index may say more than the folders have.
     fn lacks_a_name(&self) -> Result<bool, StepError> {
         let staged = match self.staged() {
             Err(error) if error.is_damage() => return Ok(false),
             staged => staged?,
         };
         for file in staged {
-            if expect_size(self.files, &file.staging, file.bytes).is_err_and(|error| error.is_damage()) {
-                continue;
-            }
-            match expect_bytes(self.files, &file.target, file.bytes, file.crc, BLOCK_BYTES) {
-                Err(error) if error.is_damage() => return Ok(true),
-                named => named?,
+            match expect_size(self.files, &file.staging, file.bytes) {
+                Err(error) if error.is_damage() => (),
+                found => return Ok(found.map(|()| true)?),
             }
         }
         Ok(false)

@@ -5,11 +5,12 @@
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! CURRENT/<name>
 //! NAME/<name>/DSET/<id>
-//! DSET/<id>/{FLUSHED/<time>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>, HELD/<run>...,
-//!     DSET/<descriptor>}
+//! DSET/<id>/{FLUSHED/<time>, FLUSHED_BY/<whom>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>,
+//!     HELD/<run>..., DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id, `TAKEN`, `HELD`, and the numbers of runs in the descriptors; C SCR keeps them. [`Seq`] orders datasets.
+//! Only scr writes the random id, `TAKEN`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the descriptors; C SCR keeps them.
+//! [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
@@ -31,6 +32,7 @@ const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 const TAKEN: &str = "TAKEN";
 const HELD: &str = "HELD";
+const FLUSHED_BY: &str = "FLUSHED_BY";
 /// Takes a dataset's names for the application, which writes its files in place. No token of a flush is like it.
 pub(crate) const IN_PLACE: &str = "in place";
 /// What to do about a damaged one.
@@ -57,6 +59,9 @@ pub struct IndexEntry {
     pub failed: Option<String>,
     /// When it was flushed.
     pub flushed: Option<String>,
+    /// The flush that has made it complete: its token, or the application that wrote it in place. Not known if it was listed by
+    /// other means, or by C SCR.
+    pub flushed_by: Option<String>,
     /// When it was fetched, every time.
     pub fetched: Vec<String>,
     /// Whether it is the one to restart from first.
@@ -91,6 +96,17 @@ impl IndexEntry {
     pub fn is_checkpoint(&self) -> bool {
         self.dataset.as_ref().is_none_or(|dataset| dataset.checkpoint)
     }
+}
+
+/// How far a flush is, as the index knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FlushProgress {
+    /// Its dataset has not taken its name, or has lost it again.
+    NotTaken,
+    /// Name and files belong to its dataset, which does not count yet.
+    Taken,
+    /// It has made its dataset complete, and that still counts or does not any more.
+    Ended { counts: bool },
 }
 
 impl Shared for Index {
@@ -251,6 +267,7 @@ impl Index {
             complete: flag(tree, "COMPLETE").ok().flatten().unwrap_or(false),
             failed: text("FAILED"),
             flushed: text("FLUSHED"),
+            flushed_by: text(FLUSHED_BY),
             fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
             current: self.current() == Some(name) && !superseded,
             superseded,
@@ -355,13 +372,27 @@ impl Index {
     /// Records a dataset as not complete whose files are about to get their names, or to be written under them.
     pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str) {
         self.record(dataset, false);
-        self.alter(dataset.id, |entry| entry.set(TAKEN, by));
+        self.alter(dataset.id, |entry| {
+            // In place, and when it is built from what was saved, it is always flushed by the same.
+            if entry.text(FLUSHED_BY) == Some(by) {
+                entry.remove(FLUSHED_BY);
+            }
+            entry.set(TAKEN, by);
+        });
     }
 
-    /// Whether a dataset still has its name, and nobody else has taken, completed or dropped it since this one took it.
-    pub(crate) fn is_taken(&self, dataset: &DatasetDescriptor, by: &str) -> bool {
-        let taken = self.tree.find("DSET", dataset.id).and_then(|entry| entry.text(TAKEN));
-        taken == Some(by) && self.id_of(&dataset.name) == Some(dataset.id)
+    /// How far the flush of a dataset by this token is, or by the application that wrote it in place.
+    pub(crate) fn progress(&self, dataset: &DatasetDescriptor, by: &str) -> FlushProgress {
+        let entry = self.tree.find("DSET", dataset.id);
+        let says = |key| entry.and_then(|entry| entry.text(key)) == Some(by);
+        if says(FLUSHED_BY) {
+            let counts = self.entry(dataset.id).is_some_and(|entry| entry.is_valid());
+            FlushProgress::Ended { counts }
+        } else if says(TAKEN) && self.id_of(&dataset.name) == Some(dataset.id) {
+            FlushProgress::Taken
+        } else {
+            FlushProgress::NotTaken
+        }
     }
 
     /// The application that wrote files in place has ended. Says whether there was one.
@@ -410,10 +441,16 @@ impl Index {
     pub fn mark_flushed(&mut self, id: u64, time: &str) -> bool {
         self.alter(id, |entry| {
             entry.set("FLUSHED", time);
+            entry.remove(FLUSHED_BY);
             if !planted(Bug::FailureOutlivesFlush) {
                 entry.remove("FAILED");
             }
         })
+    }
+
+    /// Records which flush has made a dataset complete.
+    pub(crate) fn mark_flushed_by(&mut self, id: u64, by: &str) -> bool {
+        self.alter(id, |entry| entry.set(FLUSHED_BY, by))
     }
 
     /// Records when a dataset was fetched, besides the times before.

@@ -8,6 +8,7 @@ use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::RealFiles;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 const RANKS: u32 = 3;
@@ -250,4 +251,49 @@ fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
             assert!(stage.leftovers().is_empty(), "{context}: {:?}", stage.leftovers());
         }
     }
+}
+
+/// A dataset that is complete, and of which a file has changed since. It is in cache as it was.
+fn damaged(stage: &Stage) -> Cached {
+    let cached = stage.cache(1, "a");
+    stage.flush_well("0.x", &cached);
+    let file = cached.by_rank[1].iter().find(|file| file.bytes > 0).unwrap();
+    let path = stage.prefix.file(&file.name);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[0] ^= 1;
+    let writable = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(&path, writable).unwrap();
+    std::fs::write(&path, bytes).unwrap();
+    cached
+}
+
+/// It was thrown away, since the dataset was listed as complete already, and the call reported a success.
+#[test]
+fn a_flush_that_repairs_a_dataset_is_rolled_forward_after_an_error_or_a_crash() {
+    let (mut closed, mut left) = (0, 0);
+    for flush in [at_once as Way, in_background] {
+        let scene = Scene::new(damaged);
+        assert!(scene.stage.is_listed(1) && !scene.stage.is_right(&scene.cached));
+        for at in scene.operations(flush) {
+            for crashes in [false, true] {
+                let (stage, cached) = scene.anew();
+                let files = FaultyFiles::new(RealFiles);
+                match crashes {
+                    false => files.fail_once(at, ErrorKind::Other),
+                    true => files.stop_at(at),
+                }
+                let outcome = flush(stage, &files, cached);
+                let context = format!("operation {at}, crashes: {crashes}, {outcome:?}");
+                if outcome.is_ok() {
+                    closed += 1;
+                    assert!(stage.is_listed(1) && stage.is_right(cached), "{context}");
+                } else if was_marked(&files) && crashes {
+                    left += 1;
+                    let ended = finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
+                    assert!(stage.is_listed(1) && stage.is_right(cached), "{context}: {ended:?}");
+                }
+            }
+        }
+    }
+    assert!(closed > 0 && left > 0, "{closed} closed, {left} left");
 }
