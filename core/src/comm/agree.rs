@@ -208,13 +208,19 @@ impl Display for RankErrors {
             f.write_str(what)?;
             between = ": ";
         }
-        for (at, RankError { text, .. }) in self.first.iter().enumerate() {
-            let same = |other: &&RankError| other.text == *text;
-            if self.first.iter().position(|other| same(&other)) != Some(at) {
+        for (at, error) in self.first.iter().enumerate() {
+            let is_alike = |other: &&RankError| other.cause() == error.cause();
+            if self.first.iter().position(|other| is_alike(&other)) != Some(at) {
                 continue;
             }
-            let who: Vec<_> = self.first.iter().filter(same).map(RankError::who).collect();
-            write!(f, "{between}{}: {text}", who.join(", "))?;
+            let alike = self.first.iter().filter(is_alike);
+            let (same, others): (Vec<_>, Vec<_>) = alike.partition(|other| other.text == error.text);
+            let who =
+                |errors: &[&RankError]| errors.iter().map(|error| error.who()).collect::<Vec<_>>().join(", ");
+            write!(f, "{between}{}: {}", who(&same), error.text)?;
+            if !others.is_empty() {
+                write!(f, ", as on {}", who(&others))?;
+            }
             between = "; ";
         }
         match self.failed.saturating_sub(self.first.len() as u64) {
@@ -226,6 +232,14 @@ impl Display for RankErrors {
 }
 
 impl RankError {
+    /// What the ranks have in common whose errors are of one kind: the error of the system, or else the whole text.
+    fn cause(&self) -> &str {
+        match self.text.rsplit_once(": ") {
+            Some((_, cause)) if cause.contains("(os error ") => cause,
+            _ => &self.text,
+        }
+    }
+
     fn who(&self) -> String {
         let on = self.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
         format!("rank {}{on}", self.rank)
@@ -273,6 +287,16 @@ mod tests {
         assert_eq!(
             all.with("saving".to_owned()).to_string(),
             "saving: rank 3: disk full; rank 5 on n2: no room"
+        );
+        let full = |rank: u32| RankError {
+            text: format!("writing /p/{rank} failed: No space left on device (os error 28)"),
+            ..error(rank, Some("n1"))
+        };
+        let full = RankErrors { what: None, failed: 4, first: vec![full(0), error(1, None), full(2)] };
+        assert_eq!(
+            full.to_string(),
+            "rank 0 on n1: writing /p/0 failed: No space left on device (os error 28), as on rank 2 on n1; rank 1: disk full \
+             (and 1 more rank)"
         );
         assert_eq!(RankErrors::known_to_all("nothing to do".to_owned()).to_string(), "nothing to do");
     }
