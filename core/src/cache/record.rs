@@ -9,6 +9,7 @@ use crate::prefix::{crc, set_crc, DatasetDescriptor, FileName, FileNameError, Pr
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -100,6 +101,11 @@ pub(crate) struct RedundancyRecord {
     pub(crate) bytes: u64,
     /// Checksum.
     pub(crate) crc: u32,
+}
+
+/// That a dataset was written by another number of ranks than this run has.
+pub(crate) fn of_other_size(label: &str, found: impl Display, expected: u32) -> String {
+    format!("{label} was written by {found} ranks, and this run has {expected}")
 }
 
 impl RankRecord {

@@ -6,7 +6,7 @@ use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mate
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
-use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::record::{of_other_size, FileRecord, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
 use crate::comm::collective::{all_reduce, Op};
@@ -29,6 +29,8 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) job: &'a Job,
     pub(crate) cache: &'a mut Cache,
     pub(crate) schemes: &'a Schemes,
+    /// What it has found that another number of ranks wrote, each with both numbers.
+    pub(crate) of_other_size: Vec<String>,
 }
 
 /// Which checkpoints a search is for.
@@ -40,7 +42,28 @@ pub(crate) struct Search<'a> {
     pub(crate) is_eligible: &'a dyn Fn(&Candidate) -> bool,
 }
 
-impl Fetcher<'_> {
+impl<'a> Fetcher<'a> {
+    /// One that has found nothing yet.
+    pub(crate) fn new(job: &'a Job, cache: &'a mut Cache, schemes: &'a Schemes) -> Self {
+        Self { job, cache, schemes, of_other_size: Vec::new() }
+    }
+
+    /// The first of what another number of ranks wrote, and how many more there are.
+    pub(crate) fn of_other_size(&self) -> Option<String> {
+        let (first, others) = self.of_other_size.split_first()?;
+        let others = others.iter().filter(|other| *other != first).collect::<BTreeSet<_>>().len();
+        Some(if others == 0 { first.clone() } else { format!("{first} (the same holds for {others} more)") })
+    }
+
+    /// Says what is left alone, since another number of ranks wrote it.
+    pub(crate) fn report_left_alone(&self) {
+        if let Some(what) = self.of_other_size() {
+            self.job
+                .report
+                .warn(&format!("{what}: it is left alone; start with as many ranks to restart from it"));
+        }
+    }
+
     /// Fetches the first of the eligible checkpoints that can be fetched. Collective.
     ///
     /// # Errors
@@ -59,13 +82,19 @@ impl Fetcher<'_> {
                     fetched = Some(checkpoint);
                     break;
                 }
-                Err(error) if error.is_final() => (),
+                Err(error) if error.is_final() => tried.push(candidate.name_text()),
+                Err(FetchError::Ranks { found, expected, .. }) => {
+                    let label = format!("dataset {} `{}'", candidate.seq.id, candidate.name_text());
+                    self.of_other_size.push(of_other_size(&label, found, expected));
+                    self.cache.keep_in_prefix(candidate.seq.id);
+                    may_pass = true;
+                }
                 Err(_) => {
                     may_pass = true;
                     self.cache.keep_in_prefix(candidate.seq.id);
+                    tried.push(candidate.name_text());
                 }
             }
-            tried.push(candidate.name_text());
         }
         if fetched.is_none() && !tried.is_empty() {
             job.report.error(&format!(
@@ -126,7 +155,10 @@ impl Fetcher<'_> {
             }
             Err(error) => {
                 job.log.add_entry(log(Event::FetchFail).took(took).note(error.to_string()));
-                job.report.error(&format!("`{name}' cannot be fetched: {error}"));
+                // The run says once what it leaves alone.
+                if !matches!(error, FetchError::Ranks { .. }) {
+                    job.report.error(&format!("`{name}' cannot be fetched: {error}"));
+                }
                 Ok(Err(error))
             }
         }

@@ -56,8 +56,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) seen: Vec<u64>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
-    /// The newest one that another number of ranks wrote, with both numbers; the same on all ranks.
-    pub(crate) of_other_size: Option<String>,
+    /// Those that another number of ranks wrote, newest first, each with both numbers; the same on all ranks.
+    pub(crate) of_other_size: Vec<String>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
     /// The highest number of a run that has left anything of this prefix directory; the same on all ranks.
@@ -102,7 +102,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
             }
             Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
                 found.is_any_left = true;
-                found.of_other_size.get_or_insert(what);
+                found.of_other_size.push(what);
                 found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
             }
             Recovered::Unrecovered(Unrecovered::NotTried) => {

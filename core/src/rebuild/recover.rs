@@ -10,7 +10,7 @@ use super::Rebuild;
 use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
 use crate::cache::part::PartDir;
 use crate::cache::place::first_flaw_in_place;
-use crate::cache::record::{DatasetKey, Protection, RankRecord};
+use crate::cache::record::{of_other_size, DatasetKey, Protection, RankRecord};
 use crate::cache::verify::{Extent, Verified};
 use crate::cache::CachedDataset;
 use crate::comm::collective::{all_reduce, any, route, Op};
@@ -82,8 +82,7 @@ pub(crate) fn recover(
     }
     if !same_size {
         let ranks = state.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
-        let what = format!("{label} was written by {ranks} ranks, and this run has {}", job.comm.size());
-        job.report.warn(&format!("{what}: it is left alone; start with as many ranks to restart from it"));
+        let what = of_other_size(&label, ranks, job.comm.size());
         return Ok(Recovered::Unrecovered(Unrecovered::OtherSize(what)));
     }
     rebuild(on, key, &label, Recovery::new(on, local, reports, state.refused, Extent::Used))

@@ -35,8 +35,6 @@ pub(crate) struct PrefixState {
     lost: Vec<(u64, u64)>,
     /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
-    /// The newest one in cache that another number of ranks wrote, with both numbers.
-    pub(crate) of_other_size: Option<String>,
     /// The place of what a run restarts from, from there or from cache.
     pub(crate) newest: Seq,
 }
@@ -103,7 +101,6 @@ impl PrefixState {
                 .filter_map(|(_, entry)| seq(entry))
                 .collect(),
             is_any_left: false,
-            of_other_size: None,
             newest: Seq::default(),
         }
     }

@@ -65,21 +65,24 @@ impl Session {
         }
         prepare_prefix(&session.job, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
-        let in_prefix = session.find_datasets(is_shared)?;
+        let (in_prefix, of_other_size) = session.find_datasets(is_shared)?;
         session.cache.renew_flush_file(&session.job, in_prefix.newest);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
         let unused = in_prefix.unused(&session.cache);
         session.earlier = in_prefix.good_names();
         let Self { job, cache, schemes, restart, .. } = &mut session;
-        restart.find_first(&mut Fetcher { job, cache, schemes }, &in_prefix)?;
-        if let Some(why) = unused.filter(|_| session.restart.checkpoint(&session.cache).is_none()) {
-            if let Some(what) = &in_prefix.of_other_size {
-                session.job.report.error(&format!(
-                    "{what}, so this run cannot restart from it; to restart from it, end this run and start with as many ranks"
-                ));
+        let mut from = Fetcher { of_other_size, ..Fetcher::new(job, cache, schemes) };
+        restart.find_first(&mut from, &in_prefix)?;
+        match (restart.checkpoint(from.cache).is_some(), from.of_other_size(), unused) {
+            (false, Some(what), Some(_)) => {
+                let cure = "; to restart from it, end this run and start with as many ranks";
+                starts_without(from.job, &what, cure)?;
             }
-            session.starts_without(why)?;
+            (false, None, Some(why)) => starts_without(from.job, why, "")?,
+            (_, Some(_), _) => from.report_left_alone(),
+            (false, None, None) => from.job.report.info("there is no checkpoint to restart from"),
+            (true, None, _) => (),
         }
         session.count_from_restart();
         session.times = CheckpointTimes::new(session.job.elapsed());
@@ -87,8 +90,9 @@ impl Session {
         Ok(session)
     }
 
-    /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has.
-    fn find_datasets(&mut self, is_shared: bool) -> Result<PrefixState, Error> {
+    /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has, and what in cache
+    /// another number of ranks wrote.
+    fn find_datasets(&mut self, is_shared: bool) -> Result<(PrefixState, Vec<String>), Error> {
         let began = self.job.elapsed();
         let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
@@ -103,7 +107,6 @@ impl Session {
         }
         let mut in_prefix = PrefixState::read(&self.job)?;
         in_prefix.is_any_left = found.is_any_left;
-        in_prefix.of_other_size = found.of_other_size;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
@@ -123,7 +126,7 @@ impl Session {
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             // Here, as the flush file is about to forget it.
             if in_prefix.newest == Seq::default() && !why.is_empty() {
-                self.starts_without(&String::from_utf8_lossy(&why))?;
+                starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;
             }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);
@@ -144,25 +147,23 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok(in_prefix)
+        Ok((in_prefix, found.of_other_size))
     }
 }
 
-impl Session {
-    /// There are checkpoints, and this run begins with none of them, which is reported, or refused.
-    ///
-    /// # Errors
-    /// The user wants no such run.
-    pub(super) fn starts_without(&self, why: &str) -> Result<(), Error> {
-        let what = format!("there are checkpoints, but {why}");
-        if self.job.params.get(&param::REQUIRE_RESTART) {
-            return Err(Error::Refused(format!(
-                "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
-            )));
-        }
-        self.job.report.warn(&format!("{what}: the run starts without a checkpoint"));
-        Ok(())
+/// There are checkpoints, and this run begins with none of them, which is reported with what can be done, or refused.
+///
+/// # Errors
+/// The user wants no such run.
+pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Error> {
+    let what = format!("there are checkpoints, but {why}");
+    if job.params.get(&param::REQUIRE_RESTART) {
+        return Err(Error::Refused(format!(
+            "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
+        )));
     }
+    job.report.error(&format!("{what}: the run starts without a checkpoint{cure}"));
+    Ok(())
 }
 
 /// Registers this job in the prefix directory, and warns if another one runs there at the same time: its flushes under way look

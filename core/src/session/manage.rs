@@ -39,7 +39,7 @@ impl Session {
         let (seq, checkpoint) = match changed {
             Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
             Some(Listed::Output(wanted)) => {
-                return Restart::read_output(&mut Fetcher { job, cache, schemes }, &wanted);
+                return Restart::read_output(&mut Fetcher::new(job, cache, schemes), &wanted);
             }
             None => {
                 let name = String::from_utf8_lossy(name);

@@ -1,5 +1,6 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
+use super::init::starts_without;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
@@ -19,7 +20,7 @@ impl Session {
         self.prepare_checkpoint()?;
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
         if name.is_none() && self.must_restart {
-            self.starts_without("the application could not restart from any of them")?;
+            starts_without(&self.job, "the application could not restart from any of them", "")?;
         }
         Ok(name)
     }
@@ -37,6 +38,7 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
+        self.job.report.notice(&format!("restarting from {}", cached.record.label()));
         self.restart.begin(&self.job, &self.cache);
         self.phase = Phase::Restart;
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
@@ -73,8 +75,9 @@ impl Session {
         }
         // An older checkpoint may come into its place.
         self.with_flushes(Flushes::finish_all)?;
-        let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
+        let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
         self.restart.refuse(&mut from)?;
+        from.report_left_alone();
         self.count_from_restart();
         let next = self.restart.checkpoint(&self.cache);
         self.must_restart = next.is_none() && self.job.params.get(&param::REQUIRE_RESTART);
@@ -91,8 +94,10 @@ impl Session {
         let is_read_there = |cached: &CachedDataset| cached.is_read_in_prefix(&self.job);
         if self.restart.checkpoint(&self.cache).is_some_and(is_read_there) {
             self.with_flushes(Flushes::finish_all)?;
-            let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
-            if self.restart.hold(&mut from)? {
+            let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
+            let is_another = self.restart.hold(&mut from)?;
+            from.report_left_alone();
+            if is_another {
                 self.count_from_restart();
             }
         }
@@ -104,8 +109,9 @@ impl Session {
         if self.restart.has_choice() {
             // An older copy of a dataset under way may come into its place.
             self.with_flushes(Flushes::finish_all)?;
-            let mut from = Fetcher { job: &self.job, cache: &mut self.cache, schemes: &self.schemes };
+            let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
             self.restart.load_chosen(&mut from)?;
+            from.report_left_alone();
             self.count_from_restart();
         }
         Ok(())
