@@ -8,7 +8,7 @@ here=$PWD
 stage=$PWD/target/$mpi/stage
 mpicc=${MPICC:-$(scripts/find-mpicc)}
 export PRETEND_MODE=${PRETEND_MODE:-$(scripts/pretend-mode)}
-victim=2 kill_step=470 every=100 steps=600
+victim=2 kill_step=470 every=50 steps=600
 hosts=n0:1,n1:1,n2:1,n3:1
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-demo.XXXXXX")
