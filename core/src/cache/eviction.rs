@@ -4,7 +4,7 @@
 //! first, with one warning. The cache only names the dataset to evict: a flush that is copying it has to end first, and only
 //! its owner can end it.
 
-use super::dataset::CachedDataset;
+use super::dataset::{CachedDataset, PrefixCopy};
 use super::part::{remove_spare, spare_bytes, PartDir};
 use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
@@ -47,6 +47,15 @@ pub(crate) struct Limit {
     most: u64,
     /// Whether the newest checkpoint that a run can restart from stays in any case.
     keep_newest: bool,
+}
+
+/// Which datasets had files in the prefix directory that another one is given.
+#[derive(Debug, Default)]
+pub(crate) struct FilesGiven {
+    /// A newer one, which keeps them.
+    pub(crate) newer: Option<u64>,
+    /// Older ones, which have lost them. They are still there if they also lie in cache.
+    replaced: Vec<u64>,
 }
 
 impl Cache {
@@ -217,13 +226,13 @@ impl Cache {
     }
 
     /// Whoever writes files in the prefix directory calls this before they count: the application has been given the paths of
-    /// `owner`, or a flush is about to copy it there. Older datasets that lie there with one of its files are given up: those
-    /// that lie nowhere else leave. If a newer one has such a file, nothing is given up, and its id is returned: `owner` must
-    /// not be written there. Collective.
+    /// `owner`, or a flush is about to copy it there. Older datasets that lie there with one of its files are given up there:
+    /// those that lie nowhere else leave. If a newer one has such a file, nothing is given up: `owner` must not be written there.
+    /// Collective.
     ///
     /// # Errors
     /// As for [`withdraw`](Self::withdraw).
-    pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<Option<u64>, Error> {
+    pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<FilesGiven, Error> {
         // Of a dataset that lies in cache too, the index says later whether a flush has replaced files.
         let in_place = owner.protection.bypass;
         let lies_there =
@@ -231,14 +240,14 @@ impl Cache {
         let others = self.datasets.iter().filter(|cached| cached.id() != owner.dataset.id);
         let others: Vec<_> = others.filter(|cached| !cached.superseded).filter(lies_there).collect();
         if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {
-            return Ok(None);
+            return Ok(FilesGiven::default());
         }
         let names = owner.files.iter().map(|file| &file.name);
         let records: Vec<_> = others.iter().map(|cached| &cached.record).collect();
         let sharing = with_names_of(&*job.comm, names, &records)?.into_iter().map(|place| others[place]);
         let (newer, older): (Vec<_>, Vec<_>) = sharing.partition(|cached| cached.seq() > owner.seq());
         if let Some(newer) = newer.iter().find(|cached| !cached.refused) {
-            return Ok(Some(newer.id()));
+            return Ok(FilesGiven { newer: Some(newer.id()), ..FilesGiven::default() });
         }
         let in_place = older.iter().filter(|cached| cached.record.protection.bypass);
         let in_place: Vec<u64> = in_place.map(|cached| cached.id()).collect();
@@ -247,7 +256,14 @@ impl Cache {
             cached.superseded = true;
         }
         self.withdraw(job, &in_place)?;
-        Ok(None)
+        Ok(FilesGiven { newer: None, replaced: older })
+    }
+
+    /// The dataset that was given their files has failed: they are to get to the prefix directory again.
+    pub(crate) fn give_files_back(&mut self, given: &FilesGiven) {
+        for cached in self.datasets.iter_mut().filter(|cached| given.replaced.contains(&cached.id())) {
+            (cached.superseded, cached.copy) = (false, PrefixCopy::Missing);
+        }
     }
 
     /// Evicts datasets that no run may restart from any more. All ranks record that before the first part goes: otherwise a rank

@@ -44,7 +44,7 @@ mod store;
 pub(crate) mod verify;
 
 pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy};
-pub(crate) use eviction::{Crowded, Limit};
+pub(crate) use eviction::{Crowded, FilesGiven, Limit};
 pub(crate) use store::StoreInUse;
 
 use crate::comm::collective::{any, gather};

@@ -301,7 +301,7 @@ impl Catalog<'_> {
     /// other run is under way beside `running`. If locks cannot say that, only what was read is released.
     pub(crate) fn release_of_earlier_runs(&self, running: &Running) -> Result<(), PrefixError> {
         let release = |index: &mut Index| {
-            let was_written = running.is_known() && index.release_in_place();
+            let was_written = running.is_known() && index.release_in_place(None);
             let was_read = !running.is_second() && index.release_held(None);
             was_written || was_read
         };

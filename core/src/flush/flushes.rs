@@ -502,7 +502,7 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         // That was done when it was completed.
         return Ok(());
     }
-    match site.cache.give_files_to(site.job, &owner)? {
+    match site.cache.give_files_to(site.job, &owner)?.newer {
         None => Ok(()),
         Some(newer) => Err(Error::Refused(format!(
             "{} was not flushed: dataset {newer}, which is newer, is complete under the same names",

@@ -395,10 +395,12 @@ impl Index {
         }
     }
 
-    /// The application that wrote files in place has ended. Says whether there was one.
-    pub(crate) fn release_in_place(&mut self) -> bool {
-        let is_taken =
-            |id: &u64| self.tree.find("DSET", id).is_some_and(|entry| entry.text(TAKEN) == Some(IN_PLACE));
+    /// The application writes no files in place any more, of this dataset or of any. Says whether it did.
+    pub(crate) fn release_in_place(&mut self, only: Option<u64>) -> bool {
+        let is_taken = |id: &u64| {
+            let entry = self.tree.find("DSET", id).filter(|_| only.is_none_or(|only| only == *id));
+            entry.is_some_and(|entry| entry.text(TAKEN) == Some(IN_PLACE))
+        };
         let taken: Vec<u64> = self.ids().into_iter().filter(is_taken).collect();
         taken.iter().for_each(|&id| _ = self.alter(id, |entry| _ = entry.remove(TAKEN)));
         !taken.is_empty()

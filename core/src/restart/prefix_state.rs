@@ -225,19 +225,23 @@ fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T
     }
 }
 
-/// Where the application reads in the prefix directory, what was flushed there by an earlier run has to be what is in
-/// cache; where it is not, it counts as not flushed. Collective.
+/// What was flushed by an earlier run counts as not flushed if a file of it has been given to a newer dataset since, which has
+/// failed. Where the application reads in the prefix directory, it also has to be what is in cache. Collective.
 pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixState) -> Result<(), Error> {
-    if !job.params.get(&param::GLOBAL_RESTART) {
-        return Ok(());
-    }
+    let global = job.params.get(&param::GLOBAL_RESTART);
     for at in 0..cache.datasets().len() {
         let cached = &cache.datasets()[at];
         if !cached.is_flushed() || cached.superseded || cached.record.protection.bypass {
             continue;
         }
         let suspect = fetch::is_suspect(in_prefix.last_begun, cached.seq());
-        let same = is_same_in_prefix(job, &cached.record, suspect);
+        if !suspect && !global {
+            continue;
+        }
+        let same = match global {
+            true => is_same_in_prefix(job, &cached.record, suspect),
+            false => expect_not_given_out(job, &cached.record),
+        };
         if let Err(error) = job.agree(same) {
             let why = error.agreed()?;
             let label = cached.record.label();
@@ -246,6 +250,15 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
         }
     }
     Ok(())
+}
+
+fn expect_not_given_out(job: &Job, record: &RankRecord) -> Result<(), FileError> {
+    record.files.iter().try_for_each(|file| {
+        match Overwritten::since(job.files(), &job.prefix, &file.name, record.seq())? {
+            true => Err(FileError::Unproven { path: record.prefix_path(file) }),
+            false => Ok(()),
+        }
+    })
 }
 
 /// If files of it are `suspect`, only checksums prove that they were not replaced.

@@ -183,6 +183,30 @@ fn a_checkpoint_whose_files_were_given_out_to_write_over_is_not_offered() {
     }
 }
 
+/// The copy in cache was taken for superseded, or for flushed, so that it was lost with the cache.
+#[test]
+fn a_checkpoint_in_cache_is_flushed_again_after_its_files_were_given_out_in_vain() {
+    for dies in [false, true] {
+        let mut world = world("0");
+        world.run(|application| write(application, "one", "b", 1).unwrap());
+        world.put("SCR_CACHE_BYPASS", "1");
+        if dies {
+            world.run(|application| die_over_one(application, true));
+        } else {
+            world.run(|application| {
+                assert!(!overwrite(application, false, false));
+                application.finalize().unwrap();
+            });
+        }
+        world.put("SCR_CACHE_BYPASS", "0");
+        if dies {
+            world.run(|application| restart(application, "b", 1)).all_gave(&Some(b"one".to_vec()));
+        }
+        lose_all(&world);
+        world.run(|application| restart(application, "b", 1)).all_gave(&Some(b"one".to_vec()));
+    }
+}
+
 /// The older one was deleted by its name, and with it the bytes of the newer one.
 #[test]
 fn two_names_of_one_folder_are_no_two_files() {

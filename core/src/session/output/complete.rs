@@ -7,9 +7,10 @@ use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
 use crate::cache::{CachedDataset, Crowded, Limit};
 use crate::comm::collective::{all_reduce, barrier, Op};
-use crate::comm::{Collective, RankErrors};
+use crate::comm::{Collective, Rank, RankErrors};
 use crate::flush::Flushes;
 use crate::message::throughput;
+use crate::prefix::Index;
 use crate::session::{Error, OutputFlags, Phase, Session};
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ impl Session {
         let completing = self.job.elapsed();
         if output.writes_in_prefix() {
             // Whether it becomes complete or not.
-            self.cache.give_files_to(&self.job, &output.record)?;
+            output.given = self.cache.give_files_to(&self.job, &output.record)?;
             self.restart.leave_lost(&self.job, &self.cache);
         }
         let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
@@ -161,8 +162,21 @@ impl Session {
         if output.flags.checkpoint {
             self.last_checkpoint -= 1;
         }
+        self.give_files_back(output);
         output.remove(&self.job, &self.cache);
         Ok(())
+    }
+
+    /// Older datasets may have their names again that the application has written over for nothing.
+    fn give_files_back(&mut self, output: &Output) {
+        self.cache.give_files_back(&output.given);
+        if output.writes_in_prefix() && self.job.rank() == Rank(0) {
+            let id = output.record.dataset.id;
+            let release = |index: &mut Index| index.release_in_place(Some(id));
+            if let Err(error) = Index::update(self.job.files(), &self.job.prefix, release) {
+                self.job.report.error(&crate::describe(&error));
+            }
+        }
     }
 
     /// After a dataset has become complete: it is flushed if it is due, surplus leaves, and the halt conditions are checked.

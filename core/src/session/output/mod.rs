@@ -16,7 +16,7 @@ use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::shared_files::SharedFiles;
 use crate::cache::verify::Opened;
-use crate::cache::Cache;
+use crate::cache::{Cache, FilesGiven};
 use crate::comm::{Comm, CommError, Rank, Traffic};
 use crate::flush::folder_owners::assign_owners;
 use crate::fs::{At, Durability, FsError, How, Kind};
@@ -40,6 +40,8 @@ pub(super) struct Output {
     may_replace: bool,
     /// Whether such a file may belong to an older dataset that counts, or may yet count.
     is_older_at_risk: bool,
+    /// The older datasets whose files it has been given.
+    given: FilesGiven,
     /// Place of the store in the cache.
     store: usize,
     started: Duration,
@@ -61,6 +63,7 @@ impl Output {
             flags: OutputFlags::default(),
             may_replace: false,
             is_older_at_risk: false,
+            given: FilesGiven::default(),
             started: Duration::ZERO,
             sent: Traffic::default(),
             ready: Duration::ZERO,
