@@ -76,13 +76,14 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     }
     let reports = parts::exchange(&*job.comm, job.files(), &mut ours)?;
     let mut below: Option<DatasetKey> = None;
-    let mut occupied = BTreeSet::new();
+    let (mut occupied, mut lost) = (BTreeSet::new(), BTreeSet::new());
     while let Some(key) = next_key(job, &ours, below)? {
         let local: Vec<&LocalPart> = ours.iter().filter(|part| part.key() == Some(key)).collect();
         below = Some(key);
         found.seen.push(key.id);
-        if occupied.contains(&key.id) {
-            // A newer copy with the same id has these folders. It is not touched for an older one.
+        let is_of_other = |newer: &DatasetKey| newer.id == key.id && newer.run != key.run;
+        if occupied.contains(&key.id) || lost.iter().any(is_of_other) {
+            // A newer dataset or copy with the same id has these folders. It is not touched for an older one.
             found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
             let size = job.comm.size();
             let own = local.into_iter().filter(|part| part.ranks() == Some(size));
@@ -93,12 +94,17 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         }
         let reports = reports.get(&key).map_or(&[][..], Vec::as_slice);
         on.schemes.plugins().forget_failures();
-        match recover::recover(on, key, &local, reports)? {
+        match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
                 found.is_any_left = true;
                 found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
+                // It must not hide an older copy of the same dataset. The nodes of another job may have the rest of it.
+                if !on.is_shared {
+                    lost.insert(key);
+                    continue;
+                }
             }
             Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
                 found.is_any_left = true;

@@ -23,6 +23,7 @@ use crate::prefix::Index;
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What became of a cached dataset.
@@ -58,12 +59,13 @@ pub(crate) enum Unrecovered {
     TooMuchLost,
 }
 
-/// Brings one dataset back. Collective.
+/// Brings one dataset back. Of newer copies of it too much is `lost`. Collective.
 pub(crate) fn recover(
     on: Rebuild<'_>,
     key: DatasetKey,
     local: &[&LocalPart],
     reports: &[PartReport],
+    lost: &BTreeSet<DatasetKey>,
 ) -> Result<Recovered, CommError> {
     let job = on.job;
     let state = DatasetState::take(job, local)?;
@@ -85,7 +87,8 @@ pub(crate) fn recover(
         let what = of_other_size(&label, ranks, job.comm.size());
         return Ok(Recovered::Unrecovered(Unrecovered::OtherSize(what)));
     }
-    rebuild(on, key, &label, Recovery::new(on, local, reports, state.refused, Extent::Used))
+    let recovery = Recovery::new(on, local, reports, state.refused, Extent::Used);
+    rebuild(on, key, &label, Recovery { lost: Some(lost), ..recovery })
 }
 
 /// Rebuilds the parts of a dataset in cache on the ranks that have found damage in theirs. Collective.
@@ -214,6 +217,8 @@ struct Recovery<'a> {
     extent: Extent,
     /// The number there of a dataset in place, if this rank has found wrong bytes in it.
     damaged_in_prefix: Option<u64>,
+    /// The copies of datasets that cannot be brought back, so that this one may have their place.
+    lost: Option<&'a BTreeSet<DatasetKey>>,
 }
 
 /// What lies where a part is to be.
@@ -251,6 +256,7 @@ impl<'a> Recovery<'a> {
             replaces,
             extent,
             damaged_in_prefix,
+            lost: None,
         }
     }
 
@@ -266,6 +272,7 @@ impl<'a> Recovery<'a> {
         let mut repair = Repair { job, scheme: &scheme, label, extent, has_wrong_bytes };
         let record = repair.agree_on_record(self.record, self.whole.is_none())?;
         let part = self.place(record);
+        repair.expect_enough(record, self.loss.as_deref())?;
         let moved = self.bring_home(record, &part)?;
         if planted(Bug::SentOffEarly) {
             self.send_off();
@@ -449,11 +456,12 @@ impl<'a> Recovery<'a> {
             return Ok(if arrives { Occupant::None } else { Occupant::Unknown });
         };
         let (key, own) = (DatasetKey::of(other), DatasetKey::of(record));
-        if (&other.prefix, &other.prefix_id) != (&record.prefix, &record.prefix_id) || key > own {
+        let is_lost = self.lost.is_some_and(|lost| lost.contains(&key));
+        if (&other.prefix, &other.prefix_id) != (&record.prefix, &record.prefix_id) || key > own && !is_lost {
             return Err(FsError::Occupied { path: part.filemap(), by: other.label() });
         }
         Ok(match map {
-            _ if key < own || arrives => Occupant::None,
+            _ if key != own || arrives => Occupant::None,
             Filemap { damaged: true, .. } => Occupant::Unknown,
             Filemap { state, .. } if state < PartState::Prepared => Occupant::None,
             _ => Occupant::Part,

@@ -54,6 +54,19 @@ impl Repair<'_> {
         })
     }
 
+    /// Fails if more is lost than the scheme survives. Nothing has been changed then. Collective.
+    pub(crate) fn expect_enough(&self, record: &RankRecord, loss: Option<&str>) -> Collective<()> {
+        let lost = lost_ranks(&*self.job.comm, loss.is_some())?;
+        if lost.is_empty() || record.protection.bypass {
+            return Ok(());
+        }
+        if let Err(error) = self.scheme_for(record, &lost) {
+            self.report_lost(record, lost.len(), loss, false)?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
     /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. `loss` says why
     /// this rank's part is lost, if it is. `make_room` is called on a rank whose part is lost, before it is rebuilt. Collective.
     pub(crate) fn run(
@@ -144,13 +157,16 @@ impl Repair<'_> {
             };
             return self.job.agree(gone).map(|()| None);
         }
-        let enough = |scheme: Arc<dyn Scheme>| {
-            let enough = self.has_enough(record, lost, &*scheme);
-            self.job.agree(enough).map(|()| scheme)
-        };
-        let scheme = (self.scheme)(&record.protection).and_then(enough);
+        let scheme = self.scheme_for(record, lost);
         self.report_lost(record, lost.len(), loss, scheme.is_ok())?;
         scheme.map(Some)
+    }
+
+    /// The scheme, where every set can do without what is lost. Collective.
+    fn scheme_for(&self, record: &RankRecord, lost: &[Rank]) -> Collective<Arc<dyn Scheme>> {
+        let scheme = (self.scheme)(&record.protection)?;
+        let enough = self.has_enough(record, lost, &*scheme);
+        self.job.agree(enough).map(|()| scheme)
     }
 
     /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.

@@ -892,6 +892,43 @@ fn a_damaged_checkpoint_that_was_read_in_place_is_rebuilt_from_older_parts_on_ot
     outcome.line_with(&["`ckpt.1' cannot be restored from the prefix directory", "read it in place"]);
 }
 
+/// A checkpoint that is in the caches of four nodes as it was written, and in those of four others as it was fetched.
+fn in_two_copies() -> World {
+    let mut world = job().set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.nodes = ["n4", "n5", "n6", "n7"].map(str::to_owned).to_vec();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.put("SCR_FETCH", "0");
+    world
+}
+
+/// The newer copy hid the older one, and the checkpoint was lost.
+#[test]
+fn a_copy_of_which_too_much_is_lost_does_not_hide_an_older_one() {
+    let mut world = in_two_copies();
+    world.nodes = ["n4", "n1", "n2", "n3"].map(str::to_owned).to_vec();
+    let run = world.run(|application| application.restart(some));
+    run.all_gave(&Some(1));
+    run.line_with(&["cannot be restored from cache", "has lost the parts of ranks 1", "2", "3"]);
+    // From here on it is whole on these nodes.
+    world.lose("n3");
+    world.nodes[3] = "n0".to_owned();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+#[test]
+fn a_copy_of_which_too_much_is_lost_keeps_its_place_if_no_older_one_can_have_it() {
+    for nodes in [["n4", "n5", "n2", "n3"], ["n2", "n3", "n4", "n5"], ["n4", "n5", "n0", "n1"]] {
+        for back in [["n0", "n1", "n2", "n3"], ["n4", "n5", "n6", "n7"], ["n4", "n5", "n6", "n3"]] {
+            let mut world = in_two_copies();
+            world.nodes = nodes.map(str::to_owned).to_vec();
+            world.run(|application| application.restart(some)).all_gave(&None);
+            world.nodes = back.map(str::to_owned).to_vec();
+            world.run(|application| application.restart(some)).all_gave(&Some(1));
+        }
+    }
+}
+
 /// What was left of the checkpoint went, and nothing had taken its place.
 #[test]
 fn what_is_left_of_a_checkpoint_stays_until_a_newer_checkpoint_counts() {
