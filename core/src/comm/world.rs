@@ -87,11 +87,14 @@ impl World {
         state.alive()?;
         let tracked = letters.iter().filter(|(.., tracked)| *tracked).count();
         let ticket = (tracked > 0).then(|| state.places[me.index()].new_ticket(tracked));
+        let mut woken = Vec::new();
         for (to, bytes, tracked) in letters {
             let letter = Letter { from: me, bytes, ticket: ticket.filter(|_| tracked) };
             state.places[to.index()].mailbox.entry(tag.0).or_default().push_back(letter);
-            self.touch(&mut state, to);
+            woken.extend(state.touch(to));
         }
+        drop(state);
+        self.wake(woken);
         Ok(Posted(ticket))
     }
 
@@ -116,12 +119,13 @@ impl World {
                 }
             }
         }
-        for (_, letter) in &letters {
-            self.taken(&mut state, letter);
-        }
+        let woken: Vec<Rank> = letters.iter().filter_map(|(_, letter)| state.taken(letter)).collect();
         let place = &state.places[me.index()];
         let sent = posted.0.is_none_or(|ticket| !place.posted.contains_key(&ticket));
-        Ok(Received { letters, sent, changes: place.changes })
+        let changes = place.changes;
+        drop(state);
+        self.wake(woken);
+        Ok(Received { letters, sent, changes })
     }
 
     /// Takes the oldest message with this tag whose sender is not one of those excluded.
@@ -135,9 +139,9 @@ impl World {
         state.alive()?;
         let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) else { return Ok(None) };
         let letter = remove_first(queue, |letter| !excluded(letter.from));
-        if let Some(letter) = &letter {
-            self.taken(&mut state, letter);
-        }
+        let woken = letter.as_ref().and_then(|letter| state.taken(letter));
+        drop(state);
+        self.wake(woken);
         Ok(letter)
     }
 
@@ -183,25 +187,9 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn taken(&self, state: &mut WorldState, letter: &Letter) {
-        let Some(ticket) = letter.ticket else { return };
-        let posted = &mut state.places[letter.from.index()].posted;
-        let left = posted.get(&ticket).map_or(0, |left| left.saturating_sub(1));
-        if left == 0 {
-            posted.remove(&ticket);
-        } else {
-            posted.insert(ticket, left);
-        }
-        self.touch(state, letter.from);
-    }
-
-    fn touch(&self, state: &mut WorldState, rank: Rank) {
-        let place = &mut state.places[rank.index()];
-        place.changes += 1;
-        if place.waiting.take().is_some() {
-            state.blocked -= 1;
-            self.wake[rank.index()].notify_one();
-        }
+    /// Lets ranks continue that [`WorldState::touch`] has given. Nobody holds the lock, so none of them waits for it at once.
+    fn wake(&self, ranks: impl IntoIterator<Item = Rank>) {
+        ranks.into_iter().for_each(|rank| self.wake[rank.index()].notify_one());
     }
 
     fn look_for_deadlock(&self, state: &mut WorldState) {
@@ -213,6 +201,28 @@ impl World {
 }
 
 impl WorldState {
+    /// Counts a letter as taken. Gives its sender if that can continue.
+    fn taken(&mut self, letter: &Letter) -> Option<Rank> {
+        let ticket = letter.ticket?;
+        let posted = &mut self.places[letter.from.index()].posted;
+        let left = posted.get(&ticket).map_or(0, |left| left.saturating_sub(1));
+        if left == 0 {
+            posted.remove(&ticket);
+        } else {
+            posted.insert(ticket, left);
+        }
+        self.touch(letter.from)
+    }
+
+    /// Something has changed for this rank. Gives it if it was blocked.
+    fn touch(&mut self, rank: Rank) -> Option<Rank> {
+        let place = &mut self.places[rank.index()];
+        place.changes += 1;
+        place.waiting.take()?;
+        self.blocked -= 1;
+        Some(rank)
+    }
+
     fn alive(&self) -> Result<(), CommError> {
         match &self.deadlock {
             Some(who) => Err(CommError::Deadlock { who: who.clone() }),
