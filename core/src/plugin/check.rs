@@ -1,6 +1,7 @@
 //! A library is checked before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
 use super::elf::{self, ElfProblem};
+use super::load;
 use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
 use crate::fs::{File, Files, Status};
@@ -18,7 +19,7 @@ pub struct CheckedLibrary {
     pub bytes: u64,
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
-    pub(super) identity: (u64, u64),
+    pub(super) status: Status,
 }
 
 /// Why a library is not loaded.
@@ -82,12 +83,15 @@ pub fn check_library(
     if status.len > MAX_LIBRARY_BYTES {
         return Err(CheckError::TooLarge { path: real, found: status.len });
     }
+    if let Some(sha256) = load::known_sha256(&status) {
+        return Ok(CheckedLibrary { file, path: real, bytes: status.len, sha256, status });
+    }
     let bytes = retried(files, || read_all(&*file, status.len))
         .map_err(|source| CheckError::Unreadable { path: real.clone(), source })?;
     elf::check(&bytes).map_err(|problem| CheckError::Elf { path: real.clone(), problem })?;
     let sha256 = hexadecimal(&Sha256::digest(&bytes));
     let bytes = bytes.len() as u64;
-    Ok(CheckedLibrary { file, path: real, bytes, sha256, identity: status.identity })
+    Ok(CheckedLibrary { file, path: real, bytes, sha256, status })
 }
 
 /// Opens what is really at `path`, if it is a file that only trusted users may write.

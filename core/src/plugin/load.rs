@@ -9,12 +9,13 @@
 #![allow(unsafe_code)]
 
 use super::check::CheckedLibrary;
+use crate::fs::Status;
 use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a library that passed the checks could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -78,44 +79,66 @@ pub enum LoadError {
 
 /// A library in the linker's list.
 struct Loaded {
-    identity: (u64, u64),
+    status: Status,
     sha256: String,
     header: &'static LibHeader,
+    /// The plugin in it, once all that was asked of it was right.
+    plugin: Option<LoadedPlugin>,
 }
 
 /// The libraries that this process has loaded so far: a copy of the linker's list, which is also one per process.
 static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 
-/// Loads a library and gives the plugin in it. A library that is loaded already is not loaded again.
+/// Loads a library and gives the plugin in it. A library that is loaded already is not loaded, nor looked at, again.
 ///
 /// # Errors
 /// [`LoadError`] with the path and the reason.
 pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
-    let header = header_of(library)?;
-    let version = check_version(&library.path, header)?;
-    let plugin = LoadedPlugin::of_library(header, version).map_err(|error| explain(&library.path, &error))?;
-    if API_VERSION.works_with(plugin.api_version()) {
-        Ok(plugin)
-    } else {
-        let found = plugin.api_version().to_string();
-        Err(LoadError::OtherVersion { path: library.path.clone(), found })
+    let path = || library.path.clone();
+    // Held while loading, so that two threads cannot both load the same file.
+    let mut loaded = loaded();
+    let known = loaded.iter().position(|known| known.status.identity == library.status.identity);
+    let at = match known {
+        Some(at) => at,
+        None => {
+            let descriptor =
+                library.file.descriptor().ok_or_else(|| LoadError::NoDescriptor { path: path() })?;
+            let header = open(&library.path, descriptor)?;
+            let (status, sha256) = (library.status, library.sha256.clone());
+            loaded.push(Loaded { status, sha256, header, plugin: None });
+            loaded.len() - 1
+        }
+    };
+    let known = &mut loaded[at];
+    if known.sha256 != library.sha256 {
+        return Err(LoadError::Changed { path: path() });
+    }
+    match known.plugin {
+        Some(plugin) => Ok(plugin),
+        None => Ok(*known.plugin.insert(plugin_of(&library.path, known.header)?)),
     }
 }
 
-fn header_of(library: &CheckedLibrary) -> Result<&'static LibHeader, LoadError> {
-    let path = || library.path.clone();
-    // Held while loading, so that two threads cannot both load the same file.
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = loaded.iter().find(|known| known.identity == library.identity) {
-        return match known.sha256 == library.sha256 {
-            true => Ok(known.header),
-            false => Err(LoadError::Changed { path: path() }),
-        };
+/// The hash of this file, if this process has loaded it and nothing has changed it since: then nobody needs to read it again.
+pub(super) fn known_sha256(status: &Status) -> Option<String> {
+    let what_changes = |status: &Status| (status.identity, status.len, status.mtime, status.ctime);
+    let loaded = loaded();
+    let known = loaded.iter().find(|known| what_changes(&known.status) == what_changes(status));
+    known.map(|known| known.sha256.clone())
+}
+
+fn loaded() -> MutexGuard<'static, Vec<Loaded>> {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn plugin_of(path: &Path, header: &LibHeader) -> Result<LoadedPlugin, LoadError> {
+    let version = check_version(path, header)?;
+    let plugin = LoadedPlugin::of_library(header, version).map_err(|error| explain(path, &error))?;
+    if API_VERSION.works_with(plugin.api_version()) {
+        Ok(plugin)
+    } else {
+        Err(LoadError::OtherVersion { path: path.to_owned(), found: plugin.api_version().to_string() })
     }
-    let descriptor = library.file.descriptor().ok_or_else(|| LoadError::NoDescriptor { path: path() })?;
-    let header = open(&library.path, descriptor)?;
-    loaded.push(Loaded { identity: library.identity, sha256: library.sha256.clone(), header });
-    Ok(header)
 }
 
 /// Has the linker load the file open as `descriptor`, forever.

@@ -2,12 +2,15 @@
 
 use crate::world::{built, env, manifest_text, set_mode, World};
 use scr_core::describe;
+use scr_core::env::Env;
+use scr_core::fs::faulty::{FaultyFiles, Operation, What};
 use scr_core::fs::RealFiles;
-use scr_core::plugin::{check_library, CheckError, PluginKind, PluginLoadError, Trusted};
+use scr_core::plugin::{check_library, CheckError, PluginHost, PluginKind, PluginLoadError, Trusted};
 use scr_plugin_api::{CopyJob, KvTree, LogEntry, PluginErrorKind, SetShape};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
 /// The error of opening the scheme TRY, whose library was made by `make`.
 fn refusal(world: &World) -> String {
@@ -274,6 +277,22 @@ fn a_library_that_changed_after_it_was_loaded_is_refused_and_one_that_was_replac
     world.library("p/new.so", "obedient");
     fs::rename(world.path("p/new.so"), world.path("p/try.so")).unwrap();
     world.host(&["p"]).open(PluginKind::Scheme, "TRY").unwrap();
+}
+
+#[test]
+fn a_library_that_is_loaded_already_and_has_not_changed_is_not_read_again() {
+    let world = world_with(&fs::read(built("obedient")).unwrap());
+    let reads = || {
+        let files = FaultyFiles::new(RealFiles);
+        files.count_all();
+        let env = Env { files: Arc::new(files.clone()), ..env(None) };
+        let host = PluginHost::new(&env, Some(&world.path("p").display().to_string()));
+        host.open(PluginKind::Scheme, "TRY").unwrap();
+        let is_of_library =
+            |operation: &&Operation| operation.what == What::Read && operation.path.ends_with("try.so");
+        files.operations().iter().filter(is_of_library).count()
+    };
+    assert_eq!([reads(), reads()], [1, 0]);
 }
 
 #[test]
