@@ -8,6 +8,7 @@ use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,15 +170,21 @@ impl World {
         copy_tree(&kept.0.path().join("nodes"), &nodes);
     }
 
-    /// Moves all folders of the world aside and puts a copy in their place, until `take_back`.
-    pub(crate) fn set_aside(&self) -> Aside {
+    /// Moves all folders of the world aside and puts a copy in their place, until `take_back`: of the nodes' folders only those
+    /// that runs on these nodes see.
+    pub(crate) fn set_aside(&self, nodes: &[String]) -> Aside {
         let aside =
             TempDir::new_in(self.dir.path().parent().expect("it lies in a folder")).expect("a folder");
         for entry in std::fs::read_dir(self.dir.path()).expect("it can be listed").flatten() {
             let kept = aside.path().join(entry.file_name());
             std::fs::rename(entry.path(), &kept).expect("both are ours");
-            copy_tree(&kept, &entry.path());
+            if entry.file_name() != "nodes" {
+                copy_tree(&kept, &entry.path());
+            }
         }
+        let seen = nodes.iter().map(|node| (aside.path().join("nodes").join(node), self.node(node)));
+        seen.filter(|(kept, copy)| kept.is_dir() && !copy.is_dir())
+            .for_each(|(kept, copy)| copy_tree(&kept, &copy));
         Aside(aside)
     }
 
@@ -414,16 +421,25 @@ fn copy_tree(from: &Path, to: &Path) {
     let permissions = std::fs::metadata(from).expect("the folder is there").permissions();
     std::fs::set_permissions(to, permissions).expect("the copy is ours");
     for entry in std::fs::read_dir(from).expect("the folder can be listed").flatten() {
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
+        let (kind, target) = (entry.file_type().expect("it was listed"), to.join(entry.file_name()));
+        if kind.is_dir() || kind.is_symlink() && entry.path().is_dir() {
             copy_tree(&entry.path(), &target);
         } else {
-            std::fs::copy(entry.path(), &target).expect("the file can be copied");
-            let time = entry.metadata().and_then(|status| status.modified()).expect("it was listed");
-            let copy = std::fs::File::options().append(true).open(target).expect("the copy is ours");
-            copy.set_modified(time).expect("the copy is ours");
+            copy_file(&entry.path(), &target).expect("the file can be copied");
         }
     }
+}
+
+/// Copies bytes, permissions and the time of the last change, in few operations: tests of histories copy most of the time.
+fn copy_file(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut from = std::fs::File::open(from)?;
+    let status = from.metadata()?;
+    let mut bytes = vec![0; status.len() as usize];
+    from.read_exact(&mut bytes)?;
+    let mut to = std::fs::File::create_new(to)?;
+    to.write_all(&bytes)?;
+    to.set_permissions(status.permissions())?;
+    to.set_modified(status.modified()?)
 }
 
 /// How a file differs from its original contents.

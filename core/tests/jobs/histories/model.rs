@@ -157,9 +157,13 @@ impl Model {
     /// Tries what else could happen now, each in a copy of the world.
     fn probe(&mut self, run: &Run) -> Result<(), String> {
         let elsewhere: Vec<usize> = (POOL..POOL + run.nodes.len()).collect();
-        self.in_copy(|model| model.take_all(&run.that_takes_all(elsewhere.clone())))?;
+        if self.may_have_saved(run) {
+            self.in_copy(&elsewhere, |model| model.take_all(&run.that_takes_all(elsewhere.clone())))?;
+        }
         let nodes = match run.probe {
-            Probe::Later { wants } => return self.in_copy(|model| model.end_well(run, wants, elsewhere)),
+            Probe::Later { wants } => {
+                return self.in_copy(&run.nodes, |model| model.end_well(run, wants, elsewhere));
+            }
             Probe::Before if !self.before.is_empty() => self.before.clone(),
             Probe::Here { lost: Some(rank) } if rank < run.nodes.len() => {
                 let in_its_place = |&node: &usize| if node == run.nodes[rank] { POOL } else { node };
@@ -167,11 +171,23 @@ impl Model {
             }
             Probe::Here { .. } | Probe::Before => run.nodes.clone(),
         };
-        self.in_copy(|model| model.take_all(&run.that_takes_all(nodes)))
+        self.in_copy(&nodes, |model| model.take_all(&run.that_takes_all(nodes.clone())))
     }
 
-    fn in_copy(&mut self, work: impl FnOnce(&mut Self) -> Result<(), String>) -> Result<(), String> {
-        let aside = self.world.set_aside();
+    /// Whether a run that sees nothing but the prefix directory may find a checkpoint there, or has to.
+    fn may_have_saved(&self, run: &Run) -> bool {
+        let (prefix, promised) =
+            (self.world.prefix(), self.saved.all(run.settings.other_prefix, run.nodes.len()));
+        promised.count() > 0 || files_below(&prefix).iter().any(|path| !path.starts_with(prefix.join(".scr")))
+    }
+
+    /// Works on a copy of what a run on these nodes sees.
+    fn in_copy(
+        &mut self,
+        nodes: &[usize],
+        work: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let aside = self.world.set_aside(&names_of(nodes));
         let done = work(self);
         self.world.take_back(&aside);
         done
@@ -255,7 +271,8 @@ impl Model {
     fn limit(&self, files: &FaultyFiles, area: Area) {
         let prefix = self.world.prefix();
         match area {
-            Area::All => (),
+            // Whether a library is read depends on what this process has loaded before.
+            Area::All => files.only_below(self.world.dir()),
             Area::Data => {
                 let records = prefix.join(".scr");
                 files.only(move |_, path| path.starts_with(&prefix) && !path.starts_with(&records));
@@ -365,7 +382,7 @@ impl Model {
 
     fn prepare(&mut self, run: &Run) {
         let settings = &run.settings;
-        self.world.nodes = run.nodes.iter().map(|node| format!("n{node}")).collect();
+        self.world.nodes = names_of(&run.nodes);
         self.world.turn_to(if settings.other_prefix { "prefix2" } else { "prefix" });
         let base = if settings.other_base { format!("{}/other", self.base) } else { self.base.clone() };
         let flag = |on: bool| if on { "1" } else { "0" };
@@ -871,6 +888,10 @@ impl Version {
         let homes = self.homes.iter_mut().flatten();
         homes.filter(|home| nodes.contains(home)).for_each(|home| *home += LOST);
     }
+}
+
+fn names_of(nodes: &[usize]) -> Vec<String> {
+    nodes.iter().map(|node| format!("n{node}")).collect()
 }
 
 fn change_file(path: &Path, change: impl Fn(&mut Vec<u8>)) {
