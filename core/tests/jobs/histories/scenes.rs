@@ -144,6 +144,10 @@ impl Scene {
                 }
             }
             Self::DiesMoving { at, swaps } => {
+                // There is no other copy of what moves.
+                let settings = Settings { scheme: "SINGLE", sums: true, flush: 0, ..first.settings.clone() };
+                first.settings = settings;
+                first.steps = Vec::new();
                 first.writes(&[0]);
                 first.finalizes = false;
                 second.follows(first);
