@@ -57,8 +57,8 @@ fuzz:                 ## fuzzes the parsers (TARGET=name, SECONDS=for each; need
 	@scripts/fuzz.sh $(or $(TARGET),all) $(or $(SECONDS),60)
 
 planted: deps         ## counts the histories that it takes to find each of the planted bugs (PLANTED=seed:most)
-	SCR_TEST_PLANTED=$(or $(PLANTED),1:3000) $(CARGO) test --locked --quiet -p scr-core --features planted \
-		--test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
+	SCR_TEST_PLANTED=$(or $(PLANTED),1:3000) $(CARGO) test --locked --quiet --profile torture -p scr-core \
+		--features planted --test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
 
 test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm

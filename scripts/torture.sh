@@ -4,17 +4,17 @@
 set -eu
 seconds=$1
 seed=${2:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
-each=50
+each=500
 regressions=core/tests/jobs/histories/regressions
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-# As in `cargo test' of all, so that nothing is built twice.
-cargo test --locked --test jobs --no-run
+jobs="cargo test --locked --profile torture -p scr-core --test jobs"
+$jobs --no-run
 end=$(($(date +%s) + seconds))
 histories=0
 while [ "$(date +%s)" -lt "$end" ]; do
-    echo "seeds $seed to $((seed + each - 1)) (replay: SCR_TEST_HISTORIES=$seed:$each cargo test -p scr-core --test jobs histories::no_)"
-    if ! SCR_TEST_HISTORIES=$seed:$each cargo test --locked --quiet --test jobs histories::no_ >"$log" 2>&1; then
+    echo "seeds $seed to $((seed + each - 1)) (replay: SCR_TEST_HISTORIES=$seed:$each $jobs histories::no_)"
+    if ! SCR_TEST_HISTORIES=$seed:$each $jobs --quiet histories::no_ >"$log" 2>&1; then
         cat "$log"
         sed -n 's/^the history of seed \([0-9]*\) fails.*/\1/p' "$log" | sort -u >>"$regressions"
         exit 1
