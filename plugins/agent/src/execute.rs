@@ -13,6 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 /// How nodes share slots.
@@ -57,8 +58,20 @@ impl Executor {
         }
     }
 
-    /// Executes one transfer after another, until it is [stopped](Self::stop).
-    pub fn work(&self) {
+    /// Executes transfers in so many threads of a scope until it is [stopped](Self::stop). One more thread looks for requests
+    /// to stop a transfer: whoever has made one may wait for the answer, even in this very process.
+    pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, threads: usize) {
+        (0..threads).for_each(|_| drop(scope.spawn(|| self.work())));
+        scope.spawn(|| {
+            while !self.is_stopped() {
+                self.check_cancel();
+                std::thread::sleep(LOOK);
+            }
+        });
+    }
+
+    /// Executes one transfer after another, until it is stopped.
+    fn work(&self) {
         let mut buffer = Buffer::new();
         while let Some((transfer, control)) = self.wait_for_work() {
             match transfer.slots.clone() {
@@ -118,7 +131,7 @@ impl Executor {
     }
 
     /// Looks whether transfers should stop that threads are at work on. To be called often.
-    pub fn check_cancel(&self) {
+    fn check_cancel(&self) {
         self.pace.account_for_process();
         for (path, control) in &self.lock().running {
             if is_to_stop(path) {

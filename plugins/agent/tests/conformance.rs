@@ -2,8 +2,6 @@
 
 use scr_agent::{Agent, AgentPresence, Executor, Slots, TakeSlot};
 use scr_conformance::transport::run_in_a_folder;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 /// There is one node only.
 #[derive(Debug)]
@@ -21,18 +19,11 @@ fn the_transport_keeps_every_rule() {
     let folder = tempfile::TempDir::new().unwrap();
     let control = folder.path();
     let _there = AgentPresence::become_one(control).unwrap().unwrap();
-    let (executor, over) = (Executor::new(control.to_owned(), Box::new(Alone)), AtomicBool::new(false));
+    let executor = Executor::new(control.to_owned(), Box::new(Alone));
     let failures = std::thread::scope(|scope| {
-        (0..2).for_each(|_| drop(scope.spawn(|| executor.work())));
-        scope.spawn(|| {
-            while !over.load(Ordering::SeqCst) {
-                executor.check_cancel();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
+        executor.start(scope, 2);
         let failures = run_in_a_folder(&|| Box::new(Agent::new(control.to_owned(), None)), true);
         executor.stop();
-        over.store(true, Ordering::SeqCst);
         failures.unwrap()
     });
     assert!(failures.is_empty(), "{failures:#?}");

@@ -52,9 +52,7 @@ pub(super) fn until(
     }
     let executor = Executor::new(control.to_owned(), Box::new(NodeThrottle(Arc::clone(&env.files))));
     let nobody_comes = std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| executor.work());
-        }
+        executor.start(scope, threads);
         let mut watch = Watch {
             env,
             owned,
@@ -95,7 +93,6 @@ impl Watch<'_> {
             if self.control.join(EXIT).exists() {
                 return Ok(None);
             }
-            self.executor.check_cancel();
             let copying = self.executor.has_work();
             if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && last.unfinished {
                 let polled =

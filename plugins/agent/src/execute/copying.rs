@@ -11,11 +11,13 @@ pub(super) struct Copying<'a> {
     control: &'a Control,
     /// When the transfer file was written last.
     recorded: Instant,
+    /// So much of a large file is copied before it is synced and recorded.
+    piece: u64,
 }
 
 impl<'a> Copying<'a> {
     pub(super) fn new(transfer: &'a mut Transfer, control: &'a Control) -> Self {
-        Self { transfer, control, recorded: Instant::now() }
+        Self { transfer, control, recorded: Instant::now(), piece: LEAST_PIECE }
     }
 
     pub(super) fn run(&mut self, buffer: &mut Buffer) -> Result<(), Failure> {
@@ -45,7 +47,8 @@ impl<'a> Copying<'a> {
             if from == bytes && bytes > 0 {
                 return Ok(());
             }
-            let to = from.saturating_add(PIECE).min(bytes);
+            let to = from.saturating_add(self.piece).min(bytes);
+            let began = Instant::now();
             let part = Part { from, crc: file.crc.unwrap_or(0), to };
             let written = match copy_part(&file.item, how, self.control, buffer, part) {
                 // What an earlier agent has written is gone: from the beginning.
@@ -64,6 +67,7 @@ impl<'a> Copying<'a> {
             if to == bytes {
                 return Ok(());
             }
+            self.piece = next_piece(self.piece, began.elapsed());
         }
     }
 
@@ -85,6 +89,12 @@ impl<'a> Copying<'a> {
     }
 }
 
+/// The size of the next piece, as the last one took so long.
+pub(super) fn next_piece(piece: u64, took: Duration) -> u64 {
+    let next = if took < SOON { piece * 2 } else { piece / 2 };
+    next.clamp(LEAST_PIECE, MOST_PIECE)
+}
+
 /// Why a transfer did not finish.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -103,8 +113,12 @@ impl From<CopyError> for Failure {
     }
 }
 
-/// A large file is synced, and recorded, whenever so much of it is copied.
-const PIECE: u64 = 64 << 20;
+/// A large file is synced, and recorded, whenever between so much and so much of it is copied. Where that is slow, whoever
+/// waits sees that something moves.
+const LEAST_PIECE: u64 = 1 << 20;
+const MOST_PIECE: u64 = 64 << 20;
+/// A piece that takes less time may be larger.
+const SOON: Duration = Duration::from_millis(500);
 /// So many files are open before they are synced.
 const MOST_UNSYNCED: usize = 32;
 /// What is recorded less often has to be copied again after a death, and nothing worse.

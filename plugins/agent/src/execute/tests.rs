@@ -55,7 +55,7 @@ impl Stage {
 fn work_through(control: &Path) {
     let executor = Executor::new(control.to_owned(), Box::new(Free::default()));
     std::thread::scope(|scope| {
-        scope.spawn(|| executor.work());
+        executor.start(scope, 1);
         while executor.has_work() {
             std::thread::yield_now();
         }
@@ -98,7 +98,7 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
     let run = |after| {
         let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free { after, ..Free::default() }));
         std::thread::scope(|scope| {
-            scope.spawn(|| executor.work());
+            executor.start(scope, 1);
             if after == usize::MAX {
                 while executor.lock().running.is_empty() {
                     std::thread::yield_now();
@@ -109,7 +109,6 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
                 transfer.stop().unwrap();
             }
             while executor.has_work() {
-                executor.check_cancel();
                 std::thread::yield_now();
             }
             executor.stop();
@@ -180,7 +179,7 @@ fn an_agent_that_is_stopped_leaves_a_transfer_to_the_next() {
     transfer.write().unwrap();
     let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
     std::thread::scope(|scope| {
-        scope.spawn(|| executor.work());
+        executor.start(scope, 1);
         let is_running = || Transfer::read(&transfer.path).unwrap().unwrap().running;
         while !is_running() {
             std::thread::yield_now();
@@ -205,4 +204,59 @@ fn only_ended_transfers_are_removed() {
     work_through(stage.0.path());
     executor.clear_away();
     assert!(!transfer.path.exists());
+}
+
+/// A copy of less than 64 MiB in ten seconds looked as if it stood still, and a new run gave it up.
+#[test]
+fn progress_within_a_file_is_seen_before_the_file_is_complete() {
+    let stage = Stage(tempfile::tempdir().unwrap());
+    let mut transfer = stage.transfer(&[4 << 20]);
+    transfer.limits = Limits { bytes_per_second: 8 << 20, percent: 0.0 };
+    transfer.write().unwrap();
+    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let mut seen = std::collections::BTreeSet::new();
+    std::thread::scope(|scope| {
+        executor.start(scope, 1);
+        while executor.has_work() {
+            seen.extend(Transfer::read(&transfer.path).unwrap().map(|transfer| transfer.written()));
+            std::thread::yield_now();
+        }
+        executor.stop();
+    });
+    assert!(seen.iter().any(|&written| written > 0 && written < 4 << 20), "{seen:?}");
+    stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
+}
+
+/// The agent asks its own threads to stop the copies of a flush that was rolled back. It waited for itself, three seconds for each.
+#[test]
+fn a_request_to_stop_is_answered_though_the_one_who_waits_looks_at_nothing_else() {
+    let stage = Stage(tempfile::tempdir().unwrap());
+    let mut transfer = stage.transfer(&[4 << 20]);
+    transfer.limits = Limits { bytes_per_second: 1, percent: 0.0 };
+    transfer.write().unwrap();
+    let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
+    let outcome = || Transfer::read(&transfer.path).unwrap().unwrap().outcome;
+    let answer = std::thread::scope(|scope| {
+        executor.start(scope, 1);
+        while executor.lock().running.is_empty() {
+            std::thread::yield_now();
+        }
+        transfer.stop().unwrap();
+        let began = Instant::now();
+        while outcome().is_none() && began.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
+        let answer = outcome();
+        executor.stop();
+        answer
+    });
+    assert!(matches!(answer, Some(Outcome::Failed(_))), "{answer:?}");
+}
+
+#[test]
+fn pieces_grow_where_a_copy_is_fast_and_shrink_where_it_is_slow() {
+    let after = |millis| copying::next_piece(8 << 20, Duration::from_millis(millis));
+    assert_eq!((after(10), after(2000)), (16 << 20, 4 << 20));
+    assert_eq!(copying::next_piece(64 << 20, Duration::ZERO), 64 << 20);
+    assert_eq!(copying::next_piece(1 << 20, Duration::from_secs(9)), 1 << 20);
 }
