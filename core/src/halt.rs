@@ -135,7 +135,7 @@ fn begin_file(job: &Job) {
     }
     let path = job.prefix.halt_file();
     match Halt::begin(job.files(), &job.prefix, seconds) {
-        Ok(Begun::AsSet) => (),
+        Ok(Begun::AsSet) => warn_without_end(job, seconds),
         Ok(Begun::AsInFile(found)) => job.report.warn(&format!(
             "SCR_HALT_SECONDS={seconds} has no effect, since {} was there before the job, with {} halt seconds; \
              change them with scr halt --seconds",
@@ -146,6 +146,17 @@ fn begin_file(job: &Job) {
             "SCR_HALT_SECONDS={seconds} has no effect, since the halt file cannot be written: {}",
             crate::describe(&error)
         )),
+    }
+}
+
+/// Warns that no time is known before which the job could halt.
+fn warn_without_end(job: &Job, seconds: i64) {
+    let before = Halt::read(job.files(), &job.prefix).ok().flatten().and_then(|halt| halt.exit_before);
+    if before.is_none() && job.params.get(&param::END_TIME).is_none() {
+        job.report.warn(&format!(
+            "SCR_HALT_SECONDS={seconds} has no effect, since the end of the allocation is not known: set SCR_END_TIME, in \
+             seconds since the epoch, or use scr halt --before"
+        ));
     }
 }
 

@@ -46,6 +46,13 @@ const VALUES: &[Case] = &[
     ("a set of more than all ranks", b"SCR_SET_SIZE=4294967296", 1, "not within 1 to"),
     ("fewer than no limit", b"SCR_RUNS=-2", 1, "not within -1 to"),
     ("a relative folder", b"SCR_PLUGIN_PATH=plugins", 1, "not absolute paths"),
+    (
+        "a folder that is not there",
+        b"SCR_PLUGIN_PATH=/no/plugins",
+        1,
+        "`/no/plugins': there is no such folder",
+    ),
+    ("an id that leads to another folder", b"SCR_JOB_ID=a/b", 1, "not a text without `/'"),
     ("a scheme with blanks", b"SCR_COPY_TYPE=\"X O R\"", 1, "not one of SINGLE"),
     ("a scheme of version 1", b"SCR_COPY_TYPE=LOCAL", 1, "means SINGLE today"),
     ("no value", b"SCR_FLUSH=", 1, "has no value"),
@@ -173,6 +180,7 @@ const PLUGINS: &[Case] = &[
     ("a mistyped scheme", b"SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=PARTNRE", 2, "did you mean PARTNER?"),
     ("descriptors as a scheme", b"SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=FILE", 2, "not the name of a scheme"),
     ("an unknown transport", b"SCR_FLUSH_TYPE=PIGEON", 1, "there is no transport plugin named PIGEON"),
+    ("what comes of it", b"SCR_FLUSH_TYPE=PIGEON", 1, "nothing is flushed with it"),
     (
         "an unknown transport of a store",
         b"STORE=/ssd FLUSH=PIGEON",

@@ -103,8 +103,8 @@ mod tests {
 SCR_CACHE_BASE=/evil/cache
 SCR_CNTL_BASE=/evil/control
 SCR_PLUGIN_PATH=/evil/plugins
-SCR_USER_NAME=../../evil
-SCR_JOB_ID=../evil
+SCR_USER_NAME=evil-user
+SCR_JOB_ID=evil-job
 SCR_LOG_DB_HOST=/evil/socket
 STORE=/evil/store FLUSH=AGENT PROGRAM=/evil/program
 CKPT=0 TYPE=XOR STORE=/dev/shm HELPER=/evil/helper

@@ -293,9 +293,9 @@ parameters! {
     NODELIST: Option<String> = "SCR_NODELIST", Kind::Text,
         DefaultValue::Variables(&["SLURM_JOB_NODELIST", "SLURM_NODELIST"]), Anywhere,
         "Nodes of the allocation, instead of those the resource manager reports.";
-    USER_NAME: String = "SCR_USER_NAME", Kind::Text, DefaultValue::User, Anywhere,
+    USER_NAME: String = "SCR_USER_NAME", Kind::Part, DefaultValue::User, Anywhere,
         "Name of the user, in paths and logs.";
-    JOB_ID: String = "SCR_JOB_ID", Kind::Text,
+    JOB_ID: String = "SCR_JOB_ID", Kind::Part,
         DefaultValue::VariablesOr(
             &["SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "COBALT_JOBID"], "defjobid"),
         Anywhere, "Id of the allocation, in paths and logs.";

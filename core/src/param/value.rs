@@ -36,6 +36,8 @@ pub enum Kind {
     },
     /// Any text.
     Text,
+    /// A text that is one part of a path.
+    Part,
     /// Any text, never shown.
     Secret,
     /// One of these names, or that of a plugin.
@@ -64,7 +66,7 @@ pub enum Value {
     Seconds(Duration),
     /// Of [`Kind::Number`].
     Number(f64),
-    /// Of [`Kind::Text`], [`Kind::Secret`] and [`Kind::Name`].
+    /// Of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`] and [`Kind::Name`].
     Text(String),
     /// Of [`Kind::Path`], absolute and normalised.
     Path(PathBuf),
@@ -110,7 +112,8 @@ impl Kind {
                 Ok(Value::Seconds(Duration::from_secs(seconds)))
             }
             Kind::Number { most } => number(text, most).ok_or_else(|| self.malformed())?.map(Value::Number),
-            Kind::Text | Kind::Secret => Ok(Value::Text(text.to_string())),
+            Kind::Part if text.contains('/') => Err(self.malformed()),
+            Kind::Text | Kind::Part | Kind::Secret => Ok(Value::Text(text.to_string())),
             Kind::Name { known } => name(text, known).map(Value::Text).ok_or_else(|| self.malformed()),
             Kind::Path => Ok(Value::Path(normalise(&base.join(text)))),
             Kind::Paths => paths(text).map(Value::Paths).ok_or_else(|| self.malformed()),
@@ -131,6 +134,7 @@ impl Kind {
             Kind::Seconds => "a number of seconds such as 3600 or 1h".to_string(),
             Kind::Number { .. } => "a number".to_string(),
             Kind::Text | Kind::Secret => "a text".to_string(),
+            Kind::Part => "a text without `/'".to_string(),
             Kind::Name { known } => format!("one of {} or the name of a plugin", known.join(", ")),
             Kind::Path => "a path".to_string(),
             Kind::Paths => "absolute paths separated by colons".to_string(),
@@ -145,7 +149,7 @@ impl Kind {
             Kind::Bytes { .. } => "bytes",
             Kind::Seconds => "seconds",
             Kind::Number { .. } => "number",
-            Kind::Text => "text",
+            Kind::Text | Kind::Part => "text",
             Kind::Secret => "secret",
             Kind::Name { .. } => "name",
             Kind::Path => "path",

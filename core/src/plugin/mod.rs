@@ -33,6 +33,6 @@ pub use elf::ElfProblem;
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
 pub use load::{load, LoadError};
 pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
-pub use named::{check_schemes, check_transports};
+pub use named::{check_folders, check_schemes, check_transports};
 pub use options::{OptionError, OptionSpec, OptionType};
 pub use search::{Discovery, FoundPlugin, PassedOver, PluginFolder, Shadowed};

@@ -63,10 +63,26 @@ pub fn check_transports(host: &PluginHost, params: &Params, descriptors: &Descri
         let (origin, name) = flush_of(params, store);
         let found = host.find(PluginKind::Transport, &store.flush);
         let options = found.and_then(|found| found.manifest.options(pairs(&store.options)));
-        let found = options.err().map(|error| problem(origin, name, &error));
+        let found = options.err().map(|error| {
+            let error = crate::describe(&error);
+            let why = format!(
+                "{error}; nothing is flushed with it, and what is in cache only is lost with the allocation"
+            );
+            Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } }
+        });
         problems.extend(found.filter(|problem| !problems.contains(problem)));
     }
     problems
+}
+
+/// The folders of `SCR_PLUGIN_PATH` that cannot be searched: other plugins may be taken than the user thinks.
+pub fn check_folders(host: &PluginHost, params: &Params) -> Vec<Problem> {
+    let folders = params.get(&param::PLUGIN_PATH).unwrap_or_default();
+    let discovery = host.discover();
+    let skipped = discovery.passed_over.iter().filter(|passed| folders.contains(&passed.path));
+    let (origin, name) = (params.origin(&param::PLUGIN_PATH), param::PLUGIN_PATH.info().name);
+    let cause = |passed| Cause::Unusable { name: name.to_owned(), why: format!("skipped {passed}") };
+    skipped.map(|passed| Problem { origin: origin.clone(), cause: cause(passed) }).collect()
 }
 
 /// What names the transport of a store, and where.

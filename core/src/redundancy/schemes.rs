@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::fs::At;
 use crate::job::Job;
 use crate::placement::Placement;
-use crate::plugin::{check_schemes, check_transports, PluginHost};
+use crate::plugin::{check_folders, check_schemes, check_transports, PluginHost};
 use crate::redundancy::plugins::Plugins;
 use scr_plugin_api::Scheme;
 use std::collections::BTreeSet;
@@ -44,9 +44,9 @@ impl Schemes {
         let mut wrong = Vec::new();
         if job.rank() == Rank(0) {
             // Manifests alone show a mistyped name, hours before the first flush would.
-            for problem in check_transports(plugins.host(), &job.params, &job.descriptors) {
-                job.report.warn(&problem.to_string());
-            }
+            let mut problems = check_folders(plugins.host(), &job.params);
+            problems.extend(check_transports(plugins.host(), &job.params, &job.descriptors));
+            problems.iter().for_each(|problem| job.report.warn(&problem.to_string()));
             wrong = check_schemes(plugins.host(), &job.params, &job.descriptors);
         }
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();

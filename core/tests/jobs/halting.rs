@@ -180,3 +180,16 @@ fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {
     set(&world, |halt| halt.checkpoints_left = Some(1));
     asked(&world).all_gave(&[false, true, true]);
 }
+
+/// Nobody was told that the job would run into the end of its allocation.
+#[test]
+fn halt_seconds_without_a_known_end_of_the_allocation_are_reported() {
+    let world = job().set("SCR_HALT_SECONDS", "600");
+    world.run(|_| ()).line_with(&[
+        "SCR_HALT_SECONDS=600 has no effect",
+        "set SCR_END_TIME",
+        "scr halt --before",
+    ]);
+    let world = world.set("SCR_END_TIME", &(time_of(1) + 5000).to_string());
+    assert!(!world.run(|_| ()).has_line_with("has no effect"));
+}

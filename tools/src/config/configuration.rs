@@ -8,7 +8,7 @@ use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;
 use scr_core::param::{Params, Settings};
-use scr_core::plugin::{check_schemes, check_transports};
+use scr_core::plugin::{check_folders, check_schemes, check_transports};
 
 /// Parameters and descriptors, and what is wrong with them.
 pub(super) struct Configuration {
@@ -31,8 +31,9 @@ impl Configuration {
         let host = environment::plugin_host_of(env, &params, None);
         fatal.extend(check_schemes(&host, &params, &descriptors));
         findings.extend(fatal.into_iter().map(Finding::stops));
-        let transports = check_transports(&host, &params, &descriptors);
-        findings.extend(transports.into_iter().map(Finding::ignored));
+        let mut ignored = check_folders(&host, &params);
+        ignored.extend(check_transports(&host, &params, &descriptors));
+        findings.extend(ignored.into_iter().map(Finding::ignored));
         findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
     }
