@@ -11,11 +11,13 @@
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
 //! | `rebuild` | a set rebuilds the lost parts of its members |
 //! | `repair` | rebuilds all lost parts of a dataset, with the ranks of a job or with threads in their place |
+//! | `fit` | whether the records of all ranks belong together |
 //! | `host_set` | a set as its scheme sees it |
 //! | `overdue` | calls of a scheme that do not return |
 //! | `neighbours` | which records a rank keeps for others |
 
 mod error;
+mod fit;
 mod host_set;
 pub(crate) mod neighbours;
 mod overdue;

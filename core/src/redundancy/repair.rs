@@ -4,6 +4,7 @@
 //! turns out to be damaged counts as lost from then on. All ranks get one outcome.
 
 use super::error::RedundancyError;
+use super::fit;
 use super::overdue::{LongestCall, SchemePhase};
 use super::rebuild::SetRebuild;
 use crate::cache::place::PartPlace;
@@ -41,17 +42,26 @@ pub(crate) struct Repaired {
 }
 
 impl Repair<'_> {
-    /// Each rank's record, where all have one; the error says what is lost. Collective.
+    /// Each rank's record, where all have one, and they fit together; the error says what is lost, or which do not. Collective.
     pub(crate) fn agree_on_record<'r>(
         &self,
         record: Option<&'r RankRecord>,
         is_lost: bool,
     ) -> Collective<&'r RankRecord> {
-        let known = record.ok_or("nothing is left of its part, nor a record of it");
-        self.job.agree(known).or_else(|error| {
-            let unknown = error.agreed()?;
-            Err(self.find_failed_set(record, is_lost)?.unwrap_or(unknown).into())
-        })
+        let comm = &*self.job.comm;
+        let mut sums = record.map_or([1, 0, 0], |record| fit::share(comm, record));
+        all_reduce(comm, &mut sums, Op::Sum)?;
+        match record {
+            Some(record) if fit::is_whole(sums) => Ok(record),
+            Some(record) if sums[0] == 0 => Err(fit::misfit(comm, record)?.into()),
+            _ => {
+                let known = record.ok_or("nothing is left of its part, nor a record of it");
+                self.job.agree(known).or_else(|error| {
+                    let unknown = error.agreed()?;
+                    Err(self.find_failed_set(record, is_lost)?.unwrap_or(unknown).into())
+                })
+            }
+        }
     }
 
     /// Fails if more is lost than the scheme survives. Nothing has been changed then. Collective.

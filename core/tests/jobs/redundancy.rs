@@ -4,7 +4,7 @@
 //! away, and the job starts again. What comes back is compared in full: the bytes and permissions of the
 //! application's files, the redundancy files with their headers, and what the filemaps record for oneself and for neighbours.
 
-use super::world::{Kept, World};
+use super::world::{files_below, Kept, World, SECONDS_OF_A_RUN};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
@@ -296,4 +296,34 @@ fn single_restarts_where_nothing_is_lost_and_refuses_where_a_node_is() {
     let line = job.is_refused(0b10);
     assert!(line.contains("ranks 2 (written on n1), and SINGLE survives 0"), "{line}");
     assert!(line.contains("ranks 3 (written on n1), and SINGLE survives 0"), "{line}");
+}
+
+/// All parts were whole, and its own said nothing else: a rank with the record of another set was restarted from, and the next loss
+/// in its set could not be rebuilt.
+#[test]
+fn a_rank_whose_record_names_another_set_than_those_of_its_members_is_noticed() {
+    let mut world = World::new(4, 4);
+    world.run(|_| ());
+    let aside = world.set_aside();
+    world.run(|application| {
+        application.wait(SECONDS_OF_A_RUN);
+        application.checkpoint(1, small).unwrap();
+    });
+    let node = world.node("n3");
+    let of_rank_3 = || {
+        let all = files_below(&node).into_iter();
+        all.filter(|path| path.display().to_string().contains("scr.dataset.1")).collect::<Vec<_>>()
+    };
+    let foreign: Vec<_> = of_rank_3().into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    world.take_back(&aside);
+    world.put("SCR_SET_SIZE", "2");
+    world.run(|application| application.checkpoint(1, small).unwrap());
+    of_rank_3().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    foreign.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
+    let run = world.run(|application| application.session().have_restart().unwrap());
+    run.line_with(&[
+        "cannot be restored",
+        "by that of rank 2 its set is 2, 3, and by that of rank 3 it is 0, 1, 2, 3",
+    ]);
+    run.all_gave(&None);
 }
