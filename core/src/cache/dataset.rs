@@ -1,6 +1,6 @@
 //! A complete dataset in cache, as one rank knows it.
 
-use super::filemap::{Entry, Journal};
+use super::filemap::{Claim, Entry, Journal};
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
 use super::verify::Verified;
@@ -13,6 +13,8 @@ use crate::prefix::Seq;
 pub(crate) struct CachedDataset {
     pub(crate) record: RankRecord,
     pub(crate) part: PartDir,
+    /// That this run counts on the part, unless another one does.
+    pub(crate) claim: Claim,
     /// Place of its store in the list.
     pub(crate) store: usize,
     /// Its copy in the prefix directory.
@@ -65,12 +67,13 @@ pub(crate) enum PrefixCopy {
 
 impl CachedDataset {
     /// A dataset that has just become complete, or has been found in cache.
-    pub(crate) fn new(record: RankRecord, part: PartDir, store: usize) -> Self {
+    pub(crate) fn new(record: RankRecord, part: PartDir, claim: Claim, store: usize) -> Self {
         let (superseded, refused, passed_over, chosen) = (false, false, false, false);
         let (offered, listed) = (false, false);
         Self {
             record,
             part,
+            claim,
             store,
             copy: PrefixCopy::Missing,
             superseded,

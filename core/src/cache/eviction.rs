@@ -206,10 +206,17 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes a dataset from cache. No flush may be copying it.
+    /// Removes a dataset from cache, unless another running job counts on it: then this run only forgets it. No flush may be copying
+    /// it.
     pub(crate) fn evict(&mut self, job: &Job, id: u64) {
         let Some(at) = self.datasets.iter().position(|cached| cached.id() == id) else { return };
-        let cached = self.datasets.remove(at);
+        let mut cached = self.datasets.remove(at);
+        if cached.claim.is_others() {
+            let label = cached.record.label();
+            return job.report.notice(&format!("{label} stays in cache: another running job has it as well"));
+        }
+        // On NFS an open file keeps its folder from being removed.
+        drop(std::mem::take(&mut cached.claim));
         job.report.info(&format!("Deleting {} from cache", cached.record.label()));
         verify_before_delete(job, &cached);
         let files = job.files();

@@ -68,8 +68,8 @@ pub(crate) enum Entry<'a> {
 /// A filemap that is being written. Each entry directly follows the last valid one. A full device or a crash may leave half an
 /// entry, and a reader would find nothing after that.
 ///
-/// Whoever begins a part holds the lock of the system on its filemap until the part is complete, or the process ends. So another
-/// job that finds the part can tell whether it is still being written.
+/// Whoever begins a part holds the lock of the system on its filemap until the process ends, or removes the part: once it is
+/// complete, as a [`Claim`]. So another job that finds the part can tell whether it is still being written, or counted on.
 pub(crate) struct Journal {
     file: Box<dyn File>,
     /// Length of what can be read.
@@ -113,7 +113,7 @@ impl Journal {
         written.map(|()| journal).inspect_err(|_| _ = files.remove_file(path))
     }
 
-    /// Whether a running process has begun the part of this filemap, and not ended it yet.
+    /// Whether a running process is writing the part of this filemap, or counts on it.
     pub(crate) fn is_held(files: &dyn Files, path: &Path) -> bool {
         // Some file systems lock only what is open to be written.
         files.open(path, How::Update).and_then(|file| file.try_lock()).is_ok_and(|free| !free)
@@ -164,6 +164,39 @@ impl Journal {
             self.torn.set(false);
         }
         Ok(())
+    }
+}
+
+impl Journal {
+    /// The part is complete, and this process counts on it.
+    pub(crate) fn into_claim(self) -> Claim {
+        Claim { file: Some(self.file), is_ours: true }
+    }
+}
+
+/// That a process counts on a part in cache: it holds the lock of the system on the filemap until it removes the part, or ends.
+/// Nobody else removes the part meanwhile.
+#[derive(Default)]
+pub(crate) struct Claim {
+    /// Open as long as it counts; none where it cannot be opened.
+    file: Option<Box<dyn File>>,
+    is_ours: bool,
+}
+
+impl Claim {
+    /// To a part that is complete. Another job of the allocation may have it already.
+    pub(crate) fn lay(files: &dyn Files, path: &Path) -> Self {
+        // Some file systems lock only what is open to be written.
+        let file = files.open(path, How::Update).ok();
+        // Where a file system has no locks, nobody is known to have it.
+        let is_ours = file.as_ref().is_none_or(|file| file.try_lock().unwrap_or(true));
+        Self { file, is_ours }
+    }
+
+    /// Whether another running process counts on the part.
+    pub(crate) fn is_others(&self) -> bool {
+        let theirs = self.file.as_ref().filter(|_| !self.is_ours);
+        theirs.is_some_and(|file| file.try_lock().is_ok_and(|is_free| !is_free))
     }
 }
 

@@ -40,14 +40,20 @@ impl Cache {
     }
 
     /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, but for a
-    /// checkpoint that is older than the one to restart from, which is at `newest`.
+    /// checkpoint that is older than the one to restart from, which is at `newest`, in the same run; and of those that were passed
+    /// over, the newest stay.
     pub(crate) fn renew_flush_file(&self, job: &Job, newest: Seq) {
         if job.rank() != Rank(0) {
             return;
         }
         let updated = FlushFile::renew(job.files(), &job.prefix, |flush| {
+            let mut passed_over = 0;
             for entry in flush.entries() {
-                let is_elsewhere = other_allocation(job, &entry).is_some() && entry.is_still_wanted(newest);
+                let is_elsewhere = other_allocation(job, &entry).is_some() && {
+                    let is_passed_over = entry.checkpoint && entry.seq().run < newest.run;
+                    passed_over += usize::from(is_passed_over);
+                    entry.is_still_wanted(newest) || is_passed_over && passed_over <= MOST_PASSED_OVER
+                };
                 if self.dataset(entry.id).is_none() && !is_elsewhere {
                     flush.remove_location(entry.id, Location::Cache);
                 }
@@ -67,6 +73,8 @@ impl Cache {
     pub(crate) fn record_in_cache(&mut self, job: &Job, id: u64, leaving: Option<u64>) {
         let Some(cached) = self.dataset(id) else { return };
         let dataset = cached.record.dataset.clone();
+        let leaving =
+            leaving.filter(|&id| !self.dataset(id).is_some_and(|leaving| leaving.claim.is_others()));
         update_flush_file(job, |flush| {
             flush.record(&dataset, Location::Cache);
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
@@ -89,6 +97,9 @@ impl Cache {
         }
     }
 }
+
+/// So many checkpoints in the caches of other allocations are remembered that runs have passed over.
+const MOST_PASSED_OVER: usize = 16;
 
 /// The id of the allocation that has a dataset, if it is another one.
 fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {

@@ -55,6 +55,7 @@ use crate::job::Job;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Ids, Seq};
 use begin::DatasetIds;
+use filemap::{Claim, Journal};
 use kept_open::KeptOpen;
 use part::PartDir;
 use record::RankRecord;
@@ -172,6 +173,14 @@ impl Cache {
         &mut self.datasets
     }
 
+    /// Filemaps may have been replaced.
+    pub(crate) fn claim_anew(&mut self, job: &Job) {
+        for cached in &mut self.datasets {
+            drop(std::mem::take(&mut cached.claim));
+            cached.claim = Claim::lay(job.files(), &cached.part.filemap());
+        }
+    }
+
     /// A dataset, if it is complete in cache.
     pub(crate) fn dataset(&self, id: u64) -> Option<&CachedDataset> {
         self.datasets.iter().find(|cached| cached.id() == id)
@@ -268,7 +277,9 @@ impl Cache {
     }
 
     fn remove_stale(&self, job: &Job, stale: &[StalePart]) {
-        for stale in stale.iter().filter(|stale| stale.is_unchanged(job.files())) {
+        let files = job.files();
+        let is_free = |stale: &&StalePart| !Journal::is_held(files, &stale.part.filemap());
+        for stale in stale.iter().filter(|stale| stale.is_unchanged(files)).filter(is_free) {
             self.remove_part(job, &stale.part);
         }
     }

@@ -213,7 +213,8 @@ impl<'a> Fetcher<'a> {
         let copies: Vec<u64> = self.cache.datasets().iter().filter(is_copy).map(CachedDataset::id).collect();
         copies.into_iter().for_each(|id| self.cache.evict(job, id));
         let store = self.cache.store_index(&record.protection.store);
-        let dataset = CachedDataset { copy: PrefixCopy::Complete, ..CachedDataset::new(record, part, store) };
+        let cached = CachedDataset::new(record, part, journal.into_claim(), store);
+        let dataset = CachedDataset { copy: PrefixCopy::Complete, ..cached };
         let checkpoint = dataset.checkpoint();
         self.cache.insert(dataset);
         self.cache.record_in_cache(job, checkpoint.id, None);

@@ -470,11 +470,8 @@ impl<'a> Recovery<'a> {
 
     /// Removes the copies of parts that have reached their owners.
     fn send_off(&self) {
-        for local in self.local.iter().filter(|local| local.owner != self.on.job.rank()) {
-            if let Err(error) = local.part.remove(self.on.job.files()) {
-                self.on.job.report.error_here(&crate::describe(&error));
-            }
-        }
+        let moved = self.local.iter().copied().filter(|local| local.owner != self.on.job.rank());
+        remove(self.on.job, &moved.collect::<Vec<_>>());
     }
 
     /// Whether this is the record of a fetch in place. Cache has none of its bytes, so without those in the prefix directory it
@@ -496,8 +493,9 @@ impl<'a> Recovery<'a> {
     }
 }
 
+/// Removes parts, but for those that another running job has.
 fn remove(job: &Job, parts: &[&LocalPart]) {
-    for part in parts {
+    for part in parts.iter().filter(|part| !Journal::is_held(job.files(), &part.part.filemap())) {
         if let Err(error) = part.part.remove(job.files()) {
             job.report.error_here(&crate::describe(&error));
         }

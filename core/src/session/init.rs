@@ -5,6 +5,7 @@
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
+use crate::cache::filemap::Claim;
 use crate::cache::part::MAX_ID;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{any, broadcast};
@@ -111,7 +112,8 @@ impl Session {
             let store = self.cache.store_index(&restored.record.protection.store);
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
             self.last_checkpoint = self.last_checkpoint.max(number);
-            let cached = CachedDataset::new(restored.record, restored.part, store);
+            let claim = Claim::lay(self.job.files(), &restored.part.filemap());
+            let cached = CachedDataset::new(restored.record, restored.part, claim, store);
             let (refused, verified) = (restored.refused, restored.verified);
             self.cache.insert(CachedDataset { listed: true, refused, verified, ..cached });
             self.is_redundancy_unread = true;

@@ -144,6 +144,7 @@ impl Session {
             self.with_flushes(Flushes::finish_all)?;
             let Self { job, cache, schemes, .. } = &*self;
             rebuild::damaged(Rebuild { job, cache, schemes, is_shared: false }, &damage)?;
+            self.cache.claim_anew(&self.job);
         }
         self.cache.datasets_mut().iter_mut().for_each(|cached| cached.verified = Verified::All);
         Ok(())

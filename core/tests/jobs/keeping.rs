@@ -718,6 +718,31 @@ fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writin
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// It evicted the only checkpoint of the first job as soon as it had one of its own.
+#[test]
+fn a_second_job_in_the_same_allocation_leaves_what_the_first_one_counts_on() {
+    let world = job().set("SCR_CACHE_SIZE", "2");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let together = Barrier::new(4);
+    let run = world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(2, some).unwrap();
+        together.wait();
+        let second = (application.rank == Rank(0)).then(|| {
+            world.run(|application| (3..=5).for_each(|step| application.checkpoint(step, some).unwrap()))
+        });
+        together.wait();
+        let kept = [1, 2].map(|id| has(&world, application.rank, id));
+        // They are its own to remove.
+        (6..=7).for_each(|step| application.checkpoint(step, some).unwrap());
+        (kept, [1, 2].map(|id| has(&world, application.rank, id)), second)
+    });
+    for (kept, later, _) in &run.ranks {
+        assert_eq!((kept, later), (&[true, true], &[false, false]));
+    }
+    run.ranks[0].2.as_ref().unwrap().line_with(&["stays in cache: another running job has it as well"]);
+}
+
 /// The first job, which alone was known to others, had ended; and whoever wanted an empty cache asked nobody.
 #[test]
 fn a_third_job_leaves_alone_what_the_second_one_is_writing() {

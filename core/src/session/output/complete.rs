@@ -67,11 +67,12 @@ impl Session {
         }
         let now = self.job.elapsed();
         self.report_speed("scr_reddesc_apply", written, now, files, bytes);
-        let Output { record, part, flags, may_replace, store, started, sent, .. } = *output;
+        let Output { record, part, journal, flags, may_replace, store, started, sent, .. } = *output;
         let (write, encode, whole) = (written - started, now - written, now - started);
         let spent = Spent { write, encode, whole, files, bytes };
         events::completed(&self.job, &self.cache, &record, &spent);
-        let dataset = CachedDataset { may_replace, ..CachedDataset::new(record, part, store) };
+        let claim = journal.into_claim();
+        let dataset = CachedDataset { may_replace, ..CachedDataset::new(record, part, claim, store) };
         let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {
