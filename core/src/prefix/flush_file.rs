@@ -65,6 +65,13 @@ impl FlushEntry {
         !self.is_at(Location::Prefix) && (self.output || self.seq() > newest)
     }
 
+    /// Whether another allocation has gone on from an older checkpoint though this one was in cache, and nobody has saved it: what is at
+    /// `newer` was not made from it.
+    pub fn is_passed_over(&self, newer: &Self) -> bool {
+        let is_other = self.allocation().is_some_and(|own| newer.allocation() != Some(own));
+        self.checkpoint && !self.is_at(Location::Prefix) && is_other && self.seq().run < newer.seq().run
+    }
+
     /// Whether the index has it whole. A cache may have what it has fetched under another id.
     fn is_in(&self, index: &Index) -> bool {
         let entry = index.id_of(&self.name).and_then(|id| index.entry(id));

@@ -23,7 +23,7 @@ pub struct Unsaved {
 }
 
 /// The datasets that would be lost with a cache directory. A checkpoint is not lost where its prefix directory has a newer
-/// one to restart from. Datasets that cannot be read count as not saved.
+/// one to restart from, of its run or its allocation: a run of another allocation has not seen it, and began further back. Datasets that cannot be read count as not saved.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -62,6 +62,10 @@ fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
     let is_checkpoint_only = dataset.checkpoint && !dataset.output;
     index.entries().iter().any(|entry| {
         let is_this = entry.id == record.id_in_prefix && entry.name == dataset.name && entry.is_valid();
-        is_this || is_checkpoint_only && entry.is_candidate() && entry.seq() > record.seq()
+        let knew_it = || {
+            let job_id = entry.dataset.as_ref().map(|newer| &newer.job_id);
+            entry.run == record.dataset.run || job_id.is_none_or(|job_id| *job_id == dataset.job_id)
+        };
+        is_this || is_checkpoint_only && entry.is_candidate() && entry.seq() > record.seq() && knew_it()
     })
 }

@@ -4,7 +4,8 @@ use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, Prefix};
+use scr_core::prefix::{FlushFile, Index, Location, Prefix};
+use scr_core::scavenge::unsaved;
 use scr_core::session::{Error, OutputFlags};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -702,4 +703,26 @@ fn in_bypass_mode_a_checkpoint_that_could_not_be_synced_never_counts() {
         let entries = index.unwrap().entries();
         assert!(entries.iter().all(|entry| entry.complete == (entry.name == b"ckpt.1")), "{entries:?}");
     }
+}
+
+/// `scr postrun' found nothing to save, and `scr clean' removed it, though no run had restarted from it.
+#[test]
+fn a_checkpoint_in_the_cache_of_a_dead_allocation_is_not_forgotten_when_another_one_goes_on_without_it() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "2").set("SCR_JOB_ID", "7");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.put("SCR_JOB_ID", "8");
+    for step in [4, 6] {
+        let run = world.run(|application| {
+            let found = application.restart(some);
+            [step, step + 1].into_iter().for_each(|step| application.checkpoint(step, some).unwrap());
+            found
+        });
+        run.all_gave(&Some(if step == 4 { 2 } else { 5 }));
+    }
+    let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    assert!(file.entries().iter().any(|entry| entry.name == b"ckpt.3" && entry.is_at(Location::Cache)));
+    let lost = unsaved(&RealFiles, &world.node("n1/user1/scr.7")).unwrap();
+    assert_eq!(lost.iter().map(|lost| &*lost.name).collect::<Vec<_>>(), ["ckpt.3"]);
+    // In one allocation, a later run has seen what the earlier one has left.
+    assert_eq!(unsaved(&RealFiles, &world.node("n1/user1/scr.8")).unwrap(), []);
 }

@@ -75,7 +75,7 @@ pub(super) fn finish(
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
     let unsaved = Unsaved::of(&FlushFile::read_with_index(&*env.files, &prefix)?, &allocation.job_id);
-    let saved = unsaved.output.len() + unsaved.checkpoints.len();
+    let saved = unsaved.output.len() + unsaved.checkpoints.len() + usize::from(unsaved.passed_over.is_some());
     let mut safe =
         unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
     // An application that has called SCR_Finalize has flushed what the settings ask for.
@@ -90,6 +90,10 @@ pub(super) fn finish(
             let _ = newest_is_safe || checkpoints.any(|older| scavenge.save(older));
             newest_is_safe
         });
+    }
+    if let Some(newest) = &unsaved.passed_over {
+        warn(&passed_over(newest));
+        safe &= scavenge.save(newest);
     }
     for dataset in &unsaved.elsewhere {
         warn(&out_of_reach(dataset));
@@ -106,6 +110,16 @@ fn given_up(dataset: &FlushEntry) -> String {
          the same, run `scr copy --id {id}' on every node and then `scr index --build {id}'",
         String::from_utf8_lossy(&dataset.name),
         id = dataset.id
+    )
+}
+
+/// Why a checkpoint is saved though there are newer ones.
+fn passed_over(dataset: &FlushEntry) -> String {
+    format!(
+        "a run of another allocation has gone on from a checkpoint before dataset {} `{}', which was in cache only; that one is \
+         saved too, and to restart from it, start with SCR_CURRENT={1}",
+        dataset.id,
+        String::from_utf8_lossy(&dataset.name)
     )
 }
 
@@ -128,6 +142,8 @@ struct Unsaved {
     output: Vec<FlushEntry>,
     /// Checkpoints that are newer than those in the prefix directory, the newest first.
     checkpoints: Vec<FlushEntry>,
+    /// The newest of the checkpoints that a run of another allocation did not see, and has written newer ones.
+    passed_over: Option<FlushEntry>,
     /// Those that another allocation has recorded, and only the nodes of that one may still have.
     elsewhere: Vec<FlushEntry>,
 }
@@ -139,6 +155,12 @@ impl Unsaved {
             |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
         entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
         let newest = entries.iter().find(|entry| entry.checkpoint && entry.is_at(Location::Prefix));
+        let is_passed_over = |entry: &&FlushEntry| {
+            is_ours(entry) && !entry.output && newest.is_some_and(|newest| entry.is_passed_over(newest))
+        };
+        // What its own allocation has flushed after it takes its place.
+        let own = |entry: &&FlushEntry| entry.checkpoint && is_ours(entry);
+        let passed_over = entries.iter().find(own).filter(is_passed_over).cloned();
         let newest = newest.map(FlushEntry::seq).unwrap_or_default();
         let is_elsewhere = |entry: &&FlushEntry| !is_ours(entry) && entry.is_still_wanted(newest);
         let elsewhere = entries.iter().filter(is_elsewhere).cloned().collect();
@@ -147,7 +169,7 @@ impl Unsaved {
         let output = entries.iter().filter(|entry| entry.output).filter(only_cached).cloned().collect();
         let checkpoints = entries.iter().filter(|entry| entry.checkpoint).take_while(only_cached);
         let checkpoints = checkpoints.filter(|entry| !entry.output).cloned().collect();
-        Self { output, checkpoints, elsewhere }
+        Self { output, checkpoints, passed_over, elsewhere }
     }
 }
 
@@ -264,6 +286,34 @@ mod tests {
 
     fn ids(entries: &[FlushEntry]) -> Vec<u64> {
         entries.iter().map(|entry| entry.id).collect()
+    }
+
+    /// The command said that there was nothing to save.
+    #[test]
+    fn a_checkpoint_that_another_allocation_has_passed_over_is_unsaved() {
+        let mut file = FlushFile::default();
+        let mut add = |run, id, job: &str, location| {
+            let job_id = job.to_owned();
+            let dataset = DatasetDescriptor { id, run, checkpoint: true, job_id, ..Default::default() };
+            file.record(&dataset, location);
+        };
+        add(1, 8, "7", Location::Prefix);
+        add(1, 9, "7", Location::Cache);
+        add(2, 10, "8", Location::Prefix);
+        let passed_over = |file: &FlushFile, job: &str| Unsaved::of(file, job).passed_over.map(|it| it.id);
+        assert_eq!((passed_over(&file, "7"), passed_over(&file, "8")), (Some(9), None));
+        assert!(Unsaved::of(&file, "7").checkpoints.is_empty());
+        assert!(Unsaved::of(&file, "8").elsewhere.is_empty(), "the later one goes on without it");
+        let mut later = file.clone();
+        let own = DatasetDescriptor {
+            id: 11,
+            run: 3,
+            checkpoint: true,
+            job_id: "7".to_owned(),
+            ..Default::default()
+        };
+        later.record(&own, Location::Prefix);
+        assert_eq!(passed_over(&later, "7"), None, "its own allocation has gone on");
     }
 
     #[test]
