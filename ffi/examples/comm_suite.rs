@@ -6,14 +6,18 @@
 mod comm_suite;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use scr_core::comm::mpi::MpiComm;
-use scr_core::comm::{Comm, CommError, Rank, Tag};
+use scr_core::comm::{Comm, CommError, Outgoing, Rank, Tag};
 
 fn main() -> ExitCode {
     assert!(matches!(MpiComm::of_world(), Err(CommError::Unusable { .. })), "MPI was not initialised");
     let Some(universe) = mpi::initialize() else { return ExitCode::FAILURE };
     end_at_a_panic();
+    if std::env::args().any(|argument| argument == "unanswered") {
+        return give_up_unanswered();
+    }
 
     let whole = run("whole messages", MpiComm::of_world());
     run("messages in pieces", MpiComm::of_world().map(|comm| comm.with_pieces_of(100)));
@@ -23,6 +27,24 @@ fn main() -> ExitCode {
     assert!(matches!(whole.take(Tag(2)), Err(CommError::Unusable { .. })), "MPI was finalised");
     // It outlives MPI, and must not call it any more.
     drop(whole);
+    ExitCode::SUCCESS
+}
+
+/// Rank 0 gives up an exchange in which it sends to a rank that receives nothing.
+fn give_up_unanswered() -> ExitCode {
+    let comm = MpiComm::of_world().map(|comm| comm.with_longest_wait(Duration::from_millis(300)));
+    let comm = comm.unwrap_or_else(|error| panic!("{error}"));
+    if comm.rank() == Rank(0) {
+        let bytes = vec![7; 64 << 20];
+        let failed = CommError::Unusable { why: "it is given up" };
+        let _ = comm.exchange(Tag(2), &[Outgoing { to: Rank(1), bytes: &bytes }], &mut [], &mut |_| {
+            Err(failed.clone())
+        });
+        println!("the buffer is freed");
+    } else {
+        // It is ended with the job, or else by the limit of the launch.
+        std::thread::park();
+    }
     ExitCode::SUCCESS
 }
 

@@ -11,4 +11,13 @@ on_each_mpi! {
             assert!(run.prints("messages in pieces: "), "with {ranks} ranks");
         }
     }
+
+    /// It waited for ever, and the job could not be started again.
+    fn a_rank_that_gives_up_messages_nobody_takes_ends_the_job(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let run = cluster.job(mpi, 2, Program::CommSuite).args(["unanswered"]).run();
+        assert!(!run.succeeded());
+        assert!(run.prints("messages of this rank have not ended"), "{}", run.text());
+        assert!(!run.prints("the buffer is freed"));
+    }
 }

@@ -10,6 +10,7 @@ mod calls;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use self::calls::{check_running, Arrived, Handle, Requests};
 use super::awaited::Awaited;
@@ -22,6 +23,7 @@ pub struct MpiComm {
     handle: Handle,
     rank: Rank,
     piece: usize,
+    longest_wait: Duration,
     traffic: Cell<Traffic>,
     /// What the exchanges that are under way wait for, so that nothing else takes it.
     awaited: Awaited,
@@ -39,7 +41,7 @@ impl MpiComm {
         let handle = Handle::of_world()?;
         let rank = handle.rank()?;
         let (traffic, awaited, own) = (Cell::default(), Awaited::default(), RefCell::default());
-        Ok(Self { handle, rank, piece: LARGEST_PIECE, traffic, awaited, own })
+        Ok(Self { handle, rank, piece: LARGEST_PIECE, longest_wait: LONGEST_WAIT, traffic, awaited, own })
     }
 
     /// Splits messages into pieces of this many bytes, at least one and at most the usual 1 GiB. All ranks
@@ -50,6 +52,13 @@ impl MpiComm {
         self
     }
 
+    /// After an error, waits no longer than this for messages under way, by default 10 minutes, and then ends the job.
+    #[must_use]
+    pub fn with_longest_wait(mut self, longest: Duration) -> Self {
+        self.longest_wait = longest;
+        self
+    }
+
     /// Receives the rest of a message of which a piece has arrived, whatever its length.
     fn receive_whole(&self, tag: Tag, arrived: &Arrived) -> Result<Vec<u8>, CommError> {
         let mut message = Vec::new();
@@ -57,7 +66,7 @@ impl MpiComm {
         loop {
             let end = message.len();
             message.resize(end + bytes, 0);
-            let mut requests = Requests::new();
+            let mut requests = Requests::new(self.longest_wait);
             requests.receive(&self.handle, arrived.from, tag, &mut message[end..])?;
             let mut patience = Patience::default();
             while requests.active() > 0 {
@@ -214,7 +223,7 @@ impl<'a, 'b> Batch<'a, 'b> {
             found_all: false,
         };
         let receives = receives.iter_mut().map(receive).collect();
-        let (requests, owners) = (Requests::new(), Vec::new());
+        let (requests, owners) = (Requests::new(comm.longest_wait), Vec::new());
         let mut batch = Self { comm, tag, requests, owners, receives, queues, come, wrong: None };
         for send in sends {
             if send.to == comm.rank {
@@ -331,28 +340,40 @@ impl<'a, 'b> Batch<'a, 'b> {
 
 /// How to wait: give the processor away at once, and after very long idleness for a moment longer.
 #[derive(Default)]
-struct Patience(u32);
+struct Patience {
+    rests: u32,
+    pauses: u32,
+}
 
 impl Patience {
     /// Now and then, and at first: when it is worth while to see what else may have happened.
     fn is_long(&self) -> bool {
-        self.0.is_multiple_of(16)
+        self.rests.is_multiple_of(16)
+    }
+
+    /// So long it has waited at least.
+    fn waited(&self) -> Duration {
+        PAUSE.saturating_mul(self.pauses)
     }
 
     fn rest(&mut self) {
-        if self.0 < 20_000 {
-            self.0 += 1;
+        if self.rests < 20_000 {
+            self.rests += 1;
             std::thread::yield_now();
         } else {
+            self.pauses = self.pauses.saturating_add(1);
             // It waits for a message, and MPI has no way to wake a thread for one.
             #[expect(
                 clippy::disallowed_methods,
                 reason = "only longer than yielding; the loop around it waits"
             )]
-            std::thread::sleep(std::time::Duration::from_micros(50));
+            std::thread::sleep(PAUSE);
         }
     }
 }
 
+const PAUSE: Duration = Duration::from_micros(50);
+/// The other ranks may be at work on large files before they come to a message.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// Bytes of the longest message that is not split. MPI counts with `int`.
 const LARGEST_PIECE: usize = 1 << 30;

@@ -1,15 +1,18 @@
 //! All calls into the MPI library, with their return codes checked.
 //!
 //! This module keeps two rules. A buffer that MPI knows of stays borrowed until its request is complete: dropping [`Requests`]
-//! waits for that on every path. And nothing here blocks inside the library.
+//! waits for that on every path, and ends the job where it waits in vain. And nothing here blocks inside the library.
 //! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
 
+use std::io::Write;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::raw::{c_char, c_int};
+use std::time::Duration;
 
 use ::mpi::ffi;
 
+use super::Patience;
 use crate::comm::{CommError, Rank, Tag};
 
 /// A communicator of our own. It belongs to the thread that made it.
@@ -33,6 +36,8 @@ pub(super) struct Requests<'b> {
     indices: Vec<c_int>,
     statuses: Vec<MaybeUninit<ffi::MPI_Status>>,
     buffers: PhantomData<&'b mut [u8]>,
+    /// How long it waits for them when it is dropped.
+    longest_wait: Duration,
 }
 
 /// Whether MPI can be called at all.
@@ -115,13 +120,14 @@ impl Drop for Handle {
 }
 
 impl<'b> Requests<'b> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(longest_wait: Duration) -> Self {
         Self {
             requests: Vec::new(),
             active: 0,
             indices: Vec::new(),
             statuses: Vec::new(),
             buffers: PhantomData,
+            longest_wait,
         }
     }
 
@@ -252,14 +258,32 @@ impl Requests<'_> {
 impl Drop for Requests<'_> {
     fn drop(&mut self) {
         // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
-        // A request that never ends blocks the rank, which is better than writes to memory in other use.
+        let mut patience = Patience::default();
         while self.active > 0 {
             if self.progress(|_| ()).is_err() {
                 self.test_each();
             }
-            std::thread::yield_now();
+            if patience.waited() > self.longest_wait {
+                abort(self.active, patience.waited());
+            }
+            patience.rest();
         }
     }
+}
+
+/// Ends the job. Who lets others have the buffers of messages under way lets the library send what lies there later, or write to
+/// memory in other use; and who waits for ever keeps the job from being started again.
+fn abort(active: usize, waited: Duration) {
+    let text = format!(
+        "SCR ERROR: after an error, {active} messages of this rank have not ended for {} s, as MPI has failed or another rank does not \
+         answer: the job is aborted; start it again\n",
+        waited.as_secs()
+    );
+    drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    // SAFETY: reads a constant of the library.
+    let world = unsafe { ffi::RSMPI_COMM_WORLD };
+    // SAFETY: MPI is running, as requests are under way; this does not return.
+    unsafe { ffi::MPI_Abort(world, 1) };
 }
 
 fn flag(call: &'static str, ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> Result<bool, CommError> {
