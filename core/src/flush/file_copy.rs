@@ -85,7 +85,20 @@ pub(crate) fn finish(
     ticket: &[u8],
     options: &Options,
 ) -> Result<(), StepError> {
-    match transport.wait(ticket)? {
+    let ended = transport.wait(ticket)?;
+    take_in(files, transport, ended, copies, ticket, options)
+}
+
+/// Checks what came of copies that have ended so.
+pub(crate) fn take_in(
+    files: &dyn Files,
+    transport: &dyn Transport,
+    ended: CopyState,
+    copies: &mut [FileCopy],
+    ticket: &[u8],
+    options: &Options,
+) -> Result<(), StepError> {
+    match ended {
         CopyState::Done => {}
         CopyState::Failed(error) => return Err(error.into()),
         CopyState::Running(_) => {

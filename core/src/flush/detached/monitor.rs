@@ -222,17 +222,17 @@ impl TransferMonitor<'_> {
             Ok(transport) => transport,
             Err(error) => return polled.postpone(&error),
         };
-        match transport.poll(&record.ticket) {
+        let ended = match transport.poll(&record.ticket) {
             Ok(CopyState::Running(bytes)) => {
                 polled.unfinished = true;
                 polled.bytes_moved = polled.bytes_moved.saturating_add(bytes);
                 return;
             }
-            Ok(_) => (),
+            Ok(ended) => ended,
             Err(error) => return self.postpone_poll(record, &error, polled),
-        }
-        let ticket = record.ticket.clone();
-        match file_copy::finish(self.files, &*transport, &mut record.copies, &ticket, &record.options) {
+        };
+        let TransferRecord { copies, ticket, options, .. } = &mut *record;
+        match file_copy::take_in(self.files, &*transport, ended, copies, ticket, options) {
             Ok(()) => {
                 record.state = TransferState::Arrived;
                 self.write(record, polled);

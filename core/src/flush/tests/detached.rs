@@ -250,8 +250,9 @@ impl Transport for Ailing {
     fn poll(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
         self.answer(ticket)
     }
-    fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        self.answer(ticket)
+    fn wait(&self, _: &[u8]) -> Result<CopyState, PluginError> {
+        // A copy may have been begun again since it was asked for, and a monitor has the lock of the node.
+        panic!("a monitor does not wait")
     }
     fn cancel(&self, ticket: &[u8]) -> Result<(), PluginError> {
         self.through.cancel(ticket)
