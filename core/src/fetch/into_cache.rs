@@ -72,16 +72,40 @@ impl<'a> Fetcher<'a> {
     pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<Option<CheckpointId>, Error> {
         let job = self.job;
         let (began, sent) = (job.elapsed(), job.comm.traffic());
-        let mut fetched = None;
-        let Some(candidates) = self.candidates(search)? else { return Ok(None) };
-        let mut tried = Vec::new();
+        let (mut fetched, mut tried) = (None, Vec::new());
+        for _ in 0..MOST_LISTINGS {
+            let Some(candidates) = self.candidates(search)? else { return Ok(None) };
+            match self.first_of(&candidates, search, &mut tried)? {
+                FirstOf::Fetched(checkpoint) => fetched = Some(checkpoint),
+                FirstOf::None => (),
+                FirstOf::Replaced => continue,
+            }
+            break;
+        }
+        if fetched.is_none() && !tried.is_empty() {
+            job.report.error(&format!(
+                "no checkpoint could be fetched from {}; tried: {}",
+                job.prefix.dir().display(),
+                tried.join(", ")
+            ));
+        }
+        let (took, code) = ((job.elapsed() - began).as_secs_f64(), i32::from(fetched.is_none()));
+        job.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
+        job.report_traffic("scr_fetch_latest", sent);
+        Ok(fetched)
+    }
+
+    fn first_of(
+        &mut self,
+        candidates: &[Candidate],
+        search: &Search<'_>,
+        tried: &mut Vec<String>,
+    ) -> Result<FirstOf, CommError> {
         let mut may_pass = false;
         for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
             match self.one(candidate, !may_pass || planted(Bug::CurrentAfterUnread))? {
-                Ok(checkpoint) => {
-                    fetched = Some(checkpoint);
-                    break;
-                }
+                Ok(checkpoint) => return Ok(FirstOf::Fetched(checkpoint)),
+                Err(FetchError::Replaced { .. }) => return Ok(FirstOf::Replaced),
                 Err(error) if error.is_final() => tried.push(candidate.name_text()),
                 Err(FetchError::Ranks { found, expected, .. }) => {
                     let label = format!("dataset {} `{}'", candidate.seq.id, candidate.name_text());
@@ -96,17 +120,7 @@ impl<'a> Fetcher<'a> {
                 }
             }
         }
-        if fetched.is_none() && !tried.is_empty() {
-            job.report.error(&format!(
-                "no checkpoint could be fetched from {}; tried: {}",
-                job.prefix.dir().display(),
-                tried.join(", ")
-            ));
-        }
-        let (took, code) = ((job.elapsed() - began).as_secs_f64(), i32::from(fetched.is_none()));
-        job.report.info(&format!("scr_fetch_latest: return code {code}, {took:.6} secs"));
-        job.report_traffic("scr_fetch_latest", sent);
-        Ok(fetched)
+        Ok(FirstOf::None)
     }
 
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
@@ -314,6 +328,17 @@ impl<'a> Fetcher<'a> {
         self.job.log.add_entry(moved.took(took).size(bytes, files));
     }
 }
+
+/// What became of the candidates of one listing.
+enum FirstOf {
+    Fetched(CheckpointId),
+    None,
+    /// Another process has replaced one of them, and the index lists others by now.
+    Replaced,
+}
+
+/// So often candidates are listed anew that other processes replace meanwhile.
+const MOST_LISTINGS: usize = 5;
 
 fn recorded(file: &FetchedFile) -> FileRecord {
     let (name, bytes, mode, mtime, crc) = (file.name.clone(), file.bytes, file.mode, file.mtime, file.crc);

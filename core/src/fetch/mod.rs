@@ -135,6 +135,12 @@ pub(crate) enum FetchError {
         /// The findings of the ranks.
         account: String,
     },
+    /// Another process has replaced files of it, or has dropped it: the index lists others by now.
+    #[error("another process has replaced or dropped dataset {dataset} meanwhile")]
+    Replaced {
+        /// Its name.
+        dataset: String,
+    },
     /// It could not be brought into cache on some ranks.
     #[error(transparent)]
     Cache(RankErrors),
@@ -201,6 +207,10 @@ impl Fetch<'_> {
         candidate: &Candidate,
         place: &mut ChoosePlace<'_>,
     ) -> Result<Fetched, FetchError> {
+        self.whole(candidate, place).or_else(|error| Err(self.record_failure(candidate, error)?))
+    }
+
+    fn whole(&self, candidate: &Candidate, place: &mut ChoosePlace<'_>) -> Result<Fetched, FetchError> {
         let Learnt { dataset, mine, listed } = self.learn(candidate)?;
         let checks = self.options.checksums || candidate.suspect;
         let owners = if self.options.bypass && checks {
@@ -221,8 +231,7 @@ impl Fetch<'_> {
             if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { (true, None) };
         let [lacking, is_replaced] = any(self.comm, [lacking, !is_whole])?;
         if is_replaced {
-            let account = "another process has replaced files of it, or has dropped it, meanwhile".to_owned();
-            return Err(FetchError::Failed { dataset: candidate.name_text(), account });
+            return Err(FetchError::Replaced { dataset: candidate.name_text() });
         }
         Ok(Fetched { dataset, files, verified: !lacking, warning })
     }
@@ -250,7 +259,6 @@ impl Fetch<'_> {
         let name = candidate.name_text();
         let Some(dataset) = head.get("DSETDESC") else {
             let refusal = Refusal::from_tree(&head);
-            self.mark_if(refusal.is_damage(), candidate);
             return Err(refusal.into_error(name, self.comm.size()));
         };
         let malformed = |_| CommError::Malformed { from: Rank(0), what: "the description of a dataset" };
@@ -424,7 +432,6 @@ impl Fetch<'_> {
     ) -> Result<T, FetchError> {
         agree_at(self.comm, self.node, outcome).or_else(|error| {
             let account = error.agreed()?;
-            self.mark_if(damaged, candidate);
             let (dataset, account) = (candidate.name_text(), account.to_string());
             Err(if damaged {
                 FetchError::Damaged { dataset, account }
@@ -434,12 +441,27 @@ impl Fetch<'_> {
         })
     }
 
-    fn mark_if(&self, damaged: bool, candidate: &Candidate) {
-        if damaged && self.comm.rank() == Rank(0) {
-            // Where the prefix cannot be written, the next run finds the damage again.
-            let _ =
-                Index::update(self.files, self.prefix, |index| index.mark_failed(candidate.seq.id, self.now));
+    /// What is damaged is marked, unless it was no more the dataset's when it was read.
+    fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
+        let is_damaged = error.is_final();
+        if !is_damaged && !matches!(error, FetchError::Failed { .. }) {
+            return Ok(error);
         }
+        let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);
+        let still_whole = || match is_damaged {
+            true => Index::update(self.files, self.prefix, |index| {
+                let is_whole = is_whole(index);
+                if is_whole {
+                    index.mark_failed(candidate.seq.id, self.now);
+                }
+                is_whole
+            }),
+            false => Index::look(self.files, self.prefix, is_whole),
+        };
+        // Where the prefix cannot be written, the next run finds the damage again.
+        let is_replaced = self.comm.rank() == Rank(0) && !still_whole().unwrap_or(true);
+        let [is_replaced] = any(self.comm, [is_replaced])?;
+        Ok(if is_replaced { FetchError::Replaced { dataset: candidate.name_text() } } else { error })
     }
 
     /// Whoever gives files the names of this dataset takes them in the index before. So all that was read belongs to it if
@@ -482,10 +504,6 @@ impl From<PrefixError> for Refusal {
 }
 
 impl Refusal {
-    fn is_damage(&self) -> bool {
-        matches!(self, Self::Damage(_))
-    }
-
     fn into_error(self, dataset: String, expected: u32) -> FetchError {
         match self {
             Self::Damage(account) => FetchError::Damaged { dataset, account },

@@ -138,7 +138,7 @@ impl Restart {
     }
 
     /// From here on nobody gives files the names of what the application reads in the prefix directory. Where somebody has done so
-    /// since it was found, the next older checkpoint takes its place. Says whether one has. Collective.
+    /// since it was found, the newest one left takes its place. Says whether one has. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk, or it is output that was replaced.
@@ -162,7 +162,8 @@ impl Restart {
                 return Err(Error::Refused(what));
             }
             job.report.error(&what);
-            self.loaded = find_older(from, &checkpoint)?;
+            // What has replaced it may be complete by now.
+            self.loaded = find_older(from, None)?;
             has_changed = true;
         }
         Ok(has_changed)
@@ -217,7 +218,7 @@ impl Restart {
     pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
         let Some(refused) = self.loaded.take() else { return Ok(None) };
         record_refused(from.job, from.cache, &refused);
-        self.loaded = find_older(from, &refused)?;
+        self.loaded = find_older(from, Some(refused.seq))?;
         Ok(Some(refused))
     }
 }
@@ -295,16 +296,17 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
     ));
 }
 
-/// Finds the next older checkpoint: in the prefix directory if the newest one left is there, or else in cache.
-fn find_older(from: &mut Fetcher<'_>, refused: &CheckpointId) -> Result<Option<CheckpointId>, Error> {
-    let cached = newest_cached(from.job, from.cache, |cached| cached.seq() < refused.seq);
+/// Finds the next older checkpoint than the one at `than`, or the newest: in the prefix directory if the newest one left is there,
+/// or else in cache.
+fn find_older(from: &mut Fetcher<'_>, than: Option<Seq>) -> Result<Option<CheckpointId>, Error> {
+    let is_older = |seq: Seq| than.is_none_or(|than| seq < than);
+    let cached = newest_cached(from.job, from.cache, |cached| is_older(cached.seq()));
     if !from.job.params.get(&param::FETCH) {
         return Ok(cached);
     }
     let above = cached.as_ref().map(|cached| cached.seq);
-    let is_between = |candidate: &Candidate| {
-        candidate.seq < refused.seq && above.is_none_or(|above| candidate.seq > above)
-    };
+    let is_between =
+        |candidate: &Candidate| is_older(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
     Ok(from.first(&Search { at_start: false, wanted: None, is_eligible: &is_between })?.or(cached))
 }
 

@@ -3,7 +3,7 @@
 use super::world::{contents, file_name, mode, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::flush::{finalize_arrived, FlushOutcome};
-use scr_core::fs::faulty::FaultyFiles;
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::Prefix;
 use scr_core::session::OutputFlags;
@@ -85,9 +85,21 @@ fn files_that_the_application_reads_in_place_are_not_replaced_by_a_flush_that_wa
     }
 }
 
-/// Those that a run has found, and whose files were replaced before the application asked for them, are not offered.
+/// Reads what is offered where it lies, and gives the step whose bytes it has.
+fn read_in_place(application: &mut Application) -> Option<u64> {
+    let rank = application.rank;
+    let name = application.session().have_restart().unwrap()?;
+    assert_eq!(application.session().start_restart().unwrap(), name);
+    let path = application.session().route_file(file_name(1, rank, 0).as_bytes()).unwrap();
+    let found = std::fs::read(path_of(&path)).unwrap();
+    application.session().complete_restart(true).unwrap();
+    [1, 7].into_iter().find(|&step| found == contents(step, rank, 0, BYTES))
+}
+
+/// Those that a run has found, and whose files were replaced before the application asked for them, are not offered; what has
+/// replaced them is.
 #[test]
-fn files_that_were_replaced_since_they_were_found_are_not_read_in_place() {
+fn what_has_replaced_a_checkpoint_since_it_was_found_is_read_instead() {
     let (world, faulty) = with_an_arrived_flush_of_the_same_name();
     let turns = Barrier::new(4);
     let run = world.run(|application| {
@@ -96,10 +108,30 @@ fn files_that_were_replaced_since_they_were_found_are_not_read_in_place() {
             poststage(&world);
         }
         turns.wait();
-        application.session().have_restart().unwrap()
+        read_in_place(application)
     });
-    run.all_gave(&None);
+    run.all_gave(&Some(7));
     run.line_with(&["`ckpt.1' is not read: its files were replaced"]);
+}
+
+/// The run began without a checkpoint, since the only one that it had found was replaced by a newer one meanwhile.
+#[test]
+fn what_replaces_a_checkpoint_while_it_is_fetched_is_fetched_instead() {
+    let (mut world, faulty) = with_an_arrived_flush_of_the_same_name();
+    world.put("SCR_FETCH_BYPASS", "0");
+    let data = world.prefix().join("ckpt.1");
+    let meanwhile = FaultyFiles::new(RealFiles);
+    meanwhile.count_all();
+    meanwhile.only(move |what, path| what == What::OpenToRead && path.starts_with(&data));
+    let prefix = Prefix::new(world.prefix());
+    meanwhile.interrupt_at(1, move || {
+        faulty.heal();
+        finalize_arrived(&RealFiles, &prefix, "2026-11-23T00:00:00").unwrap();
+    });
+    world.own_files.insert(Rank(1), Arc::new(meanwhile));
+    let run = world.run(read_in_place);
+    run.all_gave(&Some(7));
+    run.line_with(&["`ckpt.1' cannot be fetched: another process has replaced or dropped"]);
 }
 
 /// A run that dies reads nothing any more.
