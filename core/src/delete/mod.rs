@@ -12,6 +12,7 @@ use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{AnyError, Collective, Comm, CommError, Rank};
 use crate::describe;
 use crate::flush::catalog::Catalog;
+use crate::flush::closing;
 use crate::flush::lists;
 use crate::fs::{Files, FsError};
 use crate::planted::{planted, Bug};
@@ -36,8 +37,22 @@ pub(crate) type Note = Option<String>;
 impl Deleting<'_> {
     /// Deletes a dataset. All ranks call it, with the same id; each removes its share of the files.
     pub(crate) fn run(&self, id: u64) -> Collective<Note> {
+        if self.comm.rank() != Rank(0) {
+            return self.run_alone(id, Ok(()));
+        }
+        // Who gives files names meanwhile waits for this.
+        let mut run = None;
+        match closing::alone(self.files, self.prefix, |_| run = Some(self.run_alone(id, Ok(())))) {
+            Err(error) if run.is_none() => self.run_alone(id, Err(error.into())),
+            _ => run.expect("what has the lock is done"),
+        }
+    }
+
+    /// The same, while nobody else gives files names that the dataset has.
+    fn run_alone(&self, id: u64, locked: Result<(), PrefixError>) -> Collective<Note> {
         let (mut note, mut shares) = (None, Vec::new());
         let opened = self.on_rank_0(|| {
+            locked?;
             (note, shares) = self.open(id)?;
             Ok(())
         });
@@ -63,7 +78,7 @@ impl Deleting<'_> {
             let names = own.by_rank().iter().flatten().map(|file| &file.name);
             self.prefix.refuse_links(self.files, names)?;
         }
-        Index::update(self.files, self.prefix, |index| index.set_complete(id, false))?;
+        Index::update(self.files, self.prefix, |index| index.begin_deletion(id))?;
         let own = match listed {
             Ok(own) => own,
             Err(error) if error.is_damage() => {
@@ -120,7 +135,9 @@ impl Deleting<'_> {
 mod tests {
     use super::*;
     use crate::comm::thread::run;
-    use crate::flush::tests::stage::{Cached, Stage};
+    use crate::flush::closing::{finalize_arrived, finalize_now};
+    use crate::flush::pending;
+    use crate::flush::tests::stage::{through, Cached, Stage, NOW};
     use crate::fs::faulty::FaultyFiles;
     use crate::fs::RealFiles;
     use std::fs;
@@ -197,6 +214,49 @@ mod tests {
                 delete(&stage, &RealFiles, 2, 1).unwrap();
             }
             assert!(stage.index().entry(1).is_none());
+        }
+    }
+
+    /// A dataset of another name that has arrived, with the files of dataset 1.
+    fn arrived(stage: &Stage) -> Cached {
+        let mut newer = stage.cache(2, "runs/a");
+        newer.dataset.name = b"newer".to_vec();
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|_, path| path.display().to_string().contains("done.2.a"));
+        files.stop_at(1);
+        let _ = stage.flush(&files, &through(&RealFiles), "2.a", &newer);
+        let record = pending::find(&RealFiles, &stage.prefix, "2.a").unwrap().unwrap();
+        record.mark_done(&RealFiles, &stage.prefix, 0, &KvTree::new()).unwrap();
+        newer
+    }
+
+    /// An agent gave the files their names between the look at who has them and their removal.
+    #[test]
+    fn a_dataset_that_is_to_get_the_names_keeps_its_files() {
+        let (stage, _) = flushed(2);
+        let newer = arrived(&stage);
+        let kept = stage.keep();
+        for at in 1.. {
+            stage.put_back(&kept);
+            let files = FaultyFiles::new(RealFiles);
+            let theirs = stage.prefix.clone();
+            files.interrupt_at(at, move || {
+                if theirs.scr_file("index.lock").exists() {
+                    // It would wait.
+                    return;
+                }
+                let agent = FaultyFiles::new(RealFiles);
+                agent.never_pause();
+                let _ = finalize_now(&agent, &theirs, "2.a", NOW);
+            });
+            delete(&stage, &files, 1, 1).unwrap();
+            if !files.was_interrupted() {
+                assert!(at > 5, "nothing was interrupted");
+                break;
+            }
+            finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
+            assert!(stage.is_listed(2) && stage.is_right(&newer), "interrupted at {at}");
+            assert!(stage.index().entry(1).is_none(), "interrupted at {at}");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{
     DatasetDescriptor, FileName, FlushProgress, Index, IndexEntry, Prefix, PrefixError, PrefixFile,
-    Rank2File, Running, Summary, IN_PLACE,
+    Rank2File, Running, Summary, DELETION, IN_PLACE,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -242,6 +242,8 @@ impl Catalog<'_> {
                 continue;
             }
             match by {
+                // Whatever is older: what is removed is not to be files of this one.
+                Some(DELETION) => judged.before = Some(DELETION.to_owned()),
                 _ if other.seq() > own && !planted(Bug::LateFlushReplacesNewer) => {
                     judged.newer = judged.newer.max(Some(other.id));
                 }
@@ -261,6 +263,8 @@ impl Catalog<'_> {
         let Some(by) = entry.taken.as_deref().filter(|_| !entry.superseded) else { return Ok(None) };
         let is_under_way = match by {
             IN_PLACE => Running::may_be_any(self.files, self.prefix),
+            // Who waits for it learns whether its process lives.
+            DELETION => true,
             token => match pending::find(self.files, self.prefix, token) {
                 Err(PendingError::Fs(error)) if !error.is_damage() => return Err(error.into()),
                 // Nobody can close it with such a record.
@@ -301,13 +305,22 @@ impl Catalog<'_> {
     /// other run is under way beside `running`. If locks cannot say that, only what was read is released.
     pub(crate) fn release_of_earlier_runs(&self, running: &Running) -> Result<(), PrefixError> {
         let release = |index: &mut Index| {
-            let was_written = running.is_known() && index.release_in_place(None);
+            let was_written = running.is_known() && index.release(IN_PLACE, None);
             let was_read = !running.is_second() && index.release_held(None);
             was_written || was_read
         };
         let is_any = release(&mut Index::read(self.files, self.prefix)?);
         if is_any {
             Index::update(self.files, self.prefix, release)?;
+        }
+        Ok(())
+    }
+
+    /// Nobody removes files of a dataset any more. For who has the lock that a deletion holds.
+    pub(super) fn release_deleted(&self) -> Result<(), PrefixError> {
+        let is_any = Index::read(self.files, self.prefix)?.release(DELETION, None);
+        if is_any {
+            Index::update(self.files, self.prefix, |index| index.release(DELETION, None))?;
         }
         Ok(())
     }
@@ -343,7 +356,8 @@ impl Catalog<'_> {
     pub(crate) fn names_of_others(&self, id: u64) -> Result<HashSet<FileName>, PrefixError> {
         let mut names = HashSet::new();
         let index = Index::read(self.files, self.prefix)?;
-        let counts = |entry: &IndexEntry| entry.is_valid() || entry.taken.is_some();
+        let counts =
+            |entry: &IndexEntry| entry.is_valid() || entry.taken.as_ref().is_some_and(|by| by != DELETION);
         for other in index.entries().iter().filter(|entry| counts(entry) && entry.id != id) {
             // No run can restart from one with damaged lists, and its files are still unknown.
             names.extend(self.names_of(other.id)?.unwrap_or_default());

@@ -22,7 +22,7 @@ use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
     staging_file, DatasetDescriptor, FlushFile, FlushProgress, Index, Location, Prefix, PrefixError,
-    PrefixFile, Rank2File, Unsynced, IN_PLACE,
+    PrefixFile, Rank2File, Unsynced, DELETION, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
@@ -121,7 +121,11 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const MOST_LOOKS: u32 = 50;
 
 /// Does `work` while no other process marks, closes or rolls back a flush below this prefix.
-fn alone<R>(files: &dyn Files, prefix: &Prefix, work: impl FnOnce(Fence<'_>) -> R) -> Result<R, FsError> {
+pub(crate) fn alone<R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    work: impl FnOnce(Fence<'_>) -> R,
+) -> Result<R, FsError> {
     Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
 }
 
@@ -161,6 +165,10 @@ fn end_token(
     now: &str,
 ) -> Result<(), PrefixError> {
     let end = |fence: Fence<'_>| match pending::find(files, prefix, token) {
+        // Who deletes has this lock.
+        _ if token == DELETION => {
+            Catalog { files, prefix }.release_deleted().err().map(|error| describe(&error))
+        }
         Ok(Some(record)) => {
             let ended = Closing { files, prefix, record, fence }.end(now, Missing::TakeBack);
             matches!(ended, FlushOutcome::Postponed { .. }).then(|| ended.to_string())
@@ -310,12 +318,15 @@ fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why
     }
 }
 
-/// Removes the marks of a flush that was rolled back, and its record where no staging file is left.
+/// Removes the marks and the record of a flush that was rolled back, where no staging file is left.
 pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, none_left: bool) {
     // The next run finds what is left through the record.
-    let _ = alone(files, prefix, |_| match none_left {
-        true => record.forget(files, prefix),
-        false => record.revoke(files, prefix),
+    let _ = alone(files, prefix, |_| {
+        record.revoke(files, prefix)?;
+        match none_left {
+            true => PendingFlush { revoked: true, ..record.clone() }.forget(files, prefix),
+            false => Ok(()),
+        }
     });
 }
 
@@ -488,6 +499,13 @@ enum Missing {
     Leave,
 }
 
+/// What to do about a flush that is to be revoked and whose dataset has taken its name.
+#[derive(Clone, Copy, PartialEq)]
+enum IfTaken {
+    Revoke,
+    Leave,
+}
+
 fn end_all(
     files: &dyn Files,
     prefix: &Prefix,
@@ -512,7 +530,7 @@ fn end_alone(
     let dataset = || record.dataset.clone();
     let ended = alone(files, prefix, |fence| {
         // Somebody may have ended it while this process waited for the lock.
-        match pending::find(files, prefix, &record.token) {
+        match pending::find_again(files, prefix, record) {
             Ok(Some(record)) => Some(Closing { files, prefix, record, fence }.end(now, missing)),
             Ok(None) => None,
             Err(error) => Some(FlushOutcome::Postponed { dataset: dataset(), why: describe(&error) }),
@@ -545,9 +563,11 @@ impl Closing<'_> {
     fn resolve(&self, now: &str) -> CloseOutcome {
         let done = self.record.all_done(self.files, self.prefix);
         match done.map(|done| done && !planted(Bug::TakenBackAfterMark)) {
-            // Marks that stay are removed with the record.
             Ok(false) => {
-                let _ = self.record.revoke(self.files, self.prefix);
+                // A file system that is full has no room for a lock, and this process has not closed it.
+                if self.revoke(IfTaken::Revoke).is_err() {
+                    let _ = self.record.revoke(self.files, self.prefix);
+                }
                 CloseOutcome::TakenBack
             }
             Ok(true) => match self.finish_or_take_back(now) {
@@ -562,12 +582,21 @@ impl Closing<'_> {
     fn end(&self, now: &str, missing: Missing) -> FlushOutcome {
         let dataset = self.record.dataset.clone();
         let ended = match self.record.done(self.files, self.prefix) {
+            Ok(_) if self.record.revoked => {
+                let why = "it was given up, and not all of it was removed".to_owned();
+                self.clear_away().map(|()| Some(why)).map_err(StepError::from)
+            }
             Ok(done) if done < self.record.marks && missing == Missing::Leave => {
                 return FlushOutcome::Waiting { dataset, done, marks: self.record.marks };
             }
             Ok(done) if done < self.record.marks => {
                 let why = "it was interrupted before all files had arrived".to_owned();
-                self.take_back().map(|()| Some(why)).map_err(StepError::from)
+                match self.revoke(IfTaken::Leave) {
+                    Ok(true) => self.clear_away().map(|()| Some(why)).map_err(StepError::from),
+                    // Its job was only slow.
+                    Ok(false) => self.finish_or_take_back(now),
+                    Err(error) => Err(error.into()),
+                }
             }
             Ok(_) => self.finish_or_take_back(now),
             Err(error) => Err(error.into()),
@@ -586,7 +615,8 @@ impl Closing<'_> {
         if let FlushProgress::Ended { counts } = progress {
             if !counts || !self.lacks_a_name()? {
                 // All was done but to forget it.
-                self.take_back()?;
+                self.remove_staging()?;
+                self.record.forget(self.files, self.prefix)?;
                 return Ok((!counts).then(|| "its dataset was complete, and counts no more".to_owned()));
             }
         }
@@ -686,15 +716,49 @@ impl Closing<'_> {
         Ok(copy_anew(self.files, &file.target, &file.staging, &temporary, file.bytes, file.crc)?)
     }
 
-    fn take_back(&self) -> Result<(), FsError> {
-        self.record.revoke(self.files, self.prefix)?;
+    /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
+    /// has not done so finds no record. Gives whether it is revoked.
+    fn revoke(&self, if_taken: IfTaken) -> Result<bool, PrefixError> {
+        let Self { files, prefix, record, .. } = self;
+        let revoked = Index::update_fenced(*files, prefix, |index, is_ours| {
+            let is_taken = index.progress(&record.dataset, &record.token) != FlushProgress::NotTaken;
+            if is_taken && if_taken == IfTaken::Leave {
+                return Ok(false);
+            }
+            if !is_ours() {
+                return Err(FsError::LockLost { path: prefix.index_file() });
+            }
+            index.release(&record.token, Some(record.dataset.id));
+            record.revoke(*files, prefix).map(|()| true)
+        });
+        match revoked {
+            // No dataset takes its name with such an index.
+            Err(error) if error.is_damage() => Ok(record.revoke(*files, prefix).map(|()| true)?),
+            revoked => Ok(revoked??),
+        }
+    }
+
+    fn take_back(&self) -> Result<(), PrefixError> {
+        if !self.record.revoked {
+            self.revoke(IfTaken::Revoke)?;
+        }
+        Ok(self.clear_away()?)
+    }
+
+    /// Removes what is left of a flush that is revoked.
+    fn clear_away(&self) -> Result<(), FsError> {
+        self.remove_staging()?;
+        PendingFlush { revoked: true, ..self.record.clone() }.forget(self.files, self.prefix)
+    }
+
+    fn remove_staging(&self) -> Result<(), FsError> {
         // Without its lists the staging files are unknown; they stay, and do no harm.
         // What was saved from the nodes stays, to be built once more.
         let is_saved = self.record.token.starts_with(SAVED);
         for file in self.staged().unwrap_or_default().iter().filter(|_| !is_saved) {
             self.files.remove_if_there(&file.staging)?;
         }
-        self.record.forget(self.files, self.prefix)
+        Ok(())
     }
 
     fn staged(&self) -> Result<Vec<Staged>, PrefixError> {

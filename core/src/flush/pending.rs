@@ -3,6 +3,8 @@
 //! `flush.<token>` in the prefix's `.scr` says which dataset is being flushed, and how many marks there must be. A process that
 //! has synced its files leaves a mark, `done.<token>.<n>`. If all marks exist, every byte is safe in a staging file, and any
 //! process may repeat the renames. If one is missing, the staging files are useless and are removed.
+//! Who gives a flush up for good first gives the record another name, `revoked.<token>`. From then on nobody closes the flush, and
+//! whoever finds that record removes what is left.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
 use super::catalog::Sharing;
@@ -30,6 +32,8 @@ pub(crate) struct PendingFlush {
     pub(crate) make_current: MakeCurrent,
     /// Whether a sync of files' own names has failed. The system may have lost them, and the next sync would succeed without them.
     pub(crate) unsynced: bool,
+    /// Whether nobody closes it any more, and what is left is only to be removed: the name of the record says so.
+    pub(crate) revoked: bool,
     /// Which other datasets have a file of this one. It is not written.
     pub(crate) sharing: Sharing,
 }
@@ -120,8 +124,17 @@ impl PendingFlush {
         Ok(self.done(files, prefix)? == self.marks)
     }
 
-    /// From now on no process can close it any more, only remove it.
+    /// From now on no process can close it any more, only remove it. The caller keeps its dataset from taking its name meanwhile.
     pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+        let (from, to) = (flush_path(prefix, &self.token), revoked_path(prefix, &self.token));
+        match files.rename(&from, &to) {
+            // It is revoked already, or forgotten.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            other => other.at("rename", &from).and_then(|()| sync(files, prefix)),
+        }
+    }
+
+    fn remove_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let mut any = false;
         for mark in self.done_marks(files, prefix)? {
             any |= files.remove_if_there(&done_path(prefix, &self.token, mark))?;
@@ -134,10 +147,18 @@ impl PendingFlush {
 
     /// Forgets it; the dones go first, so that none is left without its flush.
     pub(crate) fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        self.revoke(files, prefix)?;
+        self.remove_marks(files, prefix)?;
         files.remove_if_there(&self.recorded_mark(prefix))?;
-        files.remove_if_there(&flush_path(prefix, &self.token))?;
+        files.remove_if_there(&self.path(prefix))?;
         sync(files, prefix)
+    }
+
+    /// Where its record lies.
+    fn path(&self, prefix: &Prefix) -> PathBuf {
+        match self.revoked {
+            true => revoked_path(prefix, &self.token),
+            false => flush_path(prefix, &self.token),
+        }
     }
 
     fn to_tree(&self) -> KvTree {
@@ -168,6 +189,7 @@ impl PendingFlush {
                 _ => MakeCurrent::Always,
             },
             unsynced: tree.has("UNSYNCED"),
+            revoked: false,
             sharing: Sharing::default(),
         })
     }
@@ -180,6 +202,16 @@ pub(crate) fn find(
     token: &str,
 ) -> Result<Option<PendingFlush>, PendingError> {
     read(files, &flush_path(prefix, token), token)
+}
+
+/// The record of a flush as it is now, under the name that it had.
+pub(super) fn find_again(
+    files: &dyn Files,
+    prefix: &Prefix,
+    record: &PendingFlush,
+) -> Result<Option<PendingFlush>, PendingError> {
+    let found = read(files, &record.path(prefix), &record.token)?;
+    Ok(found.map(|found| PendingFlush { revoked: record.revoked, ..found }))
 }
 
 /// Fails where nobody has the flush of this token on record any more.
@@ -199,16 +231,16 @@ pub(crate) struct FoundRecords {
     pub(crate) unusable: Vec<(PathBuf, PendingError)>,
 }
 
-/// The flushes under way below a prefix.
+/// The flushes under way below a prefix, and what is left of those that nobody closes any more.
 pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<FoundRecords, FsError> {
     let folder = prefix.scr_dir();
     let names = files.list_if_there(&folder)?;
     let mut found = FoundRecords::default();
     for name in names {
-        let Some(token) = token_of(name.as_os_str()) else { continue };
+        let Some((token, revoked)) = token_of(name.as_os_str()) else { continue };
         let path = folder.join(&name);
         match read(files, &path, token) {
-            Ok(Some(pending)) => found.pending.push(pending),
+            Ok(Some(pending)) => found.pending.push(PendingFlush { revoked, ..pending }),
             Ok(None) => (),
             Err(why) => found.unusable.push((path, why)),
         }
@@ -222,7 +254,12 @@ pub(crate) fn flush_path(prefix: &Prefix, token: &str) -> PathBuf {
     prefix.scr_file(&format!("{PREFIX}{token}"))
 }
 
+fn revoked_path(prefix: &Prefix, token: &str) -> PathBuf {
+    prefix.scr_file(&format!("{REVOKED}{token}"))
+}
+
 const PREFIX: &str = "flush.";
+const REVOKED: &str = "revoked.";
 const DONE: &str = "done.";
 /// The file of C SCR whose name begins alike.
 const FLUSH_FILE: &str = "flush.scr";
@@ -231,9 +268,11 @@ fn done_path(prefix: &Prefix, token: &str, mark: u32) -> PathBuf {
     prefix.scr_file(&format!("{DONE}{token}.{mark}"))
 }
 
-fn token_of(name: &OsStr) -> Option<&str> {
+/// The token in the name of a record, and whether the flush is revoked.
+fn token_of(name: &OsStr) -> Option<(&str, bool)> {
     let name = std::str::from_utf8(name.as_bytes()).ok().filter(|&name| name != FLUSH_FILE)?;
-    name.strip_prefix(PREFIX)
+    let revoked = || Some((name.strip_prefix(REVOKED)?, true));
+    name.strip_prefix(PREFIX).map(|token| (token, false)).or_else(revoked)
 }
 
 fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, PendingError> {
@@ -287,6 +326,7 @@ pub(crate) mod tests {
             marks: 4,
             make_current: MakeCurrent::IfNewest,
             unsynced: false,
+            revoked: false,
             sharing: Sharing::default(),
         }
     }
@@ -309,7 +349,7 @@ pub(crate) mod tests {
         assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 2, "the last one is none of its marks");
         record.marks = u32::MAX;
         assert!(!record.all_done(&RealFiles, &prefix).unwrap());
-        record.revoke(&RealFiles, &prefix).unwrap();
+        record.forget(&RealFiles, &prefix).unwrap();
         assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 0);
     }
 }

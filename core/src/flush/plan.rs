@@ -96,6 +96,7 @@ impl Flush<'_> {
             marks,
             make_current: self.options.make_current,
             unsynced: false,
+            revoked: false,
             sharing: Sharing::default(),
         }
     }

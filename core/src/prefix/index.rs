@@ -35,6 +35,8 @@ const HELD: &str = "HELD";
 const FLUSHED_BY: &str = "FLUSHED_BY";
 /// Takes a dataset's names for the application, which writes its files in place. No token of a flush is like it.
 pub(crate) const IN_PLACE: &str = "in place";
+/// Keeps a dataset's names while its files are being removed.
+pub(crate) const DELETION: &str = "deletion";
 /// What to do about a damaged one.
 const OF_DAMAGE: &str = "move it away, and `scr index --build' rebuilds it";
 
@@ -185,6 +187,15 @@ impl Index {
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<Updated<R>, PrefixError> {
         shared::update(files, prefix, false, change)
+    }
+
+    /// As [`update`](Self::update); `change` can ask whether the lock is still its own, before it does anything beside the index.
+    pub(crate) fn update_fenced<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnOnce(&mut Index, &dyn Fn() -> bool) -> R,
+    ) -> Result<R, PrefixError> {
+        shared::update_fenced(files, prefix, false, change).map(|updated| updated.value)
     }
 
     /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
@@ -395,11 +406,18 @@ impl Index {
         }
     }
 
-    /// The application writes no files in place any more, of this dataset or of any. Says whether it did.
-    pub(crate) fn release_in_place(&mut self, only: Option<u64>) -> bool {
+    /// Files of a dataset are about to be removed: it is not complete, and until it is gone, or [released](Self::release), its names
+    /// are not free.
+    pub(crate) fn begin_deletion(&mut self, id: u64) {
+        self.set_complete(id, false);
+        self.alter(id, |entry| entry.set(TAKEN, DELETION));
+    }
+
+    /// Who had taken names for files has ended, of this dataset or of any. Says whether anything was taken so.
+    pub(crate) fn release(&mut self, by: &str, only: Option<u64>) -> bool {
         let is_taken = |id: &u64| {
             let entry = self.tree.find("DSET", id).filter(|_| only.is_none_or(|only| only == *id));
-            entry.is_some_and(|entry| entry.text(TAKEN) == Some(IN_PLACE))
+            entry.is_some_and(|entry| entry.text(TAKEN) == Some(by))
         };
         let taken: Vec<u64> = self.ids().into_iter().filter(is_taken).collect();
         taken.iter().for_each(|&id| _ = self.alter(id, |entry| _ = entry.remove(TAKEN)));

@@ -55,7 +55,7 @@ pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
 pub use ids::PrefixId;
 pub(crate) use ids::{Ids, RunId};
-pub(crate) use index::{FlushProgress, IN_PLACE};
+pub(crate) use index::{FlushProgress, DELETION, IN_PLACE};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;
 pub(crate) use overwritten::Overwritten;

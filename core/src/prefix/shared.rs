@@ -137,6 +137,16 @@ pub(super) fn update<T: Shared, R>(
     renew: bool,
     change: impl FnOnce(&mut T) -> R,
 ) -> Result<Updated<R>, PrefixError> {
+    update_fenced(files, prefix, renew, |content, _| change(content))
+}
+
+/// As [`update`]; `change` can ask whether the lock is still its own.
+pub(super) fn update_fenced<T: Shared, R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    renew: bool,
+    change: impl FnOnce(&mut T, &dyn Fn() -> bool) -> R,
+) -> Result<Updated<R>, PrefixError> {
     let path = T::path(prefix);
     let updated = files.exclusively_fenced(&lock(prefix), |is_ours| {
         retried(files, || files.remove_unfinished(&path))?;
@@ -152,7 +162,7 @@ pub(super) fn update<T: Shared, R>(
                 }
             },
         };
-        let value = change(&mut content);
+        let value = change(&mut content, is_ours);
         let after = content.tree_mut().to_file_bytes();
         if before.as_ref() != Some(&after) {
             retried(files, || files.write_fenced(&path, &after, FILE_MODE, T::WAIT, is_ours))?;

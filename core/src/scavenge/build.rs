@@ -253,6 +253,7 @@ impl<'a> Builder<'a> {
             marks: 0,
             make_current: dataset.checkpoint.into(),
             unsynced: false,
+            revoked: false,
             sharing: Sharing::of(&lists),
             dataset,
         };

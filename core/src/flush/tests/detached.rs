@@ -1,9 +1,13 @@
 //! Detached flushes whose application ends, or dies, right after it has begun them.
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
-use crate::flush::closing::{drop_name, finalize_arrived, finalize_pending};
+use crate::flush::closing::{
+    close, drop_name, finalize_arrived, finalize_pending, forget, resolve, Closers, Share, Staged,
+};
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, PollResult, Which};
+use crate::flush::pending;
+use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options};
 use crate::fs::faulty::{FaultyFiles, What};
@@ -514,4 +518,99 @@ fn an_error_on_one_rank_reaches_all_ranks_and_leaves_no_files() {
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
     assert_eq!((nodes.records(0), nodes.records(1)), (0, 0));
+}
+
+/// A job of which all ranks do the same at the same time.
+struct SlowJob;
+
+impl Closers for SlowJob {
+    type Error = StepError;
+
+    fn each(&self, _: Step, work: impl FnOnce() -> Result<(), StepError>) -> Result<(), StepError> {
+        work()
+    }
+
+    fn is_first(&self) -> bool {
+        true
+    }
+}
+
+/// A flush is about to be marked as done by its job, and an older dataset has its name and its files.
+fn before_the_mark(stage: &Stage) -> (Cached, Cached) {
+    let (older, newer) = (stage.cache(0, "a"), stage.cache(1, "a"));
+    stage.flush_well("0.x", &older);
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.display().to_string().contains("done.1.x"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &newer);
+    assert!(files.stopped() && stage.is_listed(0));
+    (older, newer)
+}
+
+/// The next run took a flush back whose job was only slow. The job closed it meanwhile: the older dataset lost its name, and the newer
+/// one its files.
+#[test]
+fn a_flush_that_is_taken_back_takes_no_name_any_more() {
+    let stage = Arc::new(Stage::new(2));
+    let (older, newer) = before_the_mark(&stage);
+    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let staged = |file: &crate::flush::SourceFile| {
+        let target = stage.prefix.file(&file.name);
+        let staging = crate::prefix::staging_file(&target, "1.x");
+        (target, staging, file.bytes, file.crc)
+    };
+    let names: Vec<_> = newer.by_rank.iter().flatten().map(staged).collect();
+    let kept = stage.keep();
+    let (mut closed, mut too_late) = (0, 0);
+    for at in 1.. {
+        stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        let (theirs, names, mut own) = (Arc::clone(&stage), names.clone(), record.clone());
+        let outcome = Arc::new(Mutex::new(None));
+        let tells = Arc::clone(&outcome);
+        files.interrupt_at(at, move || {
+            let prefix = &theirs.prefix;
+            if prefix.scr_file("index.lock").exists() {
+                // It would wait.
+                return;
+            }
+            let staged = names.into_iter();
+            let staged =
+                staged.map(|(target, staging, bytes, crc)| Staged { target, staging, bytes, crc }).collect();
+            let marked = own.clone();
+            let mark = || Ok(marked.mark_done(&RealFiles, prefix, 0, &KvTree::new())?);
+            let folders = vec![prefix.file(&"a".parse().unwrap()), prefix.dir().to_owned()];
+            let share = Share {
+                files: &RealFiles,
+                prefix,
+                record: &mut own,
+                staged,
+                folders,
+                in_place: false,
+                fence: None,
+            };
+            *tells.lock().unwrap() = Some(close(&SlowJob, share, NOW, mark).is_ok());
+        });
+        finalize_pending(&files, &stage.prefix, NOW).unwrap();
+        if !files.was_interrupted() {
+            assert!(at > 5, "nothing was interrupted");
+            break;
+        }
+        let job_is_done = outcome.lock().unwrap().take();
+        if job_is_done == Some(false) {
+            too_late += 1;
+            resolve(&RealFiles, &stage.prefix, &record, NOW);
+            forget(&RealFiles, &stage.prefix, &record, true);
+        }
+        closed += u32::from(job_is_done == Some(true));
+        for when in ["at once", "in the next run"] {
+            let is_older = stage.is_listed(0) && stage.is_right(&older);
+            let is_newer = stage.is_listed(1) && stage.is_right(&newer);
+            assert!(is_older || is_newer, "stopped at {at}, {when}: {job_is_done:?}");
+            assert_eq!(job_is_done == Some(true), is_newer, "stopped at {at}, {when}");
+            finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
+        }
+        assert_eq!(stage.leftovers(), Vec::<PathBuf>::new(), "stopped at {at}");
+    }
+    assert!(closed > 0 && too_late > 0, "{closed} closed, {too_late} too late");
 }

@@ -10,7 +10,7 @@ use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{Collective, Rank, RankErrors};
 use crate::flush::Flushes;
 use crate::message::throughput;
-use crate::prefix::Index;
+use crate::prefix::{Index, IN_PLACE};
 use crate::session::{Error, OutputFlags, Phase, Session};
 use std::time::Duration;
 
@@ -173,7 +173,7 @@ impl Session {
         self.cache.give_files_back(&output.given);
         if output.writes_in_prefix() && self.job.rank() == Rank(0) {
             let id = output.record.dataset.id;
-            let release = |index: &mut Index| index.release_in_place(Some(id));
+            let release = |index: &mut Index| index.release(IN_PLACE, Some(id));
             if let Err(error) = Index::update(self.job.files(), &self.job.prefix, release) {
                 self.job.report.error(&crate::describe(&error));
             }
