@@ -304,7 +304,7 @@ fn single_restarts_where_nothing_is_lost_and_refuses_where_a_node_is() {
 fn a_rank_whose_record_names_another_set_than_those_of_its_members_is_noticed() {
     let mut world = World::new(4, 4);
     world.run(|_| ());
-    let aside = world.set_aside();
+    let aside = world.set_aside(&world.nodes);
     world.run(|application| {
         application.wait(SECONDS_OF_A_RUN);
         application.checkpoint(1, small).unwrap();
