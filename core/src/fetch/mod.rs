@@ -179,7 +179,7 @@ struct Learnt {
     /// This rank's files.
     mine: Vec<Mine>,
     /// When the dataset was recorded as complete, on the clock of its file system: seconds and nanoseconds.
-    listed: Option<(i64, u32)>,
+    listed: (i64, u32),
 }
 
 /// How the bytes of a dataset are verified.
@@ -220,7 +220,7 @@ impl Fetch<'_> {
         };
         // Of a file that many ranks read where it lies, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
-        let unchanged_since = listed.filter(|_| candidate.suspect);
+        let unchanged_since = candidate.suspect.then_some(listed);
         let rules = Rules { sums: &sums, unchanged_since, owner: candidate.seq };
         let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
@@ -242,14 +242,12 @@ impl Fetch<'_> {
         let mut head = KvTree::new();
         if self.comm.rank() == Rank(0) {
             head = match self.read(candidate) {
-                Ok((dataset, read)) => {
+                Ok((dataset, read, listed)) => {
                     leaves = read;
                     let mut tree = KvTree::new();
                     tree.put("DSETDESC", dataset.to_tree());
-                    if let Ok(status) = self.files.status(&self.prefix.summary_file(candidate.seq.id)) {
-                        tree.set("LISTED", status.mtime.0);
-                        tree.set("LISTED_NANOS", status.mtime.1);
-                    }
+                    tree.set("LISTED", listed.0);
+                    tree.set("LISTED_NANOS", listed.1);
                     tree
                 }
                 Err(refusal) => refusal.to_tree(),
@@ -263,8 +261,8 @@ impl Fetch<'_> {
         };
         let malformed = |_| CommError::Malformed { from: Rank(0), what: "the description of a dataset" };
         let dataset = DatasetDescriptor::from_tree(dataset).map_err(malformed)?;
-        let time = |key| head.parse(key).ok().flatten();
-        let listed = time("LISTED").zip(time("LISTED_NANOS").and_then(|nanos| u32::try_from(nanos).ok()));
+        let listed =
+            (head.require("LISTED").map_err(malformed)?, head.require("LISTED_NANOS").map_err(malformed)?);
         let mine = self.read_lists(candidate, &leaves)?;
         Ok(Learnt { dataset, mine, listed })
     }
@@ -308,7 +306,8 @@ impl Fetch<'_> {
         PrefixError::Rank2File { path: self.prefix.rank2file(id), reason }
     }
 
-    fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Vec<Leaf>), Refusal> {
+    /// The descriptor, the leaves of the file lists, and when the dataset was recorded as complete.
+    fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Vec<Leaf>, (i64, u32)), Refusal> {
         let id = candidate.seq.id;
         let path = self.prefix.summary_file(id);
         let summary = Summary::read(self.files, self.prefix, id)?
@@ -324,7 +323,7 @@ impl Fetch<'_> {
         let leaves = rank2file::leaves(self.files, self.prefix, id)?;
         match leaves.iter().map(|leaf| leaf.ranks).find(|&ranks| ranks != self.comm.size()) {
             Some(found) => Err(Refusal::Ranks(found)),
-            None => Ok((summary.dataset, leaves)),
+            None => Ok((summary.dataset, leaves, Summary::written_at(self.files, self.prefix, id)?)),
         }
     }
 

@@ -531,3 +531,27 @@ fn files_that_are_replaced_while_they_are_fetched_are_not_taken() {
         }
     }
 }
+
+/// It was fetched as if nobody had begun to replace its files.
+#[test]
+fn a_dataset_whose_files_may_be_replaced_is_not_fetched_without_the_time_of_its_flush() {
+    let (stage, cached) = flushed(2, 1, "a");
+    let candidate = Candidate { suspect: true, ..candidate_of(&cached) };
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Status && path.ends_with("summary.scr"));
+    files.count_all();
+    // The first one is that of the open file.
+    files.fail_once(2, ErrorKind::TimedOut);
+    let fetch = |to: &str| {
+        let to = stage.dir.path().join(to);
+        fetch_with(&files, &stage.prefix, 2, &candidate, &to, OPTIONS)
+    };
+    let error = fetch("first").unwrap_err();
+    assert!(
+        matches!(&error, FetchError::Failed { .. }) && error.to_string().contains("summary.scr"),
+        "{error}"
+    );
+    assert!(stage.is_listed(1), "that may pass");
+    files.heal();
+    assert_right(&stage, &cached, &fetch("second").unwrap());
+}

@@ -420,7 +420,13 @@ impl Catalog<'_> {
         now: &str,
         check: impl FnOnce(&Index) -> Result<(), E>,
     ) -> Result<Turn<()>, E> {
-        Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
+        let summary = Summary { dataset: dataset.clone(), complete: true };
+        // Its time says since when no file has changed, and it is not to become younger.
+        if !Summary::read(self.files, self.prefix, dataset.id)
+            .is_ok_and(|found| found.as_ref() == Some(&summary))
+        {
+            summary.write(self.files, self.prefix)?;
+        }
         self.in_index(dataset, sharing, |index, replaces| {
             check(index)?;
             replaces.iter().for_each(|&id| _ = index.set_complete(id, false));

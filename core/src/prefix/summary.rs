@@ -40,6 +40,15 @@ impl Summary {
         Ok(Some(summary))
     }
 
+    /// When the summary of a dataset was written, which is when the dataset became complete: seconds and nanoseconds.
+    ///
+    /// # Errors
+    /// It is not there, or nothing can be said of it.
+    pub(crate) fn written_at(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<(i64, u32), PrefixError> {
+        let path = prefix.summary_file(id);
+        Ok(files.status(&path).at("look at", &path)?.mtime)
+    }
+
     /// Replaces the summary of its dataset in one step, and syncs it. The dataset's folder must be there.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! Adds a dataset that is whole in the prefix directory to an index that does not have it, or has lost its entry.
 //!
 //! The summary may be outdated: a newer dataset that uses the same names replaces files. So sizes are always compared. If another
-//! dataset may have replaced a file, or no record says that this one was ever complete, its checksums have to match too.
+//! dataset may have replaced a file, or no record says that this one was ever complete, its checksums have to match too. If a newer
+//! dataset was begun and is not complete, a file without one must not have changed since this one was complete.
 
 use super::build::{BuildError, Builder, Built, Outcome};
+use crate::fetch;
 use crate::flush::closing;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::FsError;
@@ -91,8 +93,14 @@ impl Builder<'_> {
             summary.as_ref().map_or(entry.is_some_and(|entry| entry.complete), |summary| summary.complete);
         let dataset = summary.map(|summary| summary.dataset).or_else(|| entry?.dataset.clone());
         let dataset = dataset.ok_or_else(|| PrefixError::Missing { path: prefix.summary_file(id) })?;
-        let doubted = entry.is_some_and(|entry| !entry.complete) || !said_complete;
-        Ok(Evidence { dataset, lists, described, doubted })
+        let mut doubted = entry.is_some_and(|entry| !entry.complete) || !said_complete;
+        let mut unchanged_since = None;
+        let index = Index::read(files, prefix)?;
+        if fetch::is_suspect(fetch::last_begun(&index), index.seq_of(&dataset)) {
+            doubted |= !described;
+            unchanged_since = described.then(|| Summary::written_at(files, prefix, id)).transpose()?;
+        }
+        Ok(Evidence { dataset, lists, described, doubted, unchanged_since })
     }
 
     /// Compares all files with what is recorded. Returns whether every one has the right checksum, or what is wrong.
@@ -109,7 +117,7 @@ impl Builder<'_> {
             if overwritten.map_err(FileError::from)? && file.crc.is_none() {
                 return Err(NotWhole::Overwritten { name: file.name.clone() });
             }
-            let length = self.compare(file, seen.insert(&file.name))?;
+            let (length, changed) = self.compare(file, seen.insert(&file.name))?;
             (count, bytes) = (count + 1, bytes.saturating_add(length));
             verified &= file.crc.is_some();
             match (file.crc, replaced) {
@@ -118,6 +126,9 @@ impl Builder<'_> {
                 }
                 (None, None) if evidence.doubted => {
                     return Err(NotWhole::Unproven { name: file.name.clone() });
+                }
+                (None, None) if evidence.unchanged_since.is_some_and(|since| changed > since) => {
+                    return Err(NotWhole::Changed { name: file.name.clone() });
                 }
                 _ => {}
             }
@@ -130,14 +141,15 @@ impl Builder<'_> {
         Ok(verified)
     }
 
-    /// Compares a file with what is recorded of it, and gives its length. A file of several ranks is read once.
-    fn compare(&self, file: &PrefixFile, read: bool) -> Result<u64, FileError> {
+    /// Compares a file with what is recorded of it, and gives its length and when it was changed. A file of several ranks is read
+    /// once.
+    fn compare(&self, file: &PrefixFile, read: bool) -> Result<(u64, (i64, u32)), FileError> {
         let path = self.prefix.file(&file.name);
         let (open, status) = open_whole(self.files(), &path, file.bytes)?;
         if let Some(crc) = file.crc.filter(|_| read) {
             compare(&path, Some(crc), Some(checksum(&*open, &path, BLOCK_BYTES)?))?;
         }
-        Ok(status.len)
+        Ok((status.len, status.mtime))
     }
 
     /// The names of newer datasets and of their files, as far as they are known.
@@ -193,6 +205,8 @@ struct Evidence {
     described: bool,
     /// Whether anything says that it is not complete, or nothing that it is.
     doubted: bool,
+    /// When a newer dataset was begun and is not complete, which may have replaced files: when this one was complete.
+    unchanged_since: Option<(i64, u32)>,
 }
 
 /// Why a dataset is not whole, as far as it is known.
@@ -206,6 +220,8 @@ enum NotWhole {
     Overwritten { name: FileName },
     #[error("nothing says that it was ever complete, and {name} has no checksum to prove it")]
     Unproven { name: FileName },
+    #[error("{name} has changed since the dataset was complete, and has no checksum to prove it")]
+    Changed { name: FileName },
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -218,3 +234,50 @@ enum Newer {
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::Env;
+    use crate::flush::drop_name;
+    use crate::flush::tests::stage::{through, Stage, OPTIONS};
+    use crate::flush::Options;
+    use crate::fs::RealFiles;
+    use crate::plugin::PluginHost;
+    use std::sync::Arc;
+
+    fn add(stage: &Stage) -> Outcome {
+        drop_name(&RealFiles, &stage.prefix, b"a").unwrap();
+        let env = Env::for_test(Arc::new(RealFiles), stage.prefix.dir()).env();
+        let host = PluginHost::new(&env, None);
+        Builder::new(&env, &stage.prefix, &host, 0).add(b"a").unwrap().outcome
+    }
+
+    /// It was listed, and its time was made young: from then on nobody doubted its files.
+    #[test]
+    fn a_file_without_a_checksum_that_changed_after_its_dataset_is_not_listed_if_a_newer_one_was_begun() {
+        let stage = Stage::new(2);
+        let mut cached = stage.cache(1, "a");
+        cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+        let options = Options { checksums: false, metadata: false, ..OPTIONS };
+        stage.flush_with(&RealFiles, &through(&RealFiles), "1.x", &cached, options).unwrap();
+        let newer = stage.cache(2, "b").dataset;
+        Index::update(&RealFiles, &stage.prefix, |index| index.record(&newer, false)).unwrap();
+        let summary = stage.prefix.summary_file(1);
+        let written = std::fs::metadata(&summary).unwrap().modified().unwrap();
+        assert!(matches!(add(&stage), Outcome::Listed { verified: false, .. }));
+        assert_eq!(std::fs::metadata(&summary).unwrap().modified().unwrap(), written);
+        let file = cached.by_rank[1].iter().find(|file| file.bytes > 0).unwrap();
+        let path = stage.prefix.file(&file.name);
+        let replaced = std::fs::File::options().write(true).open(&path).unwrap();
+        replaced.set_modified(written + Duration::from_secs(1)).unwrap();
+        let Outcome::Incomplete { why } = add(&stage) else { panic!("it was listed") };
+        assert!(why.contains("has changed since the dataset was complete"), "{why}");
+        replaced.set_modified(written - Duration::from_secs(1)).unwrap();
+        assert!(add(&stage).is_complete());
+        // Nothing says that anybody has begun to replace its files.
+        replaced.set_modified(written + Duration::from_secs(1)).unwrap();
+        drop_name(&RealFiles, &stage.prefix, b"b").unwrap();
+        assert!(add(&stage).is_complete());
+    }
+}
