@@ -151,7 +151,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     let matches = command().try_get_matches_from(arguments);
     match matches
         .and_then(|matches| Cli::from_arg_matches(&matches))
-        .unwrap_or_else(|error| end(&error))
+        .unwrap_or_else(|error| end(error))
         .command
     {
         Command::Agent(args) => agent::run(&args),
@@ -207,8 +207,12 @@ fn command() -> clap::Command {
 const WIDEST_HELP: usize = 100;
 
 /// Ends the command where its arguments were not understood, or help was asked for.
-fn end(error: &clap::Error) -> ! {
-    let Some((why, plain)) = in_words(error) else { error.exit() };
+fn end(mut error: clap::Error) -> ! {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // What begins with a dash is a mistyped option, and no file of such a name.
+        error.remove(ContextKind::Suggested);
+    }
+    let Some((why, plain)) = in_words(&error) else { error.exit() };
     let text = error.render();
     let text = if std::io::stderr().is_terminal() { text.ansi().to_string() } else { text.to_string() };
     print_to_stderr(text.replace(&why, &plain).trim_end());

@@ -133,7 +133,7 @@ impl Layout {
     /// The least width of a column.
     fn least(&self, column: usize) -> usize {
         let words = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| cell.split(' '));
-        let longest = words.map(length).max().unwrap_or(0);
+        let longest = words.map(length).max().unwrap_or(0).min(self.widths[column]);
         longest.min(if self.limit.breaks_words { LEAST_WIDTH } else { usize::MAX })
     }
 
@@ -142,8 +142,11 @@ impl Layout {
     }
 
     fn measure(&mut self) {
+        // A path that cannot be cut stands out in its own row, and does not widen all others.
+        let most = if self.limit.breaks_words { usize::MAX } else { self.limit.columns / 2 };
         let width = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| length(cell)).max().unwrap_or(0)
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| length(cell)).filter(|&length| length <= most).max().unwrap_or(0)
         };
         self.widths = (0..self.columns().saturating_sub(1)).map(width).collect();
     }
@@ -285,5 +288,13 @@ TIME      WHAT  NOTE
         let text = format!("NAME  TEXT\na     {path}\n      has the words of a\n      sentence\n");
         assert_eq!(table.layout(Width { columns: 30, breaks_words: false }), text);
         assert!(table.layout(terminal(30)).lines().all(|line| length(line) <= 30));
+    }
+
+    #[test]
+    fn a_word_that_stands_out_in_a_pipe_leaves_all_other_rows_in_one_line() {
+        let path = "/a/path/that/has/more/than/half/of/the/columns";
+        let table = table(&["NAME", "VALUE", "FROM"], &[&["a", path, "default"], &["b", "1", "default"]]);
+        let text = format!("NAME  VALUE  FROM\na     {path}  default\nb     1      default\n");
+        assert_eq!(table.layout(Width { columns: 60, breaks_words: false }), text);
     }
 }

@@ -24,6 +24,9 @@ fn a_mistyped_command_says_what_is_possible() {
         ("log --last -1", "'-1' for '--last <N>': the least is 0"),
         ("copy --id 1 --threads 1025", "'1025' for '--threads <N>': the most is 1024"),
         ("copy --id 99999999999999999999999", "the number is too large"),
+        ("index list", "`list' stands for nothing: files belong to --import"),
+        ("index --name foo", "unexpected argument '--name'"),
+        ("halt --list -5", "unexpected argument '-5'"),
         ("copy --latest", "knows of no checkpoint of this allocation"),
     ] {
         let output = run(&scr, words);

@@ -92,9 +92,15 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
             outcomes.push(Outcome { folder, kept: kept.map(|(why, _)| why), is_failure });
         }
     }
-    for Outcome { folder, kept, .. } in &outcomes {
-        if let Some(why) = kept {
-            warn(format_args!("{} is kept: {why}", folder.path().display()));
+    let mut kept: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for outcome in &outcomes {
+        let path = || outcome.folder.path().display().to_string();
+        outcome.kept.iter().for_each(|why| kept.entry(why).or_default().push(path()));
+    }
+    for (why, paths) in kept {
+        match paths.as_slice() {
+            [path] => warn(format_args!("{path} is kept: {why}")),
+            paths => warn(format_args!("{} folders are kept: {why}\n  {}", paths.len(), paths.join("\n  "))),
         }
     }
     match may_have_ended.as_slice() {

@@ -13,7 +13,7 @@ mod show;
 use crate::environment;
 use crate::output::{count, on_one_line, show, warn, Answer};
 use crate::progress::Progress;
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use building::BuildReport;
 use clap::Args;
 use scr_core::env::Env;
@@ -44,7 +44,7 @@ pub(crate) struct IndexArgs {
     #[arg(long, requires = "import")]
     output: bool,
     /// The files of --import, in the order of the ranks
-    #[arg(value_name = "FILE", requires = "import")]
+    #[arg(value_name = "FILE")]
     files: Vec<OsString>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
@@ -86,6 +86,10 @@ const MOST_RANKS: i64 = 100_000_000;
 
 /// Runs the command.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
+    if let (Some(word), None) = (args.files.first(), &args.action.import) {
+        let word = word.to_string_lossy();
+        bail!("`{word}' stands for nothing: files belong to --import, and actions such as --list begin with two dashes");
+    }
     let env = environment::quiet_env()?;
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     match &args.action {

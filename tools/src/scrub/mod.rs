@@ -62,7 +62,10 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     }
     if let Some(name) = &args.dataset {
         if plans.iter().all(|(_, plan)| plan.is_empty()) {
-            let targets: Vec<_> = plans.iter().map(|(target, _)| target.to_string()).collect();
+            let mut targets: Vec<_> = plans.iter().take(3).map(|(target, _)| target.to_string()).collect();
+            targets.extend(
+                plans.len().checked_sub(3).filter(|&more| more > 0).map(|more| format!("and {more} more")),
+            );
             bail!("there is no dataset `{name}' in {}", targets.join(", "));
         }
     }
