@@ -40,7 +40,8 @@ fn with_user(test: &str, body: impl FnOnce(&mut MariaDb)) {
 fn scr_log(mpi: Mpi, cluster: &Cluster, host: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(stage(mpi).join("bin/scr"));
     command.arg("log").args(arguments).envs(variables(host)).env("SCR_PREFIX", cluster.prefix());
-    command.current_dir(repository()).output().expect("the command can be started")
+    // Each entry in a line of its own.
+    command.env("COLUMNS", "1000").current_dir(repository()).output().expect("the command can be started")
 }
 
 fn text(bytes: &[u8]) -> String {
