@@ -5,6 +5,7 @@ use crate::cache::Cache;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
 use crate::error::Error;
+use crate::flush::catalog::Catalog;
 use crate::job::Job;
 use crate::param;
 use crate::prefix::{DatasetDescriptor, Ids, Index, IndexEntry};
@@ -58,14 +59,20 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 }
 
 /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
-/// deleted, that is reported. One that this run could not read stays: a later run may restart from it. Collective. See the guide's `SCR_PREFIX_SIZE`.
+/// deleted, that is reported. One that this run could not read stays: a later run may restart from it. So does one that another run
+/// reads in place. Collective. See the guide's `SCR_PREFIX_SIZE`.
 ///
 /// # Errors
 /// The ranks cannot talk, or the index cannot be read.
 pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<(), Error> {
     let size = job.params.get(&param::PREFIX_SIZE);
     let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
-    for id in listed(job, |index| surplus(index, size, newest))? {
+    let catalog = Catalog { files: job.files(), prefix: &job.prefix };
+    let is_held =
+        |index: &Index, id: u64| index.entry(id).is_some_and(|entry| catalog.is_held(&entry, job.run.number));
+    let goes =
+        |index: &Index| surplus(index, size, newest).into_iter().filter(|&id| !is_held(index, id)).collect();
+    for id in listed(job, goes)? {
         if !cache.may_delete_in_prefix(id) {
             continue;
         }

@@ -171,7 +171,7 @@ impl Catalog<'_> {
         by: &str,
         sharing: &mut Sharing,
     ) -> Result<Turn<()>, PrefixError> {
-        self.in_index(dataset, sharing, |index, replaces| {
+        self.in_index(dataset, sharing, by == IN_PLACE, |index, replaces| {
             if by != IN_PLACE && !planted(Bug::NameTakenBeforeCopied) {
                 // Who drops the dataset removes the record first, and then changes the index.
                 pending::expect(self.files, self.prefix, by, dataset.id)?;
@@ -200,11 +200,13 @@ impl Catalog<'_> {
         })?
     }
 
-    /// Does `change` with the index if it is the turn of this dataset, and says which datasets it replaces files of.
+    /// Does `change` with the index if it is the turn of this dataset, and says which datasets it replaces files of. What another run
+    /// reads is in nobody's way whose files are `in_place`: they are replaced already.
     fn in_index<T, E: From<PrefixError>>(
         &self,
         dataset: &DatasetDescriptor,
         sharing: &mut Sharing,
+        in_place: bool,
         change: impl FnOnce(&mut Index, &[u64]) -> Result<T, E>,
     ) -> Result<Turn<T>, E> {
         if !sharing.is_complete {
@@ -215,9 +217,9 @@ impl Catalog<'_> {
             let Judged { newer, before, held, replaces } = self.judge(index, dataset, sharing)?;
             match (newer, held, before) {
                 (Some(newer), ..) => Err(PrefixError::Superseded { newer }.into()),
-                (None, Some(id), _) => Err(PrefixError::InUse { id }.into()),
-                (None, None, Some(token)) => Ok(Turn::After(token)),
-                (None, None, None) => Ok(Turn::Done(change(index, &replaces)?)),
+                (None, Some(id), _) if !in_place => Err(PrefixError::InUse { id }.into()),
+                (None, _, Some(token)) => Ok(Turn::After(token)),
+                (None, _, None) => Ok(Turn::Done(change(index, &replaces)?)),
             }
         })?
     }
@@ -276,7 +278,7 @@ impl Catalog<'_> {
     }
 
     /// Whether a run other than `run` reads the files of a dataset where they lie.
-    fn is_held(&self, entry: &IndexEntry, run: u64) -> bool {
+    pub(crate) fn is_held(&self, entry: &IndexEntry, run: u64) -> bool {
         entry.held.iter().any(|&by| by != run) && Running::may_be_any(self.files, self.prefix)
     }
 
@@ -427,7 +429,7 @@ impl Catalog<'_> {
         {
             summary.write(self.files, self.prefix)?;
         }
-        self.in_index(dataset, sharing, |index, replaces| {
+        self.in_index(dataset, sharing, true, |index, replaces| {
             check(index)?;
             replaces.iter().for_each(|&id| _ = index.set_complete(id, false));
             complete(index, dataset, make_current, now);

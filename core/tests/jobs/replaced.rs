@@ -149,3 +149,43 @@ fn a_run_that_has_died_keeps_no_flush_from_being_closed() {
     let ended = poststage(&world);
     assert!(matches!(&ended[..], [FlushOutcome::Finalized(_)]), "{ended:?}");
 }
+
+/// The window of the other job deleted it.
+#[test]
+fn what_a_run_reads_in_place_is_not_deleted_to_make_room_for_the_checkpoints_of_another_one() {
+    let world =
+        World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_FETCH_BYPASS", "1").set("SCR_PREFIX_SIZE", "1");
+    world.run(|application| application.checkpoint(1, one).unwrap());
+    world.lose("n0");
+    world.lose("n1");
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        application.session().start_restart().unwrap();
+        turns.wait();
+        let other = (application.rank == Rank(0)).then(|| {
+            world.run(|application| (2..=3).for_each(|step| application.checkpoint(step, one).unwrap()))
+        });
+        turns.wait();
+        assert!(other.is_none_or(|other| other.has_line_with("Deleting dataset")));
+        application.compare(1, one).unwrap();
+        application.session().complete_restart(true).unwrap();
+    });
+}
+
+/// A process of the run before was still there, and no checkpoint of the new one became complete.
+#[test]
+fn a_run_that_writes_in_place_is_not_kept_from_it_by_one_that_has_read_there() {
+    let world = World::new(4, 2).set("SCR_CACHE_BYPASS", "1");
+    world.run(|application| application.checkpoint(1, one).unwrap());
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        turns.wait();
+        if application.rank == Rank(0) {
+            world.run(|application| application.checkpoint(1, one).unwrap());
+        }
+        turns.wait();
+    });
+    world.run(|application| application.restart(one)).all_gave(&Some(1));
+}
