@@ -116,9 +116,11 @@ impl Cache {
         self.unread.insert(id);
     }
 
-    /// Whether this run may delete a dataset from the prefix directory to make room for newer ones.
+    /// Whether this run may delete a dataset from the prefix directory to make room for newer ones: not one that it is flushing.
     pub(crate) fn may_delete_in_prefix(&self, id: u64) -> bool {
-        !self.unread.contains(&id) || planted(Bug::WindowDeletesUnread)
+        let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
+        let arrives = self.datasets.iter().filter(is_it).any(CachedDataset::is_being_flushed);
+        !arrives && (!self.unread.contains(&id) || planted(Bug::WindowDeletesUnread))
     }
 
     /// The dataset of this id has been deleted from the prefix directory. What lies nowhere else leaves, and no other can be read

@@ -472,6 +472,33 @@ fn the_window_in_the_prefix_directory_keeps_the_last_good_one_while_a_newer_one_
 }
 
 #[test]
+fn the_window_leaves_a_checkpoint_alone_while_it_is_being_flushed() {
+    let mut world = World::new(1, 1);
+    for (name, value) in [
+        ("SCR_COPY_TYPE", "SINGLE"),
+        ("SCR_CACHE_SIZE", "2"),
+        ("SCR_FLUSH", "1"),
+        ("SCR_FLUSH_ASYNC", "1"),
+        ("SCR_FLUSH_TYPE", "PTHREAD"),
+        ("SCR_FLUSH_ASYNC_BW", "4M"),
+        ("SCR_PREFIX_SIZE", "1"),
+    ] {
+        world.put(name, value);
+    }
+    world.run(|application| {
+        application.checkpoint(1, |_| vec![2_000_000]).unwrap();
+        application.checkpoint(2, some).unwrap();
+        // Waits for the flush of the name, and for no other one; then the first one leaves the cache.
+        application.checkpoint(2, some).unwrap();
+        application.finalize().unwrap();
+    });
+    let left: Vec<_> = index(&world).entries().iter().map(|entry| entry.name.clone()).collect();
+    assert_eq!(left, [b"ckpt.2"]);
+    world.lose("n0");
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+#[test]
 fn failed_fetches_are_reported_at_every_debug_level() {
     let world = job();
     checkpoints(&world, 1..=3);
