@@ -164,6 +164,21 @@ impl EndedRun<'_> {
 }
 
 impl Run {
+    /// Whether output has names of files of a checkpoint before it.
+    pub(super) fn writes_output_over_checkpoints(&self) -> bool {
+        let names = |at: usize| match self.steps[at] {
+            Step::Output { name: output } => Some((at, name_of(output))),
+            _ => None,
+        };
+        let is_over = |(at, output): (usize, String)| {
+            self.steps[..at].iter().any(|step| match *step {
+                Step::Checkpoint { name, .. } => share(&name_of(name), &output),
+                _ => false,
+            })
+        };
+        (0..self.steps.len()).filter_map(names).any(is_over)
+    }
+
     fn chooses(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::Current { .. }))
     }

@@ -452,14 +452,14 @@ impl Model {
     }
 
     /// The versions that this run has to find in cache. Where it reads in the prefix directory, it cannot read one there whose files
-    /// are those of a later one that another number of ranks wrote.
+    /// are those of a later one that is no checkpoint, or that another number of ranks wrote.
     fn all_cached<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u64> + 'a {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         let there =
             self.versions.iter().filter(move |version| version.is_of(run) && version.is_promised(&here));
         let is_replaced = |version: &Version| {
-            self.later(version)
-                .any(|other| other.ranks != version.ranks && other.other_prefix == version.other_prefix)
+            let is_other = |other: &Version| other.ranks != version.ranks || !other.checkpoint;
+            self.later(version).any(|other| is_other(other) && other.other_prefix == version.other_prefix)
         };
         there
             .filter(move |version| !(run.settings.global && is_replaced(version)))
@@ -544,9 +544,11 @@ impl Model {
 
     /// Without faults every step comes to what it should.
     fn check_steps(&self, run: &Run, ranks: &[Seen]) -> Result<(), String> {
-        // An older checkpoint, to which the user goes back, or the only one that is left, cannot be flushed over a newer one.
+        // An older checkpoint, to which the user goes back, or the only one that is left, cannot be flushed over a newer one; nor
+        // over output.
         let is_late = |number| self.version(number).is_some_and(|taken| self.later(taken).next().is_some());
-        let ends = run.finalizes && run.wants.is_none() && !first_handed(ranks).is_some_and(is_late);
+        let is_late = first_handed(ranks).is_some_and(is_late) || run.writes_output_over_checkpoints();
+        let ends = run.finalizes && run.wants.is_none() && !is_late;
         for (rank, seen) in ranks.iter().enumerate() {
             if seen.came.len() < run.steps.len() || ends && !seen.finalized {
                 return Err(format!("rank {rank} has not come to its end: {seen:?}"));
@@ -607,6 +609,9 @@ impl Model {
                     newest = newest.filter(|(_, other)| !share(other, &name) || !bypass);
                     self.add(run, number, name.clone(), (true, output, valid), &came);
                     if !(good && valid) {
+                        // If only its flush has failed, it is the one that the end of the run flushes.
+                        let counts = self.versions.last().is_some_and(|version| version.possible);
+                        newest = newest.filter(|_| !counts);
                         continue;
                     }
                     newest = Some((number, name.clone()));
