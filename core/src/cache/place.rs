@@ -4,8 +4,9 @@
 
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
+use super::verify::Loss;
 use crate::fs::{At, Files, FsError, Kind, Status};
-use crate::prefix::{Overwritten, Prefix};
+use crate::prefix::{retried, Overwritten, Prefix};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,7 @@ impl PartPlace for PartDir {
 
 /// A fault of a file of a part that is visible without reading it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Flaw {
+enum Flaw {
     /// It cannot be inspected; usually it does not exist.
     #[error(transparent)]
     Unseen(#[from] FsError),
@@ -87,17 +88,26 @@ pub(crate) enum Flaw {
     },
 }
 
-/// The first file of a part, or its redundancy file, that is not there with the length that its record gives.
-pub(crate) fn first_flaw(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Result<(), Flaw> {
+/// What a part lacks, as far as that can be seen without reading it: a file of it, or its redundancy file, is not there with the
+/// length that its record gives.
+pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let mut data = record.files.iter();
-    data.try_for_each(|file| expect_file(files, &place.file(record, file), file.bytes).map(drop))?;
-    record.redundancy.map_or(Ok(()), |kept| expect_file(files, &place.redundancy(), kept.bytes).map(drop))
+    let flaw = data.find_map(|file| expect_file(files, &place.file(record, file), file.bytes).err());
+    if let Some(flaw) = flaw {
+        return Some(Loss::of_data(crate::describe(&flaw)));
+    }
+    let flaw = record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes).err());
+    flaw.map(|flaw| Loss::of_redundancy(crate::describe(&flaw)))
 }
 
-/// The first file of a part in bypass mode that is not in the prefix directory as it was written. Such files have no checksums,
+/// What a part in bypass mode lacks: a file that is not in the prefix directory as it was written. Such files have no checksums,
 /// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
 /// one that was given out for that, whatever its time.
-pub(crate) fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Flaw> {
+pub(crate) fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
+    first_flaw_in_place(files, record).err().map(|flaw| Loss::of_data(crate::describe(&flaw)))
+}
+
+fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Flaw> {
     let prefix = Prefix::new(OsStr::from_bytes(&record.prefix));
     record.files.iter().try_for_each(|file| {
         let path = record.prefix_path(file);
@@ -114,7 +124,7 @@ pub(crate) fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Res
 }
 
 fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {
-    let status = files.status(path).at("look at", path)?;
+    let status = retried(files, || files.status(path).at("look at", path))?;
     let path = || path.to_owned();
     match status.kind {
         Kind::File if status.len == recorded => Ok(status),

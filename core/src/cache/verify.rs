@@ -7,7 +7,60 @@ use crate::fs::{At, File, Files, FsError, How};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::PluginError;
 
+/// What a part lacks. Its redundancy can be computed again as long as no member of its set lacks data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lost {
+    /// Its redundancy, and nothing else.
+    Redundancy,
+    /// Files. Its redundancy is of no use without them.
+    Data,
+}
+
+/// What a part lacks, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loss {
+    pub(crate) lost: Lost,
+    pub(crate) why: String,
+}
+
+impl Loss {
+    pub(crate) fn of_data(why: impl Into<String>) -> Self {
+        Self { lost: Lost::Data, why: why.into() }
+    }
+
+    pub(crate) fn of_redundancy(why: impl Into<String>) -> Self {
+        Self { lost: Lost::Redundancy, why: why.into() }
+    }
+}
+
 /// How a part differs from its record.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Damage {
+    /// In its files.
+    #[error(transparent)]
+    Data(PartError),
+    /// In its redundancy.
+    #[error(transparent)]
+    Redundancy(PartError),
+}
+
+impl Damage {
+    /// Whether bytes were read, and were not those that were recorded.
+    pub(crate) fn is_wrong_bytes(&self) -> bool {
+        let (Self::Data(error) | Self::Redundancy(error)) = self;
+        matches!(error, PartError::Checksum { .. })
+    }
+
+    /// As a loss: what is damaged is of no use.
+    pub(crate) fn loss(&self) -> Loss {
+        match self {
+            Self::Data(error) => Loss::of_data(crate::describe(error)),
+            Self::Redundancy(error) => Loss::of_redundancy(crate::describe(error)),
+        }
+    }
+}
+
+/// How a file of a part differs from its record.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PartError {
     /// A file cannot be opened.
@@ -54,16 +107,18 @@ pub(crate) fn verify(
     record: &RankRecord,
     threads: u32,
     extent: Extent,
-) -> Result<Verified, PartError> {
+) -> Result<Verified, Damage> {
     if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
         return Ok(Verified::All);
     }
-    let data = open_data(files, part, record, Opened::new(), true)?;
-    let redundancy = match extent {
-        Extent::All => open_redundancy(files, part, record)?,
-        Extent::Used => LogicalFile::new(Vec::new(), true),
-    };
-    compare(record, &data, &redundancy, threads, extent)
+    let data = open_data(files, part, record, Opened::new(), true);
+    let data = data.map_err(|error| Damage::Data(error.into()))?;
+    // The data is compared first: without it, nobody asks for the redundancy.
+    compare_data(record, &data, threads)?;
+    match extent {
+        Extent::Used if record.redundancy.is_some() => Ok(Verified::Files),
+        _ => verify_redundancy(files, part, record, threads).map(|()| Verified::All),
+    }
 }
 
 /// Reads the redundancy of a part from end to end, with this many threads, and compares it with its record.
@@ -72,8 +127,10 @@ pub(crate) fn verify_redundancy(
     part: &dyn PartPlace,
     record: &RankRecord,
     threads: u32,
-) -> Result<(), PartError> {
-    compare_redundancy(record, &open_redundancy(files, part, record)?, threads)
+) -> Result<(), Damage> {
+    let redundancy = open_redundancy(files, part, record);
+    let redundancy = redundancy.map_err(|error| Damage::Redundancy(error.into()))?;
+    compare_redundancy(record, &redundancy, threads)
 }
 
 /// Compares the checksums of what passed through with the recorded ones. Reads what did not pass through, up to this extent.
@@ -84,26 +141,31 @@ pub(crate) fn compare(
     redundancy: &LogicalFile,
     threads: u32,
     extent: Extent,
-) -> Result<Verified, PartError> {
-    let names = record.files.iter().map(|file| (file.name.to_string(), file.crc));
-    expect_sums(names, data.checksums(threads)?)?;
+) -> Result<Verified, Damage> {
+    compare_data(record, data, threads)?;
     if extent == Extent::Used && record.redundancy.is_some() && !redundancy.is_used() {
         return Ok(Verified::Files);
     }
     compare_redundancy(record, redundancy, threads).map(|()| Verified::All)
 }
 
-fn compare_redundancy(record: &RankRecord, redundancy: &LogicalFile, threads: u32) -> Result<(), PartError> {
+fn compare_data(record: &RankRecord, data: &LogicalFile, threads: u32) -> Result<(), Damage> {
+    let recorded = record.files.iter().map(|file| (file.name.to_string(), file.crc));
+    expect_sums(recorded, data, threads).map_err(Damage::Data)
+}
+
+fn compare_redundancy(record: &RankRecord, redundancy: &LogicalFile, threads: u32) -> Result<(), Damage> {
     let recorded = record.redundancy.map(|kept| ("the redundancy file".to_owned(), Some(kept.crc)));
-    expect_sums(recorded.into_iter(), redundancy.checksums(threads)?)
+    expect_sums(recorded.into_iter(), redundancy, threads).map_err(Damage::Redundancy)
 }
 
 /// The recorded checksums, each with the name of its file, must be those that were found.
 fn expect_sums(
     recorded: impl Iterator<Item = (String, Option<u32>)>,
-    found: Vec<Option<u32>>,
+    found: &LogicalFile,
+    threads: u32,
 ) -> Result<(), PartError> {
-    for ((file, recorded), found) in recorded.zip(found) {
+    for ((file, recorded), found) in recorded.zip(found.checksums(threads)?) {
         if let Some(recorded) =
             recorded.filter(|&recorded| found != Some(recorded) && !planted(Bug::CacheUnchecked))
         {

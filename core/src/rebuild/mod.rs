@@ -21,7 +21,7 @@ use crate::cache::node_dir;
 use crate::cache::part::PartDir;
 use crate::cache::record::DatasetKey;
 use crate::cache::stale::{StalePart, UnusableDataset};
-use crate::cache::verify::{verify_redundancy, Verified};
+use crate::cache::verify::{verify_redundancy, Loss, Verified};
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::CommError;
@@ -132,25 +132,22 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
 
 /// Reads the redundancy that the restart did not need. Gives the damage that this rank has found, by dataset; `None` if no rank
 /// has found any. Collective.
-pub(crate) fn damaged_redundancy(
-    job: &Job,
-    cache: &Cache,
-) -> Result<Option<BTreeMap<u64, String>>, CommError> {
+pub(crate) fn damaged_redundancy(job: &Job, cache: &Cache) -> Result<Option<BTreeMap<u64, Loss>>, CommError> {
     let unread = cache.datasets().iter().filter(|cached| cached.verified == Verified::Files);
     let damage = unread.filter_map(|cached| {
         let (part, record) = (&cached.part, &cached.record);
         let error = verify_redundancy(job.files(), part, record, job.processors).err()?;
-        let what = crate::describe(&error);
-        job.report.error_here(&format!("{}: {what}; this part counts as lost", record.label()));
-        Some((cached.id(), what))
+        let loss = error.loss();
+        job.report.error_here(&format!("{}: {}; its redundancy counts as lost", record.label(), loss.why));
+        Some((cached.id(), loss))
     });
-    let damage: BTreeMap<u64, String> = damage.collect();
+    let damage: BTreeMap<u64, Loss> = damage.collect();
     let [is_any] = any(&*job.comm, [!damage.is_empty()])?;
     Ok(is_any.then_some(damage))
 }
 
-/// Rebuilds the parts in which ranks have found damage. Collective.
-pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, String>) -> Result<(), CommError> {
+/// Repairs the parts in which ranks have found damage. Collective.
+pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, Loss>) -> Result<(), CommError> {
     on.cache
         .datasets()
         .iter()

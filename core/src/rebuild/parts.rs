@@ -5,6 +5,7 @@ use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
+use crate::cache::verify::{Loss, Lost};
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;
@@ -18,8 +19,10 @@ pub(crate) struct LocalPart {
     pub(crate) owner: Rank,
     pub(crate) part: PartDir,
     pub(crate) map: Filemap,
-    /// Whether its files are all there, with their right lengths.
-    pub(crate) whole: bool,
+    /// Whether it is known what it lacks. Until then, and if it was never prepared, it counts for nothing.
+    pub(crate) is_inspected: bool,
+    /// What it lacks, as far as the lengths of its files say.
+    pub(crate) loss: Option<Loss>,
 }
 
 /// The information that a rank gets on its own part.
@@ -27,10 +30,10 @@ pub(crate) struct LocalPart {
 pub(crate) struct PartReport {
     /// The rank that reports it.
     pub(crate) holder: Rank,
-    /// Whether the holder has all the files, with their right lengths.
-    pub(crate) whole: bool,
-    /// Faults of its files, if it has any.
-    pub(crate) flaw: Option<String>,
+    /// Whether the holder has all the files, with their right lengths. The redundancy may be lost.
+    pub(crate) has_data: bool,
+    /// What it lacks, if the holder has the part.
+    pub(crate) loss: Option<Loss>,
     /// The record.
     pub(crate) record: RankRecord,
 }
@@ -57,20 +60,29 @@ impl LocalPart {
         self.map.record.as_ref().map(|record| record.ranks)
     }
 
-    /// Of two copies of a part the better one has the larger value.
-    pub(super) fn quality(&self) -> (bool, bool, PartState) {
-        (self.whole, !self.map.damaged, self.map.state)
+    /// Whether its files are all there, with their right lengths. Its redundancy may be lost.
+    fn has_data(&self) -> bool {
+        let lacks_data = self.loss.as_ref().is_some_and(|loss| loss.lost == Lost::Data);
+        self.is_inspected && self.map.record.is_some() && !lacks_data
     }
 
-    /// Faults of its files, if the part was prepared.
-    fn flaw(&self, files: &dyn Files) -> Option<String> {
-        let record = self.map.record.as_ref()?;
-        let expected = if record.protection.bypass {
-            place::first_flaw_in_place(files, record)
-        } else {
-            place::first_flaw(files, &self.part, record)
-        };
-        expected.err().map(|flaw| crate::describe(&flaw))
+    /// Whether its redundancy is lost.
+    pub(super) fn lacks_redundancy(&self) -> bool {
+        self.loss.is_some()
+    }
+
+    /// Of two copies of a part the better one has the larger value.
+    pub(super) fn quality(&self) -> (bool, bool, bool, PartState) {
+        (self.has_data(), !self.lacks_redundancy(), !self.map.damaged, self.map.state)
+    }
+
+    /// Finds out what a part lacks that was prepared.
+    fn inspect(&mut self, files: &dyn Files) {
+        self.is_inspected = true;
+        self.loss = self.map.record.as_ref().and_then(|record| match record.protection.bypass {
+            true => place::loss_in_place(files, record),
+            false => place::visible_loss(files, &self.part, record),
+        });
     }
 }
 
@@ -83,16 +95,15 @@ pub(crate) fn exchange(
 ) -> Result<BTreeMap<DatasetKey, Vec<PartReport>>, CommError> {
     let mut messages: Vec<(Rank, KvTree)> = Vec::new();
     for part in local.iter_mut().filter(|part| part.map.state >= PartState::Prepared) {
-        let flaw = part.flaw(files);
-        part.whole = part.map.record.is_some() && flaw.is_none();
-        let own = part.map.record.iter().map(|record| (record, part.whole));
-        let kept = part.map.neighbours.iter().map(|record| (record, false));
-        for ((record, whole), flaw) in own.zip([flaw]).chain(kept.map(|kept| (kept, None))) {
+        part.inspect(files);
+        let own = part.map.record.iter().map(|record| (record, part.has_data(), part.loss.as_ref()));
+        let kept = part.map.neighbours.iter().map(|record| (record, false, None));
+        for (record, has_data, loss) in own.chain(kept) {
             if record.rank.0 < comm.size() {
                 let mut report = KvTree::new();
-                report.set("WHOLE", u8::from(whole));
-                if let Some(flaw) = flaw {
-                    report.set("FLAW", flaw);
+                report.set("DATA", u8::from(has_data));
+                if let Some(loss) = loss {
+                    report.set("LOSS", &loss.why);
                 }
                 report.put("RECORD", record.to_tree());
                 messages.push((record.rank, report));
@@ -105,17 +116,18 @@ pub(crate) fn exchange(
             continue;
         };
         let key = DatasetKey::of(&record);
-        let (whole, flaw) = (tree.text("WHOLE") == Some("1"), tree.text("FLAW").map(str::to_owned));
-        reports.entry(key).or_default().push(PartReport { holder, whole, flaw, record });
+        let has_data = tree.text("DATA") == Some("1");
+        let loss = tree.text("LOSS").map(if has_data { Loss::of_redundancy } else { Loss::of_data });
+        reports.entry(key).or_default().push(PartReport { holder, has_data, loss, record });
     }
     Ok(reports)
 }
 
-/// The copy and the record that a rank uses: a whole copy, its own before another's, and any record.
+/// The copy and the record that a rank uses: a copy with all data, its own before another's, and any record.
 pub(crate) fn choose(me: Rank, reports: &[PartReport]) -> (Option<&PartReport>, Option<&RankRecord>) {
-    let whole = reports
+    let copy = reports
         .iter()
-        .filter(|report| report.whole || planted(Bug::WorseCopyCounts))
-        .min_by_key(|report| (report.holder != me, report.holder));
-    (whole, whole.or(reports.first()).map(|report| &report.record))
+        .filter(|report| report.has_data || planted(Bug::WorseCopyCounts))
+        .min_by_key(|report| (report.holder != me, report.holder, report.loss.is_some()));
+    (copy, copy.or(reports.first()).map(|report| &report.record))
 }

@@ -9,9 +9,9 @@ use super::transfer::{self, Arrival};
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
 use crate::cache::part::PartDir;
-use crate::cache::place::first_flaw_in_place;
+use crate::cache::place::loss_in_place;
 use crate::cache::record::{of_other_size, DatasetKey, Protection, RankRecord};
-use crate::cache::verify::{Extent, Verified};
+use crate::cache::verify::{Extent, Loss, Lost, Verified};
 use crate::cache::CachedDataset;
 use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError, Rank};
@@ -19,7 +19,7 @@ use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
-use crate::prefix::Index;
+use crate::prefix::{retried, Index};
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
 use std::cell::Cell;
@@ -91,21 +91,22 @@ pub(crate) fn recover(
     rebuild(on, key, &label, Recovery { lost: Some(lost), ..recovery })
 }
 
-/// Rebuilds the parts of a dataset in cache on the ranks that have found damage in theirs. Collective.
+/// Repairs the parts of a dataset in cache on the ranks that have found out that theirs lack something. Collective.
 pub(super) fn recover_damaged(
     on: Rebuild<'_>,
     cached: &CachedDataset,
-    damage: Option<String>,
+    loss: Option<Loss>,
 ) -> Result<(), CommError> {
-    if any(&*on.job.comm, [damage.is_some()])? == [false] {
+    if any(&*on.job.comm, [loss.is_some()])? == [false] {
         return Ok(());
     }
     let CachedDataset { record, part, refused, .. } = cached;
-    let (owner, whole) = (record.rank, damage.is_none());
+    let (owner, has_data) = (record.rank, loss.as_ref().is_none_or(|loss| loss.lost != Lost::Data));
     let map = Filemap::read(on.job.files(), part).ok();
-    let own = map.map(|map| LocalPart { owner, part: part.clone(), map, whole });
+    let own =
+        map.map(|map| LocalPart { owner, part: part.clone(), map, is_inspected: true, loss: loss.clone() });
     let local: Vec<&LocalPart> = own.iter().collect();
-    let reports = [PartReport { holder: owner, whole, flaw: damage, record: record.clone() }];
+    let reports = [PartReport { holder: owner, has_data, loss, record: record.clone() }];
     let recovery = Recovery::new(on, &local, &reports, *refused, Extent::All);
     rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(drop)
 }
@@ -187,12 +188,12 @@ fn mark_failed(job: &Job, damaged: Option<u64>) -> Result<(), CommError> {
     Ok(())
 }
 
-/// Why no node has a whole part of this rank.
-fn why_lost(job: &Job, record: Option<&RankRecord>, reports: &[PartReport]) -> String {
-    let flaw = reports.iter().find_map(|report| report.flaw.clone());
-    flaw.unwrap_or_else(|| match record {
-        Some(record) if !job.nodes.has(&record.node) => "the node is not in this run".to_owned(),
-        _ => "nothing of it is left there".to_owned(),
+/// Why no node has the data of this rank.
+fn why_lost(job: &Job, record: Option<&RankRecord>, reports: &[PartReport]) -> Loss {
+    let known = reports.iter().find_map(|report| report.loss.clone());
+    known.unwrap_or_else(|| match record {
+        Some(record) if !job.nodes.has(&record.node) => Loss::of_data("the node is not in this run"),
+        _ => Loss::of_data("nothing of it is left there"),
     })
 }
 
@@ -200,9 +201,10 @@ fn why_lost(job: &Job, record: Option<&RankRecord>, reports: &[PartReport]) -> S
 struct Recovery<'a> {
     on: Rebuild<'a>,
     local: &'a [&'a LocalPart],
-    whole: Option<&'a PartReport>,
-    /// Why there is no whole part of this rank.
-    loss: Option<String>,
+    /// The copy of this rank's part that is used, with all its data.
+    copy: Option<&'a PartReport>,
+    /// What is lost of it, and why.
+    loss: Option<Loss>,
     record: Option<&'a RankRecord>,
     /// Whether any part says that the application has refused it.
     refused: bool,
@@ -239,14 +241,14 @@ impl<'a> Recovery<'a> {
         refused: bool,
         extent: Extent,
     ) -> Self {
-        let (whole, record) = choose(on.job.rank(), reports);
-        let loss = whole.is_none().then(|| why_lost(on.job, record, reports));
+        let (copy, record) = choose(on.job.rank(), reports);
+        let loss = copy.map_or_else(|| Some(why_lost(on.job, record, reports)), |copy| copy.loss.clone());
         let (journal, begun, replaces, scheme_fails) = (None, false, false, Rc::default());
         let damaged_in_prefix = None;
         Self {
             on,
             local,
-            whole,
+            copy,
             loss,
             record,
             refused,
@@ -270,18 +272,15 @@ impl<'a> Recovery<'a> {
         };
         let (extent, has_wrong_bytes) = (self.extent, Cell::default());
         let mut repair = Repair { job, scheme: &scheme, label, extent, has_wrong_bytes };
-        let record = repair.agree_on_record(self.record, self.whole.is_none())?;
+        let record = repair.agree_on_record(self.record, self.loss.as_ref().map(|loss| loss.lost))?;
         let part = self.place(record);
-        repair.expect_enough(record, self.loss.as_deref())?;
+        repair.expect_enough(record, self.loss.as_ref())?;
         let moved = self.bring_home(record, &part)?;
         if planted(Bug::SentOffEarly) {
             self.send_off();
         }
-        let loss = if record.protection.bypass {
-            first_flaw_in_place(job.files(), record).err().map(|flaw| crate::describe(&flaw))
-        } else {
-            self.loss.take()
-        };
+        let loss =
+            if record.protection.bypass { loss_in_place(job.files(), record) } else { self.loss.take() };
         if moved {
             // The copies that it was read from are removed next.
             repair.extent = Extent::All;
@@ -295,53 +294,84 @@ impl<'a> Recovery<'a> {
         Ok(Restored { record: record.clone(), part, refused: self.refused, verified })
     }
 
-    /// Fetches this rank's part where it lies on another node, and sends others theirs. Returns whether anything moved
-    /// anywhere.
+    /// Fetches this rank's part where it lies on another node, and sends others theirs. What did not come is asked for again, as the
+    /// error may pass. Returns whether anything moved anywhere.
     fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
         let job = self.on.job;
-        let from = self.whole.map(|report| report.holder).filter(|&holder| holder != job.rank());
-        let from = from.filter(|_| !record.protection.bypass);
-        let requests = from.map(|holder| (holder, Vec::new())).into_iter().collect();
-        let wanted = route(&*job.comm, requests)?;
-        let mut count = [wanted.len() as u64];
-        all_reduce(&*job.comm, &mut count, Op::Sum)?;
-        if count == [0] {
-            return Ok(false);
+        let mut is_here = self.copy.is_none_or(|copy| copy.holder == job.rank()) || record.protection.bypass;
+        let (mut moved, mut tries) = (0, 0);
+        loop {
+            let from = self.copy.filter(|_| !is_here);
+            let requests = from.map(|copy| (copy.holder, Vec::new())).into_iter().collect();
+            let wanted = route(&*job.comm, requests)?;
+            let mut count = [wanted.len() as u64];
+            all_reduce(&*job.comm, &mut count, Op::Sum)?;
+            if count == [0] {
+                break;
+            }
+            moved = moved.max(count[0]);
+            tries += 1;
+            let copies = wanted.iter().filter_map(|(owner, _)| self.best_copy(*owner));
+            let departing: Vec<_> = copies
+                .filter_map(|local| {
+                    let (record, bare) = (local.map.record.as_ref()?, local.lacks_redundancy());
+                    Some(transfer::Moving { rank: record.rank, part: &local.part, record, bare })
+                })
+                .collect();
+            let mut begun = Ok(());
+            if from.is_some() {
+                begun = self.begin_anew(record, part);
+            }
+            let arriving = from.map(|copy| {
+                let bare = copy.loss.is_some();
+                transfer::Moving { rank: copy.holder, part, record, bare }
+            });
+            let arrival = transfer::run(job, &departing, arriving.as_ref())?;
+            let taken = begun.and_then(|()| self.take_in(record, part, arrival, tries == MOST_TRIES));
+            if tries == MOST_TRIES {
+                is_here |= job.agree(taken)?;
+            } else if from.is_some() {
+                is_here = taken.unwrap_or(false);
+            }
         }
-        let departing: Vec<_> = wanted
-            .iter()
-            .filter_map(|(owner, _)| self.best_copy(*owner))
-            .filter_map(|local| {
-                Some(transfer::Departing { part: &local.part, record: local.map.record.as_ref()? })
-            })
-            .collect();
-        let mut begun = Ok(());
-        if from.is_some() {
-            begun = self.begin_anew(record, part);
+        if moved > 0 {
+            let all = job.comm.size();
+            job.report.info(&format!("{moved} of {all} ranks fetched their files from other nodes"));
         }
-        let arriving = from.map(|holder| transfer::Arriving { holder, part, record });
-        let arrival = transfer::run(job, &departing, arriving.as_ref())?;
-        job.agree(begun.and_then(|()| self.take_in(record, part, arrival)))?;
-        let all = job.comm.size();
-        job.report.info(&format!("{} of {all} ranks fetched their files from other nodes", count[0]));
-        Ok(true)
+        Ok(moved > 0)
     }
 
-    /// What its holder could not read counts as lost, and redundancy repairs it where it can.
-    fn take_in(&mut self, record: &RankRecord, part: &PartDir, arrival: Arrival) -> Result<(), FsError> {
-        let why = match arrival {
-            Arrival::Whole => return Ok(()),
-            Arrival::Unwritten(error) => return Err(error),
-            Arrival::Unreadable(why) => why,
-        };
-        let holder = self.whole.take().map_or(record.rank, |report| report.holder);
-        self.on.job.report.error_here(&format!(
-            "the files of rank {} of dataset {} could not be fetched from rank {holder}: {why}; this part counts as lost",
-            record.rank, record.dataset.id
-        ));
-        self.loss = Some(why);
+    /// Returns whether there is nothing to wait for any more. What its holder could not read counts as lost in the end, and is
+    /// repaired where that is possible.
+    fn take_in(
+        &mut self,
+        record: &RankRecord,
+        part: &PartDir,
+        arrival: Arrival,
+        is_last: bool,
+    ) -> Result<bool, FsError> {
         let files = self.on.job.files();
-        part.remove_contents(files).and_then(|()| part.make_data(files))
+        let loss = match arrival {
+            Arrival::Whole => return Ok(true),
+            Arrival::Unwritten(error) if is_last => return Err(error),
+            Arrival::Unwritten(_) => None,
+            Arrival::Unreadable(loss) => Some(loss).filter(|_| is_last),
+        };
+        if let Some(loss) = &loss {
+            let holder = self.copy.map_or(record.rank, |copy| copy.holder);
+            let what = if loss.lost == Lost::Data { "this part" } else { "its redundancy" };
+            self.on.job.report.error_here(&format!(
+                "the files of rank {} of dataset {} could not be fetched from rank {holder}: {}; {what} counts as lost",
+                record.rank, record.dataset.id, loss.why
+            ));
+            self.loss = Some(loss.clone());
+            if loss.lost == Lost::Redundancy {
+                return files.remove_if_there(&part.redundancy()).map(|_| true);
+            }
+            self.copy = None;
+        }
+        part.remove_contents(files).and_then(|()| part.make_data(files))?;
+        Ok(loss.is_some())
     }
 
     /// Makes filemaps say what is true now: first that the part is prepared, and once all have said so, that all is
@@ -392,7 +422,8 @@ impl<'a> Recovery<'a> {
         if self.begun || !is_damaged {
             return self.append(part, &entry);
         }
-        self.journal = Some(Journal::replace(self.on.job.files(), &part.filemap(), &entry)?);
+        let files = self.on.job.files();
+        self.journal = Some(retried(files, || Journal::replace(files, &part.filemap(), &entry))?);
         Ok(())
     }
 
@@ -413,12 +444,13 @@ impl<'a> Recovery<'a> {
     }
 
     fn append(&mut self, part: &PartDir, entry: &Entry<'_>) -> Result<(), FsError> {
-        let path = part.filemap();
+        let (files, path) = (self.on.job.files(), part.filemap());
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => Journal::reopen(self.on.job.files(), &path)?,
+            None => retried(files, || Journal::reopen(files, &path))?,
         };
-        let written = journal.append(entry).at("write", &path);
+        // After an error it is as it was before.
+        let written = retried(files, || journal.append(entry).at("write", &path));
         self.journal = Some(journal);
         written
     }
@@ -431,12 +463,13 @@ impl<'a> Recovery<'a> {
             match self.occupant(record, part)? {
                 Occupant::Part => (),
                 Occupant::Unknown => self.replaces = true,
-                Occupant::None => {
-                    self.begun = true;
-                    let begin = || Journal::begin_part(files, part, &Entry::Arriving(record));
-                    self.journal = Some(part.clear(files).and_then(|()| begin())?);
-                }
+                Occupant::None => self.begun = true,
             }
+        }
+        // An attempt before may have failed halfway.
+        if self.begun && self.journal.is_none() {
+            let begin = || Journal::begin_part(files, part, &Entry::Arriving(record));
+            self.journal = Some(retried(files, || part.clear(files).and_then(|()| begin()))?);
         }
         // Its folder may be what is lost.
         part.make_data(files)
@@ -444,7 +477,7 @@ impl<'a> Recovery<'a> {
 
     /// Looks at what lies where this rank's part is to be.
     fn occupant(&self, record: &RankRecord, part: &PartDir) -> Result<Occupant, FsError> {
-        let arrives = self.whole.is_some_and(|report| report.holder != record.rank);
+        let arrives = self.copy.is_some_and(|copy| copy.holder != record.rank);
         let map = match Filemap::read(self.on.job.files(), part) {
             Err(error) if error.is_not_found() => return Ok(Occupant::None),
             // What arrives has the names of what is there.
@@ -501,3 +534,6 @@ fn remove(job: &Job, parts: &[&LocalPart]) {
         }
     }
 }
+
+/// So often a part is asked for that does not come.
+const MOST_TRIES: u32 = 3;

@@ -85,5 +85,5 @@ fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
         job.report.error_here(&format!("{flaw}: what it records counts as lost"));
     }
     let map = map.unwrap_or_else(|_| Filemap { damaged: true, ..Filemap::default() });
-    Some(LocalPart { owner, part, map, whole: false })
+    Some(LocalPart { owner, part, map, is_inspected: false, loss: None })
 }

@@ -5,25 +5,24 @@
 
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
+use crate::cache::verify::{Loss, Lost};
 use crate::comm::collective::route;
 use crate::comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
 use crate::fs::{At, File, Files, FsError, How};
 use crate::job::Job;
 use crate::param;
+use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-/// A part to send to its owner.
-pub(crate) struct Departing<'a> {
+/// A part that one rank sends and another one receives.
+pub(crate) struct Moving<'a> {
+    /// The rank at the other end.
+    pub(crate) rank: Rank,
     pub(crate) part: &'a PartDir,
     pub(crate) record: &'a RankRecord,
-}
-
-/// A part to fetch from its holder.
-pub(crate) struct Arriving<'a> {
-    pub(crate) holder: Rank,
-    pub(crate) part: &'a PartDir,
-    pub(crate) record: &'a RankRecord,
+    /// Whether its redundancy is lost, as both know.
+    pub(crate) bare: bool,
 }
 
 /// The result for a part that was to arrive.
@@ -31,8 +30,8 @@ pub(crate) struct Arriving<'a> {
 pub(crate) enum Arrival {
     /// All its bytes, as they were read.
     Whole,
-    /// Its holder could not read it, for this reason: it is lost.
-    Unreadable(String),
+    /// Its holder could not read all of it: this is lost.
+    Unreadable(Loss),
     /// This rank could not write it.
     Unwritten(FsError),
 }
@@ -41,17 +40,16 @@ pub(crate) enum Arrival {
 /// also with nothing to do.
 pub(crate) fn run(
     job: &Job,
-    departing: &[Departing<'_>],
-    arriving: Option<&Arriving<'_>>,
+    departing: &[Moving<'_>],
+    arriving: Option<&Moving<'_>>,
 ) -> Result<Arrival, CommError> {
     let (files, message_bytes) = (job.files(), job.params.get(&param::MPI_BUF_SIZE));
     let mut outgoing: Vec<(Rank, Stream)> = departing
         .iter()
-        .map(|part| (part.record.rank, Stream::open(files, part.part, part.record, How::Read, message_bytes)))
+        .map(|part| (part.rank, Stream::open(files, part, How::Read, message_bytes)))
         .collect();
-    let mut incoming = arriving.map(|part| {
-        (part.holder, Stream::open(files, part.part, part.record, How::Create(0o600), message_bytes))
-    });
+    let mut incoming =
+        arriving.map(|part| (part.rank, Stream::open(files, part, How::Create(0o600), message_bytes)));
     loop {
         let blocks: Vec<(Rank, Vec<u8>)> =
             outgoing.iter_mut().filter_map(|(to, stream)| Some((*to, stream.read_block()?))).collect();
@@ -71,18 +69,23 @@ pub(crate) fn run(
         }
     }
     let failures = outgoing.into_iter().filter_map(|(to, stream)| Some((to, stream.outcome.err()?)));
-    let failures = failures.map(|(to, error)| (to, crate::describe(&error).into_bytes()));
+    let failures = failures.map(|(to, (lost, error))| (to, packed(lost, &error)));
     let failures = route(&*job.comm, failures.collect())?;
     let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Arrival::Whole) };
-    if let Some((_, why)) = failures.first() {
-        return Ok(Arrival::Unreadable(String::from_utf8_lossy(why).into_owned()));
+    let loss = failures.first().map(|(_, loss)| unpacked(loss));
+    if let Some(loss) = loss.as_ref().filter(|loss| loss.lost == Lost::Data) {
+        return Ok(Arrival::Unreadable(loss.clone()));
     }
-    let written = stream.outcome.and_then(|()| set_modes(files, part));
-    Ok(written.map_or_else(Arrival::Unwritten, |()| Arrival::Whole))
+    let written = stream.outcome.map_err(|(_, error)| error).and_then(|()| set_modes(files, part));
+    let arrived = loss.map_or(Arrival::Whole, Arrival::Unreadable);
+    Ok(written.map_or_else(Arrival::Unwritten, |()| arrived))
 }
 
 /// A file with its path and its length; none where it could not be opened.
 type Opened = (PathBuf, Option<Box<dyn File>>, u64);
+
+/// An error, and what is lost by it.
+type Failure = (Lost, FsError);
 
 /// Files end to end, transferred block by block. Both sides know the lengths from the record.
 struct Stream {
@@ -91,21 +94,34 @@ struct Stream {
     offset: u64,
     /// Bytes of a block.
     block: u64,
-    /// The first error.
-    outcome: Result<(), FsError>,
+    /// So many files are data. The redundancy file follows, if there is one.
+    data: usize,
+    /// The first error by which most is lost.
+    outcome: Result<(), Failure>,
 }
 
 impl Stream {
-    fn open(files: &dyn Files, part: &PartDir, record: &RankRecord, how: How, block: u64) -> Self {
+    fn open(files: &dyn Files, moving: &Moving<'_>, how: How, block: u64) -> Self {
+        let Moving { part, record, bare, .. } = *moving;
+        let data = record.files.iter().map(|file| (Lost::Data, part.file(&file.name), file.bytes));
+        let kept = record.redundancy.filter(|_| !bare);
+        let kept = kept.map(|kept| (Lost::Redundancy, part.redundancy(), kept.bytes));
         let mut outcome = Ok(());
-        let data = record.files.iter().map(|file| (part.file(&file.name), file.bytes));
-        let kept = record.redundancy.map(|kept| (part.redundancy(), kept.bytes));
-        let open = |(path, bytes): (PathBuf, u64)| {
-            let file = keep_error(&mut outcome, files.open(&path, how).at("open", &path));
+        let open = |(lost, path, bytes): (Lost, PathBuf, u64)| {
+            let file = keep_error(&mut outcome, lost, files.open(&path, how).at("open", &path));
             (path, file, bytes)
         };
         let files = data.chain(kept).map(open).collect();
-        Self { files, current: 0, offset: 0, block, outcome }
+        Self { files, current: 0, offset: 0, block, data: record.files.len(), outcome }
+    }
+
+    /// What is lost by an error of the file that is current.
+    fn at_risk(&self) -> Lost {
+        if self.current < self.data {
+            Lost::Data
+        } else {
+            Lost::Redundancy
+        }
     }
 
     /// Length of the next block; 0 at the end.
@@ -135,6 +151,7 @@ impl Stream {
         }
         self.advance();
         let mut block = vec![0; length];
+        let lost = self.at_risk();
         let (path, file, _) = &self.files[self.current];
         let mut done = 0;
         while let Some(file) = file.as_ref().filter(|_| done < length) {
@@ -142,7 +159,7 @@ impl Stream {
                 Ok(count) if count > 0 => done += count,
                 other => {
                     let error = other.err().unwrap_or(ErrorKind::UnexpectedEof.into());
-                    keep_error(&mut self.outcome, Err::<(), _>(error).at("read", path));
+                    keep_error(&mut self.outcome, lost, Err::<(), _>(error).at("read", path));
                     break;
                 }
             }
@@ -153,15 +170,16 @@ impl Stream {
 
     fn write_block(&mut self, block: &[u8]) {
         self.advance();
+        let lost = self.at_risk();
         let (path, file, _) = &self.files[self.current];
         if let Some(file) = file {
-            keep_error(&mut self.outcome, file.write_at(self.offset, block).at("write", path));
+            keep_error(&mut self.outcome, lost, file.write_at(self.offset, block).at("write", path));
         }
         self.offset += block.len() as u64;
     }
 }
 
-fn set_modes(files: &dyn Files, part: &Arriving<'_>) -> Result<(), FsError> {
+fn set_modes(files: &dyn Files, part: &Moving<'_>) -> Result<(), FsError> {
     for record in &part.record.files {
         let path = part.part.file(&record.name);
         let set = files.open(&path, How::Read).and_then(|file| file.set_mode(record.mode & 0o777));
@@ -170,16 +188,36 @@ fn set_modes(files: &dyn Files, part: &Arriving<'_>) -> Result<(), FsError> {
     Ok(())
 }
 
-/// Keeps the first error.
-fn keep_error<T>(outcome: &mut Result<(), FsError>, result: Result<T, FsError>) -> Option<T> {
+/// Keeps the first error by which most is lost.
+fn keep_error<T>(outcome: &mut Result<(), Failure>, lost: Lost, result: Result<T, FsError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {
-            if outcome.is_ok() {
-                *outcome = Err(error);
+            if outcome.as_ref().err().is_none_or(|(known, _)| *known < lost) {
+                *outcome = Err((lost, error));
             }
             None
         }
+    }
+}
+
+/// A loss as its owner gets it from the holder.
+fn packed(lost: Lost, error: &FsError) -> Vec<u8> {
+    let mut tree = KvTree::new();
+    tree.set("DATA", u8::from(lost == Lost::Data));
+    tree.set("WHY", crate::describe(error));
+    tree.pack()
+}
+
+/// A loss that cannot be read is one of data.
+fn unpacked(bytes: &[u8]) -> Loss {
+    let tree = KvTree::unpack(bytes).unwrap_or_default();
+    let why = tree.text("WHY").unwrap_or("for a reason that cannot be read");
+    let is_of_data = tree.text("DATA") != Some("0");
+    if is_of_data {
+        Loss::of_data(why)
+    } else {
+        Loss::of_redundancy(why)
     }
 }
 

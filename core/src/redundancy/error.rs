@@ -1,16 +1,27 @@
 //! Why a rank's part of a dataset could not be protected or rebuilt.
 
-use crate::cache::verify::PartError;
+use crate::cache::verify::Damage;
 use crate::comm::set::SetError;
 use crate::fs::FsError;
-use scr_plugin_api::PluginError;
+use scr_plugin_api::{PluginError, PluginErrorKind};
+
+impl RedundancyError {
+    /// Whether another member of the set has given up, and knows why.
+    pub(super) fn is_of_another_member(&self) -> bool {
+        match self {
+            Self::Set(error) => matches!(error, SetError::Aborted { .. }),
+            Self::Scheme(error) => error.kind == PluginErrorKind::Aborted,
+            _ => false,
+        }
+    }
+}
 
 /// Why a rank's part of a dataset could not be protected or rebuilt.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RedundancyError {
     /// The rank's part is not what was recorded.
     #[error(transparent)]
-    Damaged(#[from] PartError),
+    Damaged(#[from] Damage),
     /// A file cannot be made or written.
     #[error(transparent)]
     Files(#[from] FsError),
@@ -32,6 +43,9 @@ pub(crate) enum RedundancyError {
         /// How many losses it survives in a set of this size.
         survived: u32,
     },
+    /// Redundancy that was made again from the same data is not what was recorded.
+    #[error("the scheme makes other redundancy of the same data than it did before; is another version of it installed?")]
+    OtherRedundancy,
     /// A neighbour sent something that is no record.
     #[error("member {member} of the redundancy set sent a record that cannot be read")]
     UnreadableRecord {

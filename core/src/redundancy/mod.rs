@@ -10,6 +10,7 @@
 //! | `sets` | which ranks protect each other |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
 //! | `rebuild` | a set rebuilds the lost parts of its members |
+//! | `losses` | what ranks have lost, and what a set does about it |
 //! | `repair` | rebuilds all lost parts of a dataset, with the ranks of a job or with threads in their place |
 //! | `fit` | whether the records of all ranks belong together |
 //! | `host_set` | a set as its scheme sees it |
@@ -19,6 +20,7 @@
 mod error;
 mod fit;
 mod host_set;
+pub(crate) mod losses;
 pub(crate) mod neighbours;
 mod overdue;
 pub(crate) mod plugins;

@@ -1,62 +1,71 @@
-//! A set rebuilds the parts that its members have lost.
+//! A set repairs what its members have lost: parts that lack data are rebuilt; if none does, redundancy is computed again.
 //!
-//! Lost files are rebuilt under other names, and get their own only if their checksums are right. So a rebuild that fails or is
-//! interrupted destroys nothing.
+//! Files are made under other names, and get their own only if their checksums are right. So a repair that fails or is
+//! interrupted destroys nothing, and can be repeated.
 
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
+use super::losses::Losses;
 use super::overdue::SchemePhase;
 use super::protect::exchange_lens;
 use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::place::PartPlace;
 use crate::cache::record::RankRecord;
-use crate::cache::verify::{compare, open_data, open_redundancy, Extent, Opened, Verified};
+use crate::cache::verify::{compare, open_data, open_redundancy, Damage, Extent, Opened, Verified};
 use crate::comm::set::SetComm;
-use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use scr_plugin_api::Scheme;
 use std::path::{Path, PathBuf};
 
-/// Rebuilds the lost members of this rank's set.
-pub(super) struct SetRebuild<'a> {
+/// Repairs this rank's set.
+pub(super) struct SetRepair<'a> {
     pub(super) job: &'a Job,
     pub(super) scheme: &'a dyn Scheme,
     pub(super) part: &'a dyn PartPlace,
     pub(super) record: &'a RankRecord,
-    pub(super) lost: &'a [Rank],
+    pub(super) losses: &'a Losses,
     pub(super) phase: &'a SchemePhase<'a>,
     /// How much of a part that is not lost is compared.
     pub(super) extent: Extent,
 }
 
-impl SetRebuild<'_> {
-    /// Afterwards a lost part is in place, and every part is what was recorded, or this rank has an error. Called on all members
-    /// at once.
-    pub(super) fn run(&self, ready: Result<(), FsError>) -> Result<Verified, RedundancyError> {
+impl SetRepair<'_> {
+    /// Rebuilds the parts of the members that have lost anything. Afterwards they are in place, and every part is what was
+    /// recorded, or this rank has an error. Called on all members at once.
+    pub(super) fn rebuild(&self, ready: Result<(), FsError>) -> Result<Verified, RedundancyError> {
         let Self { job, part, record, .. } = *self;
         let rebuilt = in_set(&*job.comm, &record.members, |set| {
             ready?;
             self.decode(set)
         });
-        if self.lost.contains(&record.rank) {
-            put_in_place(job.files(), part, record, rebuilt.is_ok())?;
+        if self.losses.has(record.rank) {
+            put_in_place(
+                job.files(),
+                rebuilt_files(part, record).chain(rebuilt_redundancy(part, record)),
+                rebuilt.is_ok(),
+            )?;
         }
         rebuilt
     }
 
+    /// Computes the redundancy of all members from their data. Those that have lost theirs get it, if all of it is what was
+    /// recorded. Called on all members at once.
+    pub(super) fn protect_anew(&self) -> Result<Verified, RedundancyError> {
+        let Self { job, part, record, .. } = *self;
+        let made = in_set(&*job.comm, &record.members, |set| self.encode(set));
+        let is_wanted = made.is_ok() && self.losses.has(record.rank);
+        put_in_place(job.files(), rebuilt_redundancy(part, record), is_wanted)?;
+        made
+    }
+
     fn decode(&self, set: &SetComm<'_>) -> Result<Verified, RedundancyError> {
-        let Self { job, scheme, part, record, lost, phase, extent } = *self;
-        let shape = Shape {
-            dataset: record.dataset.id,
-            members: record.members.clone(),
-            data_lens: exchange_lens(set, record.data_bytes())?,
-            lost: record.members.iter().map(|member| lost.contains(member)).collect(),
-        };
+        let Self { job, scheme, part, record, losses, phase, extent } = *self;
+        let shape = self.shape(set, losses.pattern(&record.members))?;
         let files = job.files();
-        let (data, redundancy) = if lost.contains(&record.rank) {
+        let (data, redundancy) = if losses.has(record.rank) {
             (create_data(files, part, record)?, create_redundancy(files, part, record)?)
         } else {
             (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
@@ -66,8 +75,28 @@ impl SetRebuild<'_> {
         if planted(Bug::RebuiltUnchecked) {
             return Ok(Verified::All);
         }
-        let extent = if lost.contains(&record.rank) { Extent::All } else { extent };
+        let extent = if losses.has(record.rank) { Extent::All } else { extent };
         Ok(compare(record, &host.data, &host.redundancy, job.processors, extent)?)
+    }
+
+    fn encode(&self, set: &SetComm<'_>) -> Result<Verified, RedundancyError> {
+        let Self { job, scheme, part, record, phase, .. } = *self;
+        let shape = self.shape(set, vec![false; record.members.len()])?;
+        let data = open_data(job.files(), part, record, Opened::new(), true)?;
+        let redundancy = create_redundancy(job.files(), part, record)?;
+        let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
+        phase.call("protect", || scheme.protect(&host))?;
+        match compare(record, &host.data, &host.redundancy, job.processors, Extent::All) {
+            // Nothing of the part is damaged: a newer version of the scheme writes another format.
+            Err(Damage::Redundancy(_)) => Err(RedundancyError::OtherRedundancy),
+            compared => Ok(compared?),
+        }
+    }
+
+    fn shape(&self, set: &SetComm<'_>, lost: Vec<bool>) -> Result<Shape, RedundancyError> {
+        let record = self.record;
+        let data_lens = exchange_lens(set, record.data_bytes())?;
+        Ok(Shape { dataset: record.dataset.id, members: record.members.clone(), data_lens, lost })
     }
 }
 
@@ -97,24 +126,27 @@ fn create(files: &dyn Files, path: &Path, bytes: u64) -> Result<Box<dyn File>, F
     Ok(file)
 }
 
-/// Gives rebuilt files their names, or removes them.
+/// A file that is made under another name: that name, its own, and the mode that it gets.
+type Made = (PathBuf, PathBuf, u32);
+
+fn rebuilt_files<'a>(part: &'a dyn PartPlace, record: &'a RankRecord) -> impl Iterator<Item = Made> + 'a {
+    record.files.iter().enumerate().map(|(number, file)| {
+        (part.file_being_rebuilt(record, number), part.file(record, file), file.mode & PERMISSIONS)
+    })
+}
+
+fn rebuilt_redundancy(part: &dyn PartPlace, record: &RankRecord) -> Option<Made> {
+    record.redundancy.map(|_| (part.redundancy_being_rebuilt(), part.redundancy(), 0o600))
+}
+
+/// Gives files that were made their names, or removes them.
 fn put_in_place(
     files: &dyn Files,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-    verified: bool,
+    made: impl IntoIterator<Item = Made>,
+    is_wanted: bool,
 ) -> Result<(), FsError> {
-    let data = record.files.iter().enumerate();
-    let mut moves: Vec<(PathBuf, PathBuf, u32)> = data
-        .map(|(number, file)| {
-            (part.file_being_rebuilt(record, number), part.file(record, file), file.mode & PERMISSIONS)
-        })
-        .collect();
-    if record.redundancy.is_some() {
-        moves.push((part.redundancy_being_rebuilt(), part.redundancy(), 0o600));
-    }
-    for (from, to, mode) in moves {
-        if verified {
+    for (from, to, mode) in made {
+        if is_wanted {
             let file = files.open(&from, How::Read).at("open", &from)?;
             file.set_mode(mode).at("set the permissions of", &from)?;
             files.rename(&from, &to).at("put a rebuilt file in the place of", &to)?;

@@ -1,15 +1,17 @@
 //! Repairs a dataset with lost or damaged parts: with the ranks of a job, or with threads in their place.
 //!
-//! Every rank knows its own record and whether its part is there. Lost parts are rebuilt, and all others are read. A part that
+//! Every rank knows its own record and what it has lost. In a set that lacks data, lost parts are rebuilt. A set that lacks
+//! redundancy only computes it again: data that is there is never given up for want of redundancy. All other parts are read. What
 //! turns out to be damaged counts as lost from then on. All ranks get one outcome.
 
 use super::error::RedundancyError;
 use super::fit;
+use super::losses::{Losses, Remedy};
 use super::overdue::{LongestCall, SchemePhase};
-use super::rebuild::SetRebuild;
+use super::rebuild::SetRepair;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::{verify, Extent, PartError, Verified};
+use crate::cache::verify::{verify, Damage, Extent, Loss, Lost, Verified};
 use crate::comm::collective::{all_reduce, any, broadcast, first_rank, gather, Op};
 use crate::comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
@@ -46,7 +48,7 @@ impl Repair<'_> {
     pub(crate) fn agree_on_record<'r>(
         &self,
         record: Option<&'r RankRecord>,
-        is_lost: bool,
+        own: Option<Lost>,
     ) -> Collective<&'r RankRecord> {
         let comm = &*self.job.comm;
         let mut sums = record.map_or([1, 0, 0], |record| fit::share(comm, record));
@@ -58,124 +60,162 @@ impl Repair<'_> {
                 let known = record.ok_or("nothing is left of its part, nor a record of it");
                 self.job.agree(known).or_else(|error| {
                     let unknown = error.agreed()?;
-                    Err(self.find_failed_set(record, is_lost)?.unwrap_or(unknown).into())
+                    Err(self.find_failed_set(record, own)?.unwrap_or(unknown).into())
                 })
             }
         }
     }
 
     /// Fails if more is lost than the scheme survives. Nothing has been changed then. Collective.
-    pub(crate) fn expect_enough(&self, record: &RankRecord, loss: Option<&str>) -> Collective<()> {
-        let lost = lost_ranks(&*self.job.comm, loss.is_some())?;
-        if lost.is_empty() || record.protection.bypass {
+    pub(crate) fn expect_enough(&self, record: &RankRecord, loss: Option<&Loss>) -> Collective<()> {
+        let losses = Losses::gather(&*self.job.comm, loss.map(|loss| loss.lost))?;
+        if losses.is_empty() || record.protection.bypass {
             return Ok(());
         }
-        if let Err(error) = self.scheme_for(record, &lost) {
-            self.report_lost(record, lost.len(), loss, false)?;
+        if let Err(error) = self.scheme_for(record, &losses) {
+            self.report_lost(record, &losses, loss, false)?;
             return Err(error);
         }
         Ok(())
     }
 
-    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. `loss` says why
-    /// this rank's part is lost, if it is. `make_room` is called on a rank whose part is lost, before it is rebuilt. Collective.
+    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. `loss` says what this
+    /// rank has lost, and why. `make_room` is called on a rank whose part is rebuilt, before that. A round in which a rank has
+    /// failed, while nobody has found anything damaged, is repeated: it destroys nothing, and the error may pass. Collective.
     pub(crate) fn run(
         &self,
         record: &RankRecord,
         place: &dyn PartPlace,
-        mut loss: Option<String>,
+        mut loss: Option<Loss>,
         make_room: &mut dyn FnMut() -> Result<(), FsError>,
     ) -> Collective<Repaired> {
         let job = self.job;
         let mut extent = self.extent;
-        let mut rounds = 0;
+        let (mut rounds, mut repeated) = (0, 0);
         loop {
-            let is_lost = loss.is_some();
-            let lost = lost_ranks(&*job.comm, is_lost)?;
-            let scheme = self.scheme_to_rebuild(record, &lost, loss.as_deref())?;
-            let outcome = match scheme.filter(|_| record.members.iter().any(|member| lost.contains(member))) {
+            let losses = Losses::gather(&*job.comm, loss.as_ref().map(|loss| loss.lost))?;
+            let scheme = self.scheme_to_repair(record, &losses, loss.as_ref())?;
+            let remedy = losses.remedy(&record.members);
+            let outcome = match scheme.filter(|_| remedy != Remedy::Read) {
                 Some(scheme) => {
-                    let ready = if is_lost { make_room() } else { Ok(()) };
+                    let is_rebuilt = remedy == Remedy::Rebuild && loss.is_some();
+                    let ready = if is_rebuilt { make_room() } else { Ok(()) };
                     let longest = LongestCall::default();
                     let (name, created) = (&record.protection.scheme, record.dataset.created);
                     let phase = SchemePhase::begin(job, name, created, &longest);
-                    let (scheme, part, lost) = (&*scheme, place, &*lost);
-                    SetRebuild { job, scheme, part, record, lost, phase: &phase, extent }.run(ready)
+                    let (scheme, part, losses) = (&*scheme, place, &losses);
+                    let repair = SetRepair { job, scheme, part, record, losses, phase: &phase, extent };
+                    if remedy == Remedy::Rebuild {
+                        repair.rebuild(ready)
+                    } else {
+                        repair.protect_anew()
+                    }
                 }
                 None => self.verify(place, record, extent).map_err(RedundancyError::from),
             };
-            let damage = self.find_damage(&outcome, is_lost, record, place);
-            let [more] = any(&*job.comm, [damage.is_some() && !is_lost])?;
-            loss = loss.or(damage);
+            let damage = self.find_damage(&outcome, remedy, loss.as_ref(), record, place);
+            let [more, has_failed] = any(&*job.comm, [damage.is_some(), outcome.is_err()])?;
+            loss = damage.or(loss);
             extent = Extent::All;
             rounds += 1;
-            if !more || rounds > job.comm.size() {
-                let verified = job.agree(outcome)?;
-                return Ok(Repaired { rebuilt: !lost.is_empty(), verified });
+            if more && rounds <= MOST_ROUNDS_A_RANK * job.comm.size() {
+                continue;
             }
+            if has_failed && !more && repeated < MOST_REPEATED {
+                repeated += 1;
+                continue;
+            }
+            let outcome = match outcome {
+                Err(error) if remedy == Remedy::ProtectAnew && !more => {
+                    Ok(self.go_on_unprotected(record, &error))
+                }
+                outcome => outcome,
+            };
+            let verified = job.agree(outcome)?;
+            return Ok(Repaired { rebuilt: losses.is_data_lost(), verified });
         }
     }
 
-    /// Why this rank's part, as a round has left it, is not what was recorded, if it is not. Reports it.
+    /// What this rank has lost beside what was known, as a round has left its part. Reports it.
     fn find_damage(
         &self,
         outcome: &Result<Verified, RedundancyError>,
-        is_lost: bool,
+        remedy: Remedy,
+        loss: Option<&Loss>,
         record: &RankRecord,
         place: &dyn PartPlace,
-    ) -> Option<String> {
-        let damage = match outcome {
-            Err(RedundancyError::Damaged(error)) => {
-                self.has_wrong_bytes.set(matches!(error, PartError::Checksum { .. }));
-                Some(describe(error))
+    ) -> Option<Loss> {
+        let known = loss.map(|loss| loss.lost);
+        let is_rebuilt = remedy == Remedy::Rebuild && loss.is_some();
+        let error = outcome.as_ref().err().filter(|_| !is_rebuilt)?;
+        let damage = match error {
+            RedundancyError::Damaged(damage) if damage.is_wrong_bytes() => {
+                self.has_wrong_bytes.set(true);
+                Some(damage.loss())
             }
-            Err(_) if !is_lost => self.verify(place, record, Extent::All).err().map(|error| describe(&error)),
-            _ => None,
+            // Whatever it was, it may have passed.
+            _ => {
+                let extent = if known.is_none() { Extent::All } else { Extent::Used };
+                let damage = self.verify(place, record, extent).err();
+                self.has_wrong_bytes.set(damage.as_ref().is_some_and(Damage::is_wrong_bytes));
+                damage.map(|damage| damage.loss())
+            }
         };
-        if let Some(what) = &damage {
-            self.job.report.error_here(&format!("{}: {what}; this part counts as lost", self.label));
+        let damage = damage.filter(|damage| Some(damage.lost) > known);
+        if let Some(Loss { why, lost }) = &damage {
+            let what = if *lost == Lost::Data { "this part" } else { "its redundancy" };
+            self.job.report.error_here(&format!("{}: {why}; {what} counts as lost", self.label));
         }
         damage
     }
 
-    fn verify(
-        &self,
-        place: &dyn PartPlace,
-        record: &RankRecord,
-        extent: Extent,
-    ) -> Result<Verified, PartError> {
+    /// All data of this rank's set is what was recorded, and its redundancy is not. The next run tries again.
+    fn go_on_unprotected(&self, record: &RankRecord, error: &RedundancyError) -> Verified {
+        if error.is_of_another_member() {
+            return Verified::Files;
+        }
+        self.job.report.error_here(&format!(
+            "{}: its redundancy cannot be made again: {}; all files are right, but the set of ranks {} is not protected \
+             against the loss of a node",
+            self.label,
+            describe(error),
+            list(record.members.iter()),
+        ));
+        Verified::Files
+    }
+
+    fn verify(&self, place: &dyn PartPlace, record: &RankRecord, extent: Extent) -> Result<Verified, Damage> {
         verify(self.job.files(), place, record, self.job.processors, extent)
     }
 
-    /// The scheme that rebuilds what is lost, where every set can do without it; `None` where nothing is lost. Collective.
-    fn scheme_to_rebuild(
+    /// The scheme that repairs what is lost, where every set can do without it; `None` where nothing is lost. Collective.
+    fn scheme_to_repair(
         &self,
         record: &RankRecord,
-        lost: &[Rank],
-        loss: Option<&str>,
+        losses: &Losses,
+        loss: Option<&Loss>,
     ) -> Collective<Option<Arc<dyn Scheme>>> {
-        if lost.is_empty() {
+        if losses.is_empty() {
             return Ok(None);
         }
         if record.protection.bypass {
-            self.report_lost(record, lost.len(), loss, false)?;
-            let gone = lost.contains(&self.job.comm.own_rank());
-            let gone = if gone {
+            self.report_lost(record, losses, loss, false)?;
+            let gone = if loss.is_some() {
                 Err("its files are not in the prefix directory any more as they were written")
             } else {
                 Ok(())
             };
             return self.job.agree(gone).map(|()| None);
         }
-        let scheme = self.scheme_for(record, lost);
-        self.report_lost(record, lost.len(), loss, scheme.is_ok())?;
+        let scheme = self.scheme_for(record, losses);
+        self.report_lost(record, losses, loss, scheme.is_ok())?;
         scheme.map(Some)
     }
 
     /// The scheme, where every set can do without what is lost. Collective.
-    fn scheme_for(&self, record: &RankRecord, lost: &[Rank]) -> Collective<Arc<dyn Scheme>> {
+    fn scheme_for(&self, record: &RankRecord, losses: &Losses) -> Collective<Arc<dyn Scheme>> {
         let scheme = (self.scheme)(&record.protection)?;
-        let enough = self.has_enough(record, lost, &*scheme);
+        let enough = self.has_enough(record, losses, &*scheme);
         self.job.agree(enough).map(|()| scheme)
     }
 
@@ -183,13 +223,13 @@ impl Repair<'_> {
     fn has_enough(
         &self,
         record: &RankRecord,
-        lost: &[Rank],
+        losses: &Losses,
         scheme: &dyn Scheme,
     ) -> Result<(), RedundancyError> {
-        let pattern: Vec<bool> = record.members.iter().map(|member| lost.contains(member)).collect();
-        if !pattern.contains(&true) || scheme.recoverable(&pattern) {
+        if losses.leave_enough(&record.members, scheme) {
             return Ok(());
         }
+        let pattern = losses.pattern(&record.members);
         let survivor = pattern.iter().position(|is_lost| !is_lost).unwrap_or(0);
         if record.members.get(survivor) != Some(&self.job.comm.own_rank()) {
             return Ok(());
@@ -209,9 +249,9 @@ impl Repair<'_> {
     fn find_failed_set(
         &self,
         record: Option<&RankRecord>,
-        is_lost: bool,
+        own: Option<Lost>,
     ) -> Result<Option<RankErrors>, CommError> {
-        let lost = lost_ranks(&*self.job.comm, is_lost)?;
+        let losses = Losses::gather(&*self.job.comm, own)?;
         let packed = first_known(&*self.job.comm, record.map(|record| record.to_tree().pack()))?;
         let known = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
         let Some(protection) = known.map(|record| record.protection) else { return Ok(None) };
@@ -219,19 +259,19 @@ impl Repair<'_> {
             Ok(scheme) => scheme,
             Err(error) => return error.agreed().map(|_| None),
         };
-        let enough = record.map_or(Ok(()), |record| self.has_enough(record, &lost, &*scheme));
+        let enough = record.map_or(Ok(()), |record| self.has_enough(record, &losses, &*scheme));
         self.job.agree(enough).err().map(CollectiveError::agreed).transpose()
     }
 
-    /// Says once who has lost what and why, with the node on which it was written, and whether it is rebuilt. Collective.
+    /// Says once who has lost what and why, with the node on which it was written, and what is done about it. Collective.
     fn report_lost(
         &self,
         record: &RankRecord,
-        lost: usize,
-        loss: Option<&str>,
-        is_rebuilt: bool,
+        losses: &Losses,
+        loss: Option<&Loss>,
+        is_repaired: bool,
     ) -> Result<(), CommError> {
-        let own = loss.map(|why| format!("{} (written on {}; {why})", record.rank, record.node));
+        let own = loss.map(|loss| format!("{} (written on {}; {})", record.rank, record.node, loss.why));
         let lost_parts = gather(&*self.job.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
         let lost_parts = lost_parts.unwrap_or_default();
         let names: Vec<_> = lost_parts
@@ -240,18 +280,28 @@ impl Repair<'_> {
             .map(|text| String::from_utf8_lossy(text))
             .collect();
         let (label, ranks, scheme) = (self.label, record.ranks, &record.protection.scheme);
-        let names = shortened(&names);
-        let what = match (record.protection.bypass, lost) {
-            (true, _) => format!("the files of {lost} of {ranks} ranks are not as they were written"),
-            (false, 1) => format!("the part of 1 of {ranks} ranks is lost"),
-            (false, _) => format!("the parts of {lost} of {ranks} ranks are lost"),
+        let (names, lost) = (shortened(&names), losses.count());
+        let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
+            (true, ..) => format!("the files of {lost} of {ranks} ranks are not as they were written"),
+            (_, false, _) => format!("the redundancy of {lost} of {ranks} ranks is lost"),
+            (_, _, 1) => format!("the part of 1 of {ranks} ranks is lost"),
+            _ => format!("the parts of {lost} of {ranks} ranks are lost"),
         };
-        let it = if lost == 1 { "it" } else { "them" };
-        let next = if is_rebuilt { format!("; rebuilding {it} with {scheme}") } else { String::new() };
+        let next = match (is_repaired, losses.is_data_lost(), lost) {
+            (false, ..) => String::new(),
+            (_, false, _) => format!("; making it again with {scheme}"),
+            (_, _, 1) => format!("; rebuilding it with {scheme}"),
+            _ => format!("; rebuilding them with {scheme}"),
+        };
         self.job.report.notice(&format!("{label}: {what}: {names}{next}"));
         Ok(())
     }
 }
+
+/// So often a round is repeated that has failed without a reason that stays.
+const MOST_REPEATED: u32 = 2;
+/// A rank finds out at most so often that it has lost something: its redundancy, and then its data.
+const MOST_ROUNDS_A_RANK: u32 = 2;
 
 /// The value of the first rank that has one.
 pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
@@ -259,20 +309,6 @@ pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec
         Some(root) => broadcast(comm, root, known.unwrap_or_default()),
         None => Ok(Vec::new()),
     }
-}
-
-/// The ranks that have lost their parts, the same list everywhere.
-fn lost_ranks(comm: &dyn Comm, is_lost: bool) -> Result<Vec<Rank>, CommError> {
-    let size = comm.size();
-    let mut words = vec![0_u64; size.div_ceil(64) as usize];
-    if is_lost {
-        words[comm.rank().index() / 64] |= 1 << (comm.rank().0 % 64);
-    }
-    all_reduce(comm, &mut words, Op::Or)?;
-    Ok((0..size)
-        .filter(|rank| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1)
-        .map(|rank| comm.stands_for(Rank(rank)))
-        .collect())
 }
 
 fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {

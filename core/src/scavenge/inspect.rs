@@ -9,13 +9,15 @@ use super::scan::Scan;
 use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
-use crate::cache::place::{first_flaw, first_flaw_in_place};
+use crate::cache::place::{loss_in_place, visible_loss};
 use crate::cache::record::{DatasetKey, RankRecord};
+use crate::cache::verify::Lost;
 use crate::comm::Rank;
 use crate::fs::{Files, OwnedDir};
 use crate::plugin::{PluginHost, PluginKind};
 use crate::prefix::{Prefix, PrefixError, PrefixId};
 use crate::rebuild::state::{counted_state, DatasetState};
+use crate::redundancy::losses::Losses;
 use crate::redundancy::plugins::{readable_scheme, UseError};
 use scr_plugin_api::{KvTree, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,8 +32,8 @@ pub struct Inventory {
 /// A part in cache.
 struct Part {
     map: ScavengedMap,
-    /// Whether all its files are there with the right lengths.
-    is_whole: bool,
+    /// What it lacks, by the lengths of its files.
+    lost: Option<Lost>,
 }
 
 /// A part that a run would not restart from, nor from the others of its dataset.
@@ -96,7 +98,7 @@ impl Inventory {
 
     fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap) {
         if let Some(map) = ScavengedMap::of(map) {
-            self.parts.push(Part { is_whole: is_whole(files, part, &map.record), map });
+            self.parts.push(Part { lost: lost(files, part, &map.record), map });
         }
         let is_refused = match counted_state(map) {
             PartState::Open => false,
@@ -111,7 +113,8 @@ impl Inventory {
         let mut tree = KvTree::new();
         for (place, part) in self.parts.iter().enumerate() {
             let below = tree.child(PARTS).child(place.to_string());
-            below.set(WHOLE, u8::from(part.is_whole));
+            below.set(WHOLE, u8::from(part.lost.is_none()));
+            below.set(DATA, u8::from(part.lost != Some(Lost::Data)));
             below.put(MAP, part.map.to_tree());
         }
         for (place, spoiler) in self.spoilers.iter().enumerate() {
@@ -128,7 +131,12 @@ impl Inventory {
         let below = |key: &str| tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, below)| below);
         let part = |part: &KvTree| {
             let map = ScavengedMap::from_tree(part.get(MAP)?).ok()?;
-            Some(Part { map, is_whole: part.text(WHOLE) == Some("1") })
+            let lost = match (part.text(WHOLE), part.text(DATA)) {
+                (Some("1"), _) => None,
+                (_, Some("1")) => Some(Lost::Redundancy),
+                _ => Some(Lost::Data),
+            };
+            Some(Part { map, lost })
         };
         let spoiler = |spoiler: &KvTree| {
             let record = RankRecord::from_tree(spoiler.get(RECORD)?).ok()?;
@@ -146,13 +154,16 @@ const SPOILERS: &str = "SPOILERS";
 const REFUSED: &str = "REFUSED";
 const RECORD: &str = "RECORD";
 const WHOLE: &str = "WHOLE";
+/// Whether no file is missing; the redundancy may be.
+const DATA: &str = "DATA";
 const MAP: &str = "MAP";
 
-fn is_whole(files: &dyn Files, part: &PartDir, record: &RankRecord) -> bool {
-    match record.protection.bypass {
-        true => first_flaw_in_place(files, record).is_ok(),
-        false => first_flaw(files, part, record).is_ok(),
-    }
+fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
+    let loss = match record.protection.bypass {
+        true => loss_in_place(files, record),
+        false => visible_loss(files, part, record),
+    };
+    loss.map(|loss| loss.lost)
 }
 
 /// The datasets that any node has something of, the newest first.
@@ -163,11 +174,11 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
             let state = if is_refused { PartState::Refused } else { PartState::Open };
             datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks)));
         }
-        for Part { map, is_whole } in inventory.parts {
+        for Part { map, lost } in inventory.parts {
             let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
             let state = if map.complete { PartState::Complete } else { PartState::Prepared };
             dataset.states.push((state, Some(map.record.ranks)));
-            dataset.whole.extend(Some(map.record.rank).filter(|_| is_whole));
+            dataset.found.push((map.record.rank, lost));
             dataset.maps.push(map);
         }
     }
@@ -178,7 +189,8 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
 #[derive(Default)]
 struct Dataset {
     maps: Vec<ScavengedMap>,
-    whole: BTreeSet<Rank>,
+    /// The parts that were found, each with what it lacks.
+    found: Vec<(Rank, Option<Lost>)>,
     /// How far each part has come, and how many ranks wrote it.
     states: Vec<(PartState, Option<u32>)>,
 }
@@ -187,13 +199,26 @@ impl Dataset {
     /// `None` where no part is known to have been prepared.
     fn judge(&self, plugins: &PluginHost) -> Option<Inspected> {
         let scan = Scan::of(&self.maps, Vec::new())?;
-        Some(judge(&scan, &self.whole, &DatasetState::of(&self.states), plugins))
+        Some(judge(&scan, &self.found, &DatasetState::of(&self.states), plugins))
     }
 }
 
-fn judge(scan: &Scan, whole: &BTreeSet<Rank>, state: &DatasetState, plugins: &PluginHost) -> Inspected {
+fn judge(
+    scan: &Scan,
+    found: &[(Rank, Option<Lost>)],
+    state: &DatasetState,
+    plugins: &PluginHost,
+) -> Inspected {
     let any = &scan.any;
-    let lost: Vec<Rank> = (0..any.ranks).map(Rank).filter(|rank| !whole.contains(rank)).collect();
+    let mut losses: BTreeMap<Rank, Option<Lost>> =
+        (0..any.ranks).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
+    for (rank, lost) in found {
+        // Of two copies the better one counts.
+        losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
+    }
+    let losses: BTreeMap<Rank, Lost> =
+        losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
+    let lost: Vec<Rank> = losses.keys().copied().collect();
     let beyond_repair = if state.is_unfinished(any.ranks) {
         Some("it was never complete, and the next run removes it".to_owned())
     } else if state.refused {
@@ -201,7 +226,7 @@ fn judge(scan: &Scan, whole: &BTreeSet<Rank>, state: &DatasetState, plugins: &Pl
     } else if lost.is_empty() {
         None
     } else {
-        why_beyond_repair(scan, &lost, plugins)
+        why_beyond_repair(scan, &losses, plugins)
     };
     Inspected {
         id: any.id_in_prefix,
@@ -213,13 +238,13 @@ fn judge(scan: &Scan, whole: &BTreeSet<Rank>, state: &DatasetState, plugins: &Pl
     }
 }
 
-fn why_beyond_repair(scan: &Scan, lost: &[Rank], plugins: &PluginHost) -> Option<String> {
+fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &PluginHost) -> Option<String> {
     let protection = &scan.any.protection;
     if protection.bypass {
         return Some("its files in the prefix directory are not as they were written".to_owned());
     }
     let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
-    if let Some(unknown) = lost.iter().find(|&rank| sets.iter().all(|set| !set.contains(rank))) {
+    if let Some(unknown) = losses.keys().find(|rank| sets.iter().all(|set| !set.contains(rank))) {
         return Some(format!("no node knows anything of the part of rank {unknown}"));
     }
     let scheme = match load(scan, plugins) {
@@ -232,13 +257,10 @@ fn why_beyond_repair(scan: &Scan, lost: &[Rank], plugins: &PluginHost) -> Option
             ))
         }
     };
-    let has_too_few = |set: &&&Vec<Rank>| {
-        let pattern: Vec<bool> = set.iter().map(|member| lost.contains(member)).collect();
-        pattern.contains(&true) && !scheme.recoverable(&pattern)
-    };
-    sets.iter().find(has_too_few).map(|set| {
+    let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();
+    sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
         let missing: Vec<_> =
-            set.iter().filter(|member| lost.contains(member)).map(ToString::to_string).collect();
+            set.iter().filter(|member| losses.contains_key(member)).map(ToString::to_string).collect();
         let all: Vec<_> = set.iter().map(ToString::to_string).collect();
         format!(
             "the set of ranks {} has lost ranks {}, and {} does not survive that",

@@ -3,9 +3,9 @@
 
 use super::place::ScavengedPart;
 use super::scan::Scan;
-use crate::cache::place::{first_flaw, PartPlace};
+use crate::cache::place::{visible_loss, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::{verify, Extent};
+use crate::cache::verify::{verify, Extent, Loss};
 use crate::comm::standins::StandIns;
 use crate::comm::thread::{self, RunError};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
@@ -132,7 +132,7 @@ impl ScavengedRepair<'_> {
         let repair = Repair { job: &job, scheme: &scheme, label, extent, has_wrong_bytes: Cell::default() };
         let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
         let loss = self.loss(rank);
-        let record = repair.agree_on_record(known, loss.is_some())?;
+        let record = repair.agree_on_record(known, loss.as_ref().map(|loss| loss.lost))?;
         let mut rebuilt = false;
         repair.run(record, &part, loss, &mut || {
             rebuilt = true;
@@ -155,15 +155,15 @@ impl ScavengedRepair<'_> {
     }
 
     /// Why a part is not whole, if so. A file without a known checksum could be any file.
-    fn loss(&self, rank: Rank) -> Option<String> {
+    fn loss(&self, rank: Rank) -> Option<Loss> {
         let known = self.scan.part(rank);
         let Some(record) = known.record.as_ref().filter(|_| known.own) else {
-            return Some("no node has saved it".to_owned());
+            return Some(Loss::of_data("no node has saved it"));
         };
         if let Some(file) = record.files.iter().find(|file| file.crc.is_none()) {
-            return Some(format!("no checksum of {} is known", file.name));
+            return Some(Loss::of_data(format!("no checksum of {} is known", file.name)));
         }
-        first_flaw(&*self.env.files, &self.part(rank), record).err().map(|flaw| describe(&flaw))
+        visible_loss(&*self.env.files, &self.part(rank), record)
     }
 
     /// Reads a part. Its set reports what is wrong with it.

@@ -2,7 +2,7 @@
 
 use super::world::World;
 use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, Operation, What};
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -72,24 +72,15 @@ fn files_travel_to_the_nodes_their_ranks_run_on_now() {
 /// What cannot be read on the node where it lies is as good as lost: it made the whole dataset so.
 #[test]
 fn a_part_that_cannot_be_read_while_it_is_moved_is_rebuilt() {
-    let moved = || {
-        let mut world = World::new(4, 4);
-        world.run(|application| application.checkpoint(3, even).unwrap());
-        world.nodes.rotate_left(1);
-        let faulty = FaultyFiles::new(RealFiles);
-        faulty.count_all();
-        world.own_files.insert(Rank(2), Arc::new(faulty.clone()));
-        (world, faulty)
-    };
-    let (world, faulty) = moved();
-    world.run(|application| application.restart(even)).all_gave(&Some(3));
+    let mut world = World::new(4, 4);
+    world.run(|application| application.checkpoint(3, even).unwrap());
+    world.nodes.rotate_left(1);
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.count_all();
     // Rank 3's files lie where rank 2 runs now.
-    let is_first_read = |operation: &Operation| {
-        operation.what == What::Read && operation.path.to_string_lossy().contains("/r3/")
-    };
-    let at = faulty.operations().iter().position(is_first_read).unwrap();
-    let (world, faulty) = moved();
-    faulty.fail_once(at as u64 + 1, ErrorKind::Other);
+    faulty.only(|what, path| what == What::Read && path.to_string_lossy().contains("/r3/"));
+    faulty.fail_from(1, ErrorKind::Other);
+    world.own_files.insert(Rank(2), Arc::new(faulty));
     let restarted = world.run(|application| application.restart(even));
     restarted.all_gave(&Some(3));
     restarted.line_with(&["files of rank 3", "could not be fetched from rank 2", "this part counts as lost"]);
