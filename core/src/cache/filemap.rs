@@ -93,7 +93,7 @@ impl Journal {
             begun = begin();
         }
         let journal = begun?;
-        match part.make_data(files) {
+        match part.finish_removal_before(files).and_then(|()| part.make_data(files)) {
             Ok(()) => Ok(journal),
             Err(error) => {
                 // The first error is the one to report.

@@ -97,6 +97,32 @@ impl PartDir {
         [self.dataset.clone(), self.hidden()].iter().try_for_each(|dir| make_dir(files, dir))
     }
 
+    /// Finishes a removal that was cut short, and whose place this part has taken: the filemap has just begun, and there is nothing
+    /// of it yet.
+    pub(super) fn finish_removal_before(&self, files: &dyn Files) -> Result<(), FsError> {
+        let gone = self.gone();
+        match files.status(&gone) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            found => {
+                found.at("look at", &gone)?;
+                self.remove_contents(files)?;
+                files.remove_if_there(&gone).map(drop)
+            }
+        }
+    }
+
+    /// Finishes a removal that was cut short. If there is a part in its place by now, the files are that part's, and it has
+    /// taken care of what was left.
+    fn finish_removal(&self, files: &dyn Files) -> Result<(), FsError> {
+        let map = self.filemap();
+        match files.status(&map) {
+            Err(error) if error.kind() == ErrorKind::NotFound => self.remove_contents(files)?,
+            found => drop(found.at("look at", &map)?),
+        }
+        files.remove_if_there(&self.gone())?;
+        self.remove_empty_folders(files)
+    }
+
     /// Makes the folder of the rank's files. The filemap must exist: a folder without one counts as leftovers.
     pub(crate) fn make_data(&self, files: &dyn Files) -> Result<(), FsError> {
         let data = self.data();
@@ -250,7 +276,7 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> CacheContents {
     }
     found.noting(remove_claims(files, cache));
     for (id, rank) in std::mem::take(&mut found.going) {
-        found.noting(PartDir::new(cache, id, rank).remove(files));
+        found.noting(PartDir::new(cache, id, rank).finish_removal(files));
     }
     for id in found.ids.clone() {
         let used = found.parts.iter().any(|&(dataset, _)| dataset == id) || found.unknown.contains(&id);
