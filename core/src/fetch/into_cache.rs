@@ -198,7 +198,7 @@ impl<'a> Fetcher<'a> {
     ) -> Result<CheckpointId, FetchError> {
         let job = self.job;
         let descriptor = job.descriptors.choose(1, true, false);
-        let mut protection = self.schemes.protection_of(job, descriptor)?;
+        let mut protection = self.schemes.protection_of(job, self.cache, descriptor)?;
         protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);
         protection.bypass |= candidate.is_output;
         let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];

@@ -64,12 +64,13 @@ impl Plugins {
         &self.host
     }
 
-    /// How a new dataset is stored and protected by a descriptor. Collective the first time.
+    /// How a new dataset is stored and protected by a descriptor. `members_of` chooses the set of this rank for the size of the
+    /// smallest one that the scheme takes, and gives its size. Collective the first time.
     pub(crate) fn protection(
         &self,
         job: &Job,
         descriptor: &Redundancy,
-        members: u32,
+        members_of: impl FnOnce(u32) -> u32,
     ) -> Collective<Protection> {
         if let Some(known) = self.protections.borrow().get(&descriptor.index) {
             return Ok(known.clone());
@@ -79,7 +80,9 @@ impl Plugins {
             let options = plugin.manifest.options_of(descriptor);
             let options = options.map_err(|error| UseError::of_line(&descriptor.origin, error))?;
             let scheme = plugin.scheme(&options)?;
-            scheme.losses_survived(members)?;
+            let most = job.comm.size().min(LARGEST_LEAST);
+            let least = (2..=most).find(|&size| scheme.losses_survived(size).is_ok());
+            scheme.losses_survived(members_of(least.unwrap_or(2)))?;
             let protection = Protection {
                 scheme: plugin.manifest.name.clone(),
                 format: plugin.formats().1,
@@ -215,6 +218,9 @@ fn to_keep<T>(made: Collective<T>) -> Result<Loaded<T>, CommError> {
         Err(CollectiveError::Comm(error)) => Err(error),
     }
 }
+
+/// A scheme that takes no smaller set is not asked for the smallest that it takes.
+const LARGEST_LEAST: u32 = 256;
 
 fn key(protection: &Protection) -> (String, u32, Vec<u8>) {
     (protection.scheme.clone(), protection.format, protection.options.pack())

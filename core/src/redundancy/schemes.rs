@@ -19,20 +19,20 @@ use crate::placement::Placement;
 use crate::plugin::{check_folders, check_schemes, check_transports, PluginHost};
 use crate::redundancy::plugins::Plugins;
 use scr_plugin_api::Scheme;
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The schemes in use, and the sets of ranks that protect each other.
 pub(crate) struct Schemes {
     plugins: Plugins,
-    /// This rank's set for each way to choose sets.
-    sets: Vec<(SetRule, OwnSet)>,
+    /// How ranks are placed, for each failure group.
+    placements: BTreeMap<String, Placement>,
+    /// This rank's set for each redundancy descriptor whose scheme has been loaded, by its place.
+    sets: RefCell<BTreeMap<u32, OwnSet>>,
     /// How long protecting a dataset took.
     longest: LongestCall,
 }
-
-/// How ranks are grouped into sets: failure group and minimum size.
-type SetRule = (String, u32);
 
 impl Schemes {
     /// Finds the plugins by their manifests, and warns about transports that are not there. Collective.
@@ -55,36 +55,55 @@ impl Schemes {
             let why = error.agreed()?;
             Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
         })?;
-        Ok(Self { plugins, sets: Vec::new(), longest: LongestCall::default() })
+        let (placements, sets) = (BTreeMap::new(), RefCell::default());
+        Ok(Self { plugins, placements, sets, longest: LongestCall::default() })
     }
 
-    /// Chooses the sets for every redundancy descriptor. Collective.
+    /// Finds out how ranks are placed in the failure group of every redundancy descriptor, and warns of those that cannot be
+    /// protected. Collective.
     ///
     /// # Errors
     /// [`Error`]: a rank has no value for a failure group. The same on all ranks.
-    pub(crate) fn choose_sets(&mut self, job: &Job, cache: &Cache) -> Result<(), Error> {
+    pub(crate) fn place_ranks(&mut self, job: &Job, cache: &Cache) -> Result<(), Error> {
+        let mut warned = BTreeSet::new();
         for descriptor in job.descriptors.redundancy.all() {
-            let rule = (descriptor.group.clone(), descriptor.set_size);
-            if self.sets.iter().any(|(known, _)| *known == rule) {
-                continue;
+            let (group, size) = (&descriptor.group, descriptor.set_size);
+            if !self.placements.contains_key(group) {
+                let value = job
+                    .agree(job.group_value(group))
+                    .map_err(|error| error.doing(format!("finding the group {group}")))?;
+                self.placements.insert(group.clone(), job.placement_in(group, &value)?);
             }
-            let (group, size) = &rule;
-            let value = job
-                .agree(job.group_value(group))
-                .map_err(|error| error.doing(format!("finding the group {group}")))?;
-            let placement = job.placement_in(group, &value)?;
-            let set = OwnSet::choose(&placement, *size, job.rank());
-            warn_unprotected(job, cache, group, &placement, set.unprotected);
-            self.sets.push((rule, set));
+            if warned.insert((group.clone(), size)) {
+                let placement = &self.placements[group];
+                // As small as they can be for any scheme.
+                let set = OwnSet::choose(placement, size, 2, job.rank());
+                warn_unprotected(job, cache, group, placement, set.unprotected);
+            }
         }
         report_needless_redundancy(job, cache);
         Ok(())
     }
 
-    /// How a new dataset is stored and protected by a descriptor. Collective the first time.
-    pub(crate) fn protection_of(&self, job: &Job, descriptor: &Redundancy) -> Collective<Protection> {
-        let members = self.members(job, descriptor).0.len();
-        self.plugins.protection(job, descriptor, u32::try_from(members).unwrap_or(u32::MAX))
+    /// How a new dataset is stored and protected by a descriptor. The first time it chooses the set of this rank. Collective the
+    /// first time.
+    pub(crate) fn protection_of(
+        &self,
+        job: &Job,
+        cache: &Cache,
+        descriptor: &Redundancy,
+    ) -> Collective<Protection> {
+        self.plugins.protection(job, descriptor, |least| {
+            let Some(placement) = self.placements.get(&descriptor.group) else { return 1 };
+            let (group, size) = (&descriptor.group, descriptor.set_size);
+            let set = OwnSet::choose(placement, size, least, job.rank());
+            if least > 2 && set.unprotected > OwnSet::choose(placement, size, 2, job.rank()).unprotected {
+                warn_unprotected(job, cache, group, placement, set.unprotected);
+            }
+            let members = u32::try_from(set.members.len()).unwrap_or(u32::MAX);
+            self.sets.borrow_mut().insert(descriptor.index, set);
+            members
+        })
     }
 
     /// The scheme that a dataset was written with. Collective the first time.
@@ -145,11 +164,11 @@ impl Schemes {
         self.plugins.host()
     }
 
-    /// The ranks of this rank's redundancy set under a descriptor, and their nodes.
+    /// The ranks of this rank's redundancy set under a descriptor whose [`protection`](Self::protection_of) is known, and their
+    /// nodes.
     pub(crate) fn members(&self, job: &Job, descriptor: &Redundancy) -> (Vec<Rank>, Vec<String>) {
-        let wanted = (&descriptor.group, descriptor.set_size);
-        let found = self.sets.iter().find(|((group, size), _)| (group, *size) == wanted);
-        let members = found.map_or_else(|| vec![job.rank()], |(_, set)| set.members.clone());
+        let sets = self.sets.borrow();
+        let members = sets.get(&descriptor.index).map_or_else(|| vec![job.rank()], |set| set.members.clone());
         let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
         (members, nodes)
     }

@@ -1,7 +1,7 @@
 //! Which ranks protect each other. See the user guide's `SCR_SET_SIZE` and `GROUP`.
 //!
 //! A set takes its members from different failure groups. With enough groups, sets have the minimum size or more, as even as
-//! possible. A rank is alone in its set only if no other rank can join it.
+//! possible, and never fewer members than their scheme takes. A rank is alone in its set only if it can join no such set.
 
 use super::error::RedundancyError;
 use crate::comm::set::{SetComm, SetError};
@@ -20,23 +20,26 @@ pub(crate) struct OwnSet {
 }
 
 impl OwnSet {
-    /// Chooses the set of the rank `me`, with at least `minimum` members where there are failure groups enough.
+    /// Chooses the set of the rank `me`, with at least `minimum` members where there are failure groups enough. `least` is the
+    /// size of the smallest set that the scheme takes, but for a rank on its own.
     ///
     /// The ranks of a group form a column; row `i` has the `i`-th rank of every group that has one. A
-    /// row holds no two ranks of a group, so it is cut into sets. A row with a single rank would leave it
-    /// alone: it joins a set that has none of its group yet.
-    pub(crate) fn choose(groups: &Placement, minimum: u32, me: Rank) -> Self {
+    /// row holds no two ranks of a group, so it is cut into sets. A row that is too short would leave its ranks
+    /// alone: each joins a set that has none of its group yet.
+    pub(crate) fn choose(groups: &Placement, minimum: u32, least: u32, me: Rank) -> Self {
+        // With fewer groups no set is large enough, which the scheme says better.
+        let least = if groups.count() < least as usize { 2 } else { least.max(2) as usize };
         let minimum = minimum.max(2) as usize;
         let columns = Columns::of(groups);
-        let alone: Vec<Rank> = columns.rows_of_one().filter_map(|row| columns.row(row).pop()).collect();
+        let [long, all] = columns.rows(least);
+        let alone: Vec<Rank> = (long..all).flat_map(|row| columns.row(row)).collect();
         if alone.is_empty() {
             let sets = cut(&columns.row(columns.row_of(me, groups)), minimum);
             return Self { members: own(sets, me), unprotected: 0 };
         }
-        let mut sets: Vec<_> =
-            columns.rows_of_many().flat_map(|row| cut(&columns.row(row), minimum)).collect();
+        let mut sets: Vec<_> = (0..long).flat_map(|row| cut(&columns.row(row), minimum)).collect();
         for rank in alone {
-            seat(rank, groups, &mut sets);
+            seat(rank, least, groups, &mut sets);
         }
         let unprotected = sets.iter().filter(|members| members.len() == 1).count();
         Self { members: own(sets, me), unprotected }
@@ -70,19 +73,13 @@ impl Columns {
         self.0[groups.number(rank) as usize].iter().map(before).sum()
     }
 
-    /// The rows that have only one rank are the last ones, and all are of the largest group.
-    fn rows_of_one(&self) -> Range<usize> {
-        let [second, largest] = self.largest_two();
-        second..largest
-    }
-
-    fn rows_of_many(&self) -> Range<usize> {
-        0..self.largest_two()[0]
-    }
-
-    fn largest_two(&self) -> [usize; 2] {
-        let sizes = self.0.iter().map(|column| column.iter().map(Range::len).sum::<usize>());
-        sizes.fold([0, 0], |[second, largest], size| [second.max(size.min(largest)), largest.max(size)])
+    /// How many rows have at least `least` ranks, which are the first ones, and how many there are.
+    fn rows(&self, least: usize) -> [usize; 2] {
+        let sizes = self.0.iter().map(|column| column.iter().map(Range::len).sum());
+        let mut sizes: Vec<usize> = sizes.collect();
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        let size = |place: usize| sizes.get(place).copied().unwrap_or(0);
+        [size(least - 1), size(0)]
     }
 }
 
@@ -103,23 +100,30 @@ fn cut(row: &[Rank], minimum: usize) -> Vec<Vec<Rank>> {
     longer.chunks(each + 1).chain(others.chunks(each.max(1))).map(<[Rank]>::to_vec).collect()
 }
 
-/// Finds a seat for a rank that its row left alone: the smallest set without a member of its group. A set that has
-/// one may still help: a member of another group, from a set of three or more, comes to sit with it.
-fn seat(rank: Rank, groups: &Placement, sets: &mut Vec<Vec<Rank>>) {
+/// Finds a seat for a rank that its row left alone: in the smallest set without a member of its group. If all have one, members of
+/// other groups come to sit with it, from sets that have more than the scheme takes.
+fn seat(rank: Rank, least: usize, groups: &Placement, sets: &mut Vec<Vec<Rank>>) {
     let foreign = |other: &Rank| !groups.together(rank, *other);
-    if let Some(set) = sets.iter_mut().filter(|set| set.iter().all(foreign)).min_by_key(|set| set.len()) {
+    let may_join = |set: &&mut Vec<Rank>| set.len() >= least && set.iter().all(foreign);
+    if let Some(set) = sets.iter_mut().filter(may_join).min_by_key(|set| set.len()) {
         set.push(rank);
         return;
     }
-    let donor =
-        sets.iter_mut().filter(|set| set.len() > 2 && set.iter().any(foreign)).max_by_key(|set| set.len());
-    if let Some(set) = donor {
-        let at = set.iter().rposition(foreign).expect("the filter has seen one");
-        let partner = set.remove(at);
-        sets.push(vec![partner, rank]);
-        return;
+    // Each with the set that it comes from, and its place there.
+    let mut guests: Vec<(usize, usize, Rank)> = Vec::new();
+    while guests.len() + 1 < least {
+        let may_come = |other: &Rank| {
+            foreign(other) && guests.iter().all(|(_, _, guest)| !groups.together(*guest, *other))
+        };
+        let donors = sets.iter().enumerate().filter(|(_, set)| set.len() > least && set.iter().any(may_come));
+        let Some((donor, set)) = donors.max_by_key(|(_, set)| set.len()) else { break };
+        let at = set.iter().rposition(may_come).expect("the filter has seen one");
+        guests.push((donor, at, sets[donor].remove(at)));
     }
-    sets.push(vec![rank]);
+    if guests.len() + 1 < least {
+        guests.drain(..).rev().for_each(|(donor, at, guest)| sets[donor].insert(at, guest));
+    }
+    sets.push(guests.into_iter().map(|(_, _, guest)| guest).chain([rank]).collect());
 }
 
 /// Does `work` in the set of these members, of which this rank is one, and ends the set: the error of one is the error of all.
@@ -148,15 +152,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn choose(groups: &[u32], minimum: u32) -> Vec<OwnSet> {
+    fn choose(groups: &[u32], minimum: u32, least: u32) -> Vec<OwnSet> {
         let placement = Placement::of(groups.iter().map(ToString::to_string).collect());
         let ranks = (0..groups.len() as u32).map(Rank);
-        ranks.map(|me| OwnSet::choose(&placement, minimum, me)).collect()
+        ranks.map(|me| OwnSet::choose(&placement, minimum, least, me)).collect()
     }
 
     /// The sizes of the sets, in the order of their first ranks.
     fn check(groups: &[u32], minimum: u32) -> Vec<usize> {
-        let sets = choose(groups, minimum);
+        check_with(groups, minimum, 2)
+    }
+
+    fn check_with(groups: &[u32], minimum: u32, least: u32) -> Vec<usize> {
+        let sets = choose(groups, minimum, least);
         for (set, rank) in sets.iter().zip((0..).map(Rank)) {
             let mut held: Vec<u32> = set.members.iter().map(|rank| groups[rank.index()]).collect();
             held.sort_unstable();
@@ -190,7 +198,7 @@ mod tests {
     #[test]
     fn on_one_node_everyone_is_alone() {
         assert_eq!(check(&[0, 0, 0], 8), [1, 1, 1]);
-        assert_eq!(choose(&[0, 0, 0], 8)[0].unprotected, 3);
+        assert_eq!(choose(&[0, 0, 0], 8, 2)[0].unprotected, 3);
     }
 
     #[test]
@@ -199,13 +207,32 @@ mod tests {
         assert_eq!(check(&[0, 0, 0, 1, 2, 3], 2).iter().filter(|&&size| size == 1).count(), 0);
     }
 
+    /// The ranks of nodes with so many ranks each.
+    fn on_nodes(ranks: &[usize]) -> Vec<u32> {
+        (0..).zip(ranks).flat_map(|(node, &count)| vec![node; count]).collect()
+    }
+
+    #[test]
+    fn no_set_is_smaller_than_the_scheme_takes_where_there_are_groups_enough() {
+        assert_eq!(check_with(&on_nodes(&[3, 2, 2, 2]), 8, 3), [3, 3, 3]);
+        assert_eq!(check_with(&on_nodes(&[3, 1, 1]), 8, 3), [3, 1, 1]);
+        assert_eq!(check_with(&on_nodes(&[3, 2, 1]), 8, 3), [3, 1, 1, 1]);
+        assert_eq!(check_with(&on_nodes(&[2, 1, 1, 1]), 8, 4), [4, 1]);
+        // Here no set is large enough, and the scheme refuses.
+        assert_eq!(check_with(&on_nodes(&[2, 2]), 8, 3), [2, 2]);
+    }
+
     proptest! {
         #[test]
         fn in_any_grouping_no_set_holds_two_of_one_group_and_all_ranks_have_one(
             groups in proptest::collection::vec(0_u32..12, 1..80),
             minimum in 1_u32..20,
+            least in 2_u32..6,
         ) {
-            check(&groups, minimum);
+            let sizes = check_with(&groups, minimum.max(least), least);
+            let nodes: std::collections::BTreeSet<_> = groups.iter().collect();
+            let is_taken = |&size: &usize| size == 1 || size >= least as usize;
+            prop_assert!(nodes.len() < least as usize || sizes.iter().all(is_taken), "{:?}", sizes);
         }
     }
 

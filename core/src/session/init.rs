@@ -35,7 +35,7 @@ impl Session {
         let mut schemes = Schemes::new(&job)?;
         job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
         let cache = Cache::open(&mut job)?;
-        schemes.choose_sets(&job, &cache)?;
+        schemes.place_ranks(&job, &cache)?;
         let began = job.elapsed();
         report_settings(&job);
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);

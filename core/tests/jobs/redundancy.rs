@@ -327,3 +327,29 @@ fn a_rank_whose_record_names_another_set_than_those_of_its_members_is_noticed() 
     ]);
     run.all_gave(&None);
 }
+
+/// One node has a rank more than all others: to give it a partner, another set was made too small for its scheme, or the pair was,
+/// and no dataset could begin.
+#[test]
+fn a_rank_without_a_set_stays_alone_rather_than_in_one_that_the_scheme_does_not_take() {
+    let cases: [(&str, &[usize], u32); 3] =
+        [("RS", &[3, 2, 2, 2], 2), ("RS", &[3, 1, 1], 2), ("PARTNER", &[3, 2, 2, 2], 2)];
+    for (scheme, ranks, survived) in cases {
+        let mut world = World::new(1, 1).set("SCR_COPY_TYPE", scheme).set("SCR_SET_FAILURES", "2");
+        if scheme == "PARTNER" {
+            world = world.set("SCR_COPY_TYPE", "FILE");
+            std::fs::write(world.prefix().join(".scrconf"), "CKPT=0 TYPE=PARTNER REPLICAS=2\n")
+                .expect("it is there");
+        }
+        let nodes = ranks.iter().enumerate();
+        world.nodes = nodes.flat_map(|(node, &count)| vec![format!("n{node}"); count]).collect();
+        let run =
+            world.run(|application| application.checkpoint(1, small).map_err(|error| error.to_string()));
+        run.all_gave(&Ok(()));
+        let is_warned = run.has_line_with("ranks in cache are not protected");
+        assert_eq!(is_warned, ranks.len() == 3, "{:?}", run.lines);
+        // The node with the ranks that are alone must stay.
+        (1..=survived).for_each(|node| world.lose(&format!("n{node}")));
+        world.run(|application| application.restart(small)).all_gave(&Some(1));
+    }
+}

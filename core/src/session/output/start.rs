@@ -192,7 +192,7 @@ impl Wanted<'_> {
         descriptor: &Redundancy,
         created: u64,
     ) -> Result<RankRecord, Error> {
-        let protection = schemes.protection_of(job, descriptor).or_else(|error| {
+        let protection = schemes.protection_of(job, cache, descriptor).or_else(|error| {
             let why = error.agreed()?;
             Err(Error::Config { why: format!("no dataset can be started: {why}") })
         })?;
