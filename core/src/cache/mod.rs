@@ -50,12 +50,12 @@ pub(crate) use store::StoreInUse;
 use crate::comm::collective::{any, gather};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
-use crate::fs::{Files, OwnedDir};
+use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Ids, Seq};
 use begin::DatasetIds;
-use filemap::{Claim, Journal};
+use filemap::{Claim, Filemap, Journal};
 use kept_open::KeptOpen;
 use part::PartDir;
 use record::RankRecord;
@@ -158,6 +158,26 @@ impl Cache {
     pub(crate) fn part_of(&self, record: &RankRecord) -> PartDir {
         let store = &self.stores[self.store_index(&record.protection.store)];
         PartDir::new(&store.cache, record.dataset.id, record.rank)
+    }
+
+    /// Where a part of this rank lies that comes back: as [`part_of`](Self::part_of) says, unless a dataset of another prefix
+    /// directory with the same number lies there. Then it is a folder that has this node's name and that of the prefix directory.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub(crate) fn place_for(&self, job: &Job, record: &RankRecord) -> Result<PartDir, FsError> {
+        let part = self.part_of(record);
+        let is_of_other = |map: Filemap| map.record.is_some_and(|other| !other.is_of_same_prefix(record));
+        if !Filemap::read(job.files(), &part).is_ok_and(is_of_other) {
+            return Ok(part);
+        }
+        let store = &self.stores[self.store_index(&record.protection.store)];
+        let id = record.prefix_id.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (node, path) = (job.nodes.name(job.rank()), String::from_utf8_lossy(&record.prefix));
+        let name = format!("{node} {id} {path}");
+        let (assigned, _) = node_dir::assign(&store.root, job.env.uid, std::iter::once(&*name))?;
+        let folder = assigned.get(&*name).unwrap_or(&store.cache);
+        Ok(PartDir::new(folder, record.dataset.id, record.rank))
     }
 
     /// Whether all nodes see a store, so that the loss of one takes nothing from it.

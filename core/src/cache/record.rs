@@ -149,6 +149,11 @@ impl RankRecord {
         self.prefix_id.is_none() || self.prefix_id.as_ref() == prefix_id
     }
 
+    /// Whether both belong to one prefix directory.
+    pub(crate) fn is_of_same_prefix(&self, other: &Self) -> bool {
+        (&self.prefix, &self.prefix_id) == (&other.prefix, &other.prefix_id)
+    }
+
     /// Whether it was fetched from the prefix directory, and not written by the application.
     pub(crate) fn is_fetched(&self) -> bool {
         self.begun != self.dataset.created

@@ -210,6 +210,8 @@ struct Recovery<'a> {
     refused: bool,
     /// Whether its scheme could not be loaded, which says nothing about the dataset; the same on all ranks.
     scheme_fails: Rc<Cell<bool>>,
+    /// Where its part is or will be, once that is known.
+    place: Option<PartDir>,
     journal: Option<Journal>,
     /// Whether this rank has started its part again, so that giving up destroys nothing valid.
     begun: bool,
@@ -242,8 +244,9 @@ impl<'a> Recovery<'a> {
         extent: Extent,
     ) -> Self {
         let (copy, record) = choose(on.job.rank(), reports);
-        let loss = copy.map_or_else(|| Some(why_lost(on.job, record, reports)), |copy| copy.loss.clone());
-        let (journal, begun, replaces, scheme_fails) = (None, false, false, Rc::default());
+        let bare = |copy: &PartReport| copy.loss.clone().filter(|loss| loss.lost == Lost::Redundancy);
+        let loss = copy.map_or_else(|| Some(why_lost(on.job, record, reports)), bare);
+        let (place, journal, begun, replaces, scheme_fails) = (None, None, false, false, Rc::default());
         let damaged_in_prefix = None;
         Self {
             on,
@@ -253,6 +256,7 @@ impl<'a> Recovery<'a> {
             record,
             refused,
             scheme_fails,
+            place,
             journal,
             begun,
             replaces,
@@ -439,8 +443,16 @@ impl<'a> Recovery<'a> {
 
     /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path
     /// that all see, or else in this node's.
-    fn place(&self, record: &RankRecord) -> PartDir {
-        self.own_copy().map_or_else(|| self.on.cache.part_of(record), |own| own.part.clone())
+    fn place(&mut self, record: &RankRecord) -> PartDir {
+        let (on, own) = (self.on, self.own_copy());
+        let found = self.place.get_or_insert_with(|| {
+            let free = || on.cache.place_for(on.job, record);
+            own.map_or_else(free, |own| Ok(own.part.clone())).unwrap_or_else(|error| {
+                on.job.report.error_here(&crate::describe(&error));
+                on.cache.part_of(record)
+            })
+        });
+        found.clone()
     }
 
     fn append(&mut self, part: &PartDir, entry: &Entry<'_>) -> Result<(), FsError> {
@@ -490,7 +502,7 @@ impl<'a> Recovery<'a> {
         };
         let (key, own) = (DatasetKey::of(other), DatasetKey::of(record));
         let is_lost = self.lost.is_some_and(|lost| lost.contains(&key));
-        if (&other.prefix, &other.prefix_id) != (&record.prefix, &record.prefix_id) || key > own && !is_lost {
+        if !other.is_of_same_prefix(record) || key > own && !is_lost {
             return Err(FsError::Occupied { path: part.filemap(), by: other.label() });
         }
         Ok(match map {

@@ -189,3 +189,93 @@ fn an_error_that_passes_while_a_lost_part_is_rebuilt_costs_nothing() {
         }
     }
 }
+
+/// A removal that was cut short continued on whatever lay there by then.
+#[test]
+fn what_is_left_of_a_removal_takes_no_part_with_it_that_was_put_there_later() {
+    let (world, kept) = written("SINGLE");
+    let map = world.cached_file(&["filemap_3"]);
+    let gone = map.with_file_name("filemap_3.gone");
+    std::fs::write(&gone, "whatever an older part has recorded").expect("it can be written");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    assert!(!gone.exists());
+    assert_eq!(world.changes_since(&kept), Vec::<String>::new());
+}
+
+#[test]
+fn a_part_begins_only_where_no_removal_is_left_to_be_finished() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_COPY_TYPE", "SINGLE");
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.count_all();
+    faulty.only(|what, path| {
+        let lies_there = path.to_string_lossy().contains("scr.dataset.1/");
+        let is_part = path.ends_with("r3") || path.to_string_lossy().contains("/r3/");
+        lies_there && is_part && matches!(what, What::RemoveFile | What::RemoveDir | What::List)
+    });
+    world.own_files.insert(Rank(3), Arc::new(faulty.clone()));
+    let is_left = |world: &World| {
+        world
+            .cached_files()
+            .iter()
+            .any(|file| file.to_string_lossy().ends_with("scr.dataset.1/.scr/filemap_3.gone"))
+    };
+    world.run(|application| {
+        application.checkpoint(1, some).expect("it is complete");
+        faulty.fail_from(1, ErrorKind::PermissionDenied);
+        application.checkpoint(2, some).expect("it is complete");
+    });
+    // Nor can the next start finish the removal.
+    world.run(|application| {
+        if application.rank == Rank(3) {
+            assert!(is_left(&world));
+            faulty.heal();
+        }
+        application.session().current(b"ckpt.1").expect("the index has it");
+        assert_eq!(application.restart(some), Some(1));
+    });
+    assert!(!is_left(&world));
+    world.put("SCR_CURRENT", "ckpt.1");
+    let restarted = world.run(|application| application.restart(some));
+    restarted.all_gave(&Some(1));
+    assert!(!restarted.has_line_with("Attempting fetch"), "{:?}", restarted.lines);
+}
+
+/// The dataset of another prefix directory has the same number on that node: the whole checkpoint was given up.
+#[test]
+fn a_part_finds_room_where_another_prefix_directory_has_a_dataset_of_the_same_number() {
+    for moves in [false, true] {
+        let mut world = World::new(4, 4);
+        let on = |world: &mut World, nodes: [&str; 4]| world.nodes = nodes.map(str::to_owned).to_vec();
+        world.run(|application| application.checkpoint(1, some).expect("it is complete"));
+        on(&mut world, ["n4", "n5", "n6", "n7"]);
+        world.turn_to("other");
+        world.run(|application| application.checkpoint(1, some).expect("it is complete"));
+        let theirs: Vec<_> = world.cached_files().into_iter().filter(|file| is_theirs(file)).collect();
+        let before: Vec<_> = theirs.iter().map(|file| std::fs::read(file).expect("it is there")).collect();
+        world.turn_to("prefix");
+        // Rank 3's part is rebuilt where the other job's rank 3 was; or rank 2's part moves to where its rank 2 was.
+        on(&mut world, if moves { ["n0", "n1", "n6", "n2"] } else { ["n0", "n1", "n2", "n7"] });
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        // It is found there again.
+        world.lose("n1");
+        world.lose("n3");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(1));
+            application.checkpoint(2, some).expect("it is complete");
+        });
+        let after: Vec<_> = theirs.iter().map(|file| std::fs::read(file).expect("it is there")).collect();
+        assert!(before == after, "{theirs:?}");
+        assert!(world.cached_files().iter().all(|file| {
+            is_theirs(file) && theirs.contains(file) || !file.to_string_lossy().contains("scr.dataset.1/")
+        }));
+        on(&mut world, ["n4", "n5", "n6", "n7"]);
+        world.turn_to("other");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+/// Whether it lies on a node that only the other job had.
+fn is_theirs(file: &Path) -> bool {
+    ["/n4/", "/n5/", "/n6/", "/n7/"].iter().any(|node| file.to_string_lossy().contains(node))
+}
