@@ -9,6 +9,7 @@ use super::part::{remove_spare, spare_bytes, PartDir};
 use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
+use super::stale::StalePart;
 use super::{record_withdrawn, Cache, StoreInUse};
 use crate::comm::collective::{all_reduce, any, first_rank, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
@@ -109,22 +110,91 @@ impl Cache {
         Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
     }
 
+    /// Removes the remains of datasets that no run can rebuild now, as the room is needed. Gives whether there were any. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn clear_remains(&mut self, job: &Job) -> Result<bool, CommError> {
+        if !std::mem::take(&mut self.has_remains) {
+            return Ok(false);
+        }
+        let remains = std::mem::take(&mut self.stale);
+        self.clear(job, &remains)
+    }
+
+    /// Removes these parts for want of room. Gives whether any rank had any. Collective.
+    fn clear(&self, job: &Job, remains: &[StalePart]) -> Result<bool, CommError> {
+        let Some(first) = first_rank(&*job.comm, !remains.is_empty())? else { return Ok(false) };
+        let newest = remains.iter().filter_map(|stale| stale.seq).max();
+        if let Some(newest) = newest.filter(|_| first == job.rank()) {
+            job.report.warn_here(&format!(
+                "what is left of dataset {} leaves the cache for want of room: too much of it is lost for it to be rebuilt",
+                newest.id
+            ));
+        }
+        self.remove_stale(job, remains);
+        Ok(true)
+    }
+
+    /// Lets something leave for a checkpoint that is fetched and has no room: what is left of it, then what is left of others that
+    /// no run can rebuild, and then a dataset that no run can restart from, or that is in the prefix directory as well. Gives
+    /// whether anything has left. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn make_way(&mut self, job: &Job, store: usize, fetched: Seq) -> Result<bool, CommError> {
+        let stale = std::mem::take(&mut self.stale).into_iter();
+        let (same, others): (Vec<_>, Vec<_>) = stale.partition(|stale| stale.seq == Some(fetched));
+        self.stale = others;
+        [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
+        if self.clear(job, &same)? || self.clear_remains(job)? {
+            return Ok(true);
+        }
+        let may_leave = |cached: &&CachedDataset| {
+            let is_spare = !cached.is_restartable() || cached.is_flushed();
+            let is_needed = cached.offered || cached.must_stay() || cached.is_being_flushed();
+            cached.store == store && is_spare && !is_needed && !cached.record.protection.bypass
+        };
+        let spare = self.datasets.iter().filter(may_leave);
+        let spare = spare.min_by_key(|cached| (cached.is_restartable(), cached.seq())).map(CachedDataset::id);
+        let Some(id) = spare else { return Ok(false) };
+        self.evict(job, id);
+        Ok(true)
+    }
+
+    /// Whether remains of other datasets take the room that a checkpoint needs which is to be fetched: in memory the job would be
+    /// killed for it. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn do_remains_crowd(&self, job: &Job, store: usize) -> Result<bool, CommError> {
+        if !self.has_remains {
+            return Ok(false);
+        }
+        let needed = room::expected(self.stores[store].last_bytes);
+        let is_crowded = self.less_than(needed, job, store).is_some();
+        let [is_crowded] = any(&*job.comm, [is_crowded])?;
+        Ok(is_crowded)
+    }
+
     /// The dataset that is about to leave a store, as far as can be said while no flush is under way.
     pub(crate) fn next_victim(&self, store: usize) -> Option<u64> {
         let is_quiet = !self.datasets.iter().any(CachedDataset::is_being_flushed);
         self.victim(store, self.limit_after(store)).filter(|_| is_quiet).map(|victim| victim.id)
     }
 
-    /// Whether a new dataset does not fit beside the old ones, and why. Only the first rank of a node looks at the store itself.
+    /// Whether a new dataset does not fit beside the old ones and the remains of others, and why. Only the first rank of a node
+    /// looks at the store itself.
     pub(crate) fn crowded(&self, job: &Job, store: usize) -> Option<Crowded> {
         let (here, there) = (&self.stores[store], self.count_in(store));
-        let is_full = there >= here.count.max(1);
+        let is_full = there >= here.count.max(1) || self.has_remains;
         match here.evict {
-            Evict::After => return None,
+            Evict::After if !self.has_remains => return None,
             Evict::Before => return is_full.then_some(Crowded::Always),
-            Evict::Auto if here.was_full => return is_full.then_some(Crowded::WasFull),
-            Evict::Auto => (),
+            Evict::Auto | Evict::After if here.was_full => return is_full.then_some(Crowded::WasFull),
+            Evict::Auto | Evict::After => (),
         }
+        let there = there + u64::from(self.has_remains);
         if there == 0 || here.placement.leader(job.rank()) != job.rank() {
             return None;
         }
@@ -169,12 +239,15 @@ impl Cache {
         self.stores[store].room(job.files(), bytes).filter(|room| room.bytes < bytes)
     }
 
-    /// Records the bytes that the newest dataset takes in each store. Collective.
+    /// Records the bytes that the newest dataset takes in each store, or took of which only remains are there. Collective.
     pub(crate) fn measure_newest(&mut self, job: &Job) -> Result<(), CommError> {
         for store in 0..self.stores.len() {
             let here = self.datasets.iter().filter(|cached| cached.store == store);
             let newest = here.max_by_key(|cached| cached.seq());
-            let bytes = newest.map_or(0, |cached| cached.cache_bytes(job.files()));
+            let bytes = match newest {
+                Some(cached) => cached.cache_bytes(job.files()),
+                None => self.bytes_of_remains(),
+            };
             self.record_bytes(job, store, bytes)?;
         }
         Ok(())
@@ -317,6 +390,13 @@ impl Cache {
     fn remove_spare(&self, job: &Job, store: usize) {
         report(job, remove_spare(job.files(), &self.stores[store].cache, job.rank()));
         self.open.close_removed();
+    }
+
+    /// What the newest dataset took of which this rank has found remains.
+    fn bytes_of_remains(&self) -> u64 {
+        let newest = self.stale.iter().filter_map(|stale| stale.seq).max();
+        let its = self.stale.iter().filter(|stale| stale.seq.is_some() && stale.seq == newest);
+        its.fold(0, |sum, stale| sum.saturating_add(stale.bytes))
     }
 
     fn count_in(&self, store: usize) -> u64 {

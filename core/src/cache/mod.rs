@@ -78,6 +78,8 @@ pub(crate) struct Cache {
     datasets: Vec<CachedDataset>,
     /// Parts of datasets that cannot be brought back, which are removed once a newer checkpoint counts.
     stale: Vec<StalePart>,
+    /// Whether any rank knows of such a part.
+    has_remains: bool,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<UnusableDataset>,
     ids: DatasetIds,
@@ -105,6 +107,7 @@ impl Cache {
             open: KeptOpen::default(),
             datasets: Vec::new(),
             stale: Vec::new(),
+            has_remains: false,
             left: Vec::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
@@ -246,13 +249,24 @@ impl Cache {
     pub(crate) fn remove_stale_for(&mut self, job: &Job, id: u64) {
         if self.dataset(id).is_some_and(CachedDataset::counts) {
             let stale = std::mem::take(&mut self.stale);
+            self.has_remains = false;
             self.remove_stale(job, &stale);
         }
     }
 
-    /// Keeps parts that cannot be brought back until a newer checkpoint counts.
-    pub(crate) fn keep_stale(&mut self, stale: Vec<StalePart>, left: Vec<UnusableDataset>) {
+    /// Keeps parts that cannot be brought back until a newer checkpoint counts, or needs their room. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn keep_stale(
+        &mut self,
+        job: &Job,
+        stale: Vec<StalePart>,
+        left: Vec<UnusableDataset>,
+    ) -> Result<(), CommError> {
         (self.stale, self.left) = (stale, left);
+        [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
+        Ok(())
     }
 
     /// Withdraws the datasets of which only parts were found that this run cannot use: when the nodes are back that were away,
@@ -282,20 +296,6 @@ impl Cache {
             });
         let seqs: Vec<Seq> = seqs.collect();
         record_withdrawn(job, &seqs)
-    }
-
-    /// Removes what is left of the dataset at this place, which could not be brought back. Gives whether there was anything.
-    /// Collective.
-    ///
-    /// # Errors
-    /// The ranks cannot talk.
-    pub(crate) fn clear_stale(&mut self, job: &Job, seq: Seq) -> Result<bool, CommError> {
-        let stale = std::mem::take(&mut self.stale).into_iter();
-        let (same, other): (Vec<_>, Vec<_>) = stale.partition(|stale| stale.seq == Some(seq));
-        self.stale = other;
-        self.remove_stale(job, &same);
-        let [cleared] = any(&*job.comm, [!same.is_empty()])?;
-        Ok(cleared)
     }
 
     fn remove_stale(&self, job: &Job, stale: &[StalePart]) {

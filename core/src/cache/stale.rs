@@ -14,6 +14,8 @@ pub(crate) struct StalePart {
     key: Option<DatasetKey>,
     /// The place of that dataset.
     pub(super) seq: Option<Seq>,
+    /// What the whole part took in cache.
+    pub(super) bytes: u64,
 }
 
 /// A dataset of which this rank has found a part in cache that this run cannot use.
@@ -25,7 +27,10 @@ pub(crate) struct UnusableDataset {
 
 impl StalePart {
     pub(crate) fn new(part: PartDir, record: Option<&RankRecord>) -> Self {
-        Self { part, key: record.map(DatasetKey::of), seq: record.map(RankRecord::seq) }
+        let bytes = record.filter(|record| !record.protection.bypass).map_or(0, |record| {
+            record.data_bytes().saturating_add(record.redundancy.map_or(0, |file| file.bytes))
+        });
+        Self { part, key: record.map(DatasetKey::of), seq: record.map(RankRecord::seq), bytes }
     }
 
     /// Whether its filemap still names the same dataset. One that named none may have been that of another job of the

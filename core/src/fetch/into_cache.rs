@@ -178,29 +178,38 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Fetches one checkpoint. What cache has of it stays until the copy is whole, unless there is no room for both.
+    /// Fetches one checkpoint. What cache has of it stays until the copy is whole, and so do the remains of others, unless there is
+    /// no room for all.
     fn fetch_one(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
-        let mut is_full = false;
-        match self.fetch_beside(candidate, make_current, &mut is_full) {
-            Err(_) if is_full && self.cache.clear_stale(self.job, candidate.seq)? => {
-                self.fetch_beside(candidate, make_current, &mut is_full)
+        loop {
+            let mut full = None;
+            match self.fetch_beside(candidate, make_current, &mut full) {
+                Err(error) => match full {
+                    Some(store) if self.cache.make_way(self.job, store, candidate.seq)? => (),
+                    _ => return Err(error),
+                },
+                fetched => return fetched,
             }
-            fetched => fetched,
         }
     }
 
-    /// Fetches one checkpoint. If that fails, all that was copied is removed, and `is_full` says whether a store has run full.
+    /// Fetches one checkpoint. If that fails, all that was copied is removed, and `full` says which store has run
+    /// full, if any has.
     fn fetch_beside(
         &mut self,
         candidate: &Candidate,
         make_current: bool,
-        is_full: &mut bool,
+        full: &mut Option<usize>,
     ) -> Result<CheckpointId, FetchError> {
         let job = self.job;
         let descriptor = job.descriptors.choose(1, true, false);
         let mut protection = self.schemes.protection_of(job, self.cache, descriptor)?;
         protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);
         protection.bypass |= candidate.is_output;
+        let store = self.cache.store_index(&protection.store);
+        if !protection.bypass && self.cache.do_remains_crowd(job, store)? {
+            self.cache.clear_remains(job)?;
+        }
         let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
         all_reduce(&*job.comm, &mut begun, Op::Max)?;
         let dataset = DatasetDescriptor {
@@ -216,8 +225,9 @@ impl<'a> Fetcher<'a> {
         // Its own id, unless cache has something under it.
         let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
-            let store = self.cache.store_index(&record.protection.store);
-            *is_full = !matches!(error, FetchError::Comm(_)) && self.cache.is_full(job, store)?;
+            if !matches!(error, FetchError::Comm(_)) && self.cache.is_full(job, store)? {
+                *full = Some(store);
+            }
             self.cache.remove_part(job, &part);
             return Err(error);
         }
@@ -226,7 +236,6 @@ impl<'a> Fetcher<'a> {
         };
         let copies: Vec<u64> = self.cache.datasets().iter().filter(is_copy).map(CachedDataset::id).collect();
         copies.into_iter().for_each(|id| self.cache.evict(job, id));
-        let store = self.cache.store_index(&record.protection.store);
         let cached = CachedDataset::new(record, part, journal.into_claim(), store);
         let dataset = CachedDataset { copy: PrefixCopy::Complete, ..cached };
         let checkpoint = dataset.checkpoint();

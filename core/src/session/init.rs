@@ -132,7 +132,7 @@ impl Session {
             }
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);
-        self.cache.keep_stale(found.stale, found.left);
+        self.cache.keep_stale(&self.job, found.stale, found.left)?;
         let highest = found.highest.max(in_prefix.highest);
         if highest >= MAX_ID {
             return Err(Error::Refused(format!(

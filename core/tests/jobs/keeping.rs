@@ -1000,7 +1000,8 @@ fn what_is_left_of_a_checkpoint_makes_way_for_its_copy_where_there_is_no_room_fo
     full.only(move |what, path| {
         what == What::Write && path.starts_with(&data) && path.ends_with(format!("rank_{}.0", 0))
     });
-    full.pretend_room(1000);
+    // Enough for the copy, as far as can be known before, and little enough for a store that has run full.
+    full.pretend_room(100_000);
     full.fail_once(1, ErrorKind::StorageFull);
     world.own_files.insert(Rank(0), Arc::new(full.clone()));
     world.run(|application| application.restart(some)).all_gave(&Some(1));

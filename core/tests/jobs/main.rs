@@ -60,6 +60,7 @@ mod one_rank;
 mod other_ranks;
 mod passing;
 mod redundancy;
+mod remains;
 mod repairs;
 mod replaced;
 mod restarts;

@@ -6,7 +6,7 @@ use crate::cache::filemap::Entry;
 use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
 use crate::cache::{CachedDataset, Crowded, Limit};
-use crate::comm::collective::{all_reduce, barrier, Op};
+use crate::comm::collective::{all_reduce, barrier, first_rank, Op};
 use crate::comm::{Collective, Rank, RankErrors};
 use crate::flush::Flushes;
 use crate::message::throughput;
@@ -203,8 +203,14 @@ impl Session {
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a dataset
     /// has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or stays.
-    pub(super) fn make_room(&mut self, store: &str, warn: Option<Crowded>) -> Result<(), Error> {
+    pub(super) fn make_room(&mut self, store: &str, mut warn: Option<Crowded>) -> Result<(), Error> {
         let store = self.cache.store_index(store);
+        // What no run can use leaves first, and that may be enough.
+        if self.cache.clear_remains(&self.job)? {
+            warn = self.cache.crowded(&self.job, store);
+            let Some(first) = first_rank(&*self.job.comm, warn.is_some())? else { return Ok(()) };
+            warn = warn.filter(|_| first == self.job.rank());
+        }
         if self.cache.stores()[store].is_full_still && !self.with_flushes(Flushes::flush_before_loss)? {
             return Ok(());
         }
