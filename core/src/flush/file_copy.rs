@@ -8,7 +8,6 @@ use super::step::StepError;
 use super::{Options, SourceFile};
 use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
 use crate::fs::{At, Durability, Files, How, Status};
-use crate::planted::{planted, Bug};
 use crate::prefix::{retried, staging_file, Prefix, DIR_MODE, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io::ErrorKind;
@@ -112,17 +111,21 @@ pub(crate) fn take_in(
     Ok(())
 }
 
-/// Checks and syncs the files of a bypass dataset, which are in place already, and the folders that this rank syncs for all. Each
-/// of the ranks that share a file has bytes of its own to sync.
+/// Checks the files of a bypass dataset, which are in place already, and syncs the folders that this rank syncs for all. Syncs the
+/// bytes too, unless that was done; each of the ranks that share a file has some of its own.
 pub(crate) fn sync_in_place(
     files: &dyn Files,
     prefix: &Prefix,
     copies: &[FileCopy],
     folders: &[PathBuf],
+    options: &Options,
 ) -> Result<(), StepError> {
-    copies.iter().filter(|_| !planted(Bug::BypassNotSynced)).try_for_each(|copy| {
+    copies.iter().try_for_each(|copy| {
         let (file, _) = open_whole(files, &copy.target, Some(copy.file.bytes))?;
-        file.sync().at("sync", &copy.target).map_err(StepError::Unsynced)
+        match options.synced {
+            true => Ok(()),
+            false => file.sync().at("sync", &copy.target).map_err(StepError::Unsynced),
+        }
     })?;
     sync_folders(files, prefix, folders.iter().map(PathBuf::as_path)).map_err(StepError::Unsynced)
 }

@@ -136,6 +136,9 @@ pub(crate) struct Options {
     pub(crate) own_folders: bool,
     /// Of files that are in place: whether any of them may have replaced one that was there before.
     pub(crate) may_replace: bool,
+    /// Of files that are in place: whether their bytes are synced already, as those of a dataset of this run are before it counts
+    /// in cache.
+    pub(crate) synced: bool,
     /// The number of ranks in a leaf of the file lists, a power of two. The first of them writes the leaf.
     pub(crate) ranks_per_leaf: u32,
 }

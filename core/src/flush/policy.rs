@@ -107,6 +107,7 @@ pub(super) fn options_of(job: &Job, cached: &CachedDataset) -> Options {
         owner: metadata && job.env.uid == ROOT_USER,
         own_folders: job.params.get(&param::AXL_MKDIR),
         may_replace: cached.may_replace,
+        synced: cached.record.dataset.run == job.run.number,
         ranks_per_leaf: FAN_OUT,
     }
 }

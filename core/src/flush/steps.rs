@@ -91,7 +91,7 @@ impl Flush<'_> {
     ) -> Result<Result<(), FlushError>, CommError> {
         let (files, prefix, options) = (self.files(), &self.job.prefix, &self.options);
         let mut arrived =
-            self.throttled(|| file_copy::sync_in_place(files, prefix, &run.copies, &run.folders));
+            self.throttled(|| file_copy::sync_in_place(files, prefix, &run.copies, &run.folders, options));
         let is_unsynced = matches!(arrived, Some(Err(StepError::Unsynced(_))));
         if is_unsynced {
             refuse();

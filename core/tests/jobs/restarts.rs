@@ -705,6 +705,29 @@ fn in_bypass_mode_a_checkpoint_that_could_not_be_synced_never_counts() {
     }
 }
 
+/// The cache said that it was complete, and power took bytes of it. The next run synced the rest, and listed it with new checksums.
+#[test]
+fn in_bypass_mode_a_checkpoint_that_was_not_synced_before_a_power_failure_never_counts() {
+    let mut world = bypass().set("SCR_FLUSH", "1");
+    let faulty = FaultyFiles::new(RealFiles);
+    let of_second = world.prefix().join("ckpt.2");
+    faulty.only(move |what, path| what == What::Sync && path.starts_with(&of_second));
+    faulty.stop_at(1);
+    world.files = Arc::new(faulty.clone());
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.checkpoint(2, some).unwrap_err();
+    });
+    assert!(faulty.stopped());
+    world.files = Arc::new(RealFiles);
+    let lost = world.prefix().join(file_name(2, Rank(1), 0));
+    let written = std::fs::metadata(&lost).unwrap().modified().unwrap();
+    let file = std::fs::File::options().write(true).open(&lost).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"old bytes", 0).unwrap();
+    file.set_modified(written).unwrap();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 /// `scr postrun' found nothing to save, and `scr clean' removed it, though no run had restarted from it.
 #[test]
 fn a_checkpoint_in_the_cache_of_a_dead_allocation_is_not_forgotten_when_another_one_goes_on_without_it() {

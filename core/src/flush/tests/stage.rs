@@ -364,5 +364,6 @@ pub(crate) const OPTIONS: Options = Options {
     owner: false,
     own_folders: false,
     may_replace: true,
+    synced: false,
     ranks_per_leaf: 2,
 };

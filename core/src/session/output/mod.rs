@@ -21,6 +21,7 @@ use crate::comm::{Comm, CommError, Rank, Traffic};
 use crate::flush::folder_owners::assign_owners;
 use crate::fs::{At, Durability, FsError, How, Kind};
 use crate::job::Job;
+use crate::planted::{planted, Bug};
 use crate::prefix::{FileName, Overwritten};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -154,14 +155,21 @@ impl Output {
                 Err(source) => return Err(InvalidError::NotFound { path, source }),
             };
             // Bytes that a program has not written yet would be missing, and one without the right to read cannot be asked.
-            let open = job.files().open(&path, How::Read).ok();
+            let open = job.files().open(&path, How::Read);
+            let in_place = self.record.protection.bypass;
+            let unsynced = |source| InvalidError::Unsynced { path: path.clone(), source };
+            let open = if in_place { Some(open.map_err(unsynced)?) } else { open.ok() };
             if open.as_ref().is_some_and(|file| file.is_open_to_write()) {
                 return Err(InvalidError::StillOpen { path });
+            }
+            if let Some(file) = open.as_ref().filter(|_| in_place && !planted(Bug::BypassNotSynced)) {
+                // No record says that it is there before: a record may outlive bytes that the power takes away.
+                file.sync().map_err(unsynced)?;
             }
             let file = &mut self.record.files[at];
             (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
             // In bypass mode no scheme reads them.
-            opened.push(open.filter(|_| !self.record.protection.bypass));
+            opened.push(open.filter(|_| !in_place));
         }
         Ok(opened)
     }
@@ -201,6 +209,8 @@ enum InvalidError {
     BySelf,
     #[error("{} was routed, but it cannot be found", path.display())]
     NotFound { path: PathBuf, source: std::io::Error },
+    #[error("cannot sync {}, and bytes of it may be lost", path.display())]
+    Unsynced { path: PathBuf, source: std::io::Error },
     #[error("{} was routed as a file and is something else", path.display())]
     NotAFile { path: PathBuf },
     #[error(
