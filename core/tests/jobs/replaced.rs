@@ -183,9 +183,9 @@ fn a_run_that_writes_in_place_is_not_kept_from_it_by_one_that_has_read_there() {
         application.session().have_restart().unwrap().unwrap();
         turns.wait();
         if application.rank == Rank(0) {
-            world.run(|application| application.checkpoint(1, one).unwrap());
+            // Under another name, so that only the files are the same.
+            world.run(|application| application.checkpoint_as(b"ckpt.2", 1, one).unwrap());
         }
         turns.wait();
     });
-    world.run(|application| application.restart(one)).all_gave(&Some(1));
 }
