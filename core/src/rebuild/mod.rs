@@ -96,12 +96,13 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         on.schemes.plugins().forget_failures();
         match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
-            Recovered::Unrecovered(Unrecovered::TooMuchLost) => {
+            Recovered::Unrecovered(Unrecovered::TooMuchLost { refused }) => {
                 found.is_any_left = true;
                 found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
-                // It must not hide an older copy of the same dataset. The nodes of another job may have the rest of it.
-                if !on.is_shared {
+                // It must not hide an older copy of the same dataset, which nobody has refused. The nodes of another job may
+                // have the rest of it.
+                if !on.is_shared && !refused {
                     lost.insert(key);
                     continue;
                 }

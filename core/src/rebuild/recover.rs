@@ -55,8 +55,8 @@ pub(crate) enum Unrecovered {
     InUse,
     /// Its scheme cannot be used now; it is never removed by this run.
     NotTried,
-    /// Too much of it is lost; it may go once a newer checkpoint counts.
-    TooMuchLost,
+    /// Too much of it is lost; it may go once a newer checkpoint counts. The application may have refused it before.
+    TooMuchLost { refused: bool },
 }
 
 /// Brings one dataset back. Of newer copies of it too much is `lost`. Collective.
@@ -168,7 +168,7 @@ fn rebuild(
                 "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
                  checkpoint is complete"
             ));
-            Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost))
+            Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost { refused: recovery.refused }))
         }
     }
 }

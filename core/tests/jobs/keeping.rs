@@ -941,6 +941,18 @@ fn a_copy_of_which_too_much_is_lost_does_not_hide_an_older_one() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The older copy says nothing of that, and was offered.
+#[test]
+fn a_refused_checkpoint_does_not_come_back_from_an_older_copy() {
+    let mut world = in_two_copies();
+    world.run(|application| {
+        application.session().start_restart().unwrap();
+        application.session().complete_restart(false).unwrap_err();
+    });
+    world.nodes = ["n4", "n1", "n2", "n3"].map(str::to_owned).to_vec();
+    world.run(|application| application.restart(some)).all_gave(&None);
+}
+
 #[test]
 fn a_copy_of_which_too_much_is_lost_keeps_its_place_if_no_older_one_can_have_it() {
     for nodes in [["n4", "n5", "n2", "n3"], ["n2", "n3", "n4", "n5"], ["n4", "n5", "n0", "n1"]] {
