@@ -182,6 +182,9 @@ struct Learnt {
     listed: (i64, u32),
 }
 
+/// What rank 0 reads of a dataset: its description, the leaves of its lists, and when it was recorded as complete.
+type Read = (DatasetDescriptor, Vec<Leaf>, (i64, u32));
+
 /// How the bytes of a dataset are verified.
 struct Rules<'a> {
     /// Whether the checksum of a file is compared with the recorded one.
@@ -307,7 +310,7 @@ impl Fetch<'_> {
     }
 
     /// The descriptor, the leaves of the file lists, and when the dataset was recorded as complete.
-    fn read(&self, candidate: &Candidate) -> Result<(DatasetDescriptor, Vec<Leaf>, (i64, u32)), Refusal> {
+    fn read(&self, candidate: &Candidate) -> Result<Read, Refusal> {
         let id = candidate.seq.id;
         let path = self.prefix.summary_file(id);
         let summary = Summary::read(self.files, self.prefix, id)?
