@@ -614,7 +614,8 @@ impl Closing<'_> {
         let progress = index.progress(&self.record.dataset, &self.record.token);
         if let FlushProgress::Ended { counts } = progress {
             if !counts || !self.lacks_a_name()? {
-                // All was done but to forget it.
+                // All was done but to forget it. Who did it may have failed to sync the index.
+                Index::confirm(self.files, self.prefix)?;
                 self.remove_staging()?;
                 self.record.forget(self.files, self.prefix)?;
                 return Ok((!counts).then(|| "its dataset was complete, and counts no more".to_owned()));

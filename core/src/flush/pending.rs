@@ -79,7 +79,9 @@ impl PendingFlush {
     ) -> Result<(), FsError> {
         let path = done_path(prefix, &self.token, mark);
         let bytes = if sums.is_empty() { Vec::new() } else { sums.to_file_bytes() };
-        files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced)
+        let written = files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced);
+        // One that may not be safe must not be found.
+        written.inspect_err(|_| _ = files.remove_if_there(&path))
     }
 
     /// When the last mark was made.

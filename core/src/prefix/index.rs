@@ -177,6 +177,11 @@ impl Index {
         Self::change(files, prefix, change).map(|updated| updated.value)
     }
 
+    /// Makes it durable as it is: whoever wrote it may have failed to sync it.
+    pub(crate) fn confirm(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        shared::confirm::<Self>(files, prefix)
+    }
+
     /// As [`update`](Self::update); says also whether other processes were kept out.
     ///
     /// # Errors

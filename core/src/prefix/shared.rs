@@ -129,6 +129,11 @@ pub(super) fn look<T: Shared, R>(
     Ok(value)
 }
 
+/// Makes a file durable as it is: an update that wrote it may have failed to sync it.
+pub(super) fn confirm<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+    update(files, prefix, false, |_: &mut T| ()).map(drop)
+}
+
 /// Reads, changes and writes a file while no other process changes any of the shared files. With `renew`, a damaged one is
 /// replaced by a new one.
 pub(super) fn update<T: Shared, R>(
@@ -154,6 +159,8 @@ pub(super) fn update_fenced<T: Shared, R>(
             Err(error) if renew && error.is_damage() => (T::default(), None),
             other => match other? {
                 Some(ReadFile { bytes, content, is_known: true }) => (content, Some(bytes)),
+                // Whoever has left it may have failed to sync it, and the change be there already.
+                Some(found) if T::WAIT == Durability::Synced => (found.content, None),
                 // Packed anew it may be other bytes, and says the same.
                 found => {
                     let mut content = found.map(|found| found.content).unwrap_or_default();

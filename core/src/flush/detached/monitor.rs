@@ -211,9 +211,35 @@ impl TransferMonitor<'_> {
         }
         polled.failed |= records.iter().any(|record| matches!(record.state, TransferState::Failed(_)));
         let arrived = records.iter().filter(|record| record.state == TransferState::Arrived).count();
-        if arrived == records[0].mates.len() {
+        if arrived == records[0].mates.len() && self.sync_names(&prefix, &pending, &mut records, polled) {
             self.arrive(&prefix, &pending, &records, polled);
         }
+    }
+
+    /// Syncs the names of the staging files, before the mark. A second sync would succeed though the system has lost names, so the
+    /// files count as not copied if it fails. Returns whether it has not.
+    fn sync_names(
+        &self,
+        prefix: &Prefix,
+        pending: &PendingFlush,
+        records: &mut [TransferRecord],
+        polled: &mut PollResult,
+    ) -> bool {
+        let files = self.files;
+        match pending.is_done(files, prefix, records[0].node) {
+            Ok(true) => return true,
+            Ok(false) => (),
+            Err(error) => {
+                polled.postpone(&error);
+                return false;
+            }
+        }
+        let copies = records.iter().flat_map(|record| &record.copies);
+        let folders = folders_of(prefix, copies.map(|copy| &*copy.staging));
+        let Err(error) = sync_folders(files, prefix, folders.into_iter()) else { return true };
+        records.iter_mut().for_each(|record| self.give_up(record, describe(&error), polled));
+        polled.failed = true;
+        false
     }
 
     /// Asks the transport, and checks what came.
@@ -323,8 +349,6 @@ impl TransferMonitor<'_> {
     ) -> Result<Marked, StepError> {
         let (files, node) = (self.files, records[0].node);
         if !pending.is_done(files, prefix, node)? {
-            let copies = records.iter().flat_map(|record| &record.copies);
-            sync_folders(files, prefix, folders_of(prefix, copies.map(|copy| &*copy.staging)).into_iter())?;
             let marked = try_alone(files, prefix, |_| match pending::find(files, prefix, &pending.token)? {
                 None => Ok(()),
                 Some(found) => {

@@ -9,12 +9,14 @@ use crate::flush::detached::{poll_some, PollResult, Which};
 use crate::flush::pending;
 use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
-use crate::flush::{Flush, Options};
-use crate::fs::faulty::{FaultyFiles, What};
+use crate::flush::{Flush, Options, SourceFile};
+use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
+use crate::prefix::staging_file;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -317,6 +319,37 @@ fn copies_that_have_failed_are_begun_again_when_somebody_asks_for_it() {
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
     (0..2).for_each(|node| drop(nodes.poll(node)));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
+}
+
+/// The next poll synced the names once more, which succeeds without those that the system has lost; or it found a mark that was not
+/// synced.
+#[test]
+fn a_name_that_could_not_be_synced_before_the_mark_is_made_anew() {
+    let mut failed = 0;
+    for at in 1.. {
+        let nodes = Nodes::new();
+        let cached = nodes.stage.cache(1, "a");
+        nodes.begin(&cached, OPTIONS);
+        let files = FaultyFiles::new(RealFiles);
+        files.fail_once(at, ErrorKind::Other);
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
+        let poll = |which| poll_some(&files, &nodes.control(0), &open, NOW, which);
+        poll(Which::All);
+        let Some(fault) = files.first_failed() else { break };
+        if fault.what != What::SyncDir {
+            continue;
+        }
+        failed += 1;
+        (0..2).for_each(|_| drop(poll(Which::All)));
+        (0..2).for_each(|_| drop(poll(Which::AllAnew)));
+        let mark = nodes.stage.prefix.scr_file(&format!("done.{TOKEN}.0"));
+        assert!(mark.exists(), "operation {at}");
+        let staging = |file: &SourceFile| staging_file(&nodes.stage.prefix.file(&file.name), TOKEN);
+        let there = cached.by_rank[..2].iter().flatten().map(staging);
+        let lost = given_up(there, &files.operations());
+        assert_eq!(lost, BTreeSet::new(), "operation {at}, in {}", fault.path.display());
+    }
+    assert!(failed >= 4, "{failed} folders");
 }
 
 /// Whatever became of a file between its mark and the end: a dataset is listed whole or not at all.

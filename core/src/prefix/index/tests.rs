@@ -1,7 +1,7 @@
 //! The index is read and written as C SCR does, and each rule of it holds.
 
 use super::*;
-use crate::fs::faulty::FaultyFiles;
+use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::RealFiles;
 use crate::prefix::fixtures::{damage, scratch, scratch_copy, tree, JOBS};
 use std::fs;
@@ -271,10 +271,41 @@ fn an_update_that_changes_nothing_writes_nothing_and_one_that_fails_keeps_the_ol
     let (_dir, prefix) = scratch_copy("bypass");
     let files = FaultyFiles::new(RealFiles);
     files.only_below(prefix.index_file());
-    Index::update(&files, &prefix, |index| index.set_current("ckpt.4")).unwrap();
-    assert_eq!(files.mutations(), 0);
+    let change_nothing = || Index::update(&files, &prefix, |index| index.set_current("ckpt.4")).unwrap();
+    change_nothing();
+    // From here on this process knows that it is safe.
+    let known = files.mutations();
+    change_nothing();
+    assert_eq!(files.mutations(), known);
+    files.heal();
     let before = fs::read(prefix.index_file()).unwrap();
     files.fail_from(1, io::ErrorKind::StorageFull);
     assert!(Index::update(&files, &prefix, |index| index.drop_name("ckpt.4")).is_err());
     assert_eq!(fs::read(prefix.index_file()).unwrap(), before);
+}
+
+/// The change was there already the second time, and was not written again.
+#[test]
+fn a_change_that_could_not_be_synced_is_written_again() {
+    let mut failed = 0;
+    for at in 1.. {
+        let (_dir, prefix) = scratch();
+        Index::update(&RealFiles, &prefix, |index| index.record(&dataset(1, "a"), true)).unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.fail_once(at, io::ErrorKind::Other);
+        let drop = |prefix: &Prefix| Index::update(&files, prefix, |index| _ = index.drop_name("a"));
+        let dropped = drop(&prefix);
+        let Some(fault) = files.first_failed() else { break };
+        if fault.what != What::SyncDir {
+            continue;
+        }
+        failed += 1;
+        assert!(dropped.is_err() && Index::read(&RealFiles, &prefix).unwrap().id_of("a").is_none());
+        // Another process, and then the same one.
+        for prefix in [&Prefix::new(prefix.dir()), &prefix] {
+            drop(prefix).unwrap();
+            assert_eq!(given_up([], &files.operations()), [].into());
+        }
+    }
+    assert_eq!(failed, 1);
 }
