@@ -16,7 +16,6 @@ use super::pauses::Pauses;
 use super::pending::{self, PendingError, PendingFlush};
 use super::step::{Step, StepError};
 use crate::describe;
-use crate::fs::copy::copy_anew;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
@@ -392,11 +391,7 @@ pub(super) fn close<C: Closers>(
         closers.each(Step::Renaming, || staged.iter().try_for_each(|file| name_file(files, fence, file)))?;
     }
     closers.each(Step::SyncingFolders, || {
-        let synced = sync_folders(files, prefix, folders.iter().map(PathBuf::as_path));
-        if synced.is_err() {
-            record.mark_unsynced(files, prefix)?;
-        }
-        Ok(synced?)
+        Ok(sync_folders(files, prefix, folders.iter().map(PathBuf::as_path))?)
     })?;
     closers.each(Step::Committing, || {
         if !closers.is_first() {
@@ -427,17 +422,26 @@ fn take(
     })
 }
 
-/// Gives a file its name, unless somebody else has done so.
+/// Gives a file its name. Who has done so before may not have been able to sync it, and syncing it once more would succeed though
+/// the system has lost it. So it is made anew, which a sync proves.
 fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
     if fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
         return Err(FsError::LockLost { path: file.target.clone() }.into());
     }
-    match files.rename(&file.staging, &file.target) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            Ok(expect_bytes(files, &file.target, file.bytes, file.crc, BLOCK_BYTES)?)
+    let (staging, target) = (&file.staging, &file.target);
+    // More than twice only if another process that closes the flush is at it.
+    for _ in 0..MOST_RENAMES {
+        match files.rename(staging, target) {
+            Err(error) if error.kind() == ErrorKind::NotFound => (),
+            other => return Ok(other.at("rename a new file to", target)?),
         }
-        other => Ok(other.at("rename a new file to", &file.target)?),
+        expect_bytes(files, target, file.bytes, file.crc, BLOCK_BYTES)?;
+        match files.rename(target, staging) {
+            Err(error) if error.kind() == ErrorKind::NotFound => (),
+            other => other.at("rename a new file again to", staging)?,
+        }
     }
+    Err(FsError::LockLost { path: target.clone() }.into())
 }
 
 /// The folders that files lie in, up to the prefix directory.
@@ -702,19 +706,9 @@ impl Closing<'_> {
                 return Err(FileError::Missing { path: file.staging.clone() }.into());
             }
         }
-        if self.record.unsynced {
-            self.copy_anew(file)?;
-        }
         // That takes reading it, and is not done twice.
         file.crc = None;
         Ok(())
-    }
-
-    /// Makes the staging file of a file again that has its name. The next rename makes the name again, which a sync then proves:
-    /// one of the name as it is would succeed though the system has lost it.
-    fn copy_anew(&self, file: &Staged) -> Result<(), StepError> {
-        let temporary = unused_name(&file.target, &self.record.token);
-        Ok(copy_anew(self.files, &file.target, &file.staging, &temporary, file.bytes, file.crc)?)
     }
 
     /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
@@ -775,6 +769,9 @@ impl Closing<'_> {
         all.ok_or_else(|| PrefixError::Missing { path: self.prefix.rank2file(id) })
     }
 }
+
+/// How often a file is given its name before another process is believed to hinder it.
+const MOST_RENAMES: u32 = 4;
 
 const BLOCK_BYTES: u64 = 1 << 20;
 /// With this begins the token of a flush that ends a scavenge.

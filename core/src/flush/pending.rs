@@ -30,8 +30,6 @@ pub(crate) struct PendingFlush {
     pub(crate) marks: u32,
     /// Whether the dataset becomes the current one.
     pub(crate) make_current: MakeCurrent,
-    /// Whether a sync of files' own names has failed. The system may have lost them, and the next sync would succeed without them.
-    pub(crate) unsynced: bool,
     /// Whether nobody closes it any more, and what is left is only to be removed: the name of the record says so.
     pub(crate) revoked: bool,
     /// Which other datasets have a file of this one. It is not written.
@@ -42,15 +40,6 @@ impl PendingFlush {
     /// Makes it known, durably.
     pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
-    }
-
-    /// Records, durably, that files' own names may be lost, unless somebody has ended the flush.
-    pub(crate) fn mark_unsynced(&mut self, files: &dyn Files, prefix: &Prefix) -> Result<(), PendingError> {
-        self.unsynced = true;
-        match find(files, prefix, &self.token)? {
-            Some(_) => Ok(self.write(files, prefix)?),
-            None => Ok(()),
-        }
     }
 
     /// Signals to the threads of other ranks that the record is synced.
@@ -171,9 +160,6 @@ impl PendingFlush {
         tree.set("RANKS", self.ranks);
         tree.set("MARKS", self.marks);
         tree.set("CURRENT", self.make_current as u8);
-        if self.unsynced {
-            tree.set("UNSYNCED", 1);
-        }
         tree
     }
 
@@ -190,7 +176,6 @@ impl PendingFlush {
                 1 => MakeCurrent::IfNewest,
                 _ => MakeCurrent::Always,
             },
-            unsynced: tree.has("UNSYNCED"),
             revoked: false,
             sharing: Sharing::default(),
         })
@@ -327,7 +312,6 @@ pub(crate) mod tests {
             ranks: 4,
             marks: 4,
             make_current: MakeCurrent::IfNewest,
-            unsynced: false,
             revoked: false,
             sharing: Sharing::default(),
         }

@@ -95,7 +95,6 @@ impl Flush<'_> {
             ranks: self.job.comm.size(),
             marks,
             make_current: self.options.make_current,
-            unsynced: false,
             revoked: false,
             sharing: Sharing::default(),
         }

@@ -252,7 +252,6 @@ impl<'a> Builder<'a> {
             // All bytes are there already.
             marks: 0,
             make_current: dataset.checkpoint.into(),
-            unsynced: false,
             revoked: false,
             sharing: Sharing::of(&lists),
             dataset,
