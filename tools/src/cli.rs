@@ -200,7 +200,11 @@ fn command() -> clap::Command {
         };
         command.mut_args(of_option).mut_subcommands(take_negative)
     }
-    take_negative(Cli::command()).term_width(Width::of_output().columns.min(WIDEST_HELP))
+    let columns = match Width::of_output().columns {
+        usize::MAX => 80,
+        columns => columns.min(WIDEST_HELP),
+    };
+    take_negative(Cli::command()).term_width(columns)
 }
 
 /// Longer lines are hard to read.

@@ -57,13 +57,14 @@ pub(crate) struct Width {
 }
 
 impl Width {
-    /// That of the terminal that standard output goes to; otherwise what `COLUMNS` says, or else 80 columns.
+    /// That of the terminal that standard output goes to; otherwise what `COLUMNS` says, or else no limit, so that a script finds
+    /// each row on one line.
     pub(crate) fn of_output() -> Self {
         let stdout = std::io::stdout();
         let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
         let terminal = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
         let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let columns = terminal.or(wanted.filter(|&columns| columns > 0)).unwrap_or(80);
+        let columns = terminal.or(wanted.filter(|&columns| columns > 0)).unwrap_or(usize::MAX);
         Self { columns, breaks_words: terminal.is_some() }
     }
 }
