@@ -12,11 +12,11 @@ use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{AnyError, Collective, Comm, CommError, Rank};
 use crate::describe;
 use crate::flush::catalog::Catalog;
-use crate::flush::closing;
+use crate::flush::closing::{self, Fence};
 use crate::flush::lists;
 use crate::fs::{Files, FsError};
 use crate::planted::{planted, Bug};
-use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
 use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -38,31 +38,34 @@ impl Deleting<'_> {
     /// Deletes a dataset. All ranks call it, with the same id; each removes its share of the files.
     pub(crate) fn run(&self, id: u64) -> Collective<Note> {
         if self.comm.rank() != Rank(0) {
-            return self.run_alone(id, Ok(()));
+            return self.run_alone(id, Ok(None));
         }
         // Who gives files names meanwhile waits for this.
         let mut run = None;
-        match closing::alone(self.files, self.prefix, |_| run = Some(self.run_alone(id, Ok(())))) {
+        match closing::alone(self.files, self.prefix, |fence| run = Some(self.run_alone(id, Ok(Some(fence)))))
+        {
             Err(error) if run.is_none() => self.run_alone(id, Err(error.into())),
             _ => run.expect("what has the lock is done"),
         }
     }
 
-    /// The same, while nobody else gives files names that the dataset has.
-    fn run_alone(&self, id: u64, locked: Result<(), PrefixError>) -> Collective<Note> {
+    /// The same, while nobody else gives files names that the dataset has. Rank 0 has the fence of the lock.
+    fn run_alone(&self, id: u64, locked: Result<Option<Fence<'_>>, PrefixError>) -> Collective<Note> {
         let (mut note, mut shares) = (None, Vec::new());
-        let opened = self.on_rank_0(|| {
-            locked?;
-            (note, shares) = self.open(id)?;
-            Ok(())
+        let opened = locked.and_then(|fence| {
+            self.on_rank_0(|| {
+                (note, shares) = self.open(id)?;
+                Ok(expect_lock(fence, &self.prefix.dataset_dir(id))?)
+            })?;
+            Ok(fence)
         });
-        self.agree(opened)?;
+        let fence = self.agree(opened)?;
         let mut mine = Vec::new();
         for (_, tree) in route_trees(self.comm, shares)? {
             let malformed = CommError::Malformed { from: Rank(0), what: "a list of files" };
             mine.extend(lists::from_tree(&tree).ok_or(malformed)?);
         }
-        self.agree(self.remove(&mine))?;
+        self.agree(self.remove(id, &mine, fence))?;
         for file in &mine {
             self.remove_emptied(&self.prefix.file(&file.name));
         }
@@ -98,8 +101,22 @@ impl Deleting<'_> {
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
     }
 
-    fn remove(&self, mine: &[PrefixFile]) -> Result<(), FsError> {
-        mine.iter().try_for_each(|file| self.files.remove_if_there(&self.prefix.file(&file.name)).map(drop))
+    /// A job that was suspended may have lost the lock: then a newer dataset may have got the names. Rank 0 asks before each file,
+    /// the others look once into the index, where who breaks the lock releases the names.
+    fn remove(&self, id: u64, mine: &[PrefixFile], fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
+        let looked = match mine.is_empty() || fence.is_some() {
+            true => None,
+            false => Index::read(self.files, self.prefix)?.entry(id),
+        };
+        let is_being_deleted = looked.is_some_and(|entry| entry.taken.as_deref() == Some(DELETION));
+        let had_looked = || is_being_deleted;
+        let fence = Some(fence.unwrap_or(&had_looked));
+        for file in mine {
+            let path = self.prefix.file(&file.name);
+            expect_lock(fence, &path)?;
+            self.files.remove_if_there(&path)?;
+        }
+        Ok(())
     }
 
     /// Removes the folders above a removed file that are empty now, up to the prefix directory.
@@ -131,6 +148,13 @@ impl Deleting<'_> {
     }
 }
 
+fn expect_lock(fence: Option<Fence<'_>>, to_change: &Path) -> Result<(), FsError> {
+    match fence {
+        Some(is_ours) if !is_ours() => Err(FsError::LockLost { path: to_change.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,7 +163,7 @@ mod tests {
     use crate::flush::pending;
     use crate::flush::tests::stage::{through, Cached, Stage, NOW};
     use crate::fs::faulty::FaultyFiles;
-    use crate::fs::RealFiles;
+    use crate::fs::{How, RealFiles};
     use std::fs;
     use std::path::PathBuf;
 
@@ -257,6 +281,40 @@ mod tests {
             finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
             assert!(stage.is_listed(2) && stage.is_right(&newer), "interrupted at {at}");
             assert!(stage.index().entry(1).is_none(), "interrupted at {at}");
+        }
+    }
+
+    /// The job was suspended once it had asked who has the names. When it went on, it removed what a newer dataset had got.
+    #[test]
+    fn who_has_lost_the_lock_removes_nothing_that_a_newer_dataset_has_got() {
+        for ranks in [1, 3] {
+            let (stage, _) = flushed(3);
+            stage.flush_well("3.a", &stage.cache(3, "runs/b"));
+            let newer = arrived(&stage);
+            let files = FaultyFiles::new(RealFiles);
+            files.count_all();
+            let (theirs, lists) = (stage.prefix.clone(), stage.prefix.dataset_dir(3));
+            files.only(move |_, path| path.starts_with(&lists));
+            files.interrupt_at(1, move || {
+                let real: &dyn Files = &RealFiles;
+                let lock = real.open(&theirs.scr_file("finalize.lock"), How::Update).unwrap();
+                lock.set_times((1000, 0), (1000, 0)).unwrap();
+                finalize_arrived(real, &theirs, NOW).unwrap();
+            });
+            delete(&stage, &files, ranks, 1).unwrap_err();
+            assert!(files.was_interrupted() && stage.is_listed(2) && stage.is_right(&newer));
+
+            // As a rank that had its share of the files before.
+            let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
+            let prefix = &stage.prefix;
+            let removed = run(1, |comm| {
+                let deleting = Deleting { comm: &comm, files: &RealFiles, node: "node0", prefix };
+                lists.by_rank().iter().any(|list| deleting.remove(1, list, None).is_ok())
+            });
+            assert_eq!(removed.unwrap(), [false]);
+            assert!(stage.is_right(&newer));
+            delete(&stage, &RealFiles, ranks, 1).unwrap();
+            assert!(stage.index().entry(1).is_none() && stage.is_right(&newer));
         }
     }
 }
