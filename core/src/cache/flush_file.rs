@@ -50,7 +50,7 @@ impl Cache {
             let mut passed_over = 0;
             for entry in flush.entries() {
                 let is_elsewhere = other_allocation(job, &entry).is_some() && {
-                    let is_passed_over = entry.checkpoint && entry.seq().run < newest.run;
+                    let is_passed_over = entry.is_unsaved_before(newest.run);
                     passed_over += usize::from(is_passed_over);
                     entry.is_still_wanted(newest) || is_passed_over && passed_over <= MOST_PASSED_OVER
                 };

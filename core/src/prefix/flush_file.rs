@@ -69,7 +69,12 @@ impl FlushEntry {
     /// `newer` was not made from it.
     pub fn is_passed_over(&self, newer: &Self) -> bool {
         let is_other = self.allocation().is_some_and(|own| newer.allocation() != Some(own));
-        self.checkpoint && !self.is_at(Location::Prefix) && is_other && self.seq().run < newer.seq().run
+        is_other && self.is_unsaved_before(newer.seq().run)
+    }
+
+    /// Whether it is a checkpoint of an earlier run, and nobody has saved it.
+    pub(crate) fn is_unsaved_before(&self, run: u64) -> bool {
+        self.checkpoint && !self.is_at(Location::Prefix) && self.seq().run < run
     }
 
     /// Whether the index has it whole. A cache may have what it has fetched under another id.

@@ -136,6 +136,21 @@ fn a_run_in_another_allocation_keeps_the_record_of_output_that_only_the_first_on
     assert_eq!(in_cache(&world).last(), Some(&1), "nobody else knows of it");
 }
 
+/// Those that another run had flushed since counted as well, and it was forgotten.
+#[test]
+fn a_checkpoint_that_was_passed_over_is_remembered_however_many_are_flushed() {
+    let mut world = World::new(1, 1).set("SCR_JOB_ID", "first");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.put("SCR_FLUSH", "1");
+    for (job, steps) in [("second", 2..=20), ("third", 21..=21), ("fourth", 22..=22)] {
+        world.put("SCR_JOB_ID", job);
+        world.run(|application| steps.clone().for_each(|step| application.checkpoint(step, some).unwrap()));
+    }
+    let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    assert!(file.entries().len() > 17, "{:?}", file.entries());
+    assert!(file.needs_flush(1), "nobody else knows of it");
+}
+
 #[test]
 fn a_run_without_the_nodes_of_the_last_one_does_not_start_if_a_restart_is_required() {
     let mut world = World::new(4, 4).set("SCR_REQUIRE_RESTART", "1");
