@@ -137,8 +137,9 @@ impl Cache {
     }
 
     /// Lets something leave for a checkpoint that is fetched and has no room: what is left of it, then what is left of others that
-    /// no run can rebuild, and then a dataset that no run can restart from, or that is in the prefix directory as well. Gives
-    /// whether anything has left. Collective.
+    /// no run can rebuild, and then a dataset that no run can restart from, or that is in the prefix directory as well. The
+    /// newest checkpoint that a run can restart from stays, and so does the newest one before it, which takes its place if it
+    /// cannot be fetched even then. Gives whether anything has left. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -150,9 +151,16 @@ impl Cache {
         if self.clear(job, &same)? || self.clear_remains(job)? {
             return Ok(true);
         }
+        let newest = |is_wanted: &dyn Fn(Seq) -> bool| {
+            let all =
+                self.datasets.iter().filter(|cached| cached.is_restartable() && is_wanted(cached.seq()));
+            all.max_by_key(|cached| cached.seq()).map(CachedDataset::id)
+        };
+        let kept = [newest(&|_| true), newest(&|seq| seq < fetched)];
         let may_leave = |cached: &&CachedDataset| {
             let is_spare = !cached.is_restartable() || cached.is_flushed();
             let is_needed = cached.offered || cached.must_stay() || cached.is_being_flushed();
+            let is_needed = is_needed || kept.contains(&Some(cached.id()));
             cached.store == store && is_spare && !is_needed && !cached.record.protection.bypass
         };
         let spare = self.datasets.iter().filter(may_leave);

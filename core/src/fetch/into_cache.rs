@@ -193,8 +193,8 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Fetches one checkpoint. If that fails, all that was copied is removed, and `full` says which store has run
-    /// full, if any has.
+    /// Fetches one checkpoint. If that fails, all that was copied is removed, and `full` says which store had no room for it, if
+    /// that was why.
     fn fetch_beside(
         &mut self,
         candidate: &Candidate,
@@ -225,9 +225,13 @@ impl<'a> Fetcher<'a> {
         // Its own id, unless cache has something under it.
         let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
-            if !matches!(error, FetchError::Comm(_)) && self.cache.is_full(job, store)? {
-                *full = Some(store);
-            }
+            let has_no_room = match &error {
+                FetchError::Failed { no_room, .. } => *no_room,
+                // All was read by then, and was right: only the redundancy is missing.
+                FetchError::Cache(_) => self.cache.is_full(job, store)?,
+                _ => false,
+            };
+            *full = has_no_room.then_some(store);
             self.cache.remove_part(job, &part);
             return Err(error);
         }

@@ -134,6 +134,8 @@ pub(crate) enum FetchError {
         dataset: String,
         /// The findings of the ranks.
         account: String,
+        /// Whether a copy of a file had no room on any rank.
+        no_room: bool,
     },
     /// Another process has replaced files of it, or has dropped it: the index lists others by now.
     #[error("another process has replaced or dropped dataset {dataset} meanwhile")]
@@ -227,8 +229,13 @@ impl Fetch<'_> {
         let rules = Rules { sums: &sums, unchanged_since, owner: candidate.seq };
         let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
-        let [damaged] = any(self.comm, [outcome.as_ref().is_err_and(FileError::is_damage)])?;
-        let files = self.agree_on_outcome(candidate, damaged, outcome)?;
+        let is = |what: fn(&FileError) -> bool| outcome.as_ref().is_err_and(what);
+        let [damaged, no_room] =
+            any(self.comm, [is(FileError::is_damage), is(FileError::is_for_want_of_room)])?;
+        let files = self.agree_on_outcome(candidate, damaged, outcome).map_err(|error| match error {
+            FetchError::Failed { dataset, account, .. } => FetchError::Failed { dataset, account, no_room },
+            other => other,
+        })?;
         let lacking = mine.iter().any(|mine| mine.file.crc.is_none()) || !checks;
         let (is_whole, warning) =
             if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { (true, None) };
@@ -438,7 +445,7 @@ impl Fetch<'_> {
             Err(if damaged {
                 FetchError::Damaged { dataset, account }
             } else {
-                FetchError::Failed { dataset, account }
+                FetchError::Failed { dataset, account, no_room: false }
             })
         })
     }
@@ -510,7 +517,7 @@ impl Refusal {
         match self {
             Self::Damage(account) => FetchError::Damaged { dataset, account },
             Self::Ranks(found) => FetchError::Ranks { dataset, found, expected },
-            Self::Passing(account) => FetchError::Failed { dataset, account },
+            Self::Passing(account) => FetchError::Failed { dataset, account, no_room: false },
         }
     }
 

@@ -169,6 +169,11 @@ impl FsError {
         }
     }
 
+    /// Whether there is no room for what was to be written, for everybody or for this user.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        matches!(self.kind(), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
     /// Whether the thing asked for is not there.
     pub fn is_not_found(&self) -> bool {
         self.kind() == Some(io::ErrorKind::NotFound)

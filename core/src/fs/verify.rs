@@ -197,6 +197,11 @@ impl FileError {
                 | Self::Totals { .. }
         )
     }
+
+    /// Whether there is no room for a copy.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Fs(error) if error.is_for_want_of_room())
+    }
 }
 
 impl MayPass for FileError {

@@ -190,8 +190,7 @@ impl PrefixError {
 
     /// Whether there is no room for what was to be written, for everybody or for this user.
     pub(crate) fn is_for_want_of_room(&self) -> bool {
-        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(StorageFull | QuotaExceeded)))
+        matches!(self, PrefixError::Fs(error) if error.is_for_want_of_room())
     }
 
     /// Whether this user may not write there, or nobody may.

@@ -300,14 +300,17 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
 /// or else in cache.
 fn find_older(from: &mut Fetcher<'_>, than: Option<Seq>) -> Result<Option<CheckpointId>, Error> {
     let is_older = |seq: Seq| than.is_none_or(|than| seq < than);
-    let cached = newest_cached(from.job, from.cache, |cached| is_older(cached.seq()));
+    let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_older(cached.seq()));
+    let cached = newest(from);
     if !from.job.params.get(&param::FETCH) {
         return Ok(cached);
     }
-    let above = cached.as_ref().map(|cached| cached.seq);
+    let above = cached.map(|cached| cached.seq);
     let is_between =
         |candidate: &Candidate| is_older(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
-    Ok(from.first(&Search { at_start: false, wanted: None, is_eligible: &is_between })?.or(cached))
+    let fetched = from.first(&Search { at_start: false, wanted: None, is_eligible: &is_between })?;
+    // A fetch may have made room for itself.
+    Ok(fetched.or_else(|| newest(from)))
 }
 
 /// Fetches the first eligible checkpoint when a run begins. It may be an older one that the index calls current.

@@ -84,3 +84,54 @@ fn where_there_is_room_remains_stay_until_a_newer_checkpoint_is_complete() {
     world.nodes = ["n0", "n1", "n2", "n3"].map(str::to_owned).to_vec();
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
+
+/// It left too, for a checkpoint that did not fit all the same, and the run began anew.
+#[test]
+fn the_checkpoint_to_fall_back_to_makes_no_way_for_one_that_does_not_fit() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "3");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    let cache = world.node("n0/user1/scr.defjobid");
+    // Only the prefix directory has the second one, and it never fits.
+    for node in ["n0", "n1", "n2", "n3"] {
+        std::fs::remove_dir_all(world.node(&format!("{node}/user1/scr.defjobid/scr.dataset.2"))).unwrap();
+    }
+    let full = FaultyFiles::new(RealFiles);
+    full.pretend_room(1000);
+    full.only(move |what, path| {
+        let is_data = path.to_string_lossy().contains("/r0/");
+        what == What::Write && is_data && path.starts_with(cache.join("scr.dataset.2"))
+    });
+    full.fail_from(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(0), Arc::new(full.clone()));
+    world.run(|application| {
+        assert!(application.session().have_restart().expect("it can be asked").is_some());
+        application.session().start_restart().expect("there is one");
+        application.session().complete_restart(false).unwrap_err();
+        assert_eq!(application.restart(some), Some(1));
+    });
+    assert!(full.first_failed().is_some());
+}
+
+/// The refused one left in vain for a damaged one, as the store had little room left.
+#[test]
+fn nothing_makes_way_for_a_damaged_checkpoint() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "3");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    for node in ["n0", "n1", "n2", "n3"] {
+        std::fs::remove_dir_all(world.node(&format!("{node}/user1/scr.defjobid/scr.dataset.2"))).unwrap();
+    }
+    let full = FaultyFiles::new(RealFiles);
+    full.pretend_room(1000);
+    world.own_files.insert(Rank(0), Arc::new(full));
+    let path = world.prefix().join("ckpt.2/rank_3.0");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    world.run(|application| {
+        assert!(application.session().have_restart().expect("it can be asked").is_some());
+        application.session().start_restart().expect("there is one");
+        application.session().complete_restart(false).unwrap_err();
+        assert!(world.node("n0/user1/scr.defjobid/scr.dataset.3").exists(), "it left in vain");
+        assert_eq!(application.restart(some), Some(1));
+    });
+}
