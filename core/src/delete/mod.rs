@@ -29,6 +29,8 @@ pub(crate) struct Deleting<'a> {
     /// Name of this node, for messages.
     pub(crate) node: &'a str,
     pub(crate) prefix: &'a Prefix,
+    /// Where this is given, what a run other than this one reads in place stays.
+    pub(crate) unless_held: Option<u64>,
 }
 
 /// A note for the user on a deleted dataset: why files of it may remain.
@@ -81,7 +83,8 @@ impl Deleting<'_> {
             let names = own.by_rank().iter().flatten().map(|file| &file.name);
             self.prefix.refuse_links(self.files, names)?;
         }
-        Index::update(self.files, self.prefix, |index| index.begin_deletion(id))?;
+        let catalog = Catalog { files: self.files, prefix: self.prefix };
+        catalog.begin_deletion(id, self.unless_held)?;
         let own = match listed {
             Ok(own) => own,
             Err(error) if error.is_damage() => {
@@ -90,7 +93,6 @@ impl Deleting<'_> {
             }
             Err(error) => return Err(error),
         };
-        let catalog = Catalog { files: self.files, prefix: self.prefix };
         let kept = catalog.names_of_others(id)?;
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
@@ -170,7 +172,7 @@ mod tests {
     fn delete(stage: &Stage, files: &dyn Files, ranks: u32, id: u64) -> Result<Note, String> {
         let prefix = &stage.prefix;
         let all = run(ranks, |comm| {
-            let deleting = Deleting { comm: &comm, files, node: "node0", prefix };
+            let deleting = Deleting { comm: &comm, files, node: "node0", prefix, unless_held: None };
             deleting.run(id).map_err(|why| why.to_string())
         });
         let mut all = all.unwrap();
@@ -308,7 +310,8 @@ mod tests {
             let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
             let prefix = &stage.prefix;
             let removed = run(1, |comm| {
-                let deleting = Deleting { comm: &comm, files: &RealFiles, node: "node0", prefix };
+                let deleting =
+                    Deleting { comm: &comm, files: &RealFiles, node: "node0", prefix, unless_held: None };
                 lists.by_rank().iter().any(|list| deleting.remove(1, list, None).is_ok())
             });
             assert_eq!(removed.unwrap(), [false]);
@@ -316,5 +319,29 @@ mod tests {
             delete(&stage, &RealFiles, ranks, 1).unwrap();
             assert!(stage.index().entry(1).is_none() && stage.is_right(&newer));
         }
+    }
+
+    /// The other run had begun to read between the look at what is too much and the deletion.
+    #[test]
+    fn what_a_living_run_reads_in_place_stays_for_another_run() {
+        let (stage, cached) = flushed(2);
+        let (files, prefix): (&dyn Files, _) = (&RealFiles, &stage.prefix);
+        let name = &cached.dataset.name;
+        let run_lock = files.open(&prefix.scr_file("running"), How::Ensure(0o666)).unwrap();
+        assert!(run_lock.try_lock().unwrap());
+        assert!(Catalog { files, prefix }.hold(1, name, 7).unwrap());
+        let delete_for = |number| {
+            let deleted = run(2, |comm| {
+                let unless_held = Some(number);
+                let deleting = Deleting { comm: &comm, files, node: "node0", prefix, unless_held };
+                deleting.run(1).map_err(|why| why.to_string())
+            });
+            deleted.unwrap().swap_remove(0)
+        };
+        let why = delete_for(8).unwrap_err();
+        assert!(why.contains("another run reads the files of dataset 1"), "{why}");
+        assert!(stage.is_listed(1) && stage.is_right(&cached));
+        delete_for(7).unwrap();
+        assert!(stage.index().entry(1).is_none());
     }
 }

@@ -11,13 +11,14 @@ use crate::param;
 use crate::prefix::{DatasetDescriptor, Ids, Index, IndexEntry};
 use scr_plugin_api::KvTree;
 
-/// Deletes a dataset with all its files from the prefix directory. Collective.
+/// Deletes a dataset with all its files from the prefix directory, but none that a run other than `unless_held` reads in place, where
+/// that is given. Collective.
 ///
 /// # Errors
 /// A file cannot be removed. The same on all ranks.
-pub(crate) fn dataset(job: &Job, id: u64) -> Result<(), Error> {
+fn dataset(job: &Job, id: u64, unless_held: Option<u64>) -> Result<(), Error> {
     let node = job.nodes.name(job.rank());
-    let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix };
+    let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix, unless_held };
     let note = deleting
         .run(id)
         .map_err(|error| error.doing(format!("deleting dataset {id} from the prefix directory")))?;
@@ -39,7 +40,7 @@ pub(crate) fn all(job: &Job) -> Result<(), Error> {
         _ => Ok(()),
     };
     job.agree(recorded).map_err(|error| error.doing("purging the prefix directory"))?;
-    listed.iter().try_for_each(|&id| dataset(job, id))?;
+    listed.iter().try_for_each(|&id| dataset(job, id, None))?;
     job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
     Ok(())
 }
@@ -54,7 +55,7 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
         ids.extend(index.entry(0).filter(|entry| entry.name == name).map(|entry| entry.id));
         ids
     })?;
-    listed.iter().try_for_each(|&id| dataset(job, id))?;
+    listed.iter().try_for_each(|&id| dataset(job, id, None))?;
     Ok(!listed.is_empty())
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
         if !cache.may_delete_in_prefix(id) {
             continue;
         }
-        match dataset(job, id) {
+        match dataset(job, id, Some(job.run.number)) {
             Err(Error::Comm(error)) => return Err(error.into()),
             Err(error) => job.report.error(&crate::describe(&error)),
             Ok(()) => {

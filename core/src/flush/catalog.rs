@@ -282,6 +282,19 @@ impl Catalog<'_> {
         entry.held.iter().any(|&by| by != run) && Running::may_be_any(self.files, self.prefix)
     }
 
+    /// Files of a dataset are about to be removed: see [`Index::begin_deletion`]. One that a run other than `unless_held` reads in place
+    /// stays, where that is given.
+    pub(crate) fn begin_deletion(&self, id: u64, unless_held: Option<u64>) -> Result<(), PrefixError> {
+        Index::update(self.files, self.prefix, |index| {
+            let entry = index.entry(id);
+            if entry.zip(unless_held).is_some_and(|(entry, run)| self.is_held(&entry, run)) {
+                return Err(PrefixError::InUse { id });
+            }
+            index.begin_deletion(id);
+            Ok(())
+        })?
+    }
+
     /// From here on nobody gives files the names of a dataset, as run `run` reads its files where they lie. False where somebody has
     /// done so before, or it was dropped: then it must not be read there.
     pub(crate) fn hold(&self, id: u64, name: &[u8], run: u64) -> Result<bool, PrefixError> {

@@ -57,8 +57,8 @@ pub enum PrefixError {
         /// The dataset.
         id: u64,
     },
-    /// A run reads the files that would be replaced.
-    #[error("another run reads files of the same names where they lie, in dataset {id}; they are replaced when it has ended")]
+    /// A run reads the files that would be replaced or deleted.
+    #[error("another run reads the files of dataset {id} where they lie; they are not replaced or deleted before it has ended")]
     InUse {
         /// The dataset that it reads.
         id: u64,
