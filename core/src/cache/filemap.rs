@@ -8,7 +8,7 @@ use super::part::PartDir;
 use super::record::RankRecord;
 use crate::fs::{At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
-use crate::prefix::{retried, FileName};
+use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -214,7 +214,7 @@ impl Filemap {
     /// It cannot be read.
     pub(crate) fn read(files: &dyn Files, part: &PartDir) -> Result<Self, FsError> {
         let path = part.filemap();
-        let map = Self::parse(&retried(files, || files.read_all(&path, MAX_TREE_BYTES))?);
+        let map = Self::parse(&files.read_all(&path, MAX_TREE_BYTES)?);
         match &map.record {
             Some(record) if !part.is_of(record) => Ok(Self { damaged: true, ..Self::default() }),
             _ => Ok(map),

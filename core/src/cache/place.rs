@@ -6,7 +6,7 @@ use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
 use super::verify::Loss;
 use crate::fs::{At, Files, FsError, Kind, Status};
-use crate::prefix::{retried, Overwritten, Prefix};
+use crate::prefix::{Overwritten, Prefix};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Fla
 }
 
 fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {
-    let status = retried(files, || files.status(path).at("look at", path))?;
+    let status = files.status(path).at("look at", path)?;
     let path = || path.to_owned();
     match status.kind {
         Kind::File if status.len == recorded => Ok(status),

@@ -1,7 +1,7 @@
 //! A world made by a test: nothing in it comes from the machine it runs on.
 
 use super::{Clock, Env, Output, Watch};
-use crate::fs::Files;
+use crate::fs::{Files, Retrying};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ impl Env {
             is_privileged: false,
             processors: 1,
             install_dir: None,
-            files,
+            files: Retrying::around(files),
             clock: clock.clone(),
             output: output.clone(),
             watch: Watch::default(),

@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "all other code asks the system through this file")]
 
 use super::{Clock, Env, Output, Watch};
-use crate::fs::Files;
+use crate::fs::{Files, Retrying};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -33,7 +33,7 @@ impl Env {
             processors: std::thread::available_parallelism()
                 .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
             install_dir,
-            files,
+            files: Retrying::around(files),
             clock: Arc::new(SystemClock { start: Instant::now() }),
             output: Arc::new(StandardOutput),
             watch: Watch::default(),

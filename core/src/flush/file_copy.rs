@@ -7,8 +7,8 @@ use super::closing::{sync_folders, Staged};
 use super::step::StepError;
 use super::{Options, SourceFile};
 use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
-use crate::fs::{At, Durability, Files, How, Status};
-use crate::prefix::{retried, staging_file, Prefix, DIR_MODE, FILE_MODE};
+use crate::fs::{retried, At, Durability, Files, How, Status};
+use crate::prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -175,7 +175,7 @@ fn check(
 ) -> Result<(), StepError> {
     let path = &copy.staging;
     let crc = if options.checksums { crc() } else { None };
-    let look = || -> Result<_, FileError> {
+    let look = |files: &dyn Files| -> Result<_, FileError> {
         if crc.is_some() {
             return Ok((crc, status_checked(files, path, Some(copy.file.bytes))?));
         }
@@ -199,15 +199,14 @@ fn apply_metadata(files: &dyn Files, copy: &FileCopy, found: Status, owner: bool
     let origin = copy.origin.filter(|origin| owner && (origin.uid, origin.gid) != (found.uid, found.gid));
     let permissions = copy.file.permissions();
     if origin.is_some() || found.mode & 0o777 != permissions {
-        let file = retried(files, || files.open(&copy.staging, How::Update).at("open", &copy.staging))?;
+        let file = files.open(&copy.staging, How::Update).at("open", &copy.staging)?;
         if let Some(origin) = origin {
             file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
         }
         file.set_mode(permissions).and_then(|()| file.sync()).at("set the permissions of", &copy.staging)?;
     }
     let accessed = copy.origin.map_or(copy.file.mtime, |origin| origin.atime);
-    let times = || files.set_times(&copy.staging, accessed, copy.file.mtime);
-    Ok(retried(files, || times().at("set the times of", &copy.staging))?)
+    Ok(files.set_times(&copy.staging, accessed, copy.file.mtime).at("set the times of", &copy.staging)?)
 }
 
 /// Without it the transport could not write.

@@ -7,7 +7,7 @@
 
 use super::error::At;
 use super::trees::PAUSE;
-use super::{File, Files, FsError, How, Status, Updated};
+use super::{retried, File, Files, FsError, How, Status, Updated};
 use crate::planted::{planted, Bug};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
@@ -173,7 +173,12 @@ enum Taken {
 }
 
 impl<'a> Mine<'a> {
+    /// Makes a file of our own; another one if that fails with an error that may pass.
     fn create(files: &'a dyn Files, lock: &'a Path) -> Result<Self, FsError> {
+        retried(files, |_| Self::create_once(files, lock))
+    }
+
+    fn create_once(files: &'a dyn Files, lock: &'a Path) -> Result<Self, FsError> {
         let number = RandomState::new().build_hasher().finish();
         let path = named(lock, &format!("{number:016x}"));
         let file = files.open(&path, How::Create(0o666)).at("create", &path)?;
@@ -191,17 +196,15 @@ impl<'a> Mine<'a> {
     }
 
     fn try_take(&self) -> Result<Taken, FsError> {
-        match self.files.link(&self.path, self.lock) {
+        let taken = retried(self.files, |files| match files.link(&self.path, self.lock) {
             Ok(()) => Ok(Taken::Yes),
             // Over NFS the answer may have been lost, and the name is there anyway.
             Err(_) if self.is_ours() => Ok(Taken::Yes),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Taken::No),
             Err(error) if has_no_second_names(&error) => Ok(Taken::NoSecondNames),
-            Err(error) => {
-                self.forget_own_name();
-                Err(error).at("take the lock", self.lock)
-            }
-        }
+            Err(error) => Err(error),
+        });
+        taken.inspect_err(|_| self.forget_own_name()).at("take the lock", self.lock)
     }
 
     fn is_ours(&self) -> bool {
@@ -266,7 +269,8 @@ impl<'a> Mine<'a> {
 
     /// Both times are the file server's, so no two clocks are compared.
     fn is_old(&self, lock: &Status) -> Result<bool, FsError> {
-        self.file.write_at(0, &self.files.machine()).at("write", &self.path)?;
+        let touched = retried(self.files, |_| self.file.write_at(0, &self.files.machine()));
+        touched.at("write", &self.path)?;
         let now = self.file.status().at("look at", &self.path)?.mtime.0;
         Ok(now.saturating_sub(lock.mtime.0) > STALE_SECONDS)
     }
@@ -291,10 +295,11 @@ fn named(path: &Path, ending: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::faulty::{FaultyFiles, What};
-    use super::super::RealFiles;
+    use super::super::{RealFiles, Retrying};
     use super::*;
     use std::fs;
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::Arc;
 
     const REAL: &dyn Files = &RealFiles;
 
@@ -374,6 +379,36 @@ mod tests {
         mine.refresh();
         mine.give_back();
         assert_eq!((fs::read(&lock).unwrap(), young()), (b"another machine".to_vec(), false));
+    }
+
+    /// One error where the lock was taken ended what was to be done under it.
+    #[test]
+    fn an_error_that_passes_keeps_nobody_from_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let faulty = FaultyFiles::new(RealFiles);
+        let files = Retrying::around(Arc::new(faulty.clone()));
+        faulty.count_all();
+        faulty.never_pause();
+        let mut reached = 0;
+        for is_held in [false, true] {
+            for at in 1.. {
+                if is_held {
+                    fs::write(&lock, RealFiles.machine()).unwrap();
+                }
+                faulty.heal();
+                faulty.never_pause();
+                faulty.only(move |what, _| what != What::Lock);
+                faulty.fail_once(at, ErrorKind::TimedOut);
+                assert_eq!(files.exclusively(&lock, || at).unwrap().value, at);
+                assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new(), "{:?}", faulty.first_failed());
+                if faulty.first_failed().is_none() {
+                    break;
+                }
+                reached += 1;
+            }
+        }
+        assert!(reached > 12, "{reached}");
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
 //! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
 //! | `held` | the real file system with such directories |
+//! | `retrying` | the file layer that repeats what fails with an error that may pass |
 //! | `trees` | KVTree files, also changed in place under a lock |
 //! | `exclusive` | mutual exclusion, even if no lock of the system works |
 //! | `entry_name` | names of entries of a directory, from elsewhere |
@@ -32,6 +33,7 @@ mod lock;
 mod mapped;
 mod owned;
 mod real;
+mod retrying;
 mod trees;
 pub(crate) mod verify;
 mod whole;
@@ -42,6 +44,7 @@ pub(crate) use error::{At, MayPass};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
 pub use real::RealFiles;
+pub(crate) use retrying::{retried, Retrying};
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 
@@ -292,5 +295,9 @@ pub trait Files: Send + Sync {
     /// Lets other processes continue for a while.
     fn pause(&self, _: Duration) {
         std::thread::yield_now();
+    }
+    /// The layer below this one, if this one repeats what fails with an error that may pass.
+    fn without_retries(&self) -> Option<&dyn Files> {
+        None
     }
 }

@@ -1,7 +1,7 @@
 //! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
 
 use super::error::At;
-use super::{File, Files, FsError, How};
+use super::{retried, File, Files, FsError, How};
 use crate::planted::{planted, Bug};
 use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
@@ -28,8 +28,7 @@ impl dyn Files + '_ {
     /// # Errors
     /// [`FsError::Io`], and [`FsError::TooLarge`].
     pub fn read_all(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
-        let file = self.open(path, How::Read).at("open", path)?;
-        read_open(&*file, path, limit)
+        retried(self, |files| read_open(&*files.open(path, How::Read).at("open", path)?, path, limit))
     }
 
     /// As `read_all`, or `None` where there is no such file.
@@ -63,6 +62,17 @@ impl dyn Files + '_ {
     /// # Errors
     /// As there, and [`FsError::LockLost`].
     pub(crate) fn write_fenced(
+        &self,
+        path: &Path,
+        bytes: &[u8],
+        mode: u32,
+        wait: Durability,
+        may_replace: &dyn Fn() -> bool,
+    ) -> Result<(), FsError> {
+        retried(self, |files| files.write_once(path, bytes, mode, wait, may_replace))
+    }
+
+    fn write_once(
         &self,
         path: &Path,
         bytes: &[u8],

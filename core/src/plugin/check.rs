@@ -4,8 +4,7 @@ use super::elf::{self, ElfProblem};
 use super::load;
 use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
-use crate::fs::{File, Files, Status};
-use crate::prefix::retried;
+use crate::fs::{retried, File, Files, Status};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,7 +85,7 @@ pub fn check_library(
     if let Some(sha256) = load::known_sha256(&status) {
         return Ok(CheckedLibrary { file, path: real, bytes: status.len, sha256, status });
     }
-    let bytes = retried(files, || read_all(&*file, status.len))
+    let bytes = retried(files, |_| read_all(&*file, status.len))
         .map_err(|source| CheckError::Unreadable { path: real.clone(), source })?;
     elf::check(&bytes).map_err(|problem| CheckError::Elf { path: real.clone(), problem })?;
     let sha256 = hexadecimal(&Sha256::digest(&bytes));

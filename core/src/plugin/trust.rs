@@ -5,8 +5,7 @@
 //! the three, and be writable by nobody else.
 
 use crate::env::{Distrust, Trusted};
-use crate::fs::{File, Files, How, Kind, Status};
-use crate::prefix::retried;
+use crate::fs::{retried, File, Files, How, Kind, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ pub(super) fn open(
     path: &Path,
     trusted: &Trusted,
 ) -> Result<(Box<dyn File>, PathBuf, Status), TrustError> {
-    let (real, file, status) = retried(files, || {
+    let (real, file, status) = retried(files, |files| {
         let real = files.real_path(path)?;
         let file = files.open(&real, How::Read)?;
         let status = file.status()?;

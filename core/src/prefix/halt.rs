@@ -4,9 +4,8 @@
 //! The rules are those of the user guide's section "Halt a job". Times are seconds since the epoch.
 
 use super::fields::set_or_remove;
-use super::shared::retried;
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{At, Files, Updated};
+use crate::fs::{retried, At, Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::time::Duration;
@@ -107,7 +106,7 @@ impl Halt {
     /// Where the file is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.halt_file();
-        let read = retried(files, || files.read_locked(&path))
+        let read = retried(files, |files| files.read_locked(&path))
             .map_err(|error| PrefixError::of_file(error, OF_DAMAGE))?;
         Ok(read.map(|tree| Self::from_tree(&tree).at("use", &path)).transpose()?)
     }
@@ -136,7 +135,7 @@ impl Halt {
         // A batch script may ask for it before the first run.
         prefix.make_scr_dir(files)?;
         let path = prefix.halt_file();
-        let updated = retried(files, || {
+        let updated = retried(files, |files| {
             files.update_locked(&path, FILE_MODE, |tree| {
                 let mut halt = Self::from_tree(tree)?;
                 let value = change(&mut halt);

@@ -64,7 +64,6 @@ pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub(crate) use restarted::Restarted;
 pub(crate) use running::Running;
-pub(crate) use shared::retried;
 pub use summary::Summary;
 pub(crate) use tidy::tidy;
 pub(crate) use unsynced::Unsynced;

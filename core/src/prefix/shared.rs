@@ -1,8 +1,8 @@
 //! Files below the prefix directory that jobs, agents and commands change at the same time: `index.scr`, `flush.scr`, `ids.scr`,
 //! `nodes.scr` and `attempts.scr`. (`halt.scr` is not one: C SCR locks and changes that file itself.)
 //!
-//! A reader gets one of three results: the file is absent, its contents, or it cannot be read. A transient error is retried
-//! first, so that a file that the server did not deliver is never taken for a missing one.
+//! A reader gets one of three results: the file is absent, its contents, or it cannot be read. `fs::retrying` repeats what
+//! fails with a transient error, so that a file that the server did not deliver is never taken for a missing one.
 //!
 //! The only way to change one is [`update`], under the one lock of the prefix directory: it reads the file again, changes it
 //! and replaces it in one step. The lock of a process that looks dead is broken, and that process may only have been stopped.
@@ -14,21 +14,15 @@
 //! thousands of datasets.
 
 use super::{Prefix, PrefixError, FILE_MODE};
-use crate::fs::{Durability, Files, FsError, MayPass, Updated, MAX_TREE_BYTES};
+use crate::fs::{Durability, Files, FsError, Updated, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// The holder of this lock may change the shared files of a prefix directory.
 const LOCK: &str = "index.lock";
-/// So often an operation is tried that fails with an error that may pass.
-const MOST_TRIES: u32 = 4;
-/// Before the second try; twice as long before each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
 /// A file that several processes change.
 pub(super) trait Shared: Default {
     /// Its durability.
@@ -91,19 +85,14 @@ struct ReadFile<T> {
 
 fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile<T>>, PrefixError> {
     let path = T::path(prefix);
-    let found = retried(files, || {
-        let Some(bytes) = files.read_if_there(&path, MAX_TREE_BYTES)? else { return Ok(None) };
-        let known = prefix.known().take(&path, &bytes);
-        let is_known = known.is_some();
-        let tree = known.map_or_else(|| KvTree::from_file_bytes(&bytes), Ok);
-        let tree = tree.map_err(|source| FsError::Tree { path: path.clone(), source })?;
-        Ok(Some((bytes, tree, is_known)))
-    });
-    let found =
-        if planted(Bug::UnreadableAsAbsent) { found.or(Ok(None)) } else { found }.map_err(T::advise)?;
-    found
-        .map(|(bytes, tree, is_known)| Ok(ReadFile { bytes, content: T::from_tree(tree, &path)?, is_known }))
-        .transpose()
+    let found = files.read_if_there(&path, MAX_TREE_BYTES);
+    let found = if planted(Bug::UnreadableAsAbsent) { found.or(Ok(None)) } else { found };
+    let Some(bytes) = found.map_err(T::advise)? else { return Ok(None) };
+    let known = prefix.known().take(&path, &bytes);
+    let is_known = known.is_some();
+    let tree = known.map_or_else(|| KvTree::from_file_bytes(&bytes), Ok);
+    let tree = tree.map_err(|source| T::advise(FsError::Tree { path: path.clone(), source }))?;
+    Ok(Some(ReadFile { bytes, content: T::from_tree(tree, &path)?, is_known }))
 }
 
 /// The contents of a file; `None` if there is none.
@@ -154,7 +143,7 @@ pub(super) fn update_fenced<T: Shared, R>(
 ) -> Result<Updated<R>, PrefixError> {
     let path = T::path(prefix);
     let updated = files.exclusively_fenced(&lock(prefix), |is_ours| {
-        retried(files, || files.remove_unfinished(&path))?;
+        files.remove_unfinished(&path)?;
         let (mut content, before) = match find::<T>(files, prefix) {
             Err(error) if renew && error.is_damage() => (T::default(), None),
             other => match other? {
@@ -172,7 +161,7 @@ pub(super) fn update_fenced<T: Shared, R>(
         let value = change(&mut content, is_ours);
         let after = content.tree_mut().to_file_bytes();
         if before.as_ref() != Some(&after) {
-            retried(files, || files.write_fenced(&path, &after, FILE_MODE, T::WAIT, is_ours))?;
+            files.write_fenced(&path, &after, FILE_MODE, T::WAIT, is_ours)?;
         }
         prefix.known().leave(path.clone(), after, std::mem::take(content.tree_mut()));
         Ok(value)
@@ -183,22 +172,6 @@ pub(super) fn update_fenced<T: Shared, R>(
 /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
 pub(super) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
     Ok(files.exclusively(&lock(prefix), || ())?)
-}
-
-/// Does something again that fails with an error that may pass.
-pub(crate) fn retried<T, E: MayPass>(
-    files: &dyn Files,
-    mut work: impl FnMut() -> Result<T, E>,
-) -> Result<T, E> {
-    let mut pause = FIRST_PAUSE;
-    for _ in 1..MOST_TRIES {
-        match work() {
-            Err(error) if error.may_pass() => files.pause(pause),
-            other => return other,
-        }
-        pause *= 2;
-    }
-    work()
 }
 
 fn lock(prefix: &Prefix) -> PathBuf {

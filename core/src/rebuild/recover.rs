@@ -15,11 +15,11 @@ use crate::cache::verify::{Extent, Loss, Lost, Verified};
 use crate::cache::CachedDataset;
 use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError, Rank};
-use crate::fs::{At, FsError};
+use crate::fs::{retried, At, FsError};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
-use crate::prefix::{retried, Index};
+use crate::prefix::Index;
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
 use std::cell::Cell;
@@ -427,7 +427,7 @@ impl<'a> Recovery<'a> {
             return self.append(part, &entry);
         }
         let files = self.on.job.files();
-        self.journal = Some(retried(files, || Journal::replace(files, &part.filemap(), &entry))?);
+        self.journal = Some(retried(files, |_| Journal::replace(files, &part.filemap(), &entry))?);
         Ok(())
     }
 
@@ -459,10 +459,10 @@ impl<'a> Recovery<'a> {
         let (files, path) = (self.on.job.files(), part.filemap());
         let journal = match self.journal.take() {
             Some(journal) => journal,
-            None => retried(files, || Journal::reopen(files, &path))?,
+            None => retried(files, |_| Journal::reopen(files, &path))?,
         };
         // After an error it is as it was before.
-        let written = retried(files, || journal.append(entry).at("write", &path));
+        let written = retried(files, |_| journal.append(entry).at("write", &path));
         self.journal = Some(journal);
         written
     }
@@ -481,7 +481,7 @@ impl<'a> Recovery<'a> {
         // An attempt before may have failed halfway.
         if self.begun && self.journal.is_none() {
             let begin = || Journal::begin_part(files, part, &Entry::Arriving(record));
-            self.journal = Some(retried(files, || part.clear(files).and_then(|()| begin()))?);
+            self.journal = Some(retried(files, |_| part.clear(files).and_then(|()| begin()))?);
         }
         // Its folder may be what is lost.
         part.make_data(files)
