@@ -8,7 +8,7 @@
 //! written since it went back to that one are newer work, and must not be lost at each restart.
 
 use super::{Prefix, PrefixError, Seq, FILE_MODE};
-use crate::fs::{At, Durability, Files};
+use crate::fs::{At, Durability, Files, FsError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::path::Path;
@@ -26,14 +26,22 @@ pub(crate) struct Restarted {
 
 impl Restarted {
     /// The last one, if there was one.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or is damaged: nobody knows then whether newer checkpoints are to be given up.
     pub(crate) fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.scr_file(FILE);
-        let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
-        Self::from_tree(&tree, &path).map(Some)
+        let read = files
+            .read_tree(&path)
+            .and_then(|tree| tree.map(|tree| Self::from_tree(&tree, &path)).transpose());
+        read.map_err(|fault| match fault.is_damage() {
+            true => PrefixError::Damaged { fault, advice: OF_DAMAGE },
+            false => fault.into(),
+        })
     }
 
     /// From a tree; `path` is for the error.
-    pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
+    pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, FsError> {
         let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
         Ok(Self {
             job_id: tree.require("JOBID").at("use", path)?,
@@ -57,6 +65,8 @@ impl Restarted {
 }
 
 const FILE: &str = "current.scr";
+/// What to do about a damaged file.
+const OF_DAMAGE: &str = "remove it to go back to the checkpoint that SCR_CURRENT names, or unset SCR_CURRENT";
 
 #[cfg(test)]
 mod tests {

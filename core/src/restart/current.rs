@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{Index, Restarted, Seq};
+use crate::prefix::{Index, PrefixError, Restarted, Seq};
 use scr_plugin_api::KvTree;
 
 /// A checkpoint that the user or the application has named.
@@ -39,7 +39,10 @@ impl Chosen {
 }
 
 /// The checkpoint that the user has named, unless a newer one was made after a restart from it in this very allocation: a job
-/// that fails again and again must not begin anew each time.
+/// that fails again and again must not begin anew each time. Collective.
+///
+/// # Errors
+/// It cannot be found out whether there was such a restart.
 pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option<Chosen>, Error> {
     let job = from.job;
     let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(None) };
@@ -57,38 +60,39 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option
     Ok(Some(Chosen { seq: in_prefix.place_of(&name), name }))
 }
 
-/// Records that the job has restarted from the checkpoint that the user has named, and makes it the current one.
-pub(super) fn record_chosen(from: &Fetcher<'_>, chosen: &CheckpointId) {
+/// Records that the job has restarted from the checkpoint that the user has named, and makes it the current one. Collective.
+///
+/// # Errors
+/// It cannot be recorded: the next run would go back once more, and give up what this one writes.
+pub(super) fn record_chosen(from: &Fetcher<'_>, chosen: &CheckpointId) -> Result<(), Error> {
     let job = from.job;
-    if job.rank() != Rank(0) {
-        return;
-    }
+    let recorded = if job.rank() == Rank(0) { record(from, chosen) } else { Ok(()) };
+    job.agree(recorded).map_err(|error| error.doing("recording the restart from what SCR_CURRENT names"))
+}
+
+fn record(from: &Fetcher<'_>, chosen: &CheckpointId) -> Result<(), PrefixError> {
+    let job = from.job;
     let job_id = job.params.get(&param::JOB_ID);
     let last = Restarted {
         job_id,
         name: chosen.name.clone(),
         next: Seq { run: job.run.number, id: from.cache.next_id() },
     };
-    let recorded = last
-        .write(job.files(), &job.prefix)
-        .and_then(|()| Index::update(job.files(), &job.prefix, |index| _ = index.set_current(&chosen.name)));
-    if let Err(error) = recorded {
-        job.report.error(&crate::describe(&error));
-    }
+    last.write(job.files(), &job.prefix)?;
+    Index::update(job.files(), &job.prefix, |index| _ = index.set_current(&chosen.name))
 }
 
 /// The place of the first dataset that could be written after the last restart from this name in this allocation, if there was one.
 fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Seq>, Error> {
+    let last = if job.rank() == Rank(0) { Restarted::read(job.files(), &job.prefix) } else { Ok(None) };
+    let last = job
+        .agree(last)
+        .map_err(|error| error.doing("reading whether SCR_CURRENT was restarted from before"))?;
     let mut tree = KvTree::new();
-    if job.rank() == Rank(0) {
-        match Restarted::read(job.files(), &job.prefix) {
-            Ok(Some(last)) if last.name == name && last.job_id == job.params.get(&param::JOB_ID) => {
-                tree.set("NEXT", last.next.id);
-                tree.set("RUN", last.next.run);
-            }
-            Ok(_) => (),
-            Err(error) => job.report.error(&crate::describe(&error)),
-        }
+    if let Some(last) = last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID))
+    {
+        tree.set("NEXT", last.next.id);
+        tree.set("RUN", last.next.run);
     }
     let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
     let number = |key| tree.parse(key).ok().flatten();

@@ -76,7 +76,7 @@ impl Restart {
         if let Some(chosen) = current::find(from, in_prefix)? {
             self.loaded = chosen.load(from, true)?;
             if let Some(loaded) = &self.loaded {
-                current::record_chosen(from, loaded);
+                current::record_chosen(from, loaded)?;
                 from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
                 let went_back = WentBack::to(&chosen, loaded.seq);
                 went_back.pass_over_newer(from.cache);
