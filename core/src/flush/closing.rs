@@ -13,7 +13,7 @@
 use super::catalog::{Catalog, Sharing, Turn};
 use super::outcome::FlushOutcome;
 use super::pauses::Pauses;
-use super::pending::{self, PendingError, PendingFlush};
+use super::pending::{self, FoundRecord, PendingError, PendingFlush};
 use super::step::{Step, StepError};
 use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
@@ -80,10 +80,11 @@ pub(crate) fn finish_earlier(
     token: &str,
     now: &str,
 ) -> Result<(), PrefixError> {
-    if pending::expect(files, prefix, token, 0).is_err() {
-        return Ok(());
+    match pending::expect(files, prefix, token, 0) {
+        Err(PrefixError::Ended { .. }) => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => end_token(files, prefix, None, token, now),
     }
-    end_token(files, prefix, None, token, now)
 }
 
 /// Does `work` unless another process takes its time to mark, end or take back a flush below this prefix.
@@ -247,13 +248,16 @@ pub fn drop_name(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Upda
 
 /// Rolls back the flushes of a name, however far they are. Gives whether there was any.
 pub(crate) fn abandon_named(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<bool, PrefixError> {
-    let is_meant = |record: &PendingFlush| record.dataset.name == name;
-    if !pending::list(files, prefix)?.pending.iter().any(is_meant) {
+    let named = || -> Result<Vec<PendingFlush>, FsError> {
+        let found = pending::list(files, prefix)?.into_iter().map(FoundRecord::known);
+        let known = found.collect::<Result<Vec<_>, _>>()?;
+        Ok(known.into_iter().flatten().filter(|record| record.dataset.name == name).collect())
+    };
+    if named()?.is_empty() {
         return Ok(false);
     }
     alone(files, prefix, |fence| {
-        let pending = pending::list(files, prefix)?.pending;
-        for record in pending.into_iter().filter(is_meant) {
+        for record in named()? {
             Closing { files, prefix, record, fence }.take_back()?;
         }
         Ok(true)
@@ -516,12 +520,16 @@ fn end_all(
     now: &str,
     missing: Missing,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
-    let pending::FoundRecords { pending, unusable } = pending::list(files, prefix)?;
-    let unusable = unusable.into_iter();
-    let mut ended: Vec<_> =
-        unusable.map(|(path, error)| FlushOutcome::Unusable { path, why: describe(&error) }).collect();
-    ended.extend(pending.iter().filter_map(|record| end_alone(files, prefix, record, now, missing)));
-    Ok(ended)
+    let end = |found| match found {
+        FoundRecord::Usable(record) => end_alone(files, prefix, &record, now, missing),
+        FoundRecord::Damaged(path, error) => {
+            Some(FlushOutcome::Unusable { path, why: describe(&error), is_damaged: true })
+        }
+        FoundRecord::Unread(path, error) => {
+            Some(FlushOutcome::Unusable { path, why: describe(&error), is_damaged: false })
+        }
+    };
+    Ok(pending::list(files, prefix)?.into_iter().filter_map(end).collect())
 }
 
 fn end_alone(
@@ -531,16 +539,16 @@ fn end_alone(
     now: &str,
     missing: Missing,
 ) -> Option<FlushOutcome> {
-    let dataset = || record.dataset.clone();
+    let postponed = |why| FlushOutcome::postponed(files, prefix, record, why);
     let ended = alone(files, prefix, |fence| {
         // Somebody may have ended it while this process waited for the lock.
         match pending::find_again(files, prefix, record) {
             Ok(Some(record)) => Some(Closing { files, prefix, record, fence }.end(now, missing)),
             Ok(None) => None,
-            Err(error) => Some(FlushOutcome::Postponed { dataset: dataset(), why: describe(&error) }),
+            Err(error) => Some(postponed(describe(&error))),
         }
     });
-    ended.unwrap_or_else(|error| Some(FlushOutcome::Postponed { dataset: dataset(), why: describe(&error) }))
+    ended.unwrap_or_else(|error| Some(postponed(describe(&error))))
 }
 
 /// A flush that this process ends, with the lock.
@@ -608,7 +616,7 @@ impl Closing<'_> {
         match ended {
             Ok(None) => FlushOutcome::Finalized(dataset),
             Ok(Some(why)) => FlushOutcome::Revoked { dataset, why },
-            Err(error) => FlushOutcome::Postponed { dataset, why: describe(&error) },
+            Err(error) => FlushOutcome::postponed(self.files, self.prefix, &self.record, describe(&error)),
         }
     }
 

@@ -7,9 +7,11 @@
 use super::catalog::Catalog;
 use super::closing;
 use super::detached::{poll_some, PollResult, Transports, Which};
+use super::outcome::FlushOutcome;
 use super::pauses::WaitLimit;
 use crate::comm::collective::{all_reduce, any, Op};
-use crate::comm::{CommError, Rank};
+use crate::comm::{AnyError, CommError, Rank};
+use crate::error::Error;
 use crate::job::Job;
 use crate::plugin::PluginHost;
 use crate::prefix::Running;
@@ -20,24 +22,25 @@ use std::time::Duration;
 /// run is alone in the prefix directory. Collective.
 ///
 /// # Errors
-/// The ranks cannot talk.
+/// A flush that may be newer than what counts could not be ended, or the ranks cannot talk. An older dataset of its name may not
+/// count any more, so the run would begin from nothing.
 pub(crate) fn resolve_pending_flushes(
     job: &Job,
     control: &Path,
     host: &PluginHost,
     running: &Running,
-) -> Result<(), CommError> {
+) -> Result<(), Error> {
     wait_for_transfers(job, control, host)?;
-    if job.rank() != Rank(0) {
-        return Ok(());
-    }
+    let ended = if job.rank() == Rank(0) { end(job, running) } else { Ok(()) };
+    job.agree(ended).map_err(|error| error.doing("ending the flushes that earlier runs have left"))
+}
+
+fn end(job: &Job, running: &Running) -> Result<(), AnyError> {
     let released = Catalog { files: job.files(), prefix: &job.prefix }.release_of_earlier_runs(running);
     released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
-    match closing::finalize_pending(job.files(), &job.prefix, &job.local_time()) {
-        Ok(ended) => ended.iter().for_each(|ended| job.report.notice(&ended.to_string())),
-        Err(error) => job.report.error(&crate::describe(&error)),
-    }
-    Ok(())
+    let ended = closing::finalize_pending(job.files(), &job.prefix, &job.local_time())?;
+    ended.iter().for_each(|ended| job.report.notice(&ended.to_string()));
+    Ok(ended.iter().try_for_each(FlushOutcome::expect_ended)?)
 }
 
 /// Waits until nothing is copied any more on the nodes of this run, or it makes no sense to wait. Collective.

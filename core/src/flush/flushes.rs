@@ -209,21 +209,19 @@ impl Flushes {
         Ok(())
     }
 
-    /// Takes back the flushes of a name, of this run and of others: the application does not want the dataset any more. What
-    /// cannot be removed is reported. Collective.
-    pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), CommError> {
-        self.unfinished.retain(|(_, record)| record.dataset.name != name);
+    /// Takes back the flushes of a name, of this run and of others: the application does not want the dataset any more. Collective.
+    ///
+    /// # Errors
+    /// One could not be taken back, and would list the dataset again.
+    pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), Error> {
         let abandoned = match job.rank() {
             Rank(0) => closing::abandon_named(job.files(), &job.prefix, name).map(drop),
             _ => Ok(()),
         };
-        match job.agree(abandoned) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                job.report.error(&error.agreed()?.to_string());
-                Ok(())
-            }
-        }
+        let doing = || format!("ending the flushes of `{}'", String::from_utf8_lossy(name));
+        job.agree(abandoned).map_err(|error| error.doing(doing()))?;
+        self.unfinished.retain(|(_, record)| record.dataset.name != name);
+        Ok(())
     }
 
     /// The checkpoints that have become complete in the prefix directory since the last call.

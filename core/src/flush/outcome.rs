@@ -1,6 +1,8 @@
 //! The result of closing a flush that was found under way.
 
-use crate::prefix::DatasetDescriptor;
+use super::pending::PendingFlush;
+use crate::fs::Files;
+use crate::prefix::{DatasetDescriptor, FlushProgress, Index, Prefix};
 use std::path::PathBuf;
 
 /// What became of it, and of what is left.
@@ -31,6 +33,9 @@ pub enum FlushOutcome {
         dataset: DatasetDescriptor,
         /// What failed.
         why: String,
+        /// Whether all its files have arrived and it does not count yet, as far as that can be found out. Older datasets of its name may have stopped
+        /// counting then.
+        has_arrived: bool,
     },
     /// A record that cannot be used; it is left for people to look at.
     Unusable {
@@ -38,7 +43,35 @@ pub enum FlushOutcome {
         path: PathBuf,
         /// What is wrong with it.
         why: String,
+        /// Whether it is damaged for every reader. One that could not be read may be that of the newest dataset.
+        is_damaged: bool,
     },
+}
+
+impl FlushOutcome {
+    /// The flush could not be ended for a reason that may pass.
+    pub(super) fn postponed(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> Self {
+        let progress = Index::read(files, prefix).map(|index| index.progress(&record.dataset, &record.token));
+        let has_ended = record.revoked || matches!(progress, Ok(FlushProgress::Ended { .. }));
+        let has_arrived = !has_ended && record.all_done(files, prefix).unwrap_or(true);
+        Self::Postponed { dataset: record.dataset.clone(), why, has_arrived }
+    }
+
+    /// For a run that begins: nothing newer than what counts may be left half done.
+    ///
+    /// # Errors
+    /// Why the run would restart from something older, or from nothing.
+    pub(super) fn expect_ended(&self) -> Result<(), String> {
+        match self {
+            Self::Postponed { has_arrived: true, .. } | Self::Unusable { is_damaged: false, .. } => {
+                Err(format!(
+                    "{self}; what this run would restart from may be older: start the job again, or finish the flush with `scr \
+                     poststage', or give the dataset up with `scr index --drop'"
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl std::fmt::Display for FlushOutcome {
@@ -53,7 +86,7 @@ impl std::fmt::Display for FlushOutcome {
             Self::Revoked { dataset, why } => {
                 write!(f, "the flush of {}, begun by an earlier run, is rolled back: {why}", named(dataset))
             }
-            Self::Postponed { dataset, why } => {
+            Self::Postponed { dataset, why, .. } => {
                 write!(
                     f,
                     "the flush of {}, begun by an earlier run, is left for the next one: {why}",
@@ -70,7 +103,7 @@ impl std::fmt::Display for FlushOutcome {
                     named(dataset)
                 )
             }
-            Self::Unusable { path, why } => write!(f, "{} cannot be used: {why}", path.display()),
+            Self::Unusable { path, why, .. } => write!(f, "{} cannot be used: {why}", path.display()),
         }
     }
 }

@@ -209,30 +209,54 @@ pub(super) fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -
     }
 }
 
-/// The records of flushes under way below a prefix.
-#[derive(Debug, Default)]
-pub(crate) struct FoundRecords {
-    /// Oldest dataset first.
-    pub(crate) pending: Vec<PendingFlush>,
-    /// Records that cannot be used, and why.
-    pub(crate) unusable: Vec<(PathBuf, PendingError)>,
+/// The record of a flush under way, or the reason why it cannot be used. Whoever must not miss a flush asks [`FoundRecord::known`].
+#[derive(Debug)]
+pub(crate) enum FoundRecord {
+    /// One that can be used.
+    Usable(Box<PendingFlush>),
+    /// One that says nothing, whoever reads it, or of a flush that was given up: no process can close it.
+    Damaged(PathBuf, PendingError),
+    /// One that could not be read. It may be that of any dataset, and another process may read it.
+    Unread(PathBuf, FsError),
 }
 
-/// The flushes under way below a prefix, and what is left of those that nobody closes any more.
-pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<FoundRecords, FsError> {
+impl FoundRecord {
+    /// The flush, if anybody can close it.
+    ///
+    /// # Errors
+    /// The record could not be read.
+    pub(crate) fn known(self) -> Result<Option<PendingFlush>, FsError> {
+        match self {
+            Self::Usable(pending) => Ok(Some(*pending)),
+            Self::Damaged(..) => Ok(None),
+            Self::Unread(_, error) => Err(error),
+        }
+    }
+}
+
+/// The flushes under way below a prefix, and what is left of those that nobody closes any more. Those with unusable
+/// records come first, and then the oldest dataset.
+pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FoundRecord>, FsError> {
     let folder = prefix.scr_dir();
-    let names = files.list_if_there(&folder)?;
-    let mut found = FoundRecords::default();
-    for name in names {
+    let mut found = Vec::new();
+    for name in files.list_if_there(&folder)? {
         let Some((token, revoked)) = token_of(name.as_os_str()) else { continue };
         let path = folder.join(&name);
         match read(files, &path, token) {
-            Ok(Some(pending)) => found.pending.push(PendingFlush { revoked, ..pending }),
+            Ok(Some(pending)) => {
+                found.push(FoundRecord::Usable(Box::new(PendingFlush { revoked, ..pending })));
+            }
             Ok(None) => (),
-            Err(why) => found.unusable.push((path, why)),
+            Err(PendingError::Fs(error)) if !error.is_damage() && !revoked => {
+                found.push(FoundRecord::Unread(path, error));
+            }
+            Err(why) => found.push(FoundRecord::Damaged(path, why)),
         }
     }
-    found.pending.sort_by_key(|pending| pending.dataset.seq());
+    found.sort_by_key(|found| match found {
+        FoundRecord::Usable(pending) => Some(pending.dataset.seq()),
+        _ => None,
+    });
     Ok(found)
 }
 

@@ -11,7 +11,7 @@ use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
 use crate::fs::faulty::{given_up, FaultyFiles, What};
-use crate::fs::{Files, How, RealFiles};
+use crate::fs::{Files, How, RealFiles, Retrying};
 use crate::prefix::staging_file;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::BTreeSet;
@@ -195,6 +195,25 @@ fn a_dropped_dataset_does_not_come_back_with_a_flush_that_has_arrived() {
     stopped_at_each_operation(drop, is_gone);
 }
 
+/// The flush was passed over, and whoever closed it listed the dataset again.
+#[test]
+fn nothing_is_dropped_while_the_record_of_a_flush_cannot_be_read() {
+    let (nodes, _) = all_marked();
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(|what, path| what == What::Read && path.ends_with(format!("flush.{TOKEN}")));
+    faulty.count_all();
+    faulty.never_pause();
+    faulty.fail_from(1, ErrorKind::TimedOut);
+    let files = Retrying::around(Arc::new(faulty.clone()));
+    assert!(drop_name(&*files, &nodes.stage.prefix, b"a").is_err());
+    let ended = finalize_pending(&*files, &nodes.stage.prefix, NOW).unwrap();
+    assert!(ended.iter().all(|ended| ended.expect_ended().is_err()));
+    faulty.fail_once(faulty.mutations() + 1, ErrorKind::TimedOut);
+    assert!(drop_name(&*files, &nodes.stage.prefix, b"a").unwrap().value);
+    finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+    assert!(nodes.stage.index().entry(1).is_none());
+}
+
 /// It stayed listed without its files.
 #[test]
 fn a_dataset_that_became_complete_during_the_flush_counts_no_more_once_its_files_are_replaced() {
@@ -223,8 +242,9 @@ fn an_error_that_passes_does_not_end_a_flush() {
             files.count_all();
             files.never_pause();
             files.fail_once(1, std::io::ErrorKind::TimedOut);
+            let files = Retrying::around(Arc::new(files));
             let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
-            let polled = poll_some(&files, &nodes.control(1), &open, NOW, Which::All);
+            let polled = poll_some(&*files, &nodes.control(1), &open, NOW, Which::All);
             assert_eq!(polled.errors, Vec::<String>::new(), "{what:?}");
             assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached), "{what:?}: {polled:?}");
         }
