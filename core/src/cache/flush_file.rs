@@ -3,9 +3,10 @@
 use super::dataset::CachedDataset;
 use super::Cache;
 use crate::comm::Rank;
+use crate::fs::Files;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{FlushEntry, FlushFile, Location, Seq};
+use crate::prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, Seq};
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
@@ -42,11 +43,8 @@ impl Cache {
     /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, but for a
     /// checkpoint that is older than the one to restart from, which is at `newest`, in the same run; and of those that were passed
     /// over, the newest stay.
-    pub(crate) fn renew_flush_file(&self, job: &Job, newest: Seq) {
-        if job.rank() != Rank(0) {
-            return;
-        }
-        let updated = FlushFile::renew(job.files(), &job.prefix, |flush| {
+    pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq) {
+        let renewed = change_flush_file(job, FlushFile::renew, |flush| {
             let mut passed_over = 0;
             for entry in flush.entries() {
                 let is_elsewhere = other_allocation(job, &entry).is_some() && {
@@ -63,31 +61,31 @@ impl Cache {
                 flush.record(&cached.record.dataset, Location::Cache);
             }
         });
-        if let Err(error) = updated {
-            job.report.error(&crate::describe(&error));
-        }
+        self.datasets.iter_mut().for_each(|cached| cached.listed = renewed);
     }
 
-    /// Records that a dataset is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel
-    /// file system, where every write takes long.
-    pub(crate) fn record_in_cache(&mut self, job: &Job, id: u64, leaving: Option<u64>) {
-        let Some(cached) = self.dataset(id) else { return };
-        let dataset = cached.record.dataset.clone();
+    /// Records what is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel file system,
+    /// where every write takes long. What an earlier call could not record is recorded, too, and so is everything where the file is
+    /// damaged.
+    pub(crate) fn record_in_cache(&mut self, job: &Job, leaving: Option<u64>) {
         let leaving =
             leaving.filter(|&id| !self.dataset(id).is_some_and(|leaving| leaving.claim.is_others()));
-        update_flush_file(job, |flush| {
-            flush.record(&dataset, Location::Cache);
+        let stays = |cached: &CachedDataset| Some(cached.id()) != leaving;
+        let recorded = change_flush_file(job, FlushFile::renew, |flush| {
+            let staying = self.datasets.iter().filter(|cached| stays(cached));
+            staying.for_each(|cached| flush.record(&cached.record.dataset, Location::Cache));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
         });
-        for cached in &mut self.datasets {
-            cached.listed = (cached.listed || cached.id() == id) && Some(cached.id()) != leaving;
+        if recorded {
+            self.datasets.iter_mut().for_each(|cached| cached.listed = stays(cached));
         }
     }
 
     /// Records those that were expected to leave and have stayed.
     pub(crate) fn record_stayed(&mut self, job: &Job) {
-        let unlisted = self.datasets.iter().filter(|cached| !cached.listed).map(CachedDataset::id);
-        unlisted.collect::<Vec<_>>().into_iter().for_each(|id| self.record_in_cache(job, id, None));
+        if self.datasets.iter().any(|cached| !cached.listed) {
+            self.record_in_cache(job, None);
+        }
     }
 
     /// Records that a dataset has left.
@@ -108,10 +106,19 @@ fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {
 
 /// Changes the flush file. It is only for commands: if it cannot be written, the run continues.
 pub(crate) fn update_flush_file(job: &Job, change: impl FnOnce(&mut FlushFile)) {
+    change_flush_file(job, FlushFile::update, change);
+}
+
+/// The same by one of the functions that do; gives whether it was changed.
+fn change_flush_file<C: FnOnce(&mut FlushFile)>(
+    job: &Job,
+    by: impl FnOnce(&dyn Files, &Prefix, C) -> Result<(), PrefixError>,
+    change: C,
+) -> bool {
     if job.rank() != Rank(0) {
-        return;
+        return true;
     }
-    if let Err(error) = FlushFile::update(job.files(), &job.prefix, change) {
-        job.report.error(&crate::describe(&error));
-    }
+    by(job.files(), &job.prefix, change)
+        .inspect_err(|error| job.report.error(&crate::describe(error)))
+        .is_ok()
 }

@@ -68,7 +68,8 @@ impl<'a> Fetcher<'a> {
     ///
     /// # Errors
     /// The ranks cannot talk. When a run begins, also if the index cannot be read though it is not damaged: what it lists may be
-    /// newer than all that is in cache.
+    /// newer than all that is in cache. If the user has named the checkpoint, also if that one cannot be read though it is not
+    /// damaged: another one is not what the user wants.
     pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<Option<CheckpointId>, Error> {
         let job = self.job;
         let (began, sent) = (job.elapsed(), job.comm.traffic());
@@ -100,8 +101,9 @@ impl<'a> Fetcher<'a> {
         candidates: &[Candidate],
         search: &Search<'_>,
         tried: &mut Vec<String>,
-    ) -> Result<FirstOf, CommError> {
+    ) -> Result<FirstOf, Error> {
         let mut may_pass = false;
+        let mut unread = None;
         for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
             match self.one(candidate, !may_pass || planted(Bug::CurrentAfterUnread))? {
                 Ok(checkpoint) => return Ok(FirstOf::Fetched(checkpoint)),
@@ -113,12 +115,20 @@ impl<'a> Fetcher<'a> {
                     self.cache.keep_in_prefix(candidate.seq.id);
                     may_pass = true;
                 }
-                Err(_) => {
+                Err(error) => {
                     may_pass = true;
                     self.cache.keep_in_prefix(candidate.seq.id);
                     tried.push(candidate.name_text());
+                    unread = matches!(error, FetchError::Failed { .. }).then_some(error).or(unread);
                 }
             }
+        }
+        // Another one is not what the user wants.
+        if let Some((wanted, unread)) = search.wanted.zip(unread) {
+            let wanted = String::from_utf8_lossy(wanted);
+            return Err(Error::Refused(format!(
+                "SCR_CURRENT={wanted}: {unread}; start the job again once it can be read, or unset SCR_CURRENT"
+            )));
         }
         Ok(FirstOf::None)
     }
@@ -244,7 +254,7 @@ impl<'a> Fetcher<'a> {
         let dataset = CachedDataset { copy: PrefixCopy::Complete, ..cached };
         let checkpoint = dataset.checkpoint();
         self.cache.insert(dataset);
-        self.cache.record_in_cache(job, checkpoint.id, None);
+        self.cache.record_in_cache(job, None);
         update_flush_file(job, |flush| _ = flush.add_location(checkpoint.id, Location::Prefix));
         Ok(checkpoint)
     }

@@ -27,7 +27,7 @@ use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::Files;
+use crate::fs::{retried, Files};
 use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
@@ -35,7 +35,7 @@ use crate::prefix::{
 };
 use scr_plugin_api::KvTree;
 use shared::Mine;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,7 +351,8 @@ impl Fetch<'_> {
         let mut place = |file: &PrefixFile| if bypass { Ok(None) } else { place(dataset, file).map(Some) };
         let own = mine.iter().filter(|mine| mine.copied_by.is_none()).map(|mine| &mine.file);
         let mut outcome = throttled(self.comm, width, || {
-            own.map(|file| self.bring_one(rules, file, place(file)?)).collect::<Result<Vec<_>, _>>()
+            own.map(|file| self.bring_one(rules, file, place(file)?.as_deref()))
+                .collect::<Result<Vec<_>, _>>()
         })?;
         let shared = mine.iter().filter_map(|mine| mine.copied_by.zip(Some(&mine.file)));
         let [is_shared, failed] = any(self.comm, [shared.clone().next().is_some(), outcome.is_err()])?;
@@ -378,7 +379,17 @@ impl Fetch<'_> {
         &self,
         rules: &Rules<'_>,
         file: &PrefixFile,
-        path: Option<PathBuf>,
+        path: Option<&Path>,
+    ) -> Result<FetchedFile, FileError> {
+        // As a whole: an open file may have to be opened again.
+        retried(self.files, |_| self.bring_once(rules, file, path))
+    }
+
+    fn bring_once(
+        &self,
+        rules: &Rules<'_>,
+        file: &PrefixFile,
+        path: Option<&Path>,
     ) -> Result<FetchedFile, FileError> {
         let source = self.prefix.file(&file.name);
         let (open, status) = open_whole(self.files, &source, file.bytes)?;
@@ -398,7 +409,7 @@ impl Fetch<'_> {
         let Options { block_bytes, metadata, .. } = self.options;
         let expected = file.crc.filter(|_| overwritten || (rules.sums)(&file.name));
         if let Some(path) = path {
-            fetched.path = path;
+            path.clone_into(&mut fetched.path);
             let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
             let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
             let wanted = Attributes { bytes: status.len, mode, mtime, atime };

@@ -59,7 +59,7 @@ impl Fetch<'_> {
         self.link_copy(rules, file, copy, &path).or_else(|_| {
             // It may be a link, to the very copy: what is written there would be written into that.
             self.files.remove_if_there(&path)?;
-            self.bring_one(rules, file, Some(path))
+            self.bring_one(rules, file, Some(&path))
         })
     }
 

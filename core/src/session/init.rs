@@ -115,7 +115,7 @@ impl Session {
             let claim = Claim::lay(self.job.files(), &restored.part.filemap());
             let cached = CachedDataset::new(restored.record, restored.part, claim, store);
             let (refused, verified) = (restored.refused, restored.verified);
-            self.cache.insert(CachedDataset { listed: true, refused, verified, ..cached });
+            self.cache.insert(CachedDataset { refused, verified, ..cached });
             self.is_redundancy_unread = true;
         }
         let unwanted = self.cache.datasets().iter().filter(|cached| in_prefix.is_withdrawn(cached.seq()));

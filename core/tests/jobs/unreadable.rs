@@ -5,7 +5,7 @@ use super::world::World;
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, IndexEntry, Prefix};
+use scr_core::prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -102,4 +102,118 @@ fn a_copy_that_could_not_be_read_is_written_again_from_cache_and_counts_then() {
     assert_eq!(complete(&world), [1]);
     (0..4).for_each(|node| world.lose(&format!("n{node}")));
     world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// The next older one was taken, and the run computed again what was there.
+#[test]
+fn one_error_while_a_checkpoint_is_fetched_gives_no_older_one() {
+    for what in [What::OpenToRead, What::Read, What::Status] {
+        let mut world = flushed();
+        let files = FaultyFiles::new(RealFiles);
+        files.only(move |done, path| done == what && path.to_string_lossy().contains("prefix/ckpt.2/"));
+        files.count_all();
+        files.never_pause();
+        files.fail_once(3, ErrorKind::TimedOut);
+        world.files = Arc::new(files.clone());
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+        assert!(files.first_failed().is_some(), "{what:?}");
+    }
+}
+
+/// What each rank says of a start that must fail.
+fn refused(world: &World) -> String {
+    let outcome = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
+    let all: Vec<_> = outcome.ranks.into_iter().map(|rank| rank.expect_err("no run begins")).collect();
+    assert!(all.windows(2).all(|two| two[0] == two[1]), "{all:?}");
+    all[0].clone()
+}
+
+/// The newest was taken instead, which the user may have known to be wrong.
+#[test]
+fn a_checkpoint_that_the_user_has_named_and_that_cannot_be_read_gives_no_other_one() {
+    let mut world = flushed().set("SCR_CURRENT", "ckpt.1");
+    let files = failing(|path| path.to_string_lossy().contains("prefix/ckpt.1/"));
+    files.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(files);
+    let why = refused(&world);
+    assert!(why.contains("SCR_CURRENT=ckpt.1") && why.contains("ckpt.1/"), "{why}");
+    world.files = Arc::new(RealFiles);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// The run went back once more, and gave up all that had been written since.
+#[test]
+fn a_run_goes_back_only_where_it_knows_whether_one_has_done_so_before() {
+    let mut world = flushed().set("SCR_CURRENT", "ckpt.1").set("SCR_DROP_AFTER_CURRENT", "1");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::OpenToWrite && path.to_string_lossy().contains("current.scr"));
+    files.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(files);
+    assert!(refused(&world).contains("current.scr"));
+    assert_eq!(complete(&world), [1, 2], "nothing is given up before it is recorded");
+    world.files = Arc::new(RealFiles);
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(7, some).unwrap();
+    });
+    let files = failing(|path| path.ends_with("current.scr"));
+    files.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(files.clone());
+    assert!(refused(&world).contains("current.scr"));
+    files.fail_once(1, ErrorKind::TimedOut);
+    let written = std::fs::read(world.prefix().join(".scr/current.scr")).unwrap();
+    std::fs::write(world.prefix().join(".scr/current.scr"), "damaged").unwrap();
+    assert!(refused(&world).contains("remove it"));
+    std::fs::write(world.prefix().join(".scr/current.scr"), written).unwrap();
+    files.fail_once(1, ErrorKind::TimedOut);
+    world.run(|application| application.restart(some)).all_gave(&Some(7));
+}
+
+/// The older checkpoint of the name did not count any more, the newer one not yet, and the run began from nothing.
+#[test]
+fn a_run_does_not_begin_beside_a_flush_that_has_taken_its_name_and_cannot_be_ended() {
+    let after = |rank: Rank| vec![900 + rank.index(), 5];
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", "0");
+    world.run(|application| application.checkpoint_as(b"ckpt.1", 1, some).unwrap());
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Rename && path.to_string_lossy().contains("prefix/ckpt.1/"));
+    files.never_pause();
+    files.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(files.clone());
+    world.run(|application| drop(application.checkpoint_as(b"ckpt.1", 1, after)));
+    assert_eq!(complete(&world), [0; 0]);
+    (0..4).for_each(|node| world.lose(&format!("n{node}")));
+    let why = refused(&world);
+    assert!(why.contains("ckpt.1") && why.contains("scr poststage"), "{why}");
+    // An error that passes ends nothing.
+    files.fail_for(files.mutations() + 1, 2, ErrorKind::TimedOut);
+    world.run(|application| application.restart(after)).all_gave(&Some(1));
+}
+
+/// The flush file is all that `scr postrun` looks at: it had the dataset that had left, and not the one that had come.
+#[test]
+fn what_could_not_be_recorded_as_being_in_cache_is_recorded_later() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", "2");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::OpenToWrite && path.to_string_lossy().contains(".flush.scr.tmp"));
+    world.files = Arc::new(files.clone());
+    let in_cache = |world: &World| {
+        let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        let entries = file.entries().into_iter().filter(|entry| entry.is_at(Location::Cache));
+        entries.map(|entry| entry.id).collect::<Vec<_>>()
+    };
+    world.run(|application| {
+        let rank = application.rank;
+        let fails = |fails: bool| match (rank, fails) {
+            (Rank(0), true) => files.fail_from(1, ErrorKind::StorageFull),
+            (Rank(0), false) => files.heal(),
+            _ => (),
+        };
+        application.checkpoint(1, some).unwrap();
+        fails(true);
+        application.checkpoint(2, some).unwrap();
+        fails(false);
+        application.checkpoint(3, some).unwrap();
+    });
+    assert_eq!(in_cache(&world), [3, 2]);
 }

@@ -184,7 +184,7 @@ impl Session {
     fn after_complete(&mut self, dataset: CachedDataset, flags: OutputFlags) -> Result<(), Error> {
         let (id, store) = (dataset.id(), dataset.store);
         self.cache.add_complete(&self.job, dataset)?;
-        self.cache.record_in_cache(&self.job, id, self.cache.next_victim(store));
+        self.cache.record_in_cache(&self.job, self.cache.next_victim(store));
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
         self.cache.evict_flushed_output(&self.job);
         self.cache.remove_stale_for(&self.job, id);
