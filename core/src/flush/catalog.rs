@@ -320,8 +320,9 @@ impl Catalog<'_> {
     /// other run is under way beside `running`. If locks cannot say that, only what was read is released.
     pub(crate) fn release_of_earlier_runs(&self, running: &Running) -> Result<(), PrefixError> {
         let release = |index: &mut Index| {
-            let was_written = running.is_known() && index.release(IN_PLACE, None);
-            let was_read = !running.is_second() && index.release_held(None);
+            let is_alone = !running.is_second();
+            let was_written = is_alone && running.is_known() && index.release(IN_PLACE, None);
+            let was_read = is_alone && index.release_held(None);
             was_written || was_read
         };
         let is_any = release(&mut Index::read(self.files, self.prefix)?);

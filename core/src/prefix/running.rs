@@ -1,13 +1,14 @@
-//! `running`: which job runs in a prefix directory now, so that two jobs at the same time are both warned.
+//! `running`: which jobs run in a prefix directory now, so that two jobs at the same time are both warned.
 //!
 //! Rank 0 holds a lock of the system on the file during the run, so any end of the run releases it, and nothing stale is trusted.
-//! A job that finds the file locked appends its line, and the first job sees that the file has grown. This serves warnings only:
-//! if the file cannot be created, or the file system has no locks, there is none.
+//! A job that finds the file locked appends its line, and the first job sees that the file has grown. It locks the first free one
+//! of `running.2`, `running.3` and so on for itself, so what it counts on does not end with the first job.
+//! If no file can be created, or the file system has no locks, there is no warning.
 
 use super::{Prefix, FILE_MODE};
 use crate::fs::{File, Files, How};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The registration of a run, until it is dropped.
 #[derive(Default)]
@@ -26,36 +27,56 @@ struct RunLock {
 impl Running {
     /// Says that a run has begun, described by one line. Gives the line of another one that has not ended. Never waits.
     pub(crate) fn begin(files: &dyn Files, prefix: &Prefix, line: &str) -> (Self, Option<String>) {
-        Self::try_to_begin(files, &prefix.scr_file(RUNNING), line).unwrap_or_default()
+        let (mut running, mut other) = (Self::default(), None);
+        for path in paths(prefix) {
+            match running.register(files, &path, &format!("{line}\n")) {
+                Ok(found) => other = other.or(found),
+                Err(error) => {
+                    // Whether more runs hold the files that follow is not known.
+                    running.is_second |= running.is_known() && error.kind() != io::ErrorKind::NotFound;
+                    break;
+                }
+            }
+        }
+        (running, other)
     }
 
-    fn try_to_begin(files: &dyn Files, path: &Path, line: &str) -> io::Result<(Self, Option<String>)> {
-        let line = format!("{line}\n");
-        let to_write = files.open(path, How::Ensure(FILE_MODE))?;
+    /// Locks one of the files, if this run has none yet. Gives the line of the run that has locked it.
+    fn register(&mut self, files: &dyn Files, path: &Path, line: &str) -> io::Result<Option<String>> {
+        let how = if self.is_known() { How::Update } else { How::Ensure(FILE_MODE) };
+        let to_write = files.open(path, how)?;
         let to_read = files.open(path, How::Read)?;
         // A file that stays open to be written keeps its file system from being made read-only; but NFS locks no other.
         let by_reader = to_read.try_lock();
         let holds_reader = by_reader.is_ok();
         if !by_reader.or_else(|_| to_write.try_lock())? {
+            self.is_second = true;
             let first = line_at(&*to_read, 0);
-            // If this fails, the first one gets no warning.
+            // If this fails, the other one gets no warning.
             let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
-            return Ok((Self { lock: None, is_second: true }, Some(first)));
+            return Ok(Some(first));
         }
-        // Without it another run is warned as well, with fewer words.
-        let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
-        let file = if holds_reader { to_read } else { to_write };
-        let read = file.status().map_or(u64::MAX, |status| status.len);
-        Ok((Self { lock: Some(RunLock { file, read }), is_second: false }, None))
+        if !self.is_known() {
+            // Without it another run is warned as well, with fewer words.
+            let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
+            let file = if holds_reader { to_read } else { to_write };
+            let read = file.status().map_or(u64::MAX, |status| status.len);
+            self.lock = Some(RunLock { file, read });
+        }
+        Ok(None)
     }
 
     /// Whether a run may be under way: one is, or that cannot be found out.
     pub(crate) fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
-        let is_free = |how| files.open(&prefix.scr_file(RUNNING), how)?.try_lock();
-        match is_free(How::Read).or_else(|_| is_free(How::Update)) {
-            Ok(is_free) => !is_free,
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        for path in paths(prefix) {
+            let is_free = |how| files.open(&path, how)?.try_lock();
+            match is_free(How::Read).or_else(|_| is_free(How::Update)) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(error) => return error.kind() != io::ErrorKind::NotFound,
+            }
         }
+        false
     }
 
     /// Whether this run and others learn of each other.
@@ -63,18 +84,24 @@ impl Running {
         self.lock.is_some()
     }
 
-    /// Whether another run has begun before this one and has not ended.
+    /// Whether another run may have begun before this one that has not ended.
     pub(crate) fn is_second(&self) -> bool {
         self.is_second
     }
 
-    /// The line of a run that has begun since this was asked last, if this one was the first.
+    /// The line of a run that has begun since this was asked last, if this one has a lock.
     pub(crate) fn newcomer(&mut self) -> Option<String> {
         let claim = self.lock.as_mut()?;
         let len = claim.file.status().ok()?.len;
         let from = std::mem::replace(&mut claim.read, len);
         (len > from).then(|| line_at(&*claim.file, from))
     }
+}
+
+/// The files that runs lock. Each exists only if those before it do.
+fn paths(prefix: &Prefix) -> impl Iterator<Item = PathBuf> + '_ {
+    let later = (2..=MOST_RUNS).map(|number| format!("{RUNNING}.{number}"));
+    std::iter::once(RUNNING.to_owned()).chain(later).map(|name| prefix.scr_file(&name))
 }
 
 fn line_at(file: &dyn File, from: u64) -> String {
@@ -84,5 +111,7 @@ fn line_at(file: &dyn File, from: u64) -> String {
 }
 
 const RUNNING: &str = "running";
+/// How many runs at the same time learn of each other.
+const MOST_RUNS: u32 = 100;
 /// The longest part of a line that is read.
 const LONGEST: usize = 500;

@@ -8,7 +8,9 @@ use scr_core::fs::RealFiles;
 use scr_core::prefix::Prefix;
 use scr_core::session::OutputFlags;
 use std::io::ErrorKind;
-use std::sync::{Arc, Barrier};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
 
 const BYTES: usize = 3000;
 
@@ -80,6 +82,54 @@ fn files_that_the_application_reads_in_place_are_not_replaced_by_a_flush_that_wa
         let found = std::fs::read(world.prefix().join(file_name(1, rank, 0))).unwrap();
         assert!(found == contents(7, rank, 0, BYTES));
     }
+}
+
+/// The run before was still ending when this one began, and with its end nobody held anything any more.
+#[test]
+fn files_that_are_read_in_place_stay_when_the_run_before_ends_meanwhile() {
+    let (world, faulty) = with_an_arrived_flush_of_the_same_name();
+    let while_read = thread::scope(|scope| {
+        let ((has_begun, begun), (end, ending)) = (channel(), channel::<()>());
+        let ending = Mutex::new(ending);
+        let world = &world;
+        let before = scope.spawn(move || {
+            world.run(|application| {
+                if application.rank == Rank(0) {
+                    has_begun.send(()).unwrap();
+                    let _ = ending.lock().unwrap().recv();
+                }
+            });
+        });
+        begun.recv().unwrap();
+        let before = Mutex::new(Some((end, before)));
+        let turns = Barrier::new(4);
+        let run = world.run(|application| {
+            if turns.wait().is_leader() {
+                faulty.heal();
+            }
+            turns.wait();
+            application.session().have_restart().unwrap().unwrap();
+            application.session().start_restart().unwrap();
+            turns.wait();
+            let while_read = (application.rank == Rank(0)).then(|| {
+                let (end, before) = before.lock().unwrap().take().unwrap();
+                drop(end);
+                before.join().unwrap();
+                // A third run finds this one, and leaves it what it holds.
+                let third = world.run(|_| ());
+                (third.has_line_with("another job uses the prefix directory"), poststage(world))
+            });
+            turns.wait();
+            application.compare(1, one).unwrap();
+            while_read
+        });
+        run.line_with(&["another job uses the prefix directory"]);
+        let (is_found, while_read) = run.ranks.into_iter().next().flatten().unwrap();
+        assert!(is_found);
+        while_read
+    });
+    assert!(matches!(&while_read[..], [FlushOutcome::Postponed { .. }]), "{while_read:?}");
+    assert!(matches!(&poststage(&world)[..], [FlushOutcome::Finalized(_)]));
 }
 
 /// Reads what is offered where it lies, and gives the step whose bytes it has.
