@@ -22,8 +22,8 @@ use std::time::Duration;
 /// run is alone in the prefix directory. Collective.
 ///
 /// # Errors
-/// A flush that may be newer than what counts could not be ended, or the ranks cannot talk. An older dataset of its name may not
-/// count any more, so the run would begin from nothing.
+/// A flush could not be ended by which an older dataset counts no more, so the run might begin from nothing; or the ranks cannot
+/// talk.
 pub(crate) fn resolve_pending_flushes(
     job: &Job,
     control: &Path,

@@ -33,9 +33,8 @@ pub enum FlushOutcome {
         dataset: DatasetDescriptor,
         /// What failed.
         why: String,
-        /// Whether all its files have arrived and it does not count yet, as far as that can be found out. Older datasets of its name may have stopped
-        /// counting then.
-        has_arrived: bool,
+        /// Whether older datasets of its names may count no more, and it does not count yet.
+        has_taken: bool,
     },
     /// A record that cannot be used; it is left for people to look at.
     Unusable {
@@ -51,19 +50,19 @@ pub enum FlushOutcome {
 impl FlushOutcome {
     /// The flush could not be ended for a reason that may pass.
     pub(super) fn postponed(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> Self {
-        let progress = Index::read(files, prefix).map(|index| index.progress(&record.dataset, &record.token));
-        let has_ended = record.revoked || matches!(progress, Ok(FlushProgress::Ended { .. }));
-        let has_arrived = !has_ended && record.all_done(files, prefix).unwrap_or(true);
-        Self::Postponed { dataset: record.dataset.clone(), why, has_arrived }
+        let index = Index::read(files, prefix);
+        let has_taken = index
+            .map_or(true, |index| index.progress(&record.dataset, &record.token) == FlushProgress::Taken);
+        Self::Postponed { dataset: record.dataset.clone(), why, has_taken: has_taken && !record.revoked }
     }
 
-    /// For a run that begins: nothing newer than what counts may be left half done.
+    /// For a run that begins: no flush may be left by which older datasets count no more.
     ///
     /// # Errors
-    /// Why the run would restart from something older, or from nothing.
+    /// Why the run might begin from nothing.
     pub(super) fn expect_ended(&self) -> Result<(), String> {
         match self {
-            Self::Postponed { has_arrived: true, .. } | Self::Unusable { is_damaged: false, .. } => {
+            Self::Postponed { has_taken: true, .. } | Self::Unusable { is_damaged: false, .. } => {
                 Err(format!(
                     "{self}; what this run would restart from may be older: start the job again, or finish the flush with `scr \
                      poststage', or give the dataset up with `scr index --drop'"
