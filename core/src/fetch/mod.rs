@@ -361,7 +361,7 @@ impl Fetch<'_> {
                 let take = |(rank, file): (Rank, &PrefixFile)| {
                     let copy = (mates.path_of)(rank, &file.name);
                     let path = place(file)?.unwrap_or_else(|| self.prefix.file(&file.name));
-                    self.take(rules, file, &copy, path)
+                    self.take(rules, file, &copy, &path)
                 };
                 shared.map(take).collect::<Result<Vec<_>, _>>()
             })?;

@@ -54,12 +54,12 @@ impl Fetch<'_> {
         rules: &Rules<'_>,
         file: &PrefixFile,
         copy: &Path,
-        path: PathBuf,
+        path: &Path,
     ) -> Result<FetchedFile, FileError> {
-        self.link_copy(rules, file, copy, &path).or_else(|_| {
+        self.link_copy(rules, file, copy, path).or_else(|_| {
             // It may be a link, to the very copy: what is written there would be written into that.
-            self.files.remove_if_there(&path)?;
-            self.bring_one(rules, file, Some(&path))
+            self.files.remove_if_there(path)?;
+            self.bring_one(rules, file, Some(path))
         })
     }
 

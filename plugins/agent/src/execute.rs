@@ -22,7 +22,7 @@ pub trait TakeSlot: std::fmt::Debug + Send + Sync {
     fn take(&self, slots: &Slots, work: &mut dyn FnMut()) -> bool;
 }
 
-/// Executes the transfer files of a control directory. Any number of threads may [`work`](Self::work).
+/// Executes the transfer files of a control directory. Any number of threads may work.
 #[derive(Debug)]
 pub struct Executor {
     control: PathBuf,
