@@ -275,6 +275,9 @@ fn an_incomplete_or_replaced_dataset_is_reported_and_not_listed_as_complete() {
     let prefix = whole_sample();
     let prefix = prefix.path();
     std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
+    std::fs::remove_file(prefix.join("ckpt.2/rank_1.ckpt")).expect("it is there");
+    let (code, text) = run(prefix, &["--build", "2"]);
+    assert_eq!((code, text.contains("ckpt.2/rank_1.ckpt is missing")), (Some(1), true), "{text}");
     // A newer dataset has used the same names, and without checksums nobody knows whose the files are.
     copy_folder(&prefix.join(".scr/scr.dataset.4"), &prefix.join(".scr/scr.dataset.9"));
     let (code, text) = run(prefix, &["--build", "4"]);
@@ -283,9 +286,6 @@ fn an_incomplete_or_replaced_dataset_is_reported_and_not_listed_as_complete() {
         (Some(1), true),
         "{text}"
     );
-    std::fs::remove_file(prefix.join("ckpt.2/rank_1.ckpt")).expect("it is there");
-    let (code, text) = run(prefix, &["--build", "2"]);
-    assert_eq!((code, text.contains("ckpt.2/rank_1.ckpt is missing")), (Some(1), true), "{text}");
     let text = listed(prefix);
     assert!(text.contains("   4 NO ") && text.contains("   2 NO "), "{text}");
     let (code, text) = run(prefix, &["--build", "77"]);
