@@ -78,6 +78,7 @@ fn has_the_keys_of_c_scr(cluster: &Cluster, id: u64) {
     let entry = |id: u64| {
         let mut entry = index.find("DSET", id).expect("it is listed").clone();
         entry.remove("FETCHED");
+        assert!(id == 2 || entry.remove("FLUSHED_BY").is_some(), "the flush that made it complete");
         entry.child("DSET").remove("RUN");
         keys(&entry)
     };
