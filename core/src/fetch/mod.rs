@@ -127,6 +127,14 @@ pub(crate) enum FetchError {
         /// How many ranks this run has.
         expected: u32,
     },
+    /// A later dataset may have written over its files. It is not marked: the files may still be its own.
+    #[error("dataset {dataset} was not fetched: {account}")]
+    Unproven {
+        /// Its name.
+        dataset: String,
+        /// The findings of the ranks.
+        account: String,
+    },
     /// Something failed that may pass.
     #[error("dataset {dataset} was not fetched: {account}")]
     Failed {
@@ -171,7 +179,7 @@ impl From<CollectiveError> for FetchError {
 impl FetchError {
     /// Whether no later run can fetch the dataset either.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Damaged { .. })
+        matches!(self, Self::Damaged { .. } | Self::Unproven { .. })
     }
 }
 
@@ -230,9 +238,11 @@ impl Fetch<'_> {
         let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let is = |what: fn(&FileError) -> bool| outcome.as_ref().is_err_and(what);
-        let [damaged, no_room] =
-            any(self.comm, [is(FileError::is_damage), is(FileError::is_for_want_of_room)])?;
+        let is_unproven = is(|error| matches!(error, FileError::Unproven { .. }));
+        let found = [is(FileError::is_damage), is_unproven, is(FileError::is_for_want_of_room)];
+        let [damaged, unproven, no_room] = any(self.comm, found)?;
         let files = self.agree_on_outcome(candidate, damaged, outcome).map_err(|error| match error {
+            FetchError::Failed { dataset, account, .. } if unproven => FetchError::Unproven { dataset, account },
             FetchError::Failed { dataset, account, .. } => FetchError::Failed { dataset, account, no_room },
             other => other,
         })?;
@@ -463,10 +473,11 @@ impl Fetch<'_> {
 
     /// What is damaged is marked, unless it was no more the dataset's when it was read.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
-        let is_damaged = error.is_final();
-        if !is_damaged && !matches!(error, FetchError::Failed { .. }) {
-            return Ok(error);
-        }
+        let is_damaged = match error {
+            FetchError::Damaged { .. } => true,
+            FetchError::Unproven { .. } | FetchError::Failed { .. } => false,
+            _ => return Ok(error),
+        };
         let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);
         let still_whole = || match is_damaged {
             true => Index::update(self.files, self.prefix, |index| {

@@ -183,6 +183,20 @@ fn a_checkpoint_whose_files_were_given_out_to_write_over_is_not_offered() {
     }
 }
 
+/// No run began, as if the checkpoint could not be read for a moment.
+#[test]
+fn another_checkpoint_is_restarted_from_if_the_one_that_the_user_has_named_was_written_over() {
+    let mut world = world("1").set("SCR_FLUSH", "0").set("SCR_CRC_ON_FLUSH", "0");
+    world.run(|application| {
+        write(application, "one", "b", 1).unwrap();
+        write(application, "newer", "a", 3).unwrap();
+    });
+    world.run(|application| assert!(!overwrite(application, false, false)));
+    lose_all(&world);
+    world.put("SCR_CURRENT", "one");
+    world.run(|application| restart(application, "a", 3)).all_gave(&Some(b"newer".to_vec()));
+}
+
 /// The copy in cache was taken for superseded, or for flushed, so that it was lost with the cache.
 #[test]
 fn a_checkpoint_in_cache_is_flushed_again_after_its_files_were_given_out_in_vain() {
