@@ -277,7 +277,7 @@ fn expect_none_fails(first: u64, many: u64) {
 const MOST_SHRINKING: u32 = 30_000;
 
 /// So many histories run at the same time.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 24;
 
 #[test]
 fn no_history_ends_in_a_wrong_restart_or_without_what_was_promised() {
