@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install dist deb demo test torture planted fuzz check test-slurm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install dist deb demo test torture planted mutants fuzz check test-slurm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -59,6 +59,9 @@ fuzz:                 ## fuzzes the parsers (TARGET=name, SECONDS=for each; need
 planted: deps         ## counts the histories that it takes to find each of the planted bugs (PLANTED=seed:most)
 	SCR_TEST_PLANTED=$(or $(PLANTED),1:3000) $(CARGO) test --locked --quiet --profile torture -p scr-core \
 		--features planted --test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
+
+mutants: deps         ## counts which small changes of the sources the tests find (MUTANTS="--folders fetch" and so on)
+	@scripts/mutants.py $(MUTANTS)
 
 test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm
