@@ -104,7 +104,7 @@ pub(crate) fn candidates(
 /// The order, and nothing else.
 pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     let all = index.candidates();
-    let begun = last_begun(index);
+    let begun = index.last_begun();
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.seq.id != entry.id) {
@@ -127,7 +127,7 @@ pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
 pub(crate) fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
     let entry = index.id_of(name).and_then(|id| index.entry(id));
     let output = entry.filter(|entry| entry.is_valid() && !entry.is_checkpoint())?;
-    Some(candidate(last_begun(index), &output))
+    Some(candidate(index.last_begun(), &output))
 }
 
 fn candidate(last_begun: Option<Seq>, entry: &IndexEntry) -> Candidate {
@@ -138,11 +138,6 @@ fn candidate(last_begun: Option<Seq>, entry: &IndexEntry) -> Candidate {
 /// Whether a newer dataset was begun and never completed, which may have been replacing files of the one at `seq`.
 pub(crate) fn is_suspect(last_begun: Option<Seq>, seq: Seq) -> bool {
     last_begun.is_some_and(|begun| begun > seq) && !planted(Bug::SuspectUnchecked)
-}
-
-/// The newest dataset that was begun and is not complete.
-pub(crate) fn last_begun(index: &Index) -> Option<Seq> {
-    index.entries().into_iter().filter(|entry| !entry.complete).map(|entry| entry.seq()).max()
 }
 
 fn why_not(index: &Index, name: &[u8]) -> String {

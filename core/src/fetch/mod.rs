@@ -17,7 +17,7 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::{candidates, in_order, is_suspect, last_begun, output, Candidate};
+pub(crate) use candidates::{candidates, in_order, is_suspect, output, Candidate};
 pub(crate) use into_cache::{Fetcher, Search};
 pub(crate) use shared::Mates;
 
@@ -242,7 +242,9 @@ impl Fetch<'_> {
         let found = [is(FileError::is_damage), is_unproven, is(FileError::is_for_want_of_room)];
         let [damaged, unproven, no_room] = any(self.comm, found)?;
         let files = self.agree_on_outcome(candidate, damaged, outcome).map_err(|error| match error {
-            FetchError::Failed { dataset, account, .. } if unproven => FetchError::Unproven { dataset, account },
+            FetchError::Failed { dataset, account, .. } if unproven => {
+                FetchError::Unproven { dataset, account }
+            }
             FetchError::Failed { dataset, account, .. } => FetchError::Failed { dataset, account, no_room },
             other => other,
         })?;

@@ -4,13 +4,14 @@
 //! VERSION/2
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! CURRENT/<name>
+//! BEGUN/{RUN/<number of a run>, ID/<id>}
 //! NAME/<name>/DSET/<id>
 //! DSET/<id>/{FLUSHED/<time>, FLUSHED_BY/<whom>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>,
 //!     HELD/<run>..., DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id, `TAKEN`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the descriptors; C SCR keeps them.
-//! [`Seq`] orders datasets.
+//! Only scr writes the random id, `BEGUN`, `TAKEN`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the descriptors; C SCR keeps
+//! them. [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
@@ -24,12 +25,13 @@ use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// The only version that is read and written.
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
+const BEGUN: &str = "BEGUN";
 const TAKEN: &str = "TAKEN";
 const HELD: &str = "HELD";
 const FLUSHED_BY: &str = "FLUSHED_BY";
@@ -350,6 +352,28 @@ impl Index {
                 self.tree.entry("DSET", id).child("DSET").set(RUN, last);
             }
         }
+        if let Some(Seq { run: 0, id }) = self.gone_begun().filter(|_| last > 0) {
+            self.set_gone_begun(Seq { run: last, id });
+        }
+    }
+
+    /// The newest dataset that was begun and never complete, whether or not it is still listed. It may have replaced files of any
+    /// older one.
+    pub(crate) fn last_begun(&self) -> Option<Seq> {
+        let incomplete = self.entries().into_iter().filter(|entry| !entry.complete);
+        incomplete.map(|entry| entry.seq()).chain(self.gone_begun()).max()
+    }
+
+    /// The newest of those that have left the index.
+    fn gone_begun(&self) -> Option<Seq> {
+        let begun = self.tree.get(BEGUN)?;
+        Some(Seq { run: begun.parse("RUN").ok()??, id: begun.parse("ID").ok()?? })
+    }
+
+    fn set_gone_begun(&mut self, seq: Seq) {
+        let begun = self.tree.child(BEGUN);
+        begun.set("RUN", seq.run);
+        begun.set("ID", seq.id);
     }
 
     /// The highest id of any dataset, valid or not.
@@ -368,13 +392,9 @@ impl Index {
     /// stands for one set of files; they leave the index once this one is complete.
     pub fn record(&mut self, dataset: &DatasetDescriptor, complete: bool) {
         let others = self.others_named(&dataset.name, dataset.id);
-        let suspicious = if others.is_empty() { BTreeSet::new() } else { self.suspicious() };
-        for other in others {
-            if complete && !suspicious.contains(&other) {
-                self.tree.child("DSET").remove(other.to_string());
-            } else {
-                self.set_complete(other, false);
-            }
+        match complete {
+            true => self.take_out(&others),
+            false => others.into_iter().for_each(|other| _ = self.set_complete(other, false)),
         }
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
@@ -502,9 +522,7 @@ impl Index {
         ids.extend(self.id_of(name));
         ids.sort_unstable();
         ids.dedup();
-        for id in &ids {
-            self.tree.child("DSET").remove(id.to_string());
-        }
+        self.take_out(&ids);
         self.tree.child("NAME").remove(name);
         if self.current() == Some(name) {
             self.clear_current();
@@ -514,30 +532,48 @@ impl Index {
 
     /// Takes one dataset out of the index; its name too, unless another dataset has it by now.
     pub fn drop_id(&mut self, id: u64) -> bool {
-        let name = self.name_of(id, |id| self.listed_name(id)).map(<[u8]>::to_vec);
-        if let Some(name) = name.filter(|name| self.id_of(name) == Some(id)) {
-            self.tree.child("NAME").remove(&name);
-            if self.current() == Some(&name) {
-                self.clear_current();
-            }
-        }
-        self.tree.child("DSET").remove(id.to_string()).is_some()
+        let known = self.tree.find("DSET", id).is_some();
+        self.drop_ids(&[id]);
+        known
     }
 
     /// Takes every checkpoint newer than `seq` out of the index. Gives their ids.
     pub fn drop_checkpoints_after(&mut self, seq: Seq) -> Vec<u64> {
         let entries = self.entries();
         let newer = entries.iter().rev().filter(|entry| entry.seq() > seq && entry.is_checkpoint());
-        newer.map(|entry| entry.id).filter(|&id| self.drop_id(id)).collect()
+        let newer: Vec<u64> = newer.map(|entry| entry.id).collect();
+        self.drop_ids(&newer);
+        newer
     }
 
-    /// The datasets that were begun and never complete, and may have replaced files of an older one that counts.
-    fn suspicious(&self) -> BTreeSet<u64> {
-        let entries = self.entries();
-        let oldest = entries.iter().filter(|entry| entry.is_valid()).map(IndexEntry::seq).min();
-        let is_newer = |entry: &&IndexEntry| oldest.is_some_and(|oldest| oldest < entry.seq());
-        let never_complete = entries.iter().filter(|entry| entry.flushed.is_none());
-        never_complete.filter(is_newer).map(|entry| entry.id).collect()
+    fn drop_ids(&mut self, ids: &[u64]) {
+        let own_name = |&id: &u64| {
+            let name = self.name_of(id, |id| self.listed_name(id))?;
+            (self.id_of(name) == Some(id)).then(|| name.to_vec())
+        };
+        let names: Vec<Vec<u8>> = ids.iter().filter_map(own_name).collect();
+        self.take_out(ids);
+        for name in names {
+            self.tree.child("NAME").remove(&name);
+            if self.current() == Some(&name) {
+                self.clear_current();
+            }
+        }
+    }
+
+    /// The one function that removes entries. It stays known which of the datasets were begun and never complete: they may have
+    /// replaced files of older ones.
+    fn take_out(&mut self, ids: &[u64]) {
+        let entries = if ids.is_empty() { Vec::new() } else { self.entries() };
+        let is_begun = |entry: &&IndexEntry| !entry.complete && entry.flushed.is_none();
+        let begun = entries.iter().filter(|entry| ids.contains(&entry.id)).filter(is_begun);
+        if let Some(begun) = begun.map(IndexEntry::seq).max().filter(|begun| self.gone_begun() < Some(*begun))
+        {
+            self.set_gone_begun(begun);
+        }
+        for id in ids {
+            self.tree.child("DSET").remove(id.to_string());
+        }
     }
 
     /// The highest run of those with lower ids.

@@ -185,7 +185,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     }
     let (complete, incomplete): (Vec<_>, Vec<_>) =
         index.entries().into_iter().partition(|entry| entry.complete);
-    if let Some(seq) = fetch::last_begun(&index) {
+    if let Some(seq) = index.last_begun() {
         tree.put("BEGUN", seq_tree(seq));
     }
     for entry in incomplete.iter().filter(|entry| entry.flushed.is_some()) {

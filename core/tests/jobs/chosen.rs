@@ -1,14 +1,16 @@
 //! A checkpoint that the user or the application has gone back to, or dropped, is what later runs find; and what may be half of
 //! another dataset is not handed out.
 
-use super::world::{path_of, World};
+use super::world::{path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::flush::drop_name;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, Prefix};
+use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_core::session::OutputFlags;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
 
@@ -216,6 +218,66 @@ fn a_checkpoint_whose_file_another_dataset_has_begun_to_write_over_is_not_handed
     let run = offered();
     run.all_gave(&None);
     run.line_with(&["ERROR", "shared/rank_", "was changed after its dataset was complete"]);
+}
+
+/// A job with C SCR begins a dataset named `other`, and dies once it has written over a file of `ckpt.1`.
+fn write_over_first(world: &World) {
+    Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| {
+        let other =
+            DatasetDescriptor { id: 1000, name: b"other".to_vec(), checkpoint: true, ..Default::default() };
+        index.record(&other, false);
+    })
+    .unwrap();
+    let path = world.prefix().join("ckpt.1/rank_1.0");
+    let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all(b"other").unwrap();
+    file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+}
+
+/// The names that are offered, one after the other; each is refused.
+fn refuse_all(application: &mut Application) -> Vec<String> {
+    let mut offered = Vec::new();
+    while let Some(name) = application.session().have_restart().unwrap() {
+        application.session().start_restart().unwrap();
+        offered.push(String::from_utf8(name).unwrap());
+        let _ = application.session().complete_restart(false);
+    }
+    offered
+}
+
+/// Nothing else said that its bytes had changed, and they were handed out.
+#[test]
+fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_has_left_the_index() {
+    type Leave = fn(&World);
+    let ways: [(&str, Leave); 4] = [
+        ("scr index --drop", |world| {
+            drop_name(&RealFiles, &Prefix::new(world.prefix()), b"other").unwrap();
+        }),
+        ("SCR_Drop", |world| {
+            world.run(|application| application.session().drop_dataset(b"other").unwrap());
+        }),
+        ("SCR_Delete", |world| {
+            world.run(|application| application.session().delete(b"other").unwrap());
+        }),
+        ("SCR_DROP_AFTER_CURRENT", |world| {
+            world.run(|application| application.session().current(b"ckpt.2").unwrap());
+        }),
+    ];
+    for (way, leave) in ways {
+        let world = job().set("SCR_CRC_ON_FLUSH", "0").set("SCR_CRC_ON_COPY", "0");
+        let world = world.set("SCR_DROP_AFTER_CURRENT", "1");
+        checkpoints(&world, 1..=2);
+        write_over_first(&world);
+        leave(&world);
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert_eq!(index.id_of("other"), None, "{way}");
+        lose_all(&world);
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+        lose_all(&world);
+        let run = world.run(refuse_all);
+        assert!(run.ranks.iter().all(|names| *names == ["ckpt.2"]), "{way}: {:?}", run.ranks);
+        run.line_with(&["ERROR", "`ckpt.1' cannot be fetched", "ckpt.1/rank_1.0"]);
+    }
 }
 
 /// An application that does not look at what a call returns gets no path that would belong to no dataset.

@@ -153,20 +153,39 @@ fn a_name_that_is_used_again_belongs_to_the_newer_dataset() {
     assert_eq!(index.id_of("a"), Some(7));
 }
 
-/// One that was complete has said which datasets it replaced. One that was only begun has not.
+/// The entry of one that was begun in vain left the index, and nothing said any more that older ones may have lost files to it.
 #[test]
-fn an_entry_stays_as_long_as_it_says_what_may_have_been_replaced() {
+fn what_was_begun_and_never_complete_stays_known_without_its_entry() {
+    type Leave = fn(&mut Index);
+    let ways: [(Leave, &[u64]); 4] = [
+        (|index| _ = index.drop_name("b"), &[1]),
+        (|index| _ = index.drop_id(3), &[2, 1]),
+        (|index| _ = index.drop_checkpoints_after(Seq { run: 0, id: 2 }), &[2, 1]),
+        (|index| index.record(&dataset(4, "b"), true), &[4, 1]),
+    ];
+    for (leave, left) in ways {
+        let mut index = index(&[(1, "a"), (2, "b")]);
+        index.mark_flushed(2, TIME);
+        index.record(&dataset(3, "b"), false);
+        leave(&mut index);
+        assert_eq!(listed(&index.entries()), left);
+        assert_eq!(index.last_begun(), Some(Seq { run: 0, id: 3 }), "{left:?}");
+        index.mark(&PrefixId::parse(&"0".repeat(32)).unwrap(), 5);
+        assert_eq!(index.last_begun(), Some(Seq { run: 5, id: 3 }), "as run 5 counts for what was there");
+        index.record(&DatasetDescriptor { run: 6, ..dataset(7, "c") }, false);
+        index.drop_name("c");
+        assert_eq!(index.last_begun(), Some(Seq { run: 6, id: 7 }));
+    }
+}
+
+/// One that was complete has given up its files to a newer one, and is not taken for one that may have replaced others.
+#[test]
+fn a_dataset_that_was_complete_leaves_nothing_when_it_goes() {
     let mut index = index(&[(1, "a"), (2, "b")]);
     index.mark_flushed(2, TIME);
-    index.record(&dataset(3, "b"), false);
-    index.record(&dataset(4, "b"), true);
-    index.mark_flushed(4, TIME);
-    assert_eq!(listed(&index.entries()), [4, 3, 1], "dataset 3 may have replaced files of dataset 1");
-    index.record(&dataset(5, "b"), true);
-    assert_eq!(listed(&index.entries()), [5, 3, 1]);
-    index.record(&dataset(6, "a"), true);
-    index.record(&dataset(7, "b"), true);
-    assert_eq!(listed(&index.entries()), [7, 6]);
+    index.begin_deletion(2);
+    index.drop_id(2);
+    assert_eq!(index.last_begun(), None);
 }
 
 #[test]
