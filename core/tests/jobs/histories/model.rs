@@ -237,7 +237,8 @@ impl Model {
         let next = probe.that_takes_all(if drops { run.nodes.clone() } else { elsewhere });
         self.prepare(&next);
         let outcome = self.run(&next, self.next);
-        let handed = self.handed(&next, &outcome.ranks, true)?;
+        let handed = self.handed(&next, &outcome.ranks, true);
+        let handed = handed.map_err(|why| describe_check(&next, &outcome, &why))?;
         let is_right = match went_back {
             true => handed.first() == Some(&number),
             false => handed.contains(&number),
@@ -452,13 +453,15 @@ impl Model {
     }
 
     /// The versions that this run has to find in cache. Where it reads in the prefix directory, it cannot read one there whose files
-    /// are those of a later one that is no checkpoint, or that another number of ranks wrote.
+    /// are those of a later one that is no checkpoint, that another number of ranks wrote, or that is damaged.
     fn all_cached<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u64> + 'a {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         let there =
             self.versions.iter().filter(move |version| version.is_of(run) && version.is_promised(&here));
         let is_replaced = |version: &Version| {
-            let is_other = |other: &Version| other.ranks != version.ranks || !other.checkpoint;
+            let is_damaged = |other: &Version| self.saved.is_damaged(other.other_prefix, other.number);
+            let is_other =
+                |other: &Version| other.ranks != version.ranks || !other.checkpoint || is_damaged(other);
             self.later(version).any(|other| is_other(other) && other.other_prefix == version.other_prefix)
         };
         there
@@ -545,9 +548,13 @@ impl Model {
     /// Without faults every step comes to what it should.
     fn check_steps(&self, run: &Run, ranks: &[Seen]) -> Result<(), String> {
         // An older checkpoint, to which the user goes back, or the only one that is left, cannot be flushed over a newer one; nor
-        // over output.
-        let is_late = |number| self.version(number).is_some_and(|taken| self.later(taken).next().is_some());
-        let is_late = first_handed(ranks).is_some_and(is_late) || run.writes_output_over_checkpoints();
+        // over output. Where all files are read in the prefix directory, one that could not be flushed is passed over.
+        let handed = first_handed(ranks);
+        let is_late = |version: &Version| {
+            let is_passed_over = run.settings.global && version.is_of(run) && Some(version.number) > handed;
+            (is_passed_over || Some(version.number) == handed) && self.later(version).next().is_some()
+        };
+        let is_late = self.versions.iter().any(is_late) || run.writes_output_over_checkpoints();
         let ends = run.finalizes && run.wants.is_none() && !is_late;
         for (rank, seen) in ranks.iter().enumerate() {
             if seen.came.len() < run.steps.len() || ends && !seen.finalized {
