@@ -123,7 +123,7 @@ impl Catalog<'_> {
         let judged = self.judge(&index, dataset, sharing)?;
         judged.newer.map_or(Ok(()), |newer| Err(PrefixError::Superseded { newer }))?;
         if planted(Bug::NameTakenBeforeCopied) {
-            self.take(dataset, &record.token, sharing)?;
+            self.take(dataset, &record.token, None, sharing)?;
         } else {
             self.list_incomplete(dataset)?;
         }
@@ -139,7 +139,7 @@ impl Catalog<'_> {
         dataset: &DatasetDescriptor,
         lists: &RecordedLists,
     ) -> Result<Turn<()>, PrefixError> {
-        let turn = self.take(dataset, IN_PLACE, &mut self.sharing_of(lists)?)?;
+        let turn = self.take(dataset, IN_PLACE, None, &mut self.sharing_of(lists)?)?;
         if let Turn::Done(()) = turn {
             self.write_first_lists(dataset.id, lists)?;
         }
@@ -164,19 +164,25 @@ impl Catalog<'_> {
     }
 
     /// From here on name and files belong to this dataset, which is not complete, and the older ones that had them count no more:
-    /// for the flush of this token, which must still be on record, or for what is in place.
+    /// for the flush of this token, which must still be on record, or for what is in place. Either its job closes it, or the process
+    /// of this number does, which takes names away for a moment: then only that one makes the dataset complete.
     pub(crate) fn take(
         &self,
         dataset: &DatasetDescriptor,
         by: &str,
+        closer: Option<&str>,
         sharing: &mut Sharing,
     ) -> Result<Turn<()>, PrefixError> {
         self.in_index(dataset, sharing, by == IN_PLACE, |index, replaces| {
             if by != IN_PLACE && !planted(Bug::NameTakenBeforeCopied) {
                 // Who drops the dataset removes the record first, and then changes the index.
                 pending::expect(self.files, self.prefix, by, dataset.id)?;
+                let is_ended = index.progress(dataset, by) == FlushProgress::Ended { counts: true };
+                if is_ended || closer.is_none() && index.closer(dataset.id, by).is_some() {
+                    return Err(PrefixError::Ended { id: dataset.id });
+                }
             }
-            index.take(dataset, by);
+            index.take(dataset, by, closer);
             replaces.iter().for_each(|&id| _ = index.set_complete(id, false));
             Ok(())
         })
@@ -194,7 +200,7 @@ impl Catalog<'_> {
                     return Ok(Turn::After(token.to_owned()));
                 }
             }
-            index.take(dataset, IN_PLACE);
+            index.take(dataset, IN_PLACE, None);
             let is_at_risk = |entry: &IndexEntry| entry.is_valid() || entry.flushed.is_none();
             Ok(Turn::Done(others(index).iter().any(is_at_risk)))
         })?
@@ -409,12 +415,18 @@ impl Catalog<'_> {
     }
 
     /// Every byte is safe and has its name: the dataset that has taken it counts from here on.
-    pub(crate) fn commit(&self, record: &PendingFlush, by: &str, now: &str) -> Result<(), PrefixError> {
+    pub(crate) fn commit(
+        &self,
+        record: &PendingFlush,
+        by: &str,
+        closer: Option<&str>,
+        now: &str,
+    ) -> Result<(), PrefixError> {
         let dataset = &record.dataset;
         Summary { dataset: dataset.clone(), complete: true }.write(self.files, self.prefix)?;
         Index::update(self.files, self.prefix, |index| {
             match index.progress(dataset, by) {
-                FlushProgress::Taken => {
+                FlushProgress::Taken if index.closer(dataset.id, by) == closer => {
                     complete(index, dataset, record.make_current, now);
                     index.mark_flushed_by(dataset.id, by);
                     Ok(())

@@ -8,7 +8,8 @@
 //!
 //! Of the processes outside of a job one at a time closes flushes, on any node. A lock that also works between nodes excludes the
 //! others. A process that comes later finds the flush gone; one whose lock was broken meanwhile gives no file its name any more.
-//! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone.
+//! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone. A process that
+//! closes the flush of a job that is only slow says so in the index, and from then on the job does not make the dataset complete.
 
 use super::catalog::{Catalog, Sharing, Turn};
 use super::outcome::FlushOutcome;
@@ -196,6 +197,7 @@ pub(crate) fn finish(
 ) -> Result<(), StepError> {
     alone(files, prefix, |fence| {
         let closing = Closing { files, prefix, record, fence };
+        closing.begin_again()?;
         let finished = closing.finish(closing.staged()?, now);
         if finished.as_ref().is_err_and(StepError::is_damage) {
             closing.take_back()?;
@@ -377,6 +379,8 @@ pub(super) fn close<C: Closers>(
     let Share { files, prefix, record, staged, folders, in_place, fence } = share;
     let by = if in_place { IN_PLACE.to_owned() } else { record.token.clone() };
     let catalog = Catalog { files, prefix };
+    let closer = fence.map(|_| random());
+    let closer = closer.as_deref();
     let early = planted(Bug::CommittedBeforeNamed);
     closers.each(Step::MarkingDone, || {
         if !closers.is_first() {
@@ -384,10 +388,10 @@ pub(super) fn close<C: Closers>(
         }
         mark()?;
         if !in_place {
-            take(files, prefix, fence, record, now)?;
+            take(files, prefix, fence, closer, record, now)?;
         }
         if early {
-            catalog.commit(record, &by, now)?;
+            catalog.commit(record, &by, closer, now)?;
         }
         Ok(())
     })?;
@@ -402,7 +406,7 @@ pub(super) fn close<C: Closers>(
             return Ok(());
         }
         if !early {
-            catalog.commit(record, &by, now)?;
+            catalog.commit(record, &by, closer, now)?;
         }
         if !in_place {
             // The dataset counts already; what is left of the record is cleared away by the next run.
@@ -417,12 +421,13 @@ fn take(
     files: &dyn Files,
     prefix: &Prefix,
     fence: Option<Fence<'_>>,
+    closer: Option<&str>,
     record: &mut PendingFlush,
     now: &str,
 ) -> Result<(), PrefixError> {
     after_earlier_flushes(files, prefix, fence, now, |catalog| {
         let PendingFlush { dataset, token, sharing, .. } = &mut *record;
-        catalog.take(dataset, token, sharing)
+        catalog.take(dataset, token, closer, sharing)
     })
 }
 
@@ -500,7 +505,11 @@ pub(crate) fn sync_names(
 
 /// A name for a file that is written to get another one. Nobody else writes it.
 pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
-    staging_file(path, &format!("{token}.{:x}", RandomState::new().build_hasher().finish()))
+    staging_file(path, &format!("{token}.{}", random()))
+}
+
+fn random() -> String {
+    format!("{:x}", RandomState::new().build_hasher().finish())
 }
 
 /// What to do about a flush that has not all arrived.
@@ -625,16 +634,8 @@ impl Closing<'_> {
 
     /// Finishes it; or takes it back, and says why.
     fn finish_or_take_back(&self, now: &str) -> Result<Option<String>, StepError> {
-        let index = Index::read(self.files, self.prefix)?;
-        let progress = index.progress(&self.record.dataset, &self.record.token);
-        if let FlushProgress::Ended { counts } = progress {
-            if !counts || !self.lacks_a_name()? {
-                // All was done but to forget it. Who did it may have failed to sync the index.
-                Index::confirm(self.files, self.prefix)?;
-                self.remove_staging()?;
-                self.record.forget(self.files, self.prefix)?;
-                return Ok((!counts).then(|| "its dataset was complete, and counts no more".to_owned()));
-            }
+        if let Some(ended) = self.clear_away_if_ended()? {
+            return Ok(ended);
         }
         let staged = self.record_checksums().and_then(|()| self.staged()).map_err(StepError::from);
         let finished = staged.and_then(|mut staged| {
@@ -643,9 +644,43 @@ impl Closing<'_> {
         });
         match finished {
             Ok(()) => Ok(None),
-            Err(error) if error.is_damage() => Ok(self.take_back().map(|()| Some(describe(&error)))?),
+            Err(error) if error.is_damage() => match self.clear_away_if_ended()? {
+                // Its job was only slow.
+                Some(ended) => Ok(ended),
+                None => Ok(self.take_back().map(|()| Some(describe(&error)))?),
+            },
             Err(error) => Err(error),
         }
+    }
+
+    /// Where all was done but to forget it, forgets it, and says why its dataset does not count, if it does not.
+    fn clear_away_if_ended(&self) -> Result<Option<Option<String>>, StepError> {
+        let index = Index::read(self.files, self.prefix)?;
+        let progress = index.progress(&self.record.dataset, &self.record.token);
+        let FlushProgress::Ended { counts } = progress else { return Ok(None) };
+        if counts && self.lacks_a_name()? {
+            self.begin_again()?;
+            return Ok(None);
+        }
+        // Who did it may have failed to sync the index.
+        Index::confirm(self.files, self.prefix)?;
+        self.remove_staging()?;
+        self.record.forget(self.files, self.prefix)?;
+        Ok(Some((!counts).then(|| "its dataset was complete, and counts no more".to_owned())))
+    }
+
+    /// If it has made its dataset complete before, that counts no more: its files are to get their names once more.
+    fn begin_again(&self) -> Result<(), PrefixError> {
+        let PendingFlush { dataset, token, .. } = &self.record;
+        let counts = |index: &Index| index.progress(dataset, token) == FlushProgress::Ended { counts: true };
+        if counts(&Index::read(self.files, self.prefix)?) {
+            Index::update(self.files, self.prefix, |index| {
+                if counts(index) {
+                    index.take(dataset, token, None);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// Whether a file is still in its staging file. After a power failure the index may say more than the folders have.

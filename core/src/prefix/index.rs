@@ -7,11 +7,11 @@
 //! BEGUN/{RUN/<number of a run>, ID/<id>}
 //! NAME/<name>/DSET/<id>
 //! DSET/<id>/{FLUSHED/<time>, FLUSHED_BY/<whom>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>,
-//!     HELD/<run>..., DSET/<descriptor>}
+//!     CLOSER/<random number>, HELD/<run>..., DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id, `BEGUN`, `TAKEN`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the descriptors; C SCR keeps
-//! them. [`Seq`] orders datasets.
+//! Only scr writes the random id, `BEGUN`, `TAKEN`, `CLOSER`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the descriptors;
+//! C SCR keeps them. [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
@@ -33,6 +33,7 @@ const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 const BEGUN: &str = "BEGUN";
 const TAKEN: &str = "TAKEN";
+const CLOSER: &str = "CLOSER";
 const HELD: &str = "HELD";
 const FLUSHED_BY: &str = "FLUSHED_BY";
 /// Takes a dataset's names for the application, which writes its files in place. No token of a flush is like it.
@@ -400,13 +401,15 @@ impl Index {
         set_flag(entry, "COMPLETE", complete);
         if complete {
             entry.remove(TAKEN);
+            entry.remove(CLOSER);
         }
         dataset.write_into(entry.child("DSET"));
         self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
     }
 
-    /// Records a dataset as not complete whose files are about to get their names, or to be written under them.
-    pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str) {
+    /// Records a dataset as not complete whose files are about to get their names, or to be written under them. A process that
+    /// closes the flush for its job is the `closer` from here on, instead of any before it.
+    pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str, closer: Option<&str>) {
         self.record(dataset, false);
         self.alter(dataset.id, |entry| {
             // In place, and when it is built from what was saved, it is always flushed by the same.
@@ -414,7 +417,15 @@ impl Index {
                 entry.remove(FLUSHED_BY);
             }
             entry.set(TAKEN, by);
+            entry.remove(CLOSER);
+            closer.into_iter().for_each(|closer| entry.set(CLOSER, closer));
         });
+    }
+
+    /// The process that closes this flush of a dataset for its job, if one does.
+    pub(crate) fn closer(&self, id: u64, by: &str) -> Option<&str> {
+        let entry = self.tree.find("DSET", id).filter(|entry| entry.text(TAKEN) == Some(by));
+        entry.and_then(|entry| entry.text(CLOSER))
     }
 
     /// How far the flush of a dataset by this token is, or by the application that wrote it in place.

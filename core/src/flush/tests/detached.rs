@@ -1,6 +1,7 @@
 //! Detached flushes whose application ends, or dies, right after it has begun them.
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
+use crate::flush::catalog::Catalog;
 use crate::flush::closing::{
     close, drop_name, finalize_arrived, finalize_pending, forget, resolve, Closers, Share, Staged,
 };
@@ -666,4 +667,55 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
         assert_eq!(stage.leftovers(), Vec::<PathBuf>::new(), "stopped at {at}");
     }
     assert!(closed > 0 && too_late > 0, "{closed} closed, {too_late} too late");
+}
+
+/// A process outside of a slow job gave the files their names anew while the job called the dataset complete. If the process died
+/// then, a file had no name, and nobody knew of it.
+#[test]
+fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
+    let stage = Arc::new(Stage::new(2));
+    let cached = stage.cache(1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.ends_with("summary.scr"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
+    assert!(files.stopped() && !stage.is_listed(1) && stage.is_right(&cached), "all files have their names");
+    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let kept = stage.keep();
+    let (mut complete, mut refused) = (0, 0);
+    for at in 1.. {
+        stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        let (theirs, record) = (Arc::clone(&stage), record.clone());
+        let outcome = Arc::new(Mutex::new(None));
+        let tells = Arc::clone(&outcome);
+        files.interrupt_at(at, move || {
+            let prefix = &theirs.prefix;
+            if prefix.scr_file("index.lock").exists() {
+                // It would wait.
+                return;
+            }
+            let committed = Catalog { files: &RealFiles, prefix }.commit(&record, "1.x", None, NOW);
+            if committed.is_ok() {
+                record.forget(&RealFiles, prefix).unwrap();
+            }
+            *tells.lock().unwrap() = Some(committed.is_ok());
+        });
+        files.stop_at(at + 1);
+        let _ = finalize_arrived(&files, &stage.prefix, NOW);
+        if !files.was_interrupted() {
+            assert!(at > 10, "nothing was interrupted");
+            break;
+        }
+        let job = outcome.lock().unwrap().take();
+        if job == Some(true) {
+            complete += 1;
+            assert!(stage.is_listed(1) && stage.is_right(&cached), "stopped at {at}");
+        }
+        refused += u32::from(job == Some(false));
+        finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
+        assert!(stage.is_listed(1) && stage.is_right(&cached), "stopped at {at}: {job:?}");
+        assert_eq!(stage.leftovers(), Vec::<PathBuf>::new(), "stopped at {at}: {job:?}");
+    }
+    assert!(complete > 0 && refused > 0, "{complete} complete, {refused} refused");
 }
