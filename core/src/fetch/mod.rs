@@ -179,7 +179,7 @@ impl From<CollectiveError> for FetchError {
 impl FetchError {
     /// Whether no later run can fetch the dataset either.
     fn is_final(&self) -> bool {
-        matches!(self, Self::Damaged { .. } | Self::Unproven { .. })
+        matches!(self, Self::Damaged { .. })
     }
 }
 
@@ -475,11 +475,10 @@ impl Fetch<'_> {
 
     /// What is damaged is marked, unless it was no more the dataset's when it was read.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
-        let is_damaged = match error {
-            FetchError::Damaged { .. } => true,
-            FetchError::Unproven { .. } | FetchError::Failed { .. } => false,
-            _ => return Ok(error),
-        };
+        let is_damaged = error.is_final();
+        if !is_damaged && !matches!(error, FetchError::Unproven { .. } | FetchError::Failed { .. }) {
+            return Ok(error);
+        }
         let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);
         let still_whole = || match is_damaged {
             true => Index::update(self.files, self.prefix, |index| {
