@@ -60,6 +60,8 @@ impl Job {
         let mut job = Self { comm, env, report, params, descriptors, prefix, run, log, nodes, processors };
         job.make_scr_dir()?;
         job.count_run(0)?;
+        job.on_each_node(|| job.run.wait_for_prefix(job.files(), &job.prefix))
+            .map_err(|error| error.doing("looking for the prefix directory on each node"))?;
         Ok(job)
     }
 
@@ -174,6 +176,12 @@ impl Job {
     /// One outcome for all ranks, with nodes named where it is bad.
     pub(crate) fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
         agree_at(&*self.comm, self.nodes.name(self.rank()), result)
+    }
+
+    /// The first rank of each node does `work`. Collective.
+    pub(crate) fn on_each_node(&self, work: impl FnOnce() -> Result<(), PrefixError>) -> Collective<()> {
+        let leads = self.nodes.leader(self.rank()) == self.rank();
+        self.agree(if leads { work() } else { Ok(()) })
     }
 
     /// The fields of a dataset's description that are the same for all datasets of a job.

@@ -104,7 +104,7 @@ on_each_mpi! {
             ("No space left on device", |fs| fs.has_room(TOO_SMALL), |fs| fs.has_room(ENOUGH), 0, 1),
             // The error occurs only after that call, and the next call reports it.
             ("Read-only file system", ParallelFs::becomes_read_only, ParallelFs::becomes_writable, 1, 0),
-            ("has gone since this run began", ParallelFs::goes, ParallelFs::comes_back, 1, 1),
+            ("of this run is not there", ParallelFs::goes, ParallelFs::comes_back, 1, 1),
         ];
         for (text, comes, ends, detached, code) in troubles {
             let mut cluster = Cluster::new(RANKS);

@@ -13,7 +13,6 @@ use crate::cache::{Cache, CachedDataset, PrefixCopy};
 use crate::comm::collective::{broadcast, broadcast_tree};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
-use crate::fs::{At, FsError, Kind};
 use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
@@ -24,7 +23,6 @@ use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// What flushes work with.
@@ -357,12 +355,11 @@ impl Flushes {
         })
     }
 
-    /// The prefix directory must be that of the start: if its file system has gone, a folder of the same name would be
-    /// made on another one. Collective.
+    /// The prefix directory must be that of the start on each node: if its file system has gone, a folder of the same name would
+    /// be made on another one. Collective.
     fn expect_prefix(&mut self, site: &FlushSite<'_>, id: u64) -> Result<(), Error> {
-        let (job, folder) = (site.job, site.job.prefix.scr_dir());
-        let found = if job.rank() == Rank(0) { look_for(job, folder) } else { Ok(()) };
-        job.agree(found).or_else(|error| {
+        let job = site.job;
+        job.on_each_node(|| job.run.expect_prefix(job.files(), &job.prefix)).or_else(|error| {
             let why = error.agreed()?;
             let record = &dataset(site.cache, id).record;
             self.retry_pending |= record.dataset.checkpoint;
@@ -597,23 +594,6 @@ fn set_copy(cache: &mut Cache, id: u64, copy: PrefixCopy) {
     if let Some(cached) = cache.dataset_mut(id) {
         cached.copy = copy;
     }
-}
-
-fn look_for(job: &Job, folder: PathBuf) -> Result<(), PrefixGone> {
-    match job.files().status(&folder) {
-        Ok(status) if status.kind == Kind::Dir => Ok(()),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Ok(Err(error).at("look at", &folder)?),
-        _ => Err(PrefixGone::Gone { folder }),
-    }
-}
-
-/// Why the prefix directory is not that of the start.
-#[derive(Debug, thiserror::Error)]
-enum PrefixGone {
-    #[error(transparent)]
-    Fs(#[from] FsError),
-    #[error("{} has gone since this run began", folder.display())]
-    Gone { folder: PathBuf },
 }
 
 impl From<FlushError> for Error {

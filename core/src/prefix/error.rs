@@ -19,6 +19,16 @@ pub enum PrefixError {
         /// What to do.
         advice: &'static str,
     },
+    /// Another directory is in its place, or none.
+    #[error(
+        "the prefix directory {} of this run is not there, or another directory is in its place: mount its file system on this node, \
+         or let SCR_PREFIX name a folder that all nodes share",
+        dir.display()
+    )]
+    Elsewhere {
+        /// Its path.
+        dir: PathBuf,
+    },
     /// Written by another release.
     #[error("{} has format version {found}, and this release reads version {expected}", path.display())]
     Version {
@@ -203,7 +213,9 @@ impl PrefixError {
     pub fn is_damage(&self) -> bool {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
-            PrefixError::NotItsTurn { .. } | PrefixError::InUse { .. } => false,
+            PrefixError::NotItsTurn { .. } | PrefixError::InUse { .. } | PrefixError::Elsewhere { .. } => {
+                false
+            }
             // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,
             _ => true,

@@ -19,12 +19,13 @@
 
 use super::shared::{self, Shared};
 use super::{Index, Prefix, PrefixError, Seq};
-use crate::fs::{At, Durability, Files};
+use crate::fs::{At, Durability, Files, Kind};
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The random id of a prefix directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +72,44 @@ pub(crate) struct RunId {
     /// Whether no other run gets this number. If not, it is that of the run before, and a later run still counts as later.
     pub(crate) is_counted: bool,
 }
+
+impl RunId {
+    /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and what
+    /// is written there would be lost.
+    ///
+    /// # Errors
+    /// [`PrefixError::Elsewhere`], or it cannot be read.
+    pub(crate) fn expect_prefix(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        let is_it = match &self.prefix {
+            Some(_) => PrefixId::read(files, prefix)? == self.prefix,
+            None => files.status(&prefix.scr_dir()).is_ok_and(|found| found.kind == Kind::Dir),
+        };
+        match is_it {
+            true => Ok(()),
+            false => Err(PrefixError::Elsewhere { dir: prefix.dir().to_owned() }),
+        }
+    }
+
+    /// The same where another node may have made it just now. A client of NFS remembers for a while that something is not there, and
+    /// asks again when it lists the folder.
+    ///
+    /// # Errors
+    /// As for [`expect_prefix`](Self::expect_prefix).
+    pub(crate) fn wait_for_prefix(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        for _ in 0..MOST_LOOKS {
+            match self.expect_prefix(files, prefix) {
+                Err(PrefixError::Elsewhere { .. }) => files.pause(PAUSE),
+                other => return other,
+            }
+            [prefix.dir(), &prefix.scr_dir()].into_iter().for_each(|folder| _ = files.list(folder));
+        }
+        self.expect_prefix(files, prefix)
+    }
+}
+
+/// Together these are five seconds.
+const PAUSE: Duration = Duration::from_millis(50);
+const MOST_LOOKS: u32 = 100;
 
 /// The file, as it is in memory.
 #[derive(Debug, Clone, PartialEq)]

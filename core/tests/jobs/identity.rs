@@ -3,7 +3,7 @@
 use super::world::{files_below, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{OwnedDir, RealFiles};
+use scr_core::fs::{File, Files, How, OwnedDir, RealFiles};
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{unsaved, Copied, Copier};
 use std::io::ErrorKind;
@@ -336,4 +336,90 @@ fn a_checkpoint_chosen_by_name_is_the_one_that_the_index_has() {
         });
         assert_eq!(ids(&world), [2], "by a call: {by_call}");
     }
+}
+
+fn folder(path: &Path) -> Arc<dyn File> {
+    Arc::from(RealFiles.open(path, How::Folder).unwrap())
+}
+
+/// What the second node sees, on which another folder can take the place of the prefix directory; and the empty one that is there
+/// when its file system is not mounted.
+fn with_mounts(world: &mut World) -> (Arc<dyn Files>, PathBuf) {
+    let empty = world.dir().join("nodes/n1/mountpoint");
+    std::fs::create_dir_all(&empty).unwrap();
+    let mounts = RealFiles.through(&world.prefix(), folder(&world.prefix())).unwrap();
+    let seen = FaultyFiles::around(Arc::clone(&mounts));
+    seen.never_pause();
+    (2..4).for_each(|rank| _ = world.own_files.insert(Rank(rank), Arc::new(seen.clone())));
+    (mounts, empty)
+}
+
+/// Only rank 0 looked, and the ranks there wrote their files into the local folder: the checkpoint was listed as complete.
+#[test]
+fn no_run_begins_where_a_node_has_an_empty_folder_in_place_of_the_prefix_directory() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    let (mounts, empty) = with_mounts(&mut world);
+    mounts.hold_instead(&world.prefix(), folder(&empty));
+    for step in 1..3 {
+        let begun = world.try_run(|application| {
+            let written = application.and_then(|mut application| application.checkpoint(step, some));
+            written.map_err(|error| error.to_string())
+        });
+        let why = begun.ranks[0].clone().unwrap_err();
+        let prefix = world.prefix().display().to_string();
+        let words = ["on n1", &prefix, "mount its file system", "SCR_PREFIX"];
+        assert!(words.iter().all(|word| why.contains(word)) && !why.contains("on n0"), "{why}");
+        begun.all_gave(&Err(why));
+        assert_eq!(files_below(&empty), Vec::<PathBuf>::new());
+        // The next time it is that of another job.
+        std::fs::create_dir_all(empty.join(".scr")).unwrap();
+    }
+    mounts.hold_instead(&world.prefix(), folder(&world.prefix()));
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    assert!(world.prefix().join("ckpt.1/rank_3.0").exists());
+}
+
+#[test]
+fn nothing_is_flushed_while_a_node_has_lost_the_file_system_of_the_prefix_directory() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    let (mounts, empty) = with_mounts(&mut world);
+    let turns = std::sync::Barrier::new(4);
+    let run = world.run(|application| {
+        application.output(1, some).unwrap();
+        let turn_to = |path: &Path| {
+            if turns.wait().is_leader() {
+                mounts.hold_instead(&world.prefix(), folder(path));
+            }
+            turns.wait();
+        };
+        turn_to(&empty);
+        let why = application.output(2, some).unwrap_err().to_string();
+        turn_to(&world.prefix());
+        application.output(3, some).unwrap();
+        why
+    });
+    let why = &run.ranks[0];
+    assert!(
+        ["on n1", "of this run is not there", "it is kept in cache"].iter().all(|word| why.contains(word)),
+        "{why}"
+    );
+    run.all_gave(why);
+    assert_eq!(files_below(&empty), Vec::<PathBuf>::new());
+    for step in 1..4 {
+        assert!(world.prefix().join(format!("ckpt.{step}/rank_3.0")).exists(), "{step}");
+    }
+}
+
+/// A client of NFS remembers for a while that something is not there.
+#[test]
+fn a_node_that_does_not_see_a_new_prefix_directory_at_once_looks_again() {
+    let mut world = job();
+    let stale = FaultyFiles::new(RealFiles);
+    stale.only(|_, path| path.ends_with(".scr/ids.scr") || path.ends_with(".scr/index.scr"));
+    stale.count_all();
+    stale.never_pause();
+    stale.fail_for(1, 20, ErrorKind::NotFound);
+    (2..4).for_each(|rank| _ = world.own_files.insert(Rank(rank), Arc::new(stale.clone())));
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    assert!(stale.first_failed().is_some());
 }

@@ -305,7 +305,7 @@ fn a_vanished_prefix_directory_is_reported_and_not_created_again() {
     });
     let message = &outcome.ranks[0];
     assert!(
-        message.contains("has gone since this run began") && message.contains("it is kept in cache"),
+        message.contains("of this run is not there") && message.contains("it is kept in cache"),
         "{message}"
     );
     outcome.all_gave(message);
