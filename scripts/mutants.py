@@ -719,9 +719,15 @@ def recorded(tests, groups, folders, stage, workers):
 
 
 def chosen_tests(mutant, reached_by, seconds):
-    """The tests for a mutant by program: all of its folder, of others as many as take so long, the fastest first."""
+    """The tests for a mutant by program: all of its folder; of others, the fastest of each module, then the next ones."""
+    place = collections.Counter()
+    order = []
+    for test in sorted(reached_by, key=lambda one: one[2]):
+        module = test[1].split("::")[0]
+        order.append((place[module], test))
+        place[module] += 1
     spent, chosen = 0.0, collections.defaultdict(list)
-    for kind, name, took in sorted(reached_by, key=lambda one: one[2]):
+    for _, (kind, name, took) in sorted(order):
         if nearness(kind, name, [mutant.folder]) == 0 or spent + took <= seconds:
             chosen[kind].append(name)
             spent += took

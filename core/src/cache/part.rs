@@ -355,3 +355,78 @@ const HIDDEN: &str = ".scr";
 const FILEMAP: &str = "filemap_";
 const GONE: &str = ".gone";
 const SPARE: &str = ".spare_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use std::fs;
+
+    /// A cache directory with the parts of ranks 0 and 1 of dataset 4.
+    fn cache() -> (tempfile::TempDir, [PartDir; 2]) {
+        let cache = tempfile::tempdir().unwrap();
+        let parts = [0, 1].map(|rank| PartDir::new(cache.path(), 4, Rank(rank)));
+        for part in &parts {
+            part.make_shared(&RealFiles).unwrap();
+            fs::write(part.filemap(), "a filemap").unwrap();
+            part.make_data(&RealFiles).unwrap();
+            fs::write(part.data().join("f"), "bytes").unwrap();
+            fs::write(part.redundancy(), "parity").unwrap();
+        }
+        (cache, parts)
+    }
+
+    fn has_data(part: &PartDir) -> bool {
+        part.data().join("f").exists() && part.redundancy().exists()
+    }
+
+    #[test]
+    fn what_has_no_filemap_is_cleared_away_and_every_part_stays() {
+        let (cache, parts) = cache();
+        let leftovers = PartDir::new(cache.path(), 5, Rank(0));
+        leftovers.make_shared(&RealFiles).unwrap();
+        leftovers.make_data(&RealFiles).unwrap();
+        fs::write(leftovers.data().join("f"), "bytes").unwrap();
+        let found = find_parts(&RealFiles, cache.path());
+        assert!(found.parts.len() == 2 && found.errors.is_empty(), "{found:?}");
+        assert!(parts.iter().all(has_data) && !leftovers.dataset().exists());
+    }
+
+    #[test]
+    fn a_part_is_removed_with_all_it_has_and_the_others_of_its_dataset_stay() {
+        let (_cache, [first, second]) = cache();
+        first.remove(&RealFiles).unwrap();
+        assert!(!first.data().exists() && !first.redundancy().exists() && !first.filemap().exists());
+        assert!(has_data(&second));
+        second.remove(&RealFiles).unwrap();
+        assert!(!second.dataset().exists());
+    }
+
+    /// What is left of the part that was there before must not become bytes of the new one.
+    #[test]
+    fn a_removal_that_was_cut_short_is_finished_by_whoever_finds_it() {
+        let cut_short = || {
+            let (cache, parts) = cache();
+            fs::rename(parts[0].filemap(), parts[0].gone()).unwrap();
+            (cache, parts)
+        };
+        let (cache, parts) = cut_short();
+        let found = find_parts(&RealFiles, cache.path());
+        assert_eq!(found.parts, [(4, Rank(1))]);
+        assert!(!parts[0].data().exists() && !parts[0].redundancy().exists() && !parts[0].gone().exists());
+        assert!(has_data(&parts[1]));
+
+        let (_cache, parts) = cut_short();
+        fs::write(parts[0].filemap(), "a new part").unwrap();
+        parts[0].finish_removal_before(&RealFiles).unwrap();
+        assert!(!parts[0].data().exists() && !parts[0].redundancy().exists() && !parts[0].gone().exists());
+        assert!(parts[0].filemap().exists() && has_data(&parts[1]));
+
+        // A new part has finished that removal itself: the files are its own.
+        let (cache, parts) = cut_short();
+        fs::write(parts[0].filemap(), "a new part").unwrap();
+        let found = find_parts(&RealFiles, cache.path());
+        assert_eq!(found.parts.len(), 2);
+        assert!(parts.iter().all(has_data) && !parts[0].gone().exists());
+    }
+}

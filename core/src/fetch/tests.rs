@@ -1,6 +1,6 @@
 //! Whole fetches in one process: what comes back, what is refused, and what is marked as damaged.
 
-use super::{candidates, Candidate, Fetch, FetchError, Fetched, Options};
+use super::{candidates, in_order, output, Candidate, Fetch, FetchError, Fetched, Options};
 use crate::comm::thread::run;
 use crate::comm::{Comm, Rank};
 use crate::flush::finalize_arrived;
@@ -9,7 +9,7 @@ use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::verify::FileError;
 use crate::fs::{Files, RealFiles};
 use crate::prefix::fixtures::{damage, scratch_copy};
-use crate::prefix::{DatasetDescriptor, Index, Prefix, Seq};
+use crate::prefix::{DatasetDescriptor, FileName, Index, Overwritten, Prefix, Seq};
 use scr_plugin_api::Transport;
 use std::fs;
 use std::io::ErrorKind;
@@ -312,6 +312,75 @@ fn possibly_replaced_files_are_compared_by_checksum_even_if_that_is_off() {
     assert!(matches!(fetch(&list[0][0]), Err(FetchError::Damaged { .. })));
 }
 
+/// A file without a checksum counts only if nobody can have changed it: neither its time nor a record may say so.
+#[test]
+fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() {
+    let (dir, prefix) = scratch_copy("xor-flush2");
+    let name: FileName = "ckpt.4/rank_2.ckpt".parse().unwrap();
+    let listed = fs::metadata(prefix.summary_file(4)).unwrap();
+    let listed = (listed.mtime(), listed.mtime_nsec() as u32);
+    let change_at = |name: &FileName, time| {
+        let file = RealFiles.open(&prefix.file(name), crate::fs::How::Update).unwrap();
+        file.set_times(time, time).unwrap();
+    };
+    for rank in 0..4 {
+        change_at(&format!("ckpt.4/rank_{rank}.ckpt").parse().unwrap(), listed);
+    }
+    let fetch = |suspect| {
+        let seq = Seq { run: 0, id: 4 };
+        let candidate = Candidate { seq, name: b"ckpt.4".to_vec(), suspect, is_output: false };
+        let fetched = fetch_with(&RealFiles, &prefix, 4, &candidate, &dir.path().join("to"), OPTIONS);
+        assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_none());
+        match fetched {
+            Ok(fetched) => {
+                let bytes = fetched.iter().map(|of_rank| fs::read(&of_rank.files[0].path).unwrap());
+                assert_eq!(bytes.collect::<Vec<_>>(), original(&prefix, 4));
+                true
+            }
+            Err(error) => {
+                assert!(matches!(error, FetchError::Unproven { .. }), "{error}");
+                false
+            }
+        }
+    };
+    assert!(fetch(true), "as old as the record of the dataset");
+    change_at(&name, (listed.0 + 1, listed.1));
+    assert_eq!((fetch(true), fetch(false)), (false, true), "changed later");
+    change_at(&name, listed);
+    for (by, counts) in [(3, true), (5, false)] {
+        Overwritten::record(&RealFiles, &prefix, &name, Seq { run: 0, id: by }).unwrap();
+        assert_eq!((fetch(true), fetch(false)), (counts, counts), "written over for dataset {by}");
+    }
+}
+
+#[test]
+fn only_complete_output_that_is_no_checkpoint_is_read_back_as_output() {
+    let mut index = Index::new();
+    for (id, checkpoint, complete) in [(1, false, true), (2, false, false), (3, true, true)] {
+        let name = format!("out.{id}").into_bytes();
+        let dataset = DatasetDescriptor { id, name, checkpoint, output: true, ..Default::default() };
+        index.record(&dataset, complete);
+    }
+    let found = output(&index, b"out.1").unwrap();
+    assert!(found.is_output && found.seq.id == 1 && found.name == b"out.1");
+    assert!(["out.2", "out.3", "out.4"].iter().all(|name| output(&index, name.as_bytes()).is_none()));
+    let checkpoints = in_order(&index, None).list;
+    assert!(checkpoints.iter().all(|one| !one.is_output) && checkpoints[0].name == b"out.3");
+}
+
+#[test]
+fn a_run_that_begins_fresh_names_up_to_three_checkpoints_and_counts_the_others() {
+    let mut index = Index::new();
+    for (id, more) in [(1, None), (2, None), (3, None), (4, Some("and 1 more")), (5, Some("and 2 more"))] {
+        let name = format!("ckpt.{id}").into_bytes();
+        let begun = DatasetDescriptor { id, name, checkpoint: true, ..Default::default() };
+        index.record(&begun, false);
+        let none = in_order(&index, None).none.unwrap();
+        assert_eq!(none.matches("it is not complete").count() as u64, id.min(3), "{none}");
+        assert_eq!(none.split("; ").find(|part| part.contains(" more")), more, "{none}");
+    }
+}
+
 #[test]
 fn an_older_dataset_that_is_fetched_is_the_current_one_from_then_on() {
     let (stage, older) = flushed(2, 1, "a");
@@ -478,6 +547,14 @@ fn all_ranks_report_an_unreadable_index() {
     let all = run(3, |comm| candidates(&comm, &RealFiles, &stage.prefix, None).unwrap_err()).unwrap();
     assert!(all.iter().all(|error| error.to_string().contains("index.scr")), "{all:?}");
     assert!(all.windows(2).all(|two| two[0] == two[1]));
+    assert!(matches!(all[1], FetchError::Index { is_damaged: true, .. }), "a retry cannot help");
+    let files = FaultyFiles::new(RealFiles);
+    files.only_below(stage.prefix.index_file());
+    files.count_all();
+    files.fail_from(1, ErrorKind::TimedOut);
+    let all = run(3, |comm| candidates(&comm, &files, &stage.prefix, None).unwrap_err()).unwrap();
+    let may_pass = |error: &FetchError| matches!(error, FetchError::Index { is_damaged: false, .. });
+    assert!(all.iter().all(may_pass), "{all:?}");
 }
 
 #[test]

@@ -266,6 +266,9 @@ mod tests {
     fn a_staging_file_lies_beside_its_target_under_a_name_of_its_own() {
         let staging = |name: &str| staging_file(&Path::new("/pfs/d").join(name), "7.x");
         assert_eq!(staging("f"), Path::new("/pfs/d/.f.7.x.part"));
+        // Where it fits it shows the whole name.
+        let longest = "a".repeat(MAX_PART_BYTES - "..7.x.part".len());
+        assert_eq!(staging(&longest), Path::new(&format!("/pfs/d/.{longest}.7.x.part")));
         let (one, two) = (staging(&("a".repeat(254) + "1")), staging(&("a".repeat(254) + "2")));
         assert_ne!(one, two);
         assert_eq!(one.file_name().unwrap().len(), MAX_PART_BYTES);

@@ -131,3 +131,29 @@ pub(crate) fn choose(me: Rank, reports: &[PartReport]) -> (Option<&PartReport>, 
         .min_by_key(|report| (report.holder != me, report.holder, report.loss.is_some()));
     (copy, copy.or(reports.first()).map(|report| &report.record))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::record::tests::sample;
+
+    #[test]
+    fn a_rank_uses_its_own_copy_if_that_has_all_data_or_else_that_of_the_first_rank() {
+        let report = |holder, has_data| PartReport {
+            holder: Rank(holder),
+            has_data,
+            loss: None,
+            record: RankRecord { node: format!("node{holder}"), ..sample(2) },
+        };
+        let chosen = |reports: &[PartReport]| {
+            let (copy, record) = choose(Rank(2), reports);
+            (copy.map(|copy| copy.holder.0), record.map(|record| record.node.clone()))
+        };
+        let node = |holder: u32| Some(format!("node{holder}"));
+        assert_eq!(chosen(&[report(0, true), report(2, true), report(3, true)]), (Some(2), node(2)));
+        assert_eq!(chosen(&[report(3, true), report(2, false), report(1, true)]), (Some(1), node(1)));
+        assert_eq!(chosen(&[report(2, false), report(3, true)]), (Some(3), node(3)));
+        assert_eq!(chosen(&[report(1, false), report(2, false)]), (None, node(1)), "a record at least");
+        assert_eq!(chosen(&[]), (None, None));
+    }
+}

@@ -319,9 +319,9 @@ fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
 /// A list that stays readable however long it is.
 fn shortened<T: AsRef<str>>(texts: &[T]) -> String {
     let shown: Vec<&str> = texts.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match texts.len().checked_sub(SHOWN) {
-        Some(more) if more > 0 => format!("{} and {more} more", shown.join(", ")),
-        _ => shown.join(", "),
+    match texts.len().saturating_sub(SHOWN) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

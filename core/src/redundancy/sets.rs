@@ -218,6 +218,10 @@ mod tests {
         assert_eq!(check_with(&on_nodes(&[3, 1, 1]), 8, 3), [3, 1, 1]);
         assert_eq!(check_with(&on_nodes(&[3, 2, 1]), 8, 3), [3, 1, 1, 1]);
         assert_eq!(check_with(&on_nodes(&[2, 1, 1, 1]), 8, 4), [4, 1]);
+        // No more ranks leave their sets than the one that is alone needs.
+        let mut sizes = check_with(&on_nodes(&[3, 2, 2, 2, 2, 2]), 8, 3);
+        sizes.sort_unstable();
+        assert_eq!(sizes, [3, 5, 5]);
         // Here no set is large enough, and the scheme refuses.
         assert_eq!(check_with(&on_nodes(&[2, 2]), 8, 3), [2, 2]);
     }

@@ -275,3 +275,27 @@ fn is_same_in_prefix(job: &Job, record: &RankRecord, suspect: bool) -> Result<()
         expect_bytes(files, &path, file.bytes, crc, block_bytes)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where a node was away, two datasets may have been given one number, and even one name.
+    #[test]
+    fn a_dataset_in_cache_is_the_one_of_its_number_only_if_name_and_time_say_so() {
+        let is = |created, name: &str, other| {
+            let known = Complete {
+                seq: Seq { run: 1, id: 4 },
+                name: b"ckpt.4".to_vec(),
+                created,
+                checkpoint: true,
+                failed: false,
+            };
+            let name = name.as_bytes().to_vec();
+            known.is(&DatasetDescriptor { id: 4, name, created: other, ..Default::default() })
+        };
+        assert!(is(17, "ckpt.4", 17) && !is(17, "ckpt.4", 18) && !is(17, "ckpt.5", 17));
+        // C SCR does not say when.
+        assert!(is(0, "ckpt.4", 18) && is(17, "ckpt.4", 0) && !is(0, "ckpt.5", 18));
+    }
+}

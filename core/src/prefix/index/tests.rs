@@ -90,6 +90,31 @@ fn a_dataset_that_was_flushed_anew_has_not_failed_any_more() {
 }
 
 #[test]
+fn newer_candidates_are_those_that_a_job_may_restart_from_after_a_place() {
+    let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "e")]);
+    index.mark_failed(5, TIME);
+    index.set_complete(3, false);
+    let newer_than = |id| index.newer_candidates(Seq { run: 0, id });
+    assert_eq!(listed(&newer_than(1)), [4, 2]);
+    assert_eq!(listed(&newer_than(2)), [4]);
+    assert_eq!(listed(&newer_than(4)), []);
+}
+
+/// An index that says all that the marks would say is not written again by each run.
+#[test]
+fn an_index_wants_marks_until_it_has_them() {
+    let (own, other) =
+        (PrefixId::parse(&"0af1".repeat(8)).unwrap(), PrefixId::parse(&"1af0".repeat(8)).unwrap());
+    assert!(!Index::new().wants_mark(&own, 3), "without datasets");
+    let mut index = index(&[(1, "a"), (2, "b")]);
+    for last in [0, 3] {
+        assert!(index.wants_mark(&own, last));
+        index.mark(&own, last);
+        assert!(!index.wants_mark(&own, last) && index.wants_mark(&other, last));
+    }
+}
+
+#[test]
 fn keys_of_other_writers_survive_a_change() {
     let (_dir, prefix) = scratch_copy("bypass");
     damage(prefix.index_file(), |tree| {
