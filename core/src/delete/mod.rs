@@ -29,8 +29,8 @@ pub(crate) struct Deleting<'a> {
     /// Name of this node, for messages.
     pub(crate) node: &'a str,
     pub(crate) prefix: &'a Prefix,
-    /// Where this is given, what a run other than this one reads in place stays.
-    pub(crate) unless_held: Option<u64>,
+    /// The number of its run. What another run reads in place stays.
+    pub(crate) run: u64,
 }
 
 /// A note for the user on a deleted dataset: why files of it may remain.
@@ -84,7 +84,7 @@ impl Deleting<'_> {
             self.prefix.refuse_links(self.files, names)?;
         }
         let catalog = Catalog { files: self.files, prefix: self.prefix };
-        catalog.begin_deletion(id, self.unless_held)?;
+        catalog.begin_deletion(id, self.run)?;
         let own = match listed {
             Ok(own) => own,
             Err(error) if error.is_damage() => {
@@ -172,7 +172,7 @@ mod tests {
     fn delete(stage: &Stage, files: &dyn Files, ranks: u32, id: u64) -> Result<Note, String> {
         let prefix = &stage.prefix;
         let all = run(ranks, |comm| {
-            let deleting = Deleting { comm: &comm, files, node: "node0", prefix, unless_held: None };
+            let deleting = Deleting { comm: &comm, files, node: "node0", prefix, run: 0 };
             deleting.run(id).map_err(|why| why.to_string())
         });
         let mut all = all.unwrap();
@@ -310,8 +310,7 @@ mod tests {
             let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
             let prefix = &stage.prefix;
             let removed = run(1, |comm| {
-                let deleting =
-                    Deleting { comm: &comm, files: &RealFiles, node: "node0", prefix, unless_held: None };
+                let deleting = Deleting { comm: &comm, files: &RealFiles, node: "node0", prefix, run: 0 };
                 lists.by_rank().iter().any(|list| deleting.remove(1, list, None).is_ok())
             });
             assert_eq!(removed.unwrap(), [false]);
@@ -332,8 +331,7 @@ mod tests {
         assert!(Catalog { files, prefix }.hold(1, name, 7).unwrap());
         let delete_for = |number| {
             let deleted = run(2, |comm| {
-                let unless_held = Some(number);
-                let deleting = Deleting { comm: &comm, files, node: "node0", prefix, unless_held };
+                let deleting = Deleting { comm: &comm, files, node: "node0", prefix, run: number };
                 deleting.run(1).map_err(|why| why.to_string())
             });
             deleted.unwrap().swap_remove(0)

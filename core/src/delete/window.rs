@@ -8,17 +8,16 @@ use crate::error::Error;
 use crate::flush::catalog::Catalog;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{DatasetDescriptor, Ids, Index, IndexEntry};
+use crate::prefix::{DatasetDescriptor, Ids, Index, IndexEntry, PrefixError};
 use scr_plugin_api::KvTree;
 
-/// Deletes a dataset with all its files from the prefix directory, but none that a run other than `unless_held` reads in place, where
-/// that is given. Collective.
+/// Deletes a dataset with all its files from the prefix directory. Collective.
 ///
 /// # Errors
-/// A file cannot be removed. The same on all ranks.
-fn dataset(job: &Job, id: u64, unless_held: Option<u64>) -> Result<(), Error> {
-    let node = job.nodes.name(job.rank());
-    let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix, unless_held };
+/// A file cannot be removed, or another run reads them in place. The same on all ranks.
+fn dataset(job: &Job, id: u64) -> Result<(), Error> {
+    let (node, run) = (job.nodes.name(job.rank()), job.run.number);
+    let deleting = Deleting { comm: &*job.comm, files: job.files(), node, prefix: &job.prefix, run };
     let note = deleting
         .run(id)
         .map_err(|error| error.doing(format!("deleting dataset {id} from the prefix directory")))?;
@@ -28,19 +27,25 @@ fn dataset(job: &Job, id: u64, unless_held: Option<u64>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes every dataset from the prefix directory. Their copies in cache are not flushed again. Collective. See the guide's
-/// `SCR_PREFIX_PURGE`.
+/// Deletes every dataset from the prefix directory, or none if another run reads one of them in place. Their copies in cache are not
+/// flushed again. Collective. See the guide's `SCR_PREFIX_PURGE`.
 ///
 /// # Errors
 /// As for [`dataset`], or the index cannot be read.
 pub(crate) fn all(job: &Job) -> Result<(), Error> {
-    let listed = listed(job, |index| index.entries().iter().map(|entry| entry.id).collect())?;
+    let catalog = Catalog { files: job.files(), prefix: &job.prefix };
+    let doing = "purging the prefix directory";
+    let listed = listed(job, doing, |index| {
+        let entries = index.entries();
+        catalog.refuse_held(&entries, job.run.number)?;
+        Ok(entries.iter().map(|entry| entry.id).collect())
+    })?;
     let recorded = match job.rank() {
         Rank(0) if !listed.is_empty() => Ids::record_purged(job.files(), &job.prefix, &listed),
         _ => Ok(()),
     };
-    job.agree(recorded).map_err(|error| error.doing("purging the prefix directory"))?;
-    listed.iter().try_for_each(|&id| dataset(job, id, None))?;
+    job.agree(recorded).map_err(|error| error.doing(doing))?;
+    listed.iter().try_for_each(|&id| dataset(job, id))?;
     job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
     Ok(())
 }
@@ -50,12 +55,12 @@ pub(crate) fn all(job: &Job) -> Result<(), Error> {
 /// # Errors
 /// As for [`all`].
 pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
-    let listed = listed(job, |index| {
+    let listed = listed(job, READING, |index| {
         let mut ids = index.others_named(name, 0);
         ids.extend(index.entry(0).filter(|entry| entry.name == name).map(|entry| entry.id));
-        ids
+        Ok(ids)
     })?;
-    listed.iter().try_for_each(|&id| dataset(job, id, None))?;
+    listed.iter().try_for_each(|&id| dataset(job, id))?;
     Ok(!listed.is_empty())
 }
 
@@ -71,13 +76,14 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let catalog = Catalog { files: job.files(), prefix: &job.prefix };
     let is_held =
         |index: &Index, id: u64| index.entry(id).is_some_and(|entry| catalog.is_held(&entry, job.run.number));
-    let goes =
-        |index: &Index| surplus(index, size, newest).into_iter().filter(|&id| !is_held(index, id)).collect();
-    for id in listed(job, goes)? {
+    let goes = |index: &Index| {
+        Ok(surplus(index, size, newest).into_iter().filter(|&id| !is_held(index, id)).collect())
+    };
+    for id in listed(job, READING, goes)? {
         if !cache.may_delete_in_prefix(id) {
             continue;
         }
-        match dataset(job, id, Some(job.run.number)) {
+        match dataset(job, id) {
             Err(Error::Comm(error)) => return Err(error.into()),
             Err(error) => job.report.error(&crate::describe(&error)),
             Ok(()) => {
@@ -90,18 +96,24 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
 }
 
 /// Ids that rank 0 finds in the index, on all ranks.
-fn listed(job: &Job, find: impl FnOnce(&Index) -> Vec<u64>) -> Result<Vec<u64>, Error> {
+fn listed(
+    job: &Job,
+    doing: &str,
+    find: impl FnOnce(&Index) -> Result<Vec<u64>, PrefixError>,
+) -> Result<Vec<u64>, Error> {
     let own = match job.rank() {
-        Rank(0) => Index::read(job.files(), &job.prefix).map(|index| find(&index)),
+        Rank(0) => Index::read(job.files(), &job.prefix).and_then(|index| find(&index)),
         _ => Ok(Vec::new()),
     };
-    let own = job.agree(own).map_err(|error| error.doing("reading the index of the prefix directory"))?;
+    let own = job.agree(own).map_err(|error| error.doing(doing))?;
     let mut tree = KvTree::new();
     for id in own {
         tree.child(id.to_string());
     }
     Ok(broadcast_tree(&*job.comm, Rank(0), &tree)?.keys_as().collect())
 }
+
+const READING: &str = "reading the index of the prefix directory";
 
 /// The checkpoints that are older than the `size` newest ones that count. Output stays.
 fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {

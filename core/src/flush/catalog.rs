@@ -288,14 +288,26 @@ impl Catalog<'_> {
         entry.held.iter().any(|&by| by != run) && Running::may_be_any(self.files, self.prefix)
     }
 
-    /// Files of a dataset are about to be removed: see [`Index::begin_deletion`]. One that a run other than `unless_held` reads in place
-    /// stays, where that is given.
-    pub(crate) fn begin_deletion(&self, id: u64, unless_held: Option<u64>) -> Result<(), PrefixError> {
+    /// Refuses a change after which datasets may lose their files, if a run other than `run` reads one of them in place.
+    ///
+    /// # Errors
+    /// [`PrefixError::InUse`].
+    pub(crate) fn refuse_held<'e>(
+        &self,
+        entries: impl IntoIterator<Item = &'e IndexEntry>,
+        run: u64,
+    ) -> Result<(), PrefixError> {
+        let held = entries.into_iter().find(|entry| self.is_held(entry, run));
+        held.map_or(Ok(()), |entry| Err(PrefixError::InUse { id: entry.id }))
+    }
+
+    /// Run `run` is about to remove files of a dataset: see [`Index::begin_deletion`].
+    ///
+    /// # Errors
+    /// Another run reads them in place: [`PrefixError::InUse`].
+    pub(crate) fn begin_deletion(&self, id: u64, run: u64) -> Result<(), PrefixError> {
         Index::update(self.files, self.prefix, |index| {
-            let entry = index.entry(id);
-            if entry.zip(unless_held).is_some_and(|(entry, run)| self.is_held(&entry, run)) {
-                return Err(PrefixError::InUse { id });
-            }
+            self.refuse_held(&index.entry(id), run)?;
             index.begin_deletion(id);
             Ok(())
         })?

@@ -230,12 +230,23 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
     })
 }
 
-/// Takes a name out of the index, and ends the flushes under way that would list it again. Gives whether there was any. A dataset that
-/// is whole can be listed again.
+/// Takes a name out of the index for run `run`, or for none (0), and ends the flushes under way that would list it again. Gives
+/// whether there was any. A dataset that is whole can be listed again.
 ///
 /// # Errors
-/// A flush could not be rolled back, or the index cannot be changed.
-pub fn drop_name(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Updated<bool>, PrefixError> {
+/// A flush could not be rolled back, the index cannot be changed, or another run reads files of the name in place, which nobody would
+/// keep for it any more.
+pub fn drop_name(
+    files: &dyn Files,
+    prefix: &Prefix,
+    name: &[u8],
+    run: u64,
+) -> Result<Updated<bool>, PrefixError> {
+    let refuse_held = |index: &Index| {
+        let entries = index.entries();
+        Catalog { files, prefix }.refuse_held(entries.iter().filter(|entry| entry.name == name), run)
+    };
+    refuse_held(&Index::read(files, prefix)?)?;
     let ended = abandon_named(files, prefix, name)?;
     for entry in Index::read(files, prefix)?.entries() {
         if entry.name == name && entry.is_valid() && files.remove_if_there(&prefix.import_mark(entry.id))? {
@@ -243,9 +254,11 @@ pub fn drop_name(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Upda
             files.sync_dir(&folder).at("sync", &folder)?;
         }
     }
-    let mut dropped = Index::change(files, prefix, |index| !index.drop_name(name).is_empty())?;
-    dropped.value |= ended;
-    Ok(dropped)
+    let Updated { value, locked, everywhere } = Index::change(files, prefix, |index| {
+        refuse_held(index)?;
+        Ok::<_, PrefixError>(!index.drop_name(name).is_empty())
+    })?;
+    Ok(Updated { value: value? || ended, locked, everywhere })
 }
 
 /// Rolls back the flushes of a name, however far they are. Gives whether there was any.

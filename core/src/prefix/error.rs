@@ -68,7 +68,9 @@ pub enum PrefixError {
         id: u64,
     },
     /// A run reads the files that would be replaced or deleted.
-    #[error("another run reads the files of dataset {id} where they lie; they are not replaced or deleted before it has ended")]
+    #[error(
+        "another run reads the files of dataset {id} where they lie; they are not replaced, deleted or dropped before it has ended"
+    )]
     InUse {
         /// The dataset that it reads.
         id: u64,

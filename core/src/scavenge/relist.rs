@@ -247,7 +247,7 @@ mod tests {
     use std::sync::Arc;
 
     fn add(stage: &Stage) -> Outcome {
-        drop_name(&RealFiles, &stage.prefix, b"a").unwrap();
+        drop_name(&RealFiles, &stage.prefix, b"a", 0).unwrap();
         let env = Env::for_test(Arc::new(RealFiles), stage.prefix.dir()).env();
         let host = PluginHost::new(&env, None);
         Builder::new(&env, &stage.prefix, &host, 0).add(b"a").unwrap().outcome
@@ -278,7 +278,7 @@ mod tests {
         assert!(add(&stage).is_complete());
         // It may have replaced files all the same.
         replaced.set_modified(written + Duration::from_secs(1)).unwrap();
-        drop_name(&RealFiles, &stage.prefix, b"b").unwrap();
+        drop_name(&RealFiles, &stage.prefix, b"b", 0).unwrap();
         assert!(matches!(add(&stage), Outcome::Incomplete { .. }));
     }
 }

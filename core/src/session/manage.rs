@@ -59,8 +59,9 @@ impl Session {
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
+        let Job { run, prefix, .. } = &self.job;
         let dropped = match self.job.rank() {
-            Rank(0) => closing::drop_name(self.job.files(), &self.job.prefix, name).map(drop),
+            Rank(0) => closing::drop_name(self.job.files(), prefix, name, run.number).map(drop),
             _ => Ok(()),
         };
         let dropped = self.job.agree(dropped);

@@ -251,7 +251,7 @@ fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_h
     type Leave = fn(&World);
     let ways: [(&str, Leave); 4] = [
         ("scr index --drop", |world| {
-            drop_name(&RealFiles, &Prefix::new(world.prefix()), b"other").unwrap();
+            drop_name(&RealFiles, &Prefix::new(world.prefix()), b"other", 0).unwrap();
         }),
         ("SCR_Drop", |world| {
             world.run(|application| application.session().drop_dataset(b"other").unwrap());

@@ -323,7 +323,7 @@ fn a_file_that_could_not_be_synced_is_listed_only_once_it_is_replaced() {
         replace(&world);
         import(&world, "ckpt.5", true, &files).unwrap();
         let prefix = Prefix::at(&RealFiles, &world.prefix());
-        drop_name(&RealFiles, &prefix, b"ckpt.5").unwrap();
+        drop_name(&RealFiles, &prefix, b"ckpt.5", 0).unwrap();
         let add = |world: &World| with_builder(world, |builder| builder.add(b"ckpt.5"));
         failing(&mut world, what, name, |world| add(world).unwrap_err());
         let Outcome::Incomplete { why } = add(&world).unwrap().outcome else { panic!("{name} was listed") };
@@ -343,7 +343,8 @@ fn a_mark_of_an_import_that_cannot_be_removed_goes_before_the_dataset_is_dropped
     let import = |world: &World| import(world, "ckpt.5", true, &files).unwrap();
     failing(&mut world, What::RemoveFile, mark, import);
     let prefix = Prefix::at(&RealFiles, &world.prefix());
-    let dropped = |world: &World| drop_name(&*world.files, &prefix, b"ckpt.5").map(|dropped| dropped.value);
+    let dropped =
+        |world: &World| drop_name(&*world.files, &prefix, b"ckpt.5", 0).map(|dropped| dropped.value);
     failing(&mut world, What::RemoveFile, mark, dropped).unwrap_err();
     assert!(lists(&world, "ckpt.5"));
     assert!(dropped(&world).unwrap() && !lists(&world, "ckpt.5"));

@@ -2,11 +2,11 @@
 
 use super::world::{contents, file_name, mode, path_of, Application, World};
 use scr_core::comm::Rank;
-use scr_core::flush::{finalize_arrived, FlushOutcome};
+use scr_core::flush::{drop_name, finalize_arrived, FlushOutcome};
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::Prefix;
-use scr_core::session::OutputFlags;
+use scr_core::session::{Error, OutputFlags, Session};
 use std::io::ErrorKind;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
@@ -218,6 +218,51 @@ fn what_a_run_reads_in_place_is_not_deleted_to_make_room_for_the_checkpoints_of_
         application.compare(1, one).unwrap();
         application.session().complete_restart(true).unwrap();
     });
+}
+
+/// They deleted the files, or let others replace them, while the application read them.
+#[test]
+fn what_a_run_reads_in_place_is_not_purged_deleted_or_dropped_by_another_one() {
+    let world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_FETCH_BYPASS", "1");
+    world.run(|application| application.checkpoint(1, one).unwrap());
+    world.lose("n0");
+    world.lose("n1");
+    let prefix = Prefix::new(world.prefix());
+    let drop = || drop_name(&RealFiles, &prefix, b"ckpt.1", 0);
+    let purge = |is_wanted: u8| {
+        std::fs::write(world.prefix().join(".scrconf"), format!("SCR_PREFIX_PURGE={is_wanted}\n")).unwrap();
+    };
+    type Change = fn(&mut Session) -> Result<(), Error>;
+    let changes: [Change; 2] =
+        [|session| session.delete(b"ckpt.1"), |session| session.drop_dataset(b"ckpt.1")];
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        application.session().start_restart().unwrap();
+        turns.wait();
+        let others = (application.rank == Rank(0)).then(|| {
+            let changed = changes.map(|change| {
+                let run = world.try_run(|other| other.and_then(|mut other| change(other.session())));
+                run.ranks.into_iter().next().unwrap().err().map(|error| error.to_string())
+            });
+            let dropped = drop().err().map(|error| error.to_string());
+            purge(1);
+            let purged = world.try_run(|other| other.err().map(|error| error.to_string()));
+            [&changed[..], &[dropped], &purged.ranks[..1]].concat()
+        });
+        turns.wait();
+        application.compare(1, one).unwrap();
+        application.session().complete_restart(true).unwrap();
+        others
+    });
+    let refused: Vec<String> = run.ranks[0].iter().flatten().flatten().cloned().collect();
+    let words = "another run reads the files of dataset 1";
+    assert!(refused.len() == 4 && refused.iter().all(|why| why.contains(words)), "{refused:?}");
+    assert!(refused[3].contains("purging the prefix directory"), "{refused:?}");
+    purge(0);
+    // The run has ended, and its own hold is in nobody's way.
+    world.run(|application| application.session().delete(b"ckpt.1").unwrap());
+    assert!(!drop().unwrap().value && !world.prefix().join("ckpt.1").exists());
 }
 
 /// A process of the run before was still there, and no checkpoint of the new one became complete.

@@ -95,13 +95,17 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     match &args.action {
         Action { current: Some(name), .. } => {
             let set = || Index::change(&*env.files, &prefix, |index| index.set_current(name.as_bytes()));
-            let answer = change(&prefix, name, args.json, set, false)?;
+            let answer = change(&prefix, name, args.json, set)?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
         Action { drop: Some(name), .. } => {
-            let unsaved = drop_unsaved(&env, &prefix, name)?;
-            change(&prefix, name, args.json, || drop_name(&*env.files, &prefix, name.as_bytes()), unsaved)
+            let dropped = || {
+                let mut dropped = drop_name(&*env.files, &prefix, name.as_bytes(), 0)?;
+                dropped.value |= drop_unsaved(&env, &prefix, name)?;
+                Ok(dropped)
+            };
+            change(&prefix, name, args.json, dropped)
         }
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             report.add(builder.add(&named(&env, &prefix, name)))
@@ -138,8 +142,8 @@ fn change(
     name: &OsStr,
     as_json: bool,
     change: impl FnOnce() -> Result<Updated<bool>, PrefixError>,
-    mut found: bool,
 ) -> Result<Answer> {
+    let mut found = false;
     // Where no job has been there is no index, nor a place for its lock.
     if prefix.scr_dir().is_dir() {
         let changed =
@@ -147,7 +151,7 @@ fn change(
         if let Some(caution) = changed.caution() {
             warn(caution);
         }
-        found |= changed.value;
+        found = changed.value;
     }
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
     if !found {
@@ -161,12 +165,11 @@ fn change(
 
 /// Takes a dataset out of the flush file, so that `scr postrun` does not save it any more. Gives whether it never got to the
 /// prefix directory.
-fn drop_unsaved(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<bool> {
+fn drop_unsaved(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<bool, PrefixError> {
     if !prefix.flush_file().exists() {
         return Ok(false);
     }
     FlushFile::update(&*env.files, prefix, |flush| flush.drop_name(name.as_bytes()))
-        .with_context(|| format!("cannot change the flush file of {}", prefix.dir().display()))
 }
 
 /// Warns where a job does not restart from the dataset that is the current one now.

@@ -183,7 +183,7 @@ fn a_process_that_was_stopped_takes_nothing_from_a_newer_dataset_of_the_same_nam
 /// The flush that was under way listed it again, and made it current.
 #[test]
 fn a_dropped_dataset_does_not_come_back_with_a_flush_that_has_arrived() {
-    let drop = |nodes: &Nodes| _ = drop_name(&RealFiles, &nodes.stage.prefix, b"a").unwrap();
+    let drop = |nodes: &Nodes| _ = drop_name(&RealFiles, &nodes.stage.prefix, b"a", 0).unwrap();
     let is_gone = |nodes: &Nodes, at: u64| {
         finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
         assert!(nodes.stage.index().entry(1).is_none(), "stopped at {at}");
@@ -206,11 +206,11 @@ fn nothing_is_dropped_while_the_record_of_a_flush_cannot_be_read() {
     faulty.never_pause();
     faulty.fail_from(1, ErrorKind::TimedOut);
     let files = Retrying::around(Arc::new(faulty.clone()));
-    assert!(drop_name(&*files, &nodes.stage.prefix, b"a").is_err());
+    assert!(drop_name(&*files, &nodes.stage.prefix, b"a", 0).is_err());
     let ended = finalize_pending(&*files, &nodes.stage.prefix, NOW).unwrap();
     assert!(ended.iter().all(|ended| ended.expect_ended().is_err()));
     faulty.fail_once(faulty.mutations() + 1, ErrorKind::TimedOut);
-    assert!(drop_name(&*files, &nodes.stage.prefix, b"a").unwrap().value);
+    assert!(drop_name(&*files, &nodes.stage.prefix, b"a", 0).unwrap().value);
     finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(nodes.stage.index().entry(1).is_none());
 }
