@@ -27,7 +27,7 @@ pub(crate) enum Class {
     Shown { shell: bool },
 }
 
-/// The blocks of a page, or what is wrong with the first line of one.
+/// The blocks of a page, or what is wrong with a fence of one.
 pub(crate) fn blocks_of(page: &Path) -> Vec<Result<Block, String>> {
     let text = std::fs::read_to_string(page).expect("a page can be read");
     let mut lines = text.lines().zip(1..);
@@ -35,10 +35,16 @@ pub(crate) fn blocks_of(page: &Path) -> Vec<Result<Block, String>> {
     while let Some((line, number)) = lines.next() {
         let Some(info) = line.trim_start().strip_prefix("```") else { continue };
         let indent = line.len() - line.trim_start().len();
-        let inside = lines.by_ref().map(|(line, _)| line).take_while(|line| line.trim() != "```");
+        let mut is_closed = false;
+        let inside = lines.by_ref().map(|(line, _)| line).take_while(|line| {
+            is_closed = line.trim() == "```";
+            !is_closed
+        });
         let text = inside.map(|line| line.get(indent..).unwrap_or("").to_owned() + "\n").collect();
         let place = format!("{}:{number}", page.display());
         let class = class_of(info).ok_or_else(|| format!("{place}: what is `{info}'?"));
+        // A fence at the end of a line is none, and the rest of the page is taken for the block.
+        let class = if is_closed { class } else { Err(format!("{place}: the block has no end")) };
         blocks.push(class.map(|class| Block { place, text, class }));
     }
     blocks
