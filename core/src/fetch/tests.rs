@@ -353,6 +353,37 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
     }
 }
 
+/// Of a file of several ranks that is copied for each of them, every copy is compared with the checksum.
+#[test]
+fn each_copy_of_a_file_of_several_ranks_is_compared() {
+    let stage = Stage::new(2);
+    let mut cached = stage.cache(1, "a");
+    let shared = cached.by_rank[1][0].clone();
+    let replaced = std::mem::replace(&mut cached.by_rank[0][0], shared.clone());
+    cached.dataset.files = Some(3);
+    cached.dataset.bytes = cached.dataset.bytes.map(|sum| sum - replaced.bytes);
+    stage.flush_well("x", &cached);
+    let path = stage.prefix.file(&shared.name);
+    let options = Options { width: 1, ..OPTIONS };
+    let all = run(2, |comm| {
+        let (prefix, rank) = (&stage.prefix, comm.rank());
+        let fetch =
+            Fetch { comm: &comm, files: &RealFiles, node: "n", prefix, now: NOW, mates: None, options };
+        fetch.dataset(&candidate_of(&cached), &mut |_, file| {
+            if rank == Rank(1) && file.name == shared.name {
+                let mut bytes = fs::read(&path).unwrap();
+                bytes[3] ^= 1;
+                fs::write(&path, bytes).unwrap();
+            }
+            Ok(stage.dir.path().join(format!("copy.{rank}.{}", String::from_utf8_lossy(file.name.base()))))
+        })
+    });
+    for outcome in all.unwrap() {
+        let text = outcome.unwrap_err().to_string();
+        assert!(text.contains("rank 1 on n: ") && !text.contains("rank 0 on n: "), "{text}");
+    }
+}
+
 #[test]
 fn only_complete_output_that_is_no_checkpoint_is_read_back_as_output() {
     let mut index = Index::new();
