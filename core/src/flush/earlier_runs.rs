@@ -7,9 +7,9 @@
 use super::catalog::Catalog;
 use super::closing;
 use super::detached::{poll_some, PollResult, Transports, Which};
-use super::outcome::FlushOutcome;
+use super::outcome::{FlushOutcome, CURE};
 use super::pauses::WaitLimit;
-use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::collective::{all_reduce, any, broadcast, Op};
 use crate::comm::{AnyError, CommError, Rank};
 use crate::error::Error;
 use crate::job::Job;
@@ -17,6 +17,25 @@ use crate::plugin::PluginHost;
 use crate::prefix::Running;
 use std::path::Path;
 use std::time::Duration;
+
+/// A checkpoint that lies whole in the prefix directory, but whose flush could not be ended; rank 0 knows.
+#[derive(Default)]
+pub(crate) struct LeftWhole(Option<String>);
+
+impl LeftWhole {
+    /// For a run that has found no checkpoint to restart from. Collective.
+    ///
+    /// # Errors
+    /// It would begin from nothing beside such a checkpoint.
+    pub(crate) fn refuse(self, job: &Job) -> Result<(), Error> {
+        let left = broadcast(&*job.comm, Rank(0), self.0.unwrap_or_default().into_bytes())?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        let left = String::from_utf8_lossy(&left);
+        Err(Error::Refused(format!("there is no other checkpoint to restart from, and {left}: {CURE}")))
+    }
+}
 
 /// Finishes, or takes back, the flushes that earlier runs have left, and frees the names that they were writing under, where this
 /// run is alone in the prefix directory. Collective.
@@ -29,18 +48,19 @@ pub(crate) fn resolve_pending_flushes(
     control: &Path,
     host: &PluginHost,
     running: &Running,
-) -> Result<(), Error> {
+) -> Result<LeftWhole, Error> {
     wait_for_transfers(job, control, host)?;
-    let ended = if job.rank() == Rank(0) { end(job, running) } else { Ok(()) };
+    let ended = if job.rank() == Rank(0) { end(job, running) } else { Ok(LeftWhole::default()) };
     job.agree(ended).map_err(|error| error.doing("ending the flushes that earlier runs have left"))
 }
 
-fn end(job: &Job, running: &Running) -> Result<(), AnyError> {
+fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {
     let released = Catalog { files: job.files(), prefix: &job.prefix }.release_of_earlier_runs(running);
     released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
     let ended = closing::finalize_pending(job.files(), &job.prefix, &job.local_time())?;
     ended.iter().for_each(|ended| job.report.notice(&ended.to_string()));
-    Ok(ended.iter().try_for_each(FlushOutcome::expect_ended)?)
+    ended.iter().try_for_each(FlushOutcome::expect_ended)?;
+    Ok(LeftWhole(ended.iter().rfind(|ended| ended.is_whole()).map(FlushOutcome::to_string)))
 }
 
 /// Waits until nothing is copied any more on the nodes of this run, or it makes no sense to wait. Collective.

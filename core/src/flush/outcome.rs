@@ -35,6 +35,8 @@ pub enum FlushOutcome {
         why: String,
         /// Whether older datasets of its names may count no more, and it does not count yet.
         has_taken: bool,
+        /// Whether a run could restart from it, if it could be ended: it is a checkpoint, and all its files have arrived.
+        is_whole: bool,
     },
     /// A record that cannot be used; it is left for people to look at.
     Unusable {
@@ -53,7 +55,15 @@ impl FlushOutcome {
         let index = Index::read(files, prefix);
         let has_taken = index
             .map_or(true, |index| index.progress(&record.dataset, &record.token) == FlushProgress::Taken);
-        Self::Postponed { dataset: record.dataset.clone(), why, has_taken: has_taken && !record.revoked }
+        let has_arrived = !record.revoked && record.all_done(files, prefix).unwrap_or(true);
+        let is_whole = record.dataset.checkpoint && has_arrived;
+        let has_taken = has_taken && !record.revoked;
+        Self::Postponed { dataset: record.dataset.clone(), why, has_taken, is_whole }
+    }
+
+    /// For a run that finds nothing else to restart from.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self, Self::Postponed { is_whole: true, .. })
     }
 
     /// For a run that begins: no flush may be left by which older datasets count no more.
@@ -63,15 +73,17 @@ impl FlushOutcome {
     pub(super) fn expect_ended(&self) -> Result<(), String> {
         match self {
             Self::Postponed { has_taken: true, .. } | Self::Unusable { is_damaged: false, .. } => {
-                Err(format!(
-                    "{self}; what this run would restart from may be older: start the job again, or finish the flush with `scr \
-                     poststage', or give the dataset up with `scr index --drop'"
-                ))
+                Err(format!("{self}; what this run would restart from may be older: {CURE}"))
             }
             _ => Ok(()),
         }
     }
 }
+
+/// What to do about a flush that a run cannot begin beside.
+pub(super) const CURE: &str =
+    "start the job again, or finish the flush with `scr poststage', or give the dataset up with `scr index \
+    --drop'";
 
 impl std::fmt::Display for FlushOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -59,7 +59,7 @@ impl Session {
             is_redundancy_unread: false,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
-        resolve_pending_flushes(&session.job, control, host, &session.running)?;
+        let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
         if session.job.params.get(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
             rebuild::purge_bypass(&session.job, &session.cache)?;
@@ -75,7 +75,11 @@ impl Session {
         let Self { job, cache, schemes, restart, .. } = &mut session;
         let mut from = Fetcher { of_other_size, ..Fetcher::new(job, cache, schemes) };
         restart.find_first(&mut from, &in_prefix)?;
-        match (restart.checkpoint(from.cache).is_some(), from.of_other_size(), unused) {
+        let is_found = restart.checkpoint(from.cache).is_some();
+        if !is_found && job.params.get(&param::FETCH) && !job.params.get(&param::PREFIX_PURGE) {
+            left_whole.refuse(job)?;
+        }
+        match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
                 let cure = "; to restart from it, end this run and start with as many ranks";
                 starts_without(from.job, &what, cure)?;

@@ -190,6 +190,35 @@ fn a_run_does_not_begin_beside_a_flush_that_has_taken_its_name_and_cannot_be_end
     world.run(|application| application.restart(after)).all_gave(&Some(1));
 }
 
+/// It began from nothing, with a notice.
+#[test]
+fn a_run_does_not_begin_from_nothing_beside_the_only_checkpoint_that_has_arrived() {
+    for is_cached in [false, true] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", "0");
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| what == What::Rename && path.to_string_lossy().contains(".index.scr.tmp."));
+        files.never_pause();
+        // Only the dataset's place among those that are not complete can be written.
+        files.fail_from(2, ErrorKind::TimedOut);
+        world.files = Arc::new(files.clone());
+        world.run(|application| drop(application.checkpoint(1, some)));
+        assert_eq!(complete(&world), [0; 0]);
+        assert!(files.first_failed().is_some());
+        let lists = failing(|path| path.to_string_lossy().contains("scr.dataset.1/rank2file"));
+        lists.fail_from(1, ErrorKind::TimedOut);
+        world.files = Arc::new(lists);
+        if is_cached {
+            world.run(|application| application.restart(some)).all_gave(&Some(1));
+            continue;
+        }
+        (0..4).for_each(|node| world.lose(&format!("n{node}")));
+        let why = refused(&world);
+        assert!(["dataset 1 `ckpt.1'", "scr poststage"].iter().all(|word| why.contains(word)), "{why}");
+        world.files = Arc::new(RealFiles);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
 /// The flush file is all that `scr postrun` looks at: it had the dataset that had left, and not the one that had come.
 #[test]
 fn what_could_not_be_recorded_as_being_in_cache_is_recorded_later() {

@@ -446,7 +446,10 @@ fn messages_on_an_earlier_run_name_the_dataset_and_the_reason() {
     for (ended, text) in [
         (FlushOutcome::Finalized(dataset.clone()), "is finished"),
         (FlushOutcome::Revoked { dataset: dataset.clone(), why: why() }, "a/rank_0 is missing"),
-        (FlushOutcome::Postponed { dataset, why: why(), has_taken: true }, "a/rank_0 is missing"),
+        (
+            FlushOutcome::Postponed { dataset, why: why(), has_taken: true, is_whole: true },
+            "a/rank_0 is missing",
+        ),
     ] {
         let message = ended.to_string();
         assert!(message.contains("dataset 7 `a'") && message.ends_with(text), "{message}");
