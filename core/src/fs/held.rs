@@ -6,7 +6,7 @@
 
 use super::limit::open_with_room;
 use super::real::{
-    flags_of, names_in, open_file, space_of, status_of, sync_folder, timestamps, RealFile, RealFiles,
+    birth, flags_of, names_in, open_file, space_of, status_of, sync_folder, timestamps, RealFile, RealFiles,
 };
 use super::{File, Files, How, Space, Status};
 use rustix::fs::{
@@ -195,6 +195,11 @@ impl Files for HeldDirs {
     fn status(&self, path: &Path) -> io::Result<Status> {
         let Some(below) = self.below(path)? else { return RealFiles.status(path) };
         below.at(|folder, name| Ok(status_of(&statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)))
+    }
+
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        let Some(below) = self.below(path)? else { return RealFiles.born(path) };
+        below.at(birth)
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {

@@ -220,6 +220,15 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The system's error.
     fn status(&self, path: &Path) -> io::Result<Status>;
+    /// When a file or a folder was made: seconds and nanoseconds since the epoch. A new one may get the number of one that is gone,
+    /// but not this time as well. `None` where the file system does not say.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Makes one folder with these permission bits, less those of the process's umask.
     ///
     /// # Errors

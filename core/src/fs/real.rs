@@ -9,9 +9,10 @@ use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{lock, mapped, File, Files, How, Kind, Space, Status};
 use rustix::fs::{
-    fstat, futimens, lstat, statfs, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatFs, Timespec,
-    Timestamps, CWD,
+    fstat, futimens, lstat, statfs, statx, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatFs,
+    StatxFlags, Timespec, Timestamps, CWD,
 };
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -33,6 +34,10 @@ impl Files for RealFiles {
 
     fn status(&self, path: &Path) -> io::Result<Status> {
         Ok(status_of(&lstat(path)?))
+    }
+
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        birth(CWD, path.as_os_str())
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
@@ -87,6 +92,17 @@ impl Files for RealFiles {
 
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
+    }
+}
+
+/// When what is below a folder was made. A link is not followed.
+pub(super) fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(i64, u32)>> {
+    match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
+        Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            Ok(Some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)))
+        }
+        Ok(_) | Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -82,6 +82,10 @@ impl Files for Retrying {
         self.again(|files| files.status(path))
     }
 
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        self.again(|files| files.born(path))
+    }
+
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.inner.make_dir(path, mode)
     }

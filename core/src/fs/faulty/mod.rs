@@ -369,6 +369,11 @@ impl Files for FaultyFiles {
         self.inner.status(path)
     }
 
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        self.pass(What::Status, path, None)?;
+        self.inner.born(path)
+    }
+
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         self.pass(What::MakeDir, path, None)?;
         self.changed(self.inner.make_dir(path, mode), &[path])
