@@ -10,9 +10,9 @@ use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
 use super::stale::StalePart;
-use super::{record_withdrawn, Cache, StoreInUse};
+use super::{record_withdrawn, Cache, StoreInUse, RECORDING};
 use crate::comm::collective::{all_reduce, any, first_rank, Op};
-use crate::comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
+use crate::comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use crate::descriptor::Evict;
 use crate::error::Error;
 use crate::fs::verify::expect_bytes;
@@ -368,7 +368,8 @@ impl Cache {
         let unrecorded = there.iter().filter(|cached| !cached.record_refused(job)).count();
         if any(&*job.comm, [unrecorded > 0])? == [true] {
             let seqs: Vec<Seq> = there.iter().map(|cached| cached.seq()).collect();
-            record_withdrawn(job, &seqs)?;
+            let recorded = if job.rank() == Rank(0) { record_withdrawn(job, &seqs, None) } else { Ok(()) };
+            job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
         }
         ids.iter().for_each(|&id| self.evict(job, id));
         Ok(())

@@ -53,7 +53,7 @@ use crate::error::Error;
 use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Ids, Seq};
+use crate::prefix::{Ids, Index, IndexEntry, PrefixError, Seq, Withdrawal};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
 use kept_open::KeptOpen;
@@ -269,15 +269,18 @@ impl Cache {
         Ok(())
     }
 
-    /// Withdraws the datasets of which only parts were found that this run cannot use: when the nodes are back that were away,
-    /// they do not count. Collective.
+    /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes that
+    /// are away may have whole copies. They are those of these ids in cache, and those that are `unwanted` of what this run could
+    /// not bring back and of what the index lists. Whoever gives up datasets calls this before they leave the index. Collective.
     ///
     /// # Errors
-    /// That could not be recorded.
-    pub(crate) fn withdraw_left(
+    /// That could not be recorded, or the index cannot be read.
+    pub(crate) fn give_up(
         &self,
         job: &Job,
+        in_cache: &[u64],
         is_unwanted: impl Fn(&UnusableDataset) -> bool,
+        is_unlisted: impl Fn(&IndexEntry) -> bool,
     ) -> Result<(), Error> {
         let mut own = KvTree::new();
         for (place, left) in self.left.iter().filter(|left| is_unwanted(left)).enumerate() {
@@ -285,17 +288,24 @@ impl Cache {
             seq.set("RUN", left.seq.run);
             seq.set("ID", left.seq.id);
         }
-        if any(&*job.comm, [!own.is_empty()])? == [false] {
-            return Ok(());
-        }
         let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
         let all: Vec<KvTree> = all.iter().filter_map(|packed| KvTree::unpack(packed).ok()).collect();
         let seqs =
             all.iter().filter_map(|tree| tree.get("LEFT")).flat_map(KvTree::iter).filter_map(|(_, seq)| {
                 Some(Seq { run: seq.require("RUN").ok()?, id: seq.require("ID").ok()? })
             });
-        let seqs: Vec<Seq> = seqs.collect();
-        record_withdrawn(job, &seqs)
+        let cached = in_cache.iter().filter_map(|&id| self.dataset(id)).map(CachedDataset::seq);
+        let mut seqs: Vec<Seq> = seqs.chain(cached).collect();
+        let mut record = || {
+            let index = match Index::read(job.files(), &job.prefix) {
+                Err(error) if error.is_damage() => Index::new(),
+                read => read?,
+            };
+            seqs.extend(index.entries().iter().filter(|entry| is_unlisted(entry)).map(IndexEntry::seq));
+            record_withdrawn(job, &seqs, job.run.number_alone())
+        };
+        let recorded = if job.rank() == Rank(0) { record() } else { Ok(()) };
+        job.agree(recorded).map_err(|error| error.doing(RECORDING))
     }
 
     fn remove_stale(&self, job: &Job, stale: &[StalePart]) {
@@ -327,11 +337,11 @@ impl Cache {
     }
 }
 
-/// Records in the prefix directory that datasets do not count any more, those that rank 0 gives. Collective.
-fn record_withdrawn(job: &Job, seqs: &[Seq]) -> Result<(), Error> {
-    let recorded = match job.rank() {
-        Rank(0) => Ids::record_withdrawn(job.files(), &job.prefix, seqs),
-        _ => Ok(()),
-    };
-    job.agree(recorded).map_err(|error| error.doing("recording that datasets in cache do not count any more"))
+fn record_withdrawn(job: &Job, seqs: &[Seq], alone: Option<u64>) -> Result<(), PrefixError> {
+    if seqs.is_empty() {
+        return Ok(());
+    }
+    Ids::record_withdrawn(job.files(), &job.prefix, seqs, Withdrawal::Removed, alone)
 }
+
+const RECORDING: &str = "recording that datasets do not count any more";

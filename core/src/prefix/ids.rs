@@ -6,7 +6,10 @@
 //! RUN/<number of the last run>
 //! NEXT/<first dataset id that no run has reserved>
 //! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
-//! WITHDRAWN/<number of a run>/ID/<id of a dataset that is not to come back from cache> ...
+//! WITHDRAWN/<number of a run>/ID/<id of a dataset that was dropped or deleted> ...
+//! WITHDRAWN/<number of a run>/REFUSED/<id of a dataset that the application has refused> ...
+//! WITHDRAWN/UP_TO/RUN/<number of a run>
+//! WITHDRAWN/UP_TO/ID/<id of a dataset; no older one counts that the index does not list>
 //! ```
 //!
 //! Every run gets a number of its own before it does anything, and reserves a block of dataset ids before it uses the first of
@@ -74,6 +77,11 @@ pub(crate) struct RunId {
 }
 
 impl RunId {
+    /// Its number, if no other run has it.
+    pub(crate) fn number_alone(&self) -> Option<u64> {
+        self.is_counted.then_some(self.number)
+    }
+
     /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and what
     /// is written there would be lost.
     ///
@@ -256,7 +264,8 @@ impl Ids {
         Ok(ids.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default())
     }
 
-    /// Records datasets that the user or the application has dropped or deleted, of which cache may have parts out of reach.
+    /// Records datasets that no run may restart from any more, whatever any cache has of them. Those of the run `alone` are left
+    /// out while no later run has begun: no other one can have copies of them.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -264,10 +273,17 @@ impl Ids {
         files: &dyn Files,
         prefix: &Prefix,
         withdrawn: &[Seq],
+        why: Withdrawal,
+        alone: Option<u64>,
     ) -> Result<(), PrefixError> {
         shared::update(files, prefix, false, |ids: &mut Self| {
-            for seq in withdrawn {
-                ids.tree.entry(WITHDRAWN, seq.run).entry("ID", seq.id);
+            let alone = alone.filter(|&run| ids.number(RUN) == run);
+            for seq in withdrawn.iter().filter(|seq| Some(seq.run) != alone) {
+                why.record(ids.tree.child(WITHDRAWN), *seq);
+            }
+            if let Some(mut tree) = ids.tree.remove(WITHDRAWN) {
+                Withdrawn::limit(&mut tree);
+                ids.tree.put(WITHDRAWN, tree);
             }
         })?;
         Ok(())
@@ -277,14 +293,9 @@ impl Ids {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn withdrawn(files: &dyn Files, prefix: &Prefix) -> Result<Vec<Seq>, PrefixError> {
-        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
-        let runs = ids.tree.get(WITHDRAWN).into_iter().flat_map(KvTree::keys_as::<u64>);
-        let of_run = |run: u64| {
-            let known = ids.tree.get(WITHDRAWN).and_then(|runs| runs.get(run.to_string())?.get("ID"));
-            known.into_iter().flat_map(KvTree::keys_as::<u64>).map(move |id| Seq { run, id })
-        };
-        Ok(runs.flat_map(of_run).collect())
+    pub(crate) fn withdrawn(files: &dyn Files, prefix: &Prefix) -> Result<Withdrawn, PrefixError> {
+        let mut ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
+        Ok(Withdrawn(ids.tree.remove(WITHDRAWN).unwrap_or_default()))
     }
 
     fn prefix_id(&self) -> Option<PrefixId> {
@@ -293,6 +304,76 @@ impl Ids {
 
     fn number(&self, key: &str) -> u64 {
         self.tree.parse(key).ok().flatten().unwrap_or(0)
+    }
+}
+
+/// Why no run may restart from a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Withdrawal {
+    /// It was dropped or deleted: what cache has of it leaves.
+    Removed,
+    /// The application could not restart from it: it may leave once a newer one counts.
+    Refused,
+}
+
+impl Withdrawal {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Removed => "ID",
+            Self::Refused => "REFUSED",
+        }
+    }
+
+    fn record(self, tree: &mut KvTree, seq: Seq) {
+        tree.entry(seq.run.to_string(), self.key()).child(seq.id.to_string());
+    }
+}
+
+/// The datasets that no run may restart from, unless somebody has listed them again since.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Withdrawn(pub(crate) KvTree);
+
+impl Withdrawn {
+    /// Whether the dataset at this place is one, and why.
+    pub(crate) fn why(&self, seq: Seq) -> Option<Withdrawal> {
+        let Self(tree) = self;
+        let of_run = tree.get(seq.run.to_string());
+        let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
+        let named = [Withdrawal::Removed, Withdrawal::Refused].into_iter().find(has);
+        named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
+    }
+
+    fn up_to(tree: &KvTree) -> Option<Seq> {
+        let last = tree.get(UP_TO)?;
+        Some(Seq { run: last.require("RUN").ok()?, id: last.require("ID").ok()? })
+    }
+
+    /// Those that are known by their place.
+    fn named(tree: &KvTree) -> Vec<(Seq, Withdrawal)> {
+        let mut all = Vec::new();
+        for run in tree.keys_as::<u64>() {
+            for why in [Withdrawal::Removed, Withdrawal::Refused] {
+                let ids = tree.find(run.to_string(), why.key()).into_iter().flat_map(KvTree::keys_as::<u64>);
+                all.extend(ids.map(|id| (Seq { run, id }, why)));
+            }
+        }
+        all.sort_unstable_by_key(|(seq, _)| *seq);
+        all
+    }
+
+    /// Of too many, the older half is forgotten by place. From then on no dataset that is as old counts unless the index lists it:
+    /// to lose one is not as bad as to restart from a wrong one.
+    fn limit(tree: &mut KvTree) {
+        let mut older = Self::named(tree);
+        if older.len() <= MOST_WITHDRAWN {
+            return;
+        }
+        let newer = older.split_off(older.len() / 2);
+        let last = older.last().map(|(seq, _)| *seq).max(Self::up_to(tree)).unwrap_or_default();
+        *tree = KvTree::new();
+        tree.child(UP_TO).set("RUN", last.run);
+        tree.child(UP_TO).set("ID", last.id);
+        newer.into_iter().for_each(|(seq, why)| why.record(tree, seq));
     }
 }
 
@@ -309,6 +390,9 @@ const RUN: &str = "RUN";
 const NEXT: &str = "NEXT";
 const PURGED: &str = "PURGED";
 const WITHDRAWN: &str = "WITHDRAWN";
+const UP_TO: &str = "UP_TO";
+/// As many withdrawn datasets are known by their place.
+const MOST_WITHDRAWN: usize = 1000;
 
 #[cfg(test)]
 mod tests {
@@ -360,6 +444,36 @@ mod tests {
         std::fs::write(&path, tree.to_file_bytes()).unwrap();
         assert!(Ids::begin_run(&RealFiles, &prefix, 0).is_err());
         assert!(PrefixId::read(&RealFiles, &prefix).is_err());
+    }
+
+    #[test]
+    fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
+        let (_dir, prefix) = scratch();
+        begin(&prefix, 1);
+        let record = |seqs: &[Seq], why, alone| {
+            Ids::record_withdrawn(&RealFiles, &prefix, seqs, why, alone).unwrap();
+        };
+        let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
+        let (own, earlier) = (Seq { run: 2, id: 1 }, Seq { run: 1, id: 1 });
+        record(&[own, earlier], Withdrawal::Refused, Some(2));
+        assert_eq!((withdrawn().why(own), withdrawn().why(earlier)), (None, Some(Withdrawal::Refused)));
+        record(&[earlier], Withdrawal::Removed, Some(2));
+        assert_eq!(withdrawn().why(earlier), Some(Withdrawal::Removed));
+        begin(&prefix, 0);
+        record(&[own], Withdrawal::Removed, Some(2));
+        assert_eq!(withdrawn().why(own), Some(Withdrawal::Removed), "another run may have a copy");
+        let many: Vec<Seq> = (0..5000).map(|place| Seq { run: 3 + place / 100, id: 2 * place }).collect();
+        many.chunks(500).for_each(|some| record(some, Withdrawal::Removed, None));
+        let all = withdrawn();
+        assert!(Withdrawn::named(&all.0).len() <= MOST_WITHDRAWN);
+        assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq).is_some()));
+        let newest = Seq { run: 52, id: 9997 };
+        assert_eq!(all.why(newest), None, "it was not withdrawn, and few are newer");
+        assert_eq!(
+            all.why(Seq { run: 3, id: 7 }),
+            Some(Withdrawal::Refused),
+            "it is older than what is forgotten"
+        );
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
 pub use ids::PrefixId;
-pub(crate) use ids::{Ids, RunId};
+pub(crate) use ids::{Ids, RunId, Withdrawal, Withdrawn};
 pub(crate) use index::{FlushProgress, DELETION, IN_PLACE};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;

@@ -20,7 +20,7 @@ use crate::flush::catalog::Catalog;
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Index, Seq};
+use crate::prefix::{Ids, Index, IndexEntry, Seq, Withdrawal};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -359,12 +359,13 @@ impl WentBack {
             is_checkpoint && cached.seq() > seq
         };
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
+        let is_left =
+            |left: &UnusableDataset| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
+        let is_unlisted = |entry: &IndexEntry| entry.seq() > seq && entry.is_checkpoint();
         if !planted(Bug::NewerStayAfterCurrent) {
+            cache.give_up(job, &newer, is_left, is_unlisted)?;
             cache.withdraw(job, &newer)?;
         }
-        let is_newer =
-            |left: &UnusableDataset| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
-        cache.withdraw_left(job, is_newer)?;
         if job.rank() != Rank(0) {
             return Ok(());
         }
@@ -410,5 +411,11 @@ fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
     }
     if !planted(Bug::RefusalForgotten) {
         _ = cached.record_refused(job);
+        if job.rank() == Rank(0) {
+            // Nodes that are away may have another copy.
+            let (seqs, why, alone) = ([refused.seq], Withdrawal::Refused, job.run.number_alone());
+            let recorded = Ids::record_withdrawn(job.files(), &job.prefix, &seqs, why, alone);
+            recorded.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
+        }
     }
 }

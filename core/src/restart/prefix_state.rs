@@ -11,7 +11,9 @@ use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{DatasetDescriptor, FlushFile, Ids, Index, Overwritten, PrefixError, Seq};
+use crate::prefix::{
+    DatasetDescriptor, FlushFile, Ids, Index, Overwritten, PrefixError, Seq, Withdrawal, Withdrawn,
+};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 
@@ -28,7 +30,7 @@ pub(crate) struct PrefixState {
     /// The datasets that were purged from there.
     purged: Vec<u64>,
     /// The datasets that are not to come back from cache.
-    withdrawn: Vec<Seq>,
+    withdrawn: Withdrawn,
     /// The newest one that was begun there and is not complete.
     last_begun: Option<Seq>,
     /// Those that were complete there once and are no more, each with when it was started: files of them were replaced or deleted.
@@ -48,6 +50,8 @@ struct Complete {
     checkpoint: bool,
     /// Whether a run could not read it.
     failed: bool,
+    /// Whether another dataset has its name.
+    superseded: bool,
 }
 
 impl Complete {
@@ -77,6 +81,7 @@ impl PrefixState {
                 created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
                 checkpoint: entry.text("CKPT") == Some("1"),
                 failed: entry.text("FAILED") == Some("1"),
+                superseded: entry.text("SUPERSEDED") == Some("1"),
             })
         };
         let seq =
@@ -94,12 +99,7 @@ impl PrefixState {
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             last_begun: tree.get("BEGUN").and_then(seq),
             lost: tree.get("LOST").map(lost).unwrap_or_default(),
-            withdrawn: tree
-                .get("WITHDRAWN")
-                .into_iter()
-                .flat_map(KvTree::iter)
-                .filter_map(|(_, entry)| seq(entry))
-                .collect(),
+            withdrawn: tree.get("WITHDRAWN").cloned().map(Withdrawn).unwrap_or_default(),
             is_any_left: false,
             newest: Seq::default(),
         }
@@ -126,9 +126,11 @@ impl PrefixState {
         (self.is_any_left || in_cache()).then_some("this run could not use what is in cache")
     }
 
-    /// Whether the dataset at this place is not to come back from cache.
-    pub(crate) fn is_withdrawn(&self, seq: Seq) -> bool {
-        self.withdrawn.contains(&seq)
+    /// Why the dataset at this place is not to come back from cache, if so. One that is listed, and did not fail, has been listed
+    /// again since.
+    pub(crate) fn withdrawn(&self, seq: Seq) -> Option<Withdrawal> {
+        let is_it = |known: &Complete| known.seq == seq && !known.failed && !known.superseded;
+        self.withdrawn.why(seq).filter(|_| !self.complete.iter().any(is_it))
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
@@ -192,9 +194,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
         let created = entry.dataset.as_ref().map_or(0, |dataset| dataset.created);
         tree.child("LOST").set(entry.id.to_string(), created);
     }
-    for (place, seq) in Ids::withdrawn(files, prefix)?.into_iter().enumerate() {
-        tree.child("WITHDRAWN").put(place.to_string(), seq_tree(seq));
-    }
+    tree.put("WITHDRAWN", Ids::withdrawn(files, prefix)?.0);
     for entry in complete {
         let known = tree.entry("PFS", entry.id);
         let dataset = entry.dataset.as_ref();
@@ -203,6 +203,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
         known.set("CREATED", dataset.map_or(0, |dataset| dataset.created));
         known.set("CKPT", u8::from(dataset.is_none_or(|dataset| dataset.checkpoint)));
         known.set("FAILED", u8::from(entry.failed.is_some()));
+        known.set("SUPERSEDED", u8::from(entry.superseded));
     }
     Ok(tree)
 }

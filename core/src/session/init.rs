@@ -19,7 +19,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, Index, Nodes, PrefixError, Running, Seq};
+use crate::prefix::{tidy, Index, Nodes, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -122,9 +122,15 @@ impl Session {
             self.cache.insert(CachedDataset { refused, verified, ..cached });
             self.is_redundancy_unread = true;
         }
-        let unwanted = self.cache.datasets().iter().filter(|cached| in_prefix.is_withdrawn(cached.seq()));
-        let unwanted: Vec<u64> = unwanted.map(CachedDataset::id).collect();
-        self.cache.withdraw(&self.job, &unwanted)?;
+        let mut removed = Vec::new();
+        for cached in self.cache.datasets_mut() {
+            match in_prefix.withdrawn(cached.seq()) {
+                Some(Withdrawal::Removed) => removed.push(cached.id()),
+                Some(Withdrawal::Refused) => cached.refused |= cached.record.dataset.checkpoint,
+                None => (),
+            }
+        }
+        self.cache.withdraw(&self.job, &removed)?;
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
         in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         if !purge {

@@ -1,6 +1,7 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
 
 use super::{Error, Session};
+use crate::cache::stale::UnusableDataset;
 use crate::cache::CachedDataset;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Mismatch, Rank};
@@ -59,6 +60,9 @@ impl Session {
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
         let in_cache = self.end_flushes_of(name)?;
+        if !planted(Bug::DroppedStaysInCache) {
+            self.give_up(name, &in_cache)?;
+        }
         let Job { run, prefix, .. } = &self.job;
         let dropped = match self.job.rank() {
             Rank(0) => closing::drop_name(self.job.files(), prefix, name, run.number).map(drop),
@@ -68,7 +72,6 @@ impl Session {
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
-            self.withdraw_left(name)?;
         }
         dropped.map_err(|error| error.doing(format!("dropping `{}'", String::from_utf8_lossy(name))))
     }
@@ -80,10 +83,12 @@ impl Session {
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Delete", name)?;
         let in_cache = self.end_flushes_of(name)?;
+        if !planted(Bug::DeletedStaysInCache) {
+            self.give_up(name, &in_cache)?;
+        }
         let was_listed = delete::named(&self.job, name)?;
         if !planted(Bug::DeletedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
-            self.withdraw_left(name)?;
         }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
@@ -108,9 +113,10 @@ impl Session {
         Ok(in_cache)
     }
 
-    /// What this run could not bring back of a name does not come back in a later one either.
-    fn withdraw_left(&self, name: &[u8]) -> Result<(), Error> {
-        self.cache.withdraw_left(&self.job, |left| left.dataset.name == name)
+    /// No later run brings back a dataset of this name that there is now.
+    fn give_up(&self, name: &[u8], in_cache: &[u64]) -> Result<(), Error> {
+        let is_left = |left: &UnusableDataset| left.dataset.name == name;
+        self.cache.give_up(&self.job, in_cache, is_left, |entry| entry.name == name)
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {

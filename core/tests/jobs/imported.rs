@@ -391,3 +391,16 @@ fn a_file_that_is_there_is_never_taken_for_one_of_the_same_name_in_the_prefix_di
     import.run().unwrap();
     world.run(|application| application.restart(small)).all_gave(&Some(5));
 }
+
+/// It left the cache at each start.
+#[test]
+fn what_is_listed_again_after_it_was_dropped_counts_in_cache_too() {
+    let mut world = World::new(2, 2).set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, small).unwrap());
+    let all = std::mem::replace(&mut world.nodes, ["n4", "n5"].map(str::to_owned).to_vec());
+    world.run(|application| application.session().drop_dataset(b"ckpt.1").unwrap());
+    with_builder(&world, |builder| builder.add(b"ckpt.1")).unwrap();
+    world.nodes = all;
+    world.put("SCR_FETCH", "0");
+    world.run(|application| application.restart(small)).all_gave(&Some(1));
+}

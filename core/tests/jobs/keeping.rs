@@ -949,8 +949,11 @@ fn a_refused_checkpoint_does_not_come_back_from_an_older_copy() {
         application.session().start_restart().unwrap();
         application.session().complete_restart(false).unwrap_err();
     });
-    world.nodes = ["n4", "n1", "n2", "n3"].map(str::to_owned).to_vec();
-    world.run(|application| application.restart(some)).all_gave(&None);
+    let mixed = ["n4", "n1", "n2", "n3"];
+    for nodes in [["n0", "n1", "n2", "n3"], mixed] {
+        world.nodes = nodes.map(str::to_owned).to_vec();
+        world.run(|application| application.restart(some)).all_gave(&None);
+    }
 }
 
 #[test]

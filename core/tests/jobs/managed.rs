@@ -618,6 +618,35 @@ fn a_job_goes_on_from_what_it_has_flushed_since_it_went_back() {
     assert_eq!(listed(&world).0, [1, 3, 4]);
 }
 
+/// Only the copies that a run had in reach were marked. When the nodes came back, so did what was deleted.
+#[test]
+fn what_is_deleted_or_dropped_does_not_come_back_from_a_whole_copy_on_nodes_that_were_away() {
+    for how in ["delete", "drop", "go back", "drop what was not read"] {
+        let mut world = World::new(4, 4).set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "1");
+        let all = world.nodes.clone();
+        checkpoints(&world, 1..=2);
+        world.nodes = ["n4", "n5", "n6", "n7"].map(str::to_owned).to_vec();
+        if how == "go back" {
+            world.put("SCR_CURRENT", "ckpt.1");
+            world.put("SCR_DROP_AFTER_CURRENT", "1");
+        }
+        if how == "drop what was not read" {
+            world.put("SCR_FETCH", "0");
+        }
+        world.run(|application| match how {
+            "go back" => assert_eq!(application.restart(some), Some(1)),
+            "delete" => application.session().delete(b"ckpt.2").unwrap(),
+            _ => application.session().drop_dataset(b"ckpt.2").unwrap(),
+        });
+        world.nodes = all;
+        for name in ["SCR_CURRENT", "SCR_DROP_AFTER_CURRENT"] {
+            world = world.unset(name);
+        }
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        assert_eq!(listed(&world).0, [1], "{how}");
+    }
+}
+
 /// Nodes were away, so that the run had only parts of them. When the nodes came back, so did what was deleted.
 #[test]
 fn what_is_deleted_or_dropped_does_not_come_back_with_the_nodes_that_were_away() {

@@ -166,7 +166,9 @@ fn a_run_without_the_nodes_of_the_last_one_does_not_start_if_a_restart_is_requir
 
 #[test]
 fn no_message_claims_that_refused_checkpoints_do_not_exist() {
-    let refuse = |world: &World| {
+    let refuse = |require: &str| {
+        let world = World::new(4, 4).set("SCR_REQUIRE_RESTART", require);
+        world.run(|application| application.checkpoint(1, some).unwrap());
         world.run(|application| {
             application.session().have_restart().unwrap().unwrap();
             application.session().start_restart().unwrap();
@@ -174,13 +176,8 @@ fn no_message_claims_that_refused_checkpoints_do_not_exist() {
             application.session().have_restart().map_err(|error| error.to_string())
         })
     };
-    let world = World::new(4, 4);
-    world.run(|application| application.checkpoint(1, some).unwrap());
-    let kept = world.keep();
-    refuse(&world).all_gave(&Ok(None));
-    world.put_back(&kept);
-    let world = world.set("SCR_REQUIRE_RESTART", "1");
-    for rank in refuse(&world).ranks {
+    refuse("0").all_gave(&Ok(None));
+    for rank in refuse("1").ranks {
         let error = rank.unwrap_err();
         assert!(error.contains("could not restart from any of them"), "{error}");
     }
