@@ -27,8 +27,8 @@ fn dataset(job: &Job, id: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes every dataset from the prefix directory, or none if another run reads one of them in place. Their copies in cache are not
-/// flushed again. Collective. See the guide's `SCR_PREFIX_PURGE`.
+/// Deletes every dataset from the prefix directory, or none if another run reads one of them in place. The copies of output in cache
+/// are not flushed again. Collective. See the guide's `SCR_PREFIX_PURGE`.
 ///
 /// # Errors
 /// As for [`dataset`], or the index cannot be read.

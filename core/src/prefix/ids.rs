@@ -238,7 +238,7 @@ impl Ids {
         Ok(())
     }
 
-    /// Records purged datasets: their copies in cache must not be flushed again to the prefix directory.
+    /// Records purged datasets. The copies of output in cache are not flushed again to the prefix directory.
     ///
     /// # Errors
     /// The file cannot be read or written.

@@ -138,7 +138,8 @@ impl PrefixState {
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
         for cached in cache.datasets_mut() {
             let id = cached.record.id_in_prefix;
-            cached.superseded |= self.purged.contains(&id);
+            // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
+            cached.superseded |= self.purged.contains(&id) && !cached.record.dataset.checkpoint;
             // A dataset that is also in cache is flushed again.
             let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
             cached.superseded |= lies_there && self.lost.contains(&(id, cached.record.dataset.created));
