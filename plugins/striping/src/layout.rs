@@ -29,7 +29,8 @@ pub(crate) fn check_shape(members: u32, parities: u32) -> Result<(), PluginError
     if parities >= members {
         return Err(refused(format!(
             "{parities} failures per set were asked for, but the set has only {members} members (N = {members}, \
-             k = {parities}, and k must be less than N): raise SET_SIZE or lower SET_FAILURES"
+             k = {parities}, and k must be less than N): lower SCR_SET_FAILURES, or run on at least {} nodes",
+            u64::from(parities) + 1
         )));
     }
     if members.saturating_add(parities) > FIELD {
