@@ -21,12 +21,12 @@ use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
-    staging_file, DatasetDescriptor, FlushFile, FlushProgress, Index, Location, Prefix, PrefixError,
-    PrefixFile, Rank2File, Unsynced, DELETION, IN_PLACE,
+    staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, Index, Location, Prefix,
+    PrefixError, PrefixFile, Rank2File, Unsynced, DELETION, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -815,15 +815,19 @@ impl Closing<'_> {
         Ok(())
     }
 
+    /// Each file once, though several ranks may share it.
     fn staged(&self) -> Result<Vec<Staged>, PrefixError> {
         let id = self.record.dataset.id;
         let lists = Rank2File::read(self.files, self.prefix, id)?;
-        let staged = |file: &PrefixFile| {
-            let target = self.prefix.file(&file.name);
+        let staged = |(name, file): (&FileName, &PrefixFile)| {
+            let target = self.prefix.file(name);
             let staging = staging_file(&target, &self.record.token);
             Some(Staged { staging, target, bytes: file.bytes?, crc: file.crc })
         };
-        let all: Option<Vec<_>> = lists.by_rank().iter().flatten().map(staged).collect();
+        // Each rank that has a file lists it, and the lists agree.
+        let by_name: BTreeMap<_, _> =
+            lists.by_rank().iter().flatten().map(|file| (&file.name, file)).collect();
+        let all: Option<Vec<_>> = by_name.into_iter().map(staged).collect();
         // A flush of ours always says how long its files are.
         all.ok_or_else(|| PrefixError::Missing { path: self.prefix.rank2file(id) })
     }

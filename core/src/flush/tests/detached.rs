@@ -719,3 +719,24 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
     }
     assert!(complete > 0 && refused > 0, "{complete} complete, {refused} refused");
 }
+
+/// It was read, taken away and renamed again once for each further rank that had it.
+#[test]
+fn a_file_that_ranks_share_gets_its_name_once() {
+    let stage = Stage::new(4);
+    let mut cached = stage.cache(1, "a");
+    let shared = cached.by_rank[1][0].clone();
+    [0, 2, 3].into_iter().for_each(|rank| cached.by_rank[rank].push(shared.clone()));
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Rename && path.display().to_string().contains("prefix/a/"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
+    assert!(files.stopped() && !stage.is_listed(1));
+    let files = FaultyFiles::new(RealFiles);
+    finalize_arrived(&files, &stage.prefix, NOW).unwrap();
+    assert!(stage.is_listed(1) && stage.is_right(&cached));
+    let named = |done: &&crate::fs::faulty::Operation| {
+        done.what == What::Rename && done.path.display().to_string().contains("prefix/a/")
+    };
+    assert_eq!(files.operations().iter().filter(named).count(), 8, "{:?}", files.operations());
+}
