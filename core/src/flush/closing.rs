@@ -447,26 +447,41 @@ fn take(
 /// Gives a file its name. Who has done so before may not have been able to sync it, and syncing it once more would succeed though
 /// the system has lost it. So a process with the lock makes it anew, which a sync proves. A rank leaves it: it may be read already.
 fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
-    if fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
-        return Err(FsError::LockLost { path: file.target.clone() }.into());
-    }
     let (staging, target) = (&file.staging, &file.target);
     // More than twice only if another process that closes the flush is at it.
     for _ in 0..MOST_RENAMES {
-        match files.rename(staging, target) {
-            Err(error) if error.kind() == ErrorKind::NotFound => (),
-            other => return Ok(other.at("rename a new file to", target)?),
+        expect_lock(fence, target)?;
+        if rename(files, staging, target)? {
+            return Ok(());
         }
         expect_bytes(files, target, file.bytes, file.crc, BLOCK_BYTES)?;
         if fence.is_none() {
             return Ok(());
         }
-        match files.rename(target, staging) {
-            Err(error) if error.kind() == ErrorKind::NotFound => (),
-            other => other.at("rename a new file again to", staging)?,
+        // To read it may have taken so long that a newer dataset has got the name.
+        expect_lock(fence, target)?;
+        // What was taken away goes back at once, whoever has the lock by now.
+        if rename(files, target, staging)? && rename(files, staging, target)? {
+            return Ok(());
         }
     }
     Err(FsError::LockLost { path: target.clone() }.into())
+}
+
+/// Fails where a process with the lock has lost it.
+fn expect_lock(fence: Option<Fence<'_>>, target: &Path) -> Result<(), FsError> {
+    match fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
+        true => Err(FsError::LockLost { path: target.to_owned() }),
+        false => Ok(()),
+    }
+}
+
+/// Gives whether there was anything to rename.
+fn rename(files: &dyn Files, from: &Path, to: &Path) -> Result<bool, FsError> {
+    match files.rename(from, to) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        other => other.at("rename a new file to", to).map(|()| true),
+    }
 }
 
 /// The folders that files lie in, up to the prefix directory.

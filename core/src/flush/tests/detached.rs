@@ -740,3 +740,44 @@ fn a_file_that_ranks_share_gets_its_name_once() {
     };
     assert_eq!(files.operations().iter().filter(named).count(), 8, "{:?}", files.operations());
 }
+
+/// The lock was looked at before the file was read, and not again before its name was taken away.
+#[test]
+fn who_has_lost_the_lock_takes_no_name_away_that_a_newer_dataset_has_got() {
+    let stage = Arc::new(Stage::new(2));
+    let (cached, newer) = (stage.cache(1, "a"), stage.cache(2, "a"));
+    let newer = Arc::new(newer);
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.ends_with("summary.scr"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
+    assert!(files.stopped() && !stage.is_listed(1) && stage.is_right(&cached), "all files have their names");
+    let kept = stage.keep();
+    for at in 1.. {
+        stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        files.count_all();
+        let folder = stage.prefix.file(&"a".parse().unwrap());
+        files.only(move |_, path| path.starts_with(&folder));
+        let (theirs, flushed) = (Arc::clone(&stage), Arc::clone(&newer));
+        files.interrupt_at(at, move || {
+            let real: &dyn Files = &RealFiles;
+            let lock = real.open(&theirs.prefix.scr_file("finalize.lock"), How::Update).unwrap();
+            lock.set_times((1000, 0), (1000, 0)).unwrap();
+            finalize_arrived(real, &theirs.prefix, NOW).unwrap();
+            theirs.flush_well("2.x", &flushed);
+        });
+        let _ = finalize_arrived(&files, &stage.prefix, NOW);
+        if !files.was_interrupted() {
+            assert!(at > 5, "nothing was interrupted");
+            break;
+        }
+        assert!(stage.is_listed(2) && stage.is_right(&newer), "interrupted at {at}");
+        let done = files.operations();
+        let (at, after) = (&done[at as usize - 1], &done[at as usize..]);
+        // What has begun cannot be stopped.
+        if at.what != What::Rename {
+            assert!(after.iter().all(|done| done.what != What::Rename), "interrupted at {at:?}: {after:?}");
+        }
+    }
+}
