@@ -238,7 +238,13 @@ impl Catalog<'_> {
     ) -> Result<Judged, PrefixError> {
         let mut judged = Judged { newer: None, before: None, held: None, replaces: Vec::new() };
         let own = index.seq_of(dataset);
-        for other in index.entries().into_iter().filter(|other| other.id != dataset.id) {
+        for other in index.entries() {
+            if other.id == dataset.id {
+                // Another job may be removing the files of an earlier flush of it, which are to be files of this one.
+                let is_deleted = !other.is_valid() && other.taken.as_deref() == Some(DELETION);
+                judged.before = judged.before.or_else(|| is_deleted.then(|| DELETION.to_owned()));
+                continue;
+            }
             let by = if other.is_valid() { None } else { self.under_way(&other)? };
             if !other.is_valid() && by.is_none() {
                 continue;

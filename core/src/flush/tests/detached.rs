@@ -1,7 +1,7 @@
 //! Detached flushes whose application ends, or dies, right after it has begun them.
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
-use crate::flush::catalog::Catalog;
+use crate::flush::catalog::{Catalog, Sharing, Turn};
 use crate::flush::closing::{
     close, drop_name, finalize_arrived, finalize_pending, forget, resolve, Closers, Share, Staged,
 };
@@ -13,7 +13,7 @@ use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
 use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles, Retrying};
-use crate::prefix::staging_file;
+use crate::prefix::{staging_file, DELETION};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::BTreeSet;
 use std::fs;
@@ -780,4 +780,24 @@ fn who_has_lost_the_lock_takes_no_name_away_that_a_newer_dataset_has_got() {
             assert!(after.iter().all(|done| done.what != What::Rename), "interrupted at {at:?}: {after:?}");
         }
     }
+}
+
+/// The flush took the dataset over from the deletion, and lost its files to it.
+#[test]
+fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
+    let stage = Stage::new(2);
+    let cached = stage.cache(1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.display().to_string().contains("done.1.x"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
+    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    record.mark_done(&RealFiles, &stage.prefix, 0, &KvTree::new()).unwrap();
+    let catalog = Catalog { files: &RealFiles, prefix: &stage.prefix };
+    catalog.begin_deletion(1, 0).unwrap();
+    let turn = catalog.take(&record.dataset, "1.x", None, &mut Sharing::default()).unwrap();
+    assert!(matches!(turn, Turn::After(by) if by == DELETION));
+    // Nobody deletes any more.
+    finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
+    assert!(stage.is_listed(1) && stage.is_right(&cached));
 }
