@@ -182,13 +182,19 @@ impl PendingFlush {
     }
 }
 
-/// The flush of this token, if it is under way below a prefix.
+/// The flush of this token, if it is under way below a prefix. It is an error if the folder of the records is not there: the file
+/// system may only be away, and the flush is not.
 pub(crate) fn find(
     files: &dyn Files,
     prefix: &Prefix,
     token: &str,
 ) -> Result<Option<PendingFlush>, PendingError> {
-    read(files, &flush_path(prefix, token), token)
+    let found = read(files, &flush_path(prefix, token), token)?;
+    if found.is_none() {
+        let folder = prefix.scr_dir();
+        files.status(&folder).at("look at", &folder)?;
+    }
+    Ok(found)
 }
 
 /// The record of a flush as it is now, under the name that it had.

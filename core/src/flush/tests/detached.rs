@@ -720,6 +720,26 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
     assert!(complete > 0 && refused > 0, "{complete} complete, {refused} refused");
 }
 
+/// The node forgot its copies, and the flush waited for it for ever.
+#[test]
+fn a_flush_goes_on_after_its_file_system_was_away() {
+    let nodes = Nodes::new();
+    let cached = nodes.stage.cache(1, "a");
+    nodes.begin(&cached, OPTIONS);
+    let (prefix, away) = (nodes.stage.prefix.dir(), nodes.stage.dir.path().join("away"));
+    fs::rename(prefix, &away).unwrap();
+    // Where it is mounted.
+    fs::create_dir(prefix).unwrap();
+    let polled = nodes.poll(0);
+    assert_eq!((polled.unfinished, polled.errors.len()), (true, 1), "{polled:?}");
+    assert_eq!(nodes.records(0), 2);
+    fs::remove_dir(prefix).unwrap();
+    fs::rename(&away, prefix).unwrap();
+    nodes.poll(0);
+    nodes.poll(1);
+    assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+}
+
 /// It was read, taken away and renamed again once for each further rank that had it.
 #[test]
 fn a_file_that_ranks_share_gets_its_name_once() {
