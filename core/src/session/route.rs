@@ -54,37 +54,49 @@ impl Session {
     }
 }
 
-/// Where this rank reads a file of a checkpoint.
+/// Where this rank reads a file of a checkpoint. The application may have another current folder than when it wrote the file, or
+/// name it otherwise: then the name is the recorded one of the one file that it fits.
 fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u8>, Error> {
     let record = &cached.record;
     let below = |links| below_prefix(job, name, links);
-    let exact =
-        |links| below(links).ok().and_then(|below| record.files.iter().find(|file| file.name == below));
-    // Deprecated, and still used: a bare name refers to the one file of that name, wherever it lies.
-    let bare = || {
-        let mut named = record.files.iter().filter(|file| !name.contains(&b'/') && file.name.base() == name);
-        named.next().filter(|_| named.next().is_none())
+    let named = |below: &FileName| record.files.iter().find(|file| file.name == *below);
+    let exact = |links| below(links).ok().and_then(|below| named(&below));
+    // The name as if the current folder were the prefix directory, and its end that no folder can change.
+    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))));
+    let given = given.and_then(|given| FileName::parse(given.as_os_str().as_bytes()).ok());
+    let as_given = || given.as_ref().and_then(named);
+    // Never the base name alone where folders are given: it may belong to another rank's file.
+    let ending = || {
+        let given = given.as_ref().filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
+        let given = OsStr::from_bytes(given.as_bytes());
+        let fits = |name: &FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
+        let mut fitting = record.files.iter().filter(|file| fits(&file.name));
+        fitting.next().filter(|_| fitting.next().is_none())
     };
     // Whether the application reads the checkpoint where it lies in the prefix directory.
     let is_there = cached.is_flushed() && !cached.superseded;
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
-    if let Some(file) = exact(false).or_else(|| exact(true)).or_else(bare) {
+    let own = exact(false).or_else(|| exact(true)).or_else(as_given).or_else(ending);
+    if let Some(file) = own {
         let path = if in_prefix { record.prefix_path(file) } else { cached.part.file(&file.name) };
         job.files().open(&path, How::Read).map_err(|error| Error::Argument {
             what: format!("{} cannot be read: {error}", path.display()),
         })?;
         return path_bytes(&path);
     }
+    let below = below(true)?;
     if in_prefix {
         // If all ranks share the files of a dataset, a rank may read what another one has routed.
-        let path = job.prefix.file(&below(true)?);
-        if job.files().status(&path).is_ok() {
+        let shared = std::iter::once(&below).chain(&given).map(|below| job.prefix.file(below));
+        if let Some(path) = shared.into_iter().find(|path| job.files().status(path).is_ok()) {
             return path_bytes(&path);
         }
     }
+    let resolved =
+        if below.as_bytes() == name { String::new() } else { format!(" ({below} in the prefix directory)") };
     Err(Error::Argument {
         what: format!(
-            "`{}' is not a file that rank {} wrote in {}",
+            "`{}'{resolved} is not a file that rank {} wrote in {}",
             String::from_utf8_lossy(name),
             job.rank(),
             record.label()

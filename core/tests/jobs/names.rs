@@ -48,6 +48,61 @@ fn restart(application: &mut Application, folder: &str, step: u64) -> Option<Vec
     Some(name)
 }
 
+/// Every checkpoint was rejected, and the application marked it as failed: relative names begin at the current folder.
+#[test]
+fn a_job_that_starts_in_another_folder_finds_the_files_of_a_checkpoint() {
+    for (bypass, global) in [("0", "0"), ("0", "1"), ("1", "0")] {
+        for (wrote_in, reads_in) in [("", "sub"), ("sub", ""), ("sub", "sub2"), ("sub", "sub/sub3")] {
+            let world = world(bypass).set("SCR_GLOBAL_RESTART", global);
+            let folder = |name: &str| world.prefix().join(name);
+            world.run(|application| {
+                application.session().work_in(folder(wrote_in));
+                write(application, "one", "ck/1", 1).unwrap();
+            });
+            let run = world.run(|application| {
+                application.session().work_in(folder(reads_in));
+                restart(application, "ck/1", 1)
+            });
+            run.all_gave(&Some(b"one".to_vec()));
+        }
+    }
+}
+
+/// As above, for a file that another rank has routed.
+#[test]
+fn a_job_that_starts_in_a_subfolder_reads_what_another_rank_wrote_in_the_prefix_directory() {
+    let world = world("1");
+    world.run(|application| write(application, "one", "ck", 1).unwrap());
+    world.run(|application| {
+        let other = Rank(1 - application.rank.0);
+        let session = application.session();
+        session.work_in(world.prefix().join("b"));
+        session.start_restart().unwrap();
+        let path = session.route_file(file("ck", other).as_bytes()).unwrap();
+        assert!(std::fs::read(path_of(&path)).unwrap() == contents(1, other, 0, BYTES), "other bytes");
+        session.complete_restart(true).unwrap();
+    });
+}
+
+/// It may be another file. The message named the file as if the rank had not written it.
+#[test]
+fn a_file_of_another_folder_with_the_same_base_name_is_not_handed_out() {
+    for bypass in ["0", "1"] {
+        let world = world(bypass);
+        world.run(|application| write(application, "one", "ck", 1).unwrap());
+        world.run(|application| {
+            let name = file("old", application.rank);
+            let session = application.session();
+            session.work_in(world.prefix().join("b"));
+            session.start_restart().unwrap();
+            let error = session.route_file(name.as_bytes()).unwrap_err().to_string();
+            let words = format!("`{name}' (b/{name} in the prefix directory) is not a file that rank");
+            assert!(error.contains(&words), "{error}");
+            session.complete_restart(true).unwrap();
+        });
+    }
+}
+
 fn lose_all(world: &World) {
     for node in ["n0", "n1"] {
         if world.node(node).is_dir() {
