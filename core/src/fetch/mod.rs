@@ -52,7 +52,7 @@ pub(crate) struct Options {
     /// Whether copies get the times and permissions of their sources: `SCR_COPY_METADATA`.
     pub(crate) metadata: bool,
     /// Whether the index calls it current from then on. It must not where a newer one failed for a reason that may pass, or later
-    /// runs would restart from this one.
+    /// runs would restart from this one. A newer one that has become the current one meanwhile stays it in any case.
     pub(crate) make_current: bool,
 }
 
@@ -504,7 +504,7 @@ impl Fetch<'_> {
             let is_whole = is_whole(index);
             if is_whole {
                 index.mark_fetched(candidate.seq.id, self.now);
-                if self.options.make_current {
+                if self.options.make_current && !index.is_newer_current(candidate.seq) {
                     index.set_current(&candidate.name);
                 }
             }

@@ -115,6 +115,21 @@ fn flushed_files_are_fetched_byte_for_byte() {
     }
 }
 
+/// Another job, or `scr postrun`, may complete one while a run fetches: all later runs began with the older one.
+#[test]
+fn a_fetch_takes_nothing_from_a_newer_checkpoint_that_has_become_current_meanwhile() {
+    let (stage, cached) = flushed(2, 7, "ckpt.7");
+    let newer = stage.cache(8, "ckpt.8");
+    stage.flush_well("y", &newer);
+    assert_right(&stage, &cached, &fetch(&stage, &cached).unwrap());
+    assert_eq!(stage.index().current(), Some(&b"ckpt.8"[..]));
+    // One that cannot be restarted from does not stay the current one.
+    Index::update(&RealFiles, &stage.prefix, |index| index.mark_failed(8, NOW)).unwrap();
+    Index::update(&RealFiles, &stage.prefix, |index| index.set_current("ckpt.8")).unwrap();
+    fetch(&stage, &cached).unwrap();
+    assert_eq!(stage.index().current(), Some(&b"ckpt.7"[..]));
+}
+
 #[test]
 fn each_leaf_of_the_file_lists_is_read_by_its_first_rank() {
     let (stage, cached) = flushed(5, 1, "a");
@@ -410,15 +425,6 @@ fn a_run_that_begins_fresh_names_up_to_three_checkpoints_and_counts_the_others()
         assert_eq!(none.matches("it is not complete").count() as u64, id.min(3), "{none}");
         assert_eq!(none.split("; ").find(|part| part.contains(" more")), more, "{none}");
     }
-}
-
-#[test]
-fn an_older_dataset_that_is_fetched_is_the_current_one_from_then_on() {
-    let (stage, older) = flushed(2, 1, "a");
-    stage.flush_well("y", &stage.cache(2, "b"));
-    assert_eq!(stage.index().current(), Some(&b"b"[..]));
-    fetch(&stage, &older).unwrap();
-    assert_eq!(stage.index().current(), Some(&b"a"[..]));
 }
 
 #[test]

@@ -307,6 +307,12 @@ impl Index {
         self.tree.value("CURRENT")
     }
 
+    /// Whether the current one is newer than `seq`, and a job may restart from it.
+    pub(crate) fn is_newer_current(&self, seq: Seq) -> bool {
+        let current = self.current().and_then(|name| self.id_of(name)).and_then(|id| self.entry(id));
+        current.is_some_and(|current| current.is_candidate() && current.seq() > seq)
+    }
+
     /// Makes a dataset the current one; false if there is none of that name.
     pub fn set_current(&mut self, name: impl AsRef<[u8]>) -> bool {
         let known = self.id_of(name.as_ref()).is_some();
