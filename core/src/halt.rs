@@ -23,6 +23,10 @@ impl HaltConditions {
     /// The ranks cannot talk.
     pub(crate) fn begin(job: &Job) -> Result<Self, CommError> {
         begin_file(job);
+        if job.rank() == Rank(0) {
+            // An error is reported where the conditions are read.
+            let _ = Halt::forget_end(job.files(), &job.prefix);
+        }
         let reason = reason(job)?;
         if let Some(reason) = &reason {
             job.report.notice(&format!(

@@ -173,6 +173,19 @@ impl Halt {
         Ok(Self::update(files, prefix, change)?.value)
     }
 
+    /// A run begins: that the last one has ended says nothing about this one. Other reasons stay.
+    ///
+    /// # Errors
+    /// As for [`update`](Self::update).
+    pub fn forget_end(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        if Self::read(files, prefix)?.is_some_and(|halt| halt.is_finalized()) {
+            let forget =
+                |halt: &mut Halt| halt.exit_reason.take_if(|reason| reason.as_str() == Self::FINALIZED);
+            Self::update(files, prefix, forget)?;
+        }
+        Ok(())
+    }
+
     /// Records that a run has ended. What its settings gave it as halt seconds is not for the next one.
     ///
     /// # Errors

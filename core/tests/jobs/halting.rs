@@ -163,6 +163,19 @@ fn with_halt_exit_a_job_is_to_end_at_once_where_a_condition_holds_when_it_starts
     outcome.line_with(&["the job is to halt", "scr halt --remove"]);
 }
 
+/// The reason of the run before stayed, and `scr postrun` took it for that of a run that had died.
+#[test]
+fn a_run_that_dies_is_not_taken_for_one_that_has_called_finalize() {
+    let world = job();
+    world.run(|application| application.finalize().unwrap());
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    assert!(!found(&world).unwrap().is_finalized());
+    // What somebody else has asked for stays.
+    set(&world, |halt| halt.exit_reason = Some("MAINTENANCE".to_owned()));
+    world.run(|_| ());
+    assert_eq!(found(&world).unwrap().exit_reason.as_deref(), Some("MAINTENANCE"));
+}
+
 /// Only programs that start jobs check for it. A program that was started again by hand did one step per run.
 #[test]
 fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {
