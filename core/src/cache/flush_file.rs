@@ -16,8 +16,13 @@ impl Cache {
         if job.rank() != Rank(0) {
             return None;
         }
-        // That it cannot be read is reported where it is renewed.
-        let file = FlushFile::read(job.files(), &job.prefix).ok()?;
+        let file = match FlushFile::read(job.files(), &job.prefix) {
+            Err(error) if error.is_damage() => {
+                return Some("flush.scr, which lists those in cache only, is damaged")
+            }
+            // That it cannot be read is reported where it is renewed.
+            read => read.ok()?,
+        };
         let is_missing = |entry: &FlushEntry| {
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
             let is_known = entry.dataset.is_some();

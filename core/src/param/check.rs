@@ -76,6 +76,18 @@ pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
         "the dataset to start from is deleted with all others",
         "unset one of the two",
     );
+    let deleted = "what is in cache is deleted before it can be restarted from";
+    let flushed = "unset one of the two, or only checkpoints that were flushed count";
+    let (required, purge) = (on(&table::REQUIRE_RESTART), on(&table::CACHE_PURGE));
+    report(required && purge, table::REQUIRE_RESTART.info(), table::CACHE_PURGE.info(), deleted, flushed);
+    let distribute = on(&table::DISTRIBUTE);
+    report(
+        required && !distribute,
+        table::REQUIRE_RESTART.info(),
+        table::DISTRIBUTE.info(),
+        deleted,
+        flushed,
+    );
     problems
 }
 
@@ -146,6 +158,14 @@ mod tests {
             ),
             (&[("SCR_LOG_DB_ENABLE", "1")], "SCR_LOG_DB_ENABLE=1 and SCR_LOG_ENABLE=0"),
             (&[("SCR_PREFIX_PURGE", "1"), ("SCR_CURRENT", "c")], "SCR_PREFIX_PURGE=1 and SCR_CURRENT=c"),
+            (
+                &[("SCR_REQUIRE_RESTART", "1"), ("SCR_CACHE_PURGE", "1")],
+                "SCR_REQUIRE_RESTART=1 and SCR_CACHE_PURGE=1",
+            ),
+            (
+                &[("SCR_REQUIRE_RESTART", "1"), ("SCR_DISTRIBUTE", "0")],
+                "SCR_REQUIRE_RESTART=1 and SCR_DISTRIBUTE=0",
+            ),
         ];
         for (variables, expected) in cases {
             let found = problems(variables);

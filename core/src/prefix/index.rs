@@ -226,6 +226,11 @@ impl Index {
         Ok(Self { tree })
     }
 
+    /// Whether there is an index. A prefix directory without one was not used yet, or has lost it.
+    pub(crate) fn is_there(files: &dyn Files, prefix: &Prefix) -> Result<bool, PrefixError> {
+        Ok(shared::read::<Self>(files, prefix)?.is_some())
+    }
+
     /// The tree as it is written.
     pub fn tree(&self) -> &KvTree {
         &self.tree

@@ -27,6 +27,8 @@ pub(crate) struct PrefixState {
     pub(super) is_chosen: bool,
     /// The datasets that are complete.
     complete: Vec<Complete>,
+    /// What is wrong with the index, where it does not say what there is.
+    index_lost: Option<&'static str>,
     /// The datasets that were purged from there.
     purged: Vec<u64>,
     /// The datasets that are not to come back from cache.
@@ -95,6 +97,9 @@ impl PrefixState {
             highest: number("HIGHEST").unwrap_or(0),
             first: tree.get("FIRST").and_then(Candidate::from_tree),
             is_chosen: tree.text("CHOSEN") == Some("1"),
+            index_lost: [INDEX_DAMAGED, INDEX_MISSING]
+                .into_iter()
+                .find(|why| tree.text("INDEX") == Some(*why)),
             complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             last_begun: tree.get("BEGUN").and_then(seq),
@@ -119,6 +124,9 @@ impl PrefixState {
 
     /// Why a run that restarts from nothing does so though there are checkpoints.
     pub(crate) fn unused(&self, cache: &Cache) -> Option<&'static str> {
+        if self.index_lost.is_some() {
+            return self.index_lost;
+        }
         if self.complete.iter().any(|known| known.checkpoint) {
             return Some("this run could not use any of those in the index");
         }
@@ -170,12 +178,23 @@ impl PrefixState {
     }
 }
 
+const INDEX_DAMAGED: &str =
+    "the index that lists them is damaged; move it away, and `scr index --build' makes a new one";
+const INDEX_MISSING: &str = "the index that lists them is missing; `scr index --build' makes a new one";
+
 fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     let (files, prefix) = (job.files(), &job.prefix);
     let mut tree = KvTree::new();
-    let index = unless_damaged(job, Index::read(files, prefix))?.unwrap_or_default();
+    let readable = unless_damaged(job, Index::read(files, prefix))?;
+    let is_damaged = readable.is_none();
+    let index = readable.unwrap_or_default();
     let flush = unless_damaged(job, FlushFile::read(files, prefix))?.unwrap_or_default();
     let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
+    if is_damaged {
+        tree.set("INDEX", INDEX_DAMAGED);
+    } else if index.entries().is_empty() && !ids.is_empty() && !Index::is_there(files, prefix)? {
+        tree.set("INDEX", INDEX_MISSING);
+    }
     let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
     tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
     let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();

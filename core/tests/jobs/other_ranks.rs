@@ -80,6 +80,50 @@ fn a_run_that_could_fetch_nothing_does_not_start_if_a_restart_is_required() {
     world.run(|application| application.restart(some)).line_with(&["the run starts without a checkpoint"]);
 }
 
+/// It began without a word, though a restart was required, and wrote over the files of the checkpoints.
+#[test]
+fn a_run_whose_index_is_damaged_or_missing_does_not_start_if_a_restart_is_required() {
+    for bypass in ["0", "1"] {
+        for (damaged, why) in [(true, "is damaged"), (false, "is missing")] {
+            let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", bypass);
+            world.run(|application| application.checkpoint(1, some).unwrap());
+            lose_all(&world);
+            let index = world.prefix().join(".scr/index.scr");
+            let kept = std::fs::read(&index).unwrap();
+            match damaged {
+                true => std::fs::write(&index, &kept[..50]).unwrap(),
+                false => std::fs::remove_file(&index).unwrap(),
+            }
+            world.put("SCR_REQUIRE_RESTART", "1");
+            for _ in 0..2 {
+                fails_to_begin(&world, why);
+            }
+            world.put("SCR_REQUIRE_RESTART", "0");
+            let outcome = world.run(|application| application.restart(some));
+            outcome.all_gave(&None);
+            outcome.line_with(&["ERROR", why, "scr index --build", "the run starts without a checkpoint"]);
+            std::fs::write(&index, kept).unwrap();
+            world.run(|application| application.restart(some)).all_gave(&Some(1));
+        }
+    }
+}
+
+/// It began without a word, and the file forgot that there was anything.
+#[test]
+fn a_run_whose_flush_file_is_damaged_does_not_start_from_nothing_if_a_restart_is_required() {
+    let mut world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    lose_all(&world);
+    std::fs::write(world.prefix().join(".scr/flush.scr"), "x").unwrap();
+    world.put("SCR_REQUIRE_RESTART", "1");
+    for _ in 0..2 {
+        fails_to_begin(&world, "flush.scr, which lists those in cache only, is damaged");
+    }
+    world.put("SCR_REQUIRE_RESTART", "0");
+    world.run(|application| application.restart(some)).line_with(&["the run starts without a checkpoint"]);
+    world.run(|application| application.restart(some)).all_gave(&None);
+}
+
 /// It began anew without a word, and the flush file forgot what the other allocation had.
 #[test]
 fn a_run_in_another_allocation_says_what_only_the_cache_of_the_first_one_has() {
