@@ -117,7 +117,8 @@ impl DatasetIds {
     }
 
     /// Reserves a range of ids: its first id and its length. If the prefix directory cannot be written, the application continues
-    /// with the next id. The number of the run still decides which of two datasets is newer.
+    /// with the next id that nobody is known to have reserved. The number of the run still decides which of two datasets is newer,
+    /// and a flush replaces none of another run that has the same id.
     fn reserve(&mut self, job: &Job) -> (u64, u64) {
         self.given_by = None;
         match Ids::reserve(job.files(), &job.prefix, self.next, BLOCK) {
@@ -129,11 +130,12 @@ impl DatasetIds {
                 if !std::mem::replace(&mut self.warned, true) {
                     job.report.warn(&format!(
                         "no ids can be reserved for new datasets: {}; if a later run does not have the nodes of this one, it \
-                         may use the same ids, and of two datasets with one id only the newer one is flushed",
+                         may use the same ids, and of two datasets with one id only the one is flushed that comes first",
                         crate::describe(&error)
                     ));
                 }
-                (self.next, 1)
+                let free = Ids::first_free(job.files(), &job.prefix).unwrap_or(0);
+                (self.next.max(free), 1)
             }
         }
     }

@@ -192,6 +192,7 @@ impl Catalog<'_> {
     /// that are complete, or never were: those may lie in place without being listed yet.
     pub(crate) fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Result<Turn<bool>, PrefixError> {
         Index::update(self.files, self.prefix, |index| {
+            self.expect_own_number(index, dataset)?;
             let others = |index: &Index| -> Vec<IndexEntry> {
                 index.entries().into_iter().filter(|entry| entry.id != dataset.id).collect()
             };
@@ -236,6 +237,7 @@ impl Catalog<'_> {
         dataset: &DatasetDescriptor,
         sharing: &mut Sharing,
     ) -> Result<Judged, PrefixError> {
+        self.expect_own_number(index, dataset)?;
         let mut judged = Judged { newer: None, before: None, held: None, replaces: Vec::new() };
         let own = index.seq_of(dataset);
         for other in index.entries() {
@@ -269,6 +271,22 @@ impl Catalog<'_> {
         }
         sharing.is_complete = true;
         Ok(judged)
+    }
+
+    /// Two datasets may have been given one number: where it could not be reserved, or the numbers were lost. Entry and lists go by
+    /// the number, so one that counts or is under way is not replaced by another dataset.
+    fn expect_own_number(&self, index: &Index, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
+        let Some(found) = index.entry(dataset.id) else { return Ok(()) };
+        let created = found.dataset.as_ref().map_or(0, |known| known.created);
+        let is_same_time = created == dataset.created || created == 0 || dataset.created == 0;
+        if found.name == dataset.name && is_same_time {
+            return Ok(());
+        }
+        if found.is_valid() || self.under_way(&found)?.is_some() {
+            let name = String::from_utf8_lossy(&found.name).into_owned();
+            return Err(PrefixError::NumberTaken { id: dataset.id, name });
+        }
+        Ok(())
     }
 
     /// Who may be giving files the names of a dataset that is not complete, if anybody still may: a flush that is on record, or a
@@ -384,12 +402,14 @@ impl Catalog<'_> {
     pub(crate) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
         self.prefix.make_scr_dir(self.files)?;
         Index::update(self.files, self.prefix, |index| {
+            self.expect_own_number(index, dataset)?;
             let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
             let is_free = |owner: &IndexEntry| !owner.is_valid() && owner.taken.is_none();
             if owner.is_none_or(|owner| is_free(&owner) && owner.seq() <= index.seq_of(dataset)) {
                 index.record(dataset, false);
             }
-        })
+            Ok(())
+        })?
     }
 
     /// Names of files that belong to datasets other than `id` that are complete, or about to be.

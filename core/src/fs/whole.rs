@@ -86,7 +86,14 @@ impl dyn Files + '_ {
                 true => Ok(()),
                 false => Err(FsError::LockLost { path: path.to_owned() }),
             })
-            .and_then(|()| self.rename(&temporary, path).at("rename a new file to", path));
+            .and_then(|()| {
+                let renamed = self.rename(&temporary, path).at("rename a new file to", path);
+                // Whoever has taken the lock has removed the new file.
+                renamed.map_err(|error| match error.is_not_found() && !may_replace() {
+                    true => FsError::LockLost { path: path.to_owned() },
+                    false => error,
+                })
+            });
         if let Err(error) = written {
             // The first error is the one to report.
             let _ = self.remove_file(&temporary);

@@ -61,6 +61,14 @@ pub enum PrefixError {
         /// The newer dataset.
         newer: u64,
     },
+    /// Another dataset has the same number.
+    #[error("the index has another dataset under the number {id}, `{name}', which is not replaced")]
+    NumberTaken {
+        /// The number.
+        id: u64,
+        /// The other dataset.
+        name: String,
+    },
     /// It was dropped, ended or replaced while this process was at work on it.
     #[error("somebody else has ended, dropped or replaced dataset {id} meanwhile")]
     Ended {

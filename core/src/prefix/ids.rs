@@ -22,7 +22,7 @@
 
 use super::shared::{self, Shared};
 use super::{Index, Prefix, PrefixError, Seq};
-use crate::fs::{At, Durability, Files, Kind};
+use crate::fs::{At, Durability, Files, FsError, Kind};
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -202,7 +202,8 @@ impl Ids {
         Ok(RunId { prefix: ids.prefix_id().or_else(|| index.prefix_id()), number, is_counted: false })
     }
 
-    /// Reserves ids, none of them below `at_least`, and gives the first.
+    /// Reserves ids, none of them below `at_least`, and gives the first. A process that was stopped until another one took its lock
+    /// tries again: what it has read is not true any more.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -212,12 +213,26 @@ impl Ids {
         at_least: u64,
         count: u64,
     ) -> Result<u64, PrefixError> {
-        let reserved = shared::update(files, prefix, false, |ids: &mut Self| {
-            let first = ids.number(NEXT).max(at_least);
-            ids.tree.set(NEXT, first.saturating_add(count));
-            first
-        })?;
-        Ok(reserved.value)
+        let mut tries = 1;
+        loop {
+            let reserved = shared::update(files, prefix, false, |ids: &mut Self| {
+                let first = ids.number(NEXT).max(at_least);
+                ids.tree.set(NEXT, first.saturating_add(count));
+                first
+            });
+            match reserved {
+                Err(PrefixError::Fs(FsError::LockLost { .. })) if tries < MOST_TRIES => tries += 1,
+                other => return Ok(other?.value),
+            }
+        }
+    }
+
+    /// The first id that nobody has reserved.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn first_free(files: &dyn Files, prefix: &Prefix) -> Result<u64, PrefixError> {
+        Ok(shared::read::<Self>(files, prefix)?.unwrap_or_default().number(NEXT))
     }
 
     /// Gives back the ids from `next` on of those that were reserved up to `end`, unless somebody has reserved others since.
@@ -385,6 +400,8 @@ fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixEr
 }
 
 const VERSION: u64 = 1;
+/// A process that loses its lock so often is of no use.
+const MOST_TRIES: u32 = 5;
 const PREFIX: &str = "PREFIX_RANDOM_ID";
 const RUN: &str = "RUN";
 const NEXT: &str = "NEXT";
@@ -397,9 +414,12 @@ const MOST_WITHDRAWN: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use crate::fs::faulty::FaultyFiles;
+    use crate::fs::{How, RealFiles};
     use crate::prefix::fixtures::{scratch, scratch_copy};
     use crate::prefix::DatasetDescriptor;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::Arc;
 
     fn begin(prefix: &Prefix, seen: u64) -> RunId {
         Ids::begin_run(&RealFiles, prefix, seen).unwrap().0
@@ -421,6 +441,35 @@ mod tests {
         assert_eq!(begin(&prefix, 9).number, 10);
         let (_other, other) = scratch();
         assert_ne!(begin(&other, 0).prefix, first.prefix);
+    }
+
+    /// It went on with ids that it had read before, and replaced datasets of the other process.
+    #[test]
+    fn a_process_that_was_stopped_while_it_reserved_ids_gets_none_of_another_one() {
+        for at in 1.. {
+            let (_dir, prefix) = scratch();
+            let files = FaultyFiles::new(RealFiles);
+            files.never_pause();
+            let (other, lock) = (prefix.clone(), prefix.scr_file("index.lock"));
+            let theirs = Arc::new(AtomicU64::new(1000));
+            let first_of_theirs = Arc::clone(&theirs);
+            files.interrupt_at(at, move || {
+                if let Ok(held) = RealFiles.open(&lock, How::Update) {
+                    // As on another machine, whose lock looks dead once it is old.
+                    held.write_at(0, b"another machine, with a name of some length").unwrap();
+                    held.set_times((1000, 0), (1000, 0)).unwrap();
+                }
+                let first = Ids::reserve(&RealFiles, &other, 1, 10).unwrap();
+                first_of_theirs.store(first, Ordering::SeqCst);
+            });
+            let ours = Ids::reserve(&files, &prefix, 1, 10).unwrap();
+            let theirs = theirs.load(Ordering::SeqCst);
+            assert!(theirs.abs_diff(ours) >= 10, "at {at}: {ours} and {theirs}");
+            if !files.was_interrupted() {
+                assert!(at > 5, "nothing was interrupted");
+                break;
+            }
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::{File, Files, How, OwnedDir, RealFiles};
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{unsaved, Copied, Copier};
+use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,6 +155,26 @@ fn a_run_whose_ids_cannot_be_reserved_goes_on_and_a_later_one_is_newer() {
     world.files = Arc::new(RealFiles);
     goes_on_elsewhere(&mut world);
     world.run(|application| application.restart(some)).all_gave(&Some(4));
+}
+
+/// It took the numbers that the other job had reserved, and each replaced datasets of the other.
+#[test]
+fn a_run_whose_ids_cannot_be_reserved_takes_none_that_another_job_has_reserved() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    let files = failing("ids.scr");
+    world.files = Arc::new(files.clone());
+    let path = ids_file(&world);
+    world.run(|application| {
+        if application.rank == Rank(0) {
+            let mut reserved = KvTree::from_file_bytes(&std::fs::read(&path).unwrap()).unwrap();
+            reserved.set("NEXT", 65);
+            std::fs::write(&path, reserved.to_file_bytes()).unwrap();
+            files.fail_from(1, ErrorKind::StorageFull);
+        }
+        application.session().should_exit().unwrap();
+        application.checkpoint(1, some).unwrap();
+    });
+    assert_eq!(ids(&world), [65]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::stage::{in_use, through, time_of_flush, Stage, Through, OPTIONS};
 use crate::comm::Rank;
+use crate::flush::catalog::Catalog;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, MakeCurrent, Options};
@@ -51,6 +52,35 @@ fn a_checksum_that_was_not_known_is_kept() {
         let lists = Rank2File::read(&RealFiles, &stage.prefix, 1).unwrap();
         for file in lists.by_rank().iter().flatten() {
             assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
+        }
+    }
+}
+
+/// Where numbers could not be reserved, two jobs may have given one number. The lists of the complete one were gone.
+#[test]
+fn a_flush_replaces_no_complete_dataset_that_has_the_same_number() {
+    for (theirs, ours) in [(2, 3), (3, 2)] {
+        for in_place in [false, true] {
+            let stage = Stage::new(2);
+            let mut complete = stage.cache(3, "q");
+            (complete.dataset.run, complete.dataset.created) = (theirs, 1000);
+            stage.flush_well("3.a", &complete);
+            let mut other = stage.cache(3, "c");
+            (other.dataset.run, other.dataset.created) = (ours, 2000);
+            let before = (stage.index().entry(3), Rank2File::read(&RealFiles, &stage.prefix, 3).unwrap());
+            if in_place {
+                let catalog = Catalog { files: &RealFiles, prefix: &stage.prefix };
+                assert!(catalog.begin_in_place(&other.dataset).is_err());
+            } else {
+                let refused = stage.flush(&RealFiles, &through(&RealFiles), "3.b", &other).unwrap_err();
+                assert!(refused.to_string().contains("another dataset under the number 3, `q'"), "{refused}");
+            }
+            assert_eq!(
+                (stage.index().entry(3), Rank2File::read(&RealFiles, &stage.prefix, 3).unwrap()),
+                before
+            );
+            assert!(stage.is_right(&complete));
+            stage.assert_cache_is_whole(&other);
         }
     }
 }
