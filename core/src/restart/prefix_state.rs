@@ -311,6 +311,7 @@ mod tests {
                 created,
                 checkpoint: true,
                 failed: false,
+                superseded: false,
             };
             let name = name.as_bytes().to_vec();
             known.is(&DatasetDescriptor { id: 4, name, created: other, ..Default::default() })
