@@ -115,7 +115,7 @@ fn listed(
 
 const READING: &str = "reading the index of the prefix directory";
 
-/// The checkpoints that are older than the `size` newest ones that count. Output stays.
+/// The checkpoints that are older than the `size` newest ones that count. Output stays, and so does the current one.
 fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
     let entries = index.entries();
     let Some(newest) = index.entry(newest).map(|entry| entry.seq()) else { return Vec::new() };
@@ -124,7 +124,7 @@ fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
     let goes = |dataset: &DatasetDescriptor| dataset.checkpoint && !dataset.output;
     entries
         .iter()
-        .filter(|entry| entry.seq() < oldest && entry.dataset.as_ref().is_some_and(goes))
+        .filter(|entry| entry.seq() < oldest && !entry.current && entry.dataset.as_ref().is_some_and(goes))
         .map(|entry| entry.id)
         .collect()
 }

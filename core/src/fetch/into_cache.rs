@@ -37,9 +37,17 @@ pub(crate) struct Fetcher<'a> {
 pub(crate) struct Search<'a> {
     /// Whether it is the first of a run: then it is reported why the index offers none.
     pub(crate) at_start: bool,
-    /// The name in `SCR_CURRENT`, if it counts.
-    pub(crate) wanted: Option<&'a [u8]>,
+    /// The one that it is for, and no other.
+    pub(crate) wanted: Option<Wanted<'a>>,
     pub(crate) is_eligible: &'a dyn Fn(&Candidate) -> bool,
+}
+
+/// A checkpoint that somebody has named.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) name: &'a [u8],
+    /// Whether the user has, in `SCR_CURRENT`, or else the application.
+    pub(crate) by_user: bool,
 }
 
 impl<'a> Fetcher<'a> {
@@ -68,8 +76,8 @@ impl<'a> Fetcher<'a> {
     ///
     /// # Errors
     /// The ranks cannot talk. When a run begins, also if the index cannot be read though it is not damaged: what it lists may be
-    /// newer than all that is in cache. If the user has named the checkpoint, also if that one cannot be read though it is not
-    /// damaged: another one is not what the user wants.
+    /// newer than all that is in cache. If somebody has named the checkpoint, also if the index, or that checkpoint, cannot be read
+    /// or put into cache though it is not damaged: another one is not wanted.
     pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<Option<CheckpointId>, Error> {
         let job = self.job;
         let (began, sent) = (job.elapsed(), job.comm.traffic());
@@ -119,16 +127,19 @@ impl<'a> Fetcher<'a> {
                     may_pass = true;
                     self.cache.keep_in_prefix(candidate.seq.id);
                     tried.push(candidate.name_text());
-                    unread = matches!(error, FetchError::Failed { .. }).then_some(error).or(unread);
+                    // What is written over stays so.
+                    let is_unread = !matches!(error, FetchError::Unproven { .. });
+                    unread = is_unread.then_some(error).or(unread);
                 }
             }
         }
-        // Another one is not what the user wants.
+        // Another one is not wanted.
         if let Some((wanted, unread)) = search.wanted.zip(unread) {
-            let wanted = String::from_utf8_lossy(wanted);
-            return Err(Error::Refused(format!(
-                "SCR_CURRENT={wanted}: {unread}; start the job again once it can be read, or unset SCR_CURRENT"
-            )));
+            let name = String::from_utf8_lossy(wanted.name);
+            return Err(Error::Refused(match wanted.by_user {
+                true => format!("SCR_CURRENT={name}: {unread}; start the job again once it can be read, or unset SCR_CURRENT"),
+                false => format!("`{name}', which SCR_Current was given: {unread}"),
+            }));
         }
         Ok(FirstOf::None)
     }
@@ -136,10 +147,13 @@ impl<'a> Fetcher<'a> {
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
     fn candidates(&self, search: &Search<'_>) -> Result<Option<Vec<Candidate>>, Error> {
         let (job, at_start) = (self.job, search.at_start);
-        let candidates = match candidates(&*job.comm, job.files(), &job.prefix, search.wanted) {
+        let named = search.wanted.filter(|wanted| wanted.by_user).map(|wanted| wanted.name);
+        let candidates = match candidates(&*job.comm, job.files(), &job.prefix, named) {
             Ok(candidates) => candidates,
             Err(FetchError::Comm(error)) => return Err(error.into()),
-            Err(error @ FetchError::Index { is_damaged: false, .. }) if at_start => {
+            Err(error @ FetchError::Index { is_damaged: false, .. })
+                if at_start || search.wanted.is_some() =>
+            {
                 return Err(Error::Refused(format!("{error}; start the job again once it can be read")));
             }
             Err(error) => {

@@ -18,7 +18,7 @@ mod shared;
 mod tests;
 
 pub(crate) use candidates::{candidates, in_order, is_suspect, output, Candidate};
-pub(crate) use into_cache::{Fetcher, Search};
+pub(crate) use into_cache::{Fetcher, Search, Wanted};
 pub(crate) use shared::Mates;
 
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, throttled, Op};

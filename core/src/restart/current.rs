@@ -5,7 +5,7 @@ use crate::cache::CheckpointId;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
 use crate::error::Error;
-use crate::fetch::{Fetcher, Search};
+use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
 use crate::param;
 use crate::prefix::{Index, PrefixError, Restarted, Seq};
@@ -23,7 +23,7 @@ impl Chosen {
     /// only if nothing is to be fetched. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk.
+    /// The ranks cannot talk, or it cannot be fetched for a reason that may pass.
     pub(super) fn load(&self, from: &mut Fetcher<'_>, by_user: bool) -> Result<Option<CheckpointId>, Error> {
         let fetches = from.job.params.get(&param::FETCH);
         let cached = newest_cached(from.job, from.cache, |cached| {
@@ -33,8 +33,28 @@ impl Chosen {
         if cached.is_some() || !fetches {
             return Ok(cached);
         }
-        let wanted = by_user.then_some(&self.name[..]);
+        let wanted = Some(Wanted { name: &self.name, by_user });
         from.first(&Search { at_start: false, wanted, is_eligible: &|candidate| candidate.name == self.name })
+    }
+}
+
+/// What the user wants of the restart, by `SCR_CURRENT`.
+pub(super) enum Wish {
+    /// Nothing.
+    None,
+    /// To restart from this one.
+    Restart(Chosen),
+    /// To go on from what was written since, and from nothing that was given up before.
+    GoOn(GivenUp),
+}
+
+/// The datasets between a checkpoint that the user has gone back to and the first one that was written since.
+#[derive(Clone, Copy, Default)]
+pub(super) struct GivenUp(Option<(Seq, Seq)>);
+
+impl GivenUp {
+    pub(super) fn has(self, seq: Seq) -> bool {
+        self.0.is_some_and(|(chosen, next)| chosen < seq && seq < next)
     }
 }
 
@@ -43,9 +63,9 @@ impl Chosen {
 ///
 /// # Errors
 /// It cannot be found out whether there was such a restart.
-pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option<Chosen>, Error> {
+pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, Error> {
     let job = from.job;
-    let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(None) };
+    let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(Wish::None) };
     let since = restarted_from(job, &name)?;
     let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.name_text()));
     let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));
@@ -55,9 +75,11 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option
             "SCR_CURRENT={} was restarted from before in this allocation: going on from `{newer}', which is newer",
             String::from_utf8_lossy(&name)
         ));
-        return Ok(None);
+        let cached = newest_cached(job, from.cache, |cached| cached.record.dataset.name == name);
+        let chosen = in_prefix.place_of(&name).max(cached.map(|cached| cached.seq));
+        return Ok(Wish::GoOn(GivenUp(chosen.zip(since))));
     }
-    Ok(Some(Chosen { seq: in_prefix.place_of(&name), name }))
+    Ok(Wish::Restart(Chosen { seq: in_prefix.place_of(&name), name }))
 }
 
 /// Records that the job has restarted from the checkpoint that the user has named, and makes it the current one. Collective.

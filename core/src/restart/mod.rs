@@ -8,6 +8,7 @@ mod current;
 mod prefix_state;
 
 pub(crate) use current::Chosen;
+use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
@@ -25,7 +26,11 @@ use crate::prefix::{Ids, Index, IndexEntry, Seq, Withdrawal};
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
 pub(crate) struct Restart {
+    /// Whether [`find_first`](Self::find_first) has been called.
+    found: bool,
     loaded: Option<CheckpointId>,
+    /// What an earlier run has gone back beyond.
+    given_up: GivenUp,
     /// The checkpoint that the application has chosen and that is not loaded yet.
     chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
@@ -73,7 +78,14 @@ impl Restart {
         from: &mut Fetcher<'_>,
         in_prefix: &PrefixState,
     ) -> Result<(), Error> {
-        if let Some(chosen) = current::find(from, in_prefix)? {
+        self.found = true;
+        let wish = current::find(from, in_prefix)?;
+        if let Wish::GoOn(given_up) = &wish {
+            self.given_up = *given_up;
+            let unwanted = from.cache.datasets_mut().iter_mut().filter(|cached| given_up.has(cached.seq()));
+            unwanted.for_each(|cached| cached.passed_over |= cached.record.dataset.checkpoint);
+        }
+        if let Wish::Restart(chosen) = wish {
             self.loaded = chosen.load(from, true)?;
             if let Some(loaded) = &self.loaded {
                 current::record_chosen(from, loaded)?;
@@ -84,10 +96,10 @@ impl Restart {
             }
         }
         if self.loaded.is_none() {
-            self.loaded = find_newer_than_cache(from, in_prefix)?;
+            self.loaded = find_newer_than_cache(from, in_prefix, self.given_up)?;
         }
         if self.loaded.is_none() {
-            self.loaded = find_newest(from, in_prefix)?;
+            self.loaded = find_newest(from, in_prefix, self.given_up)?;
             report_unread(from.job, from.cache, self.loaded.as_ref());
         }
         while let Some(loaded) = &self.loaded {
@@ -97,6 +109,11 @@ impl Restart {
             self.refuse(from)?;
         }
         Ok(())
+    }
+
+    /// Whether it has been decided what the run begins with.
+    pub(crate) fn is_found(&self) -> bool {
+        self.found
     }
 
     /// The application goes back to a checkpoint, and newer ones are not flushed any more. Until it begins to restart, it can
@@ -129,10 +146,11 @@ impl Restart {
     /// Loads the checkpoint that the application has chosen, and no other. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk.
+    /// The ranks cannot talk, or it cannot be fetched for a reason that may pass: it stays chosen.
     pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        if let Some(chosen) = self.chosen.take() {
+        if let Some(chosen) = &self.chosen {
             self.loaded = chosen.load(from, false)?;
+            self.chosen = None;
         }
         Ok(())
     }
@@ -163,7 +181,7 @@ impl Restart {
             }
             job.report.error(&what);
             // What has replaced it may be complete by now.
-            self.loaded = find_older(from, None)?;
+            self.loaded = find_older(from, None, self.given_up)?;
             has_changed = true;
         }
         Ok(has_changed)
@@ -199,6 +217,22 @@ impl Restart {
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }
 
+    /// Where the checkpoint has been dropped or deleted, the next older one takes its place. Once the application has begun, nothing
+    /// is fetched for that. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn leave_dropped(&mut self, from: &mut Fetcher<'_>) -> Result<bool, Error> {
+        if self.begun {
+            self.leave_lost(from.job, from.cache);
+            return Ok(false);
+        }
+        let has_left = |loaded: &mut CheckpointId| from.cache.dataset(loaded.id).is_none();
+        let Some(left) = self.loaded.take_if(has_left) else { return Ok(false) };
+        self.loaded = find_older(from, Some(left.seq), self.given_up)?;
+        Ok(true)
+    }
+
     /// Where the checkpoint cannot be read any more, the newest one in cache takes its place.
     pub(crate) fn leave_lost(&mut self, job: &Job, cache: &Cache) {
         let is_readable = |id: u64| {
@@ -218,7 +252,7 @@ impl Restart {
     pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
         let Some(refused) = self.loaded.take() else { return Ok(None) };
         record_refused(from.job, from.cache, &refused);
-        self.loaded = find_older(from, Some(refused.seq))?;
+        self.loaded = find_older(from, Some(refused.seq), self.given_up)?;
         Ok(Some(refused))
     }
 }
@@ -246,9 +280,10 @@ fn catalog(job: &Job) -> Catalog<'_> {
 fn find_newer_than_cache(
     from: &mut Fetcher<'_>,
     in_prefix: &PrefixState,
+    given_up: GivenUp,
 ) -> Result<Option<CheckpointId>, Error> {
     let job = from.job;
-    let newest = newest_cached(job, from.cache, |_| true);
+    let newest = newest_cached(job, from.cache, |cached| !given_up.has(cached.seq()));
     let Some((cached, first)) = newest.zip(in_prefix.first.as_ref()) else { return Ok(None) };
     let unsaid = job.params.get(&param::CURRENT).is_none();
     if unsaid && in_prefix.is_chosen && first.seq < cached.seq {
@@ -267,16 +302,20 @@ fn find_newer_than_cache(
         first.seq.id,
         cached.name_text()
     ));
-    fetch_at_start(from, in_prefix, &|candidate| candidate.seq > cached.seq)
+    fetch_at_start(from, in_prefix, &|candidate| candidate.seq > cached.seq && !given_up.has(candidate.seq))
 }
 
 /// Finds the newest checkpoint in cache, or else in the prefix directory.
-fn find_newest(from: &mut Fetcher<'_>, in_prefix: &PrefixState) -> Result<Option<CheckpointId>, Error> {
-    let cached = newest_cached(from.job, from.cache, |_| true);
+fn find_newest(
+    from: &mut Fetcher<'_>,
+    in_prefix: &PrefixState,
+    given_up: GivenUp,
+) -> Result<Option<CheckpointId>, Error> {
+    let cached = newest_cached(from.job, from.cache, |cached| !given_up.has(cached.seq()));
     if cached.is_some() || !from.job.params.get(&param::FETCH) {
         return Ok(cached);
     }
-    fetch_at_start(from, in_prefix, &|_| true)
+    fetch_at_start(from, in_prefix, &|candidate| !given_up.has(candidate.seq))
 }
 
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
@@ -298,8 +337,12 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
 
 /// Finds the next older checkpoint than the one at `than`, or the newest: in the prefix directory if the newest one left is there,
 /// or else in cache.
-fn find_older(from: &mut Fetcher<'_>, than: Option<Seq>) -> Result<Option<CheckpointId>, Error> {
-    let is_older = |seq: Seq| than.is_none_or(|than| seq < than);
+fn find_older(
+    from: &mut Fetcher<'_>,
+    than: Option<Seq>,
+    given_up: GivenUp,
+) -> Result<Option<CheckpointId>, Error> {
+    let is_older = |seq: Seq| than.is_none_or(|than| seq < than) && !given_up.has(seq);
     let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_older(cached.seq()));
     let cached = newest(from);
     if !from.job.params.get(&param::FETCH) {

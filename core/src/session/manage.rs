@@ -72,6 +72,7 @@ impl Session {
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
+            self.leave_dropped()?;
         }
         dropped.map_err(|error| error.doing(format!("dropping `{}'", String::from_utf8_lossy(name))))
     }
@@ -89,6 +90,7 @@ impl Session {
         let was_listed = delete::named(&self.job, name)?;
         if !planted(Bug::DeletedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
+            self.leave_dropped()?;
         }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
@@ -111,6 +113,16 @@ impl Session {
         self.flushes.wait_until_recorded(&self.job);
         self.flushes.abandon(&self.job, name)?;
         Ok(in_cache)
+    }
+
+    /// What was dropped or deleted may be what the application was about to restart from.
+    fn leave_dropped(&mut self) -> Result<(), Error> {
+        let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
+        if self.restart.leave_dropped(&mut from)? {
+            from.report_left_alone();
+            self.count_from_restart();
+        }
+        Ok(())
     }
 
     /// No later run brings back a dataset of this name that there is now.

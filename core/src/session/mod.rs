@@ -119,18 +119,26 @@ impl Session {
         }
     }
 
-    /// Lets the flushes do something. Then the checkpoints are deleted that are too many in the prefix directory.
+    /// Lets the flushes do something. Then the checkpoints are deleted that are too many in the prefix directory, once it is known
+    /// which one the run restarts from.
     fn with_flushes<T>(
         &mut self,
         work: impl FnOnce(&mut Flushes, &mut FlushSite<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let Self { job, cache, schemes, flushes, .. } = self;
         let outcome = work(flushes, &mut FlushSite { job, cache, schemes });
-        self.restart.leave_lost(&self.job, &self.cache);
+        if self.restart.is_found() {
+            self.slide_windows()?;
+        }
+        outcome
+    }
+
+    fn slide_windows(&mut self) -> Result<(), Error> {
         for id in self.flushes.take_flushed() {
             slide_window(&self.job, &mut self.cache, id)?;
         }
-        outcome
+        self.restart.leave_lost(&self.job, &self.cache);
+        Ok(())
     }
 
     /// Reads the redundancy that the restart did not need, once the application has its files. Damaged parts are rebuilt, so that

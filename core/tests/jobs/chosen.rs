@@ -280,6 +280,46 @@ fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_h
     }
 }
 
+/// There was none then, and the application began from nothing.
+#[test]
+fn once_the_checkpoint_to_restart_from_is_dropped_an_older_one_is_offered() {
+    for size in ["2", "1"] {
+        for delete in [false, true] {
+            let world = job().set("SCR_CACHE_SIZE", size);
+            checkpoints(&world, 1..=2);
+            world.run(|application| {
+                let session = application.session();
+                assert_eq!(session.have_restart().unwrap(), Some(b"ckpt.2".to_vec()));
+                if delete {
+                    session.delete(b"ckpt.2").unwrap();
+                } else {
+                    session.drop_dataset(b"ckpt.2").unwrap();
+                }
+                assert_eq!(application.restart(some), Some(1), "SCR_CACHE_SIZE={size}, {delete}");
+            });
+        }
+    }
+}
+
+/// A checkpoint that was in cache only took its place in the window, before the run looked which one the user wants.
+#[test]
+fn the_window_does_not_delete_the_checkpoint_that_the_user_has_named() {
+    for bypass in ["0", "1"] {
+        let mut world = job().set("SCR_CACHE_BYPASS", bypass).set("SCR_PREFIX_SIZE", "2");
+        checkpoints(&world, 1..=2);
+        lose_all(&world);
+        world.put("SCR_CACHE_BYPASS", "0");
+        world.put("SCR_FLUSH", "0");
+        checkpoints(&world, 3..=3);
+        world.put("SCR_FLUSH", "1");
+        world.put("SCR_FLUSH_ON_RESTART", "1");
+        world.put("SCR_CACHE_BYPASS", bypass);
+        world.put("SCR_CURRENT", "ckpt.1");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        assert!(listed(&world).0.contains(&1), "{:?}", listed(&world));
+    }
+}
+
 /// An application that does not look at what a call returns gets no path that would belong to no dataset.
 #[test]
 fn after_a_start_that_failed_no_file_is_routed() {

@@ -618,6 +618,32 @@ fn a_job_goes_on_from_what_it_has_flushed_since_it_went_back() {
     assert_eq!(listed(&world).0, [1, 3, 4]);
 }
 
+/// The newest of all was taken then, which the user had gone back from.
+#[test]
+fn a_job_that_went_back_never_goes_on_from_what_was_written_before_it_did() {
+    for damaged in [false, true] {
+        let mut world = job();
+        checkpoints(&world, 1..=2);
+        world.put("SCR_CURRENT", "ckpt.1");
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(1));
+            application.checkpoint(7, some).unwrap();
+        });
+        lose_all(&world);
+        if damaged {
+            std::fs::write(world.prefix().join(file_name(7, Rank(0), 0)), "damaged").unwrap();
+        }
+        world.run(|application| {
+            if !damaged {
+                assert_eq!(application.session().start_restart().unwrap(), b"ckpt.7");
+                application.session().complete_restart(false).unwrap_err();
+            }
+            assert_eq!(application.restart(some), Some(1), "damaged: {damaged}");
+        });
+        assert_eq!(listed(&world).0, [1, 2, 3], "nothing is dropped");
+    }
+}
+
 /// Only the copies that a run had in reach were marked. When the nodes came back, so did what was deleted.
 #[test]
 fn what_is_deleted_or_dropped_does_not_come_back_from_a_whole_copy_on_nodes_that_were_away() {

@@ -6,6 +6,7 @@ use scr_core::comm::Rank;
 use scr_core::flush::poll_transfers;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::{OwnedDir, RealFiles};
+use scr_core::prefix::{Index, Prefix};
 use scr_core::session::OutputFlags;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, Transport};
 use std::io::ErrorKind;
@@ -250,6 +251,25 @@ fn another_checkpoint_is_restarted_from_if_the_one_that_the_user_has_named_was_w
     lose_all(&world);
     world.put("SCR_CURRENT", "one");
     world.run(|application| restart(application, "a", 3)).all_gave(&Some(b"newer".to_vec()));
+}
+
+/// The older one became the current one, as if the user had gone back to it, and the next run dropped the newer one.
+#[test]
+fn a_checkpoint_that_nothing_proves_is_not_given_up_for_an_older_one() {
+    let world = world("1").set("SCR_FLUSH", "0").set("SCR_CRC_ON_FLUSH", "0");
+    let world = world.set("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| {
+        write(application, "older", "a", 3).unwrap();
+        write(application, "one", "b", 1).unwrap();
+    });
+    world.run(|application| assert!(!overwrite(application, false, false)));
+    for _ in 0..2 {
+        lose_all(&world);
+        world.run(|application| restart(application, "a", 3)).all_gave(&Some(b"older".to_vec()));
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert_ne!(index.current(), Some(&b"older"[..]));
+        assert!(index.id_of("one").is_some());
+    }
 }
 
 /// The copy in cache was taken for superseded, or for flushed, so that it was lost with the cache.

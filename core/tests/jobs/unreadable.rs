@@ -141,6 +141,60 @@ fn a_checkpoint_that_the_user_has_named_and_that_cannot_be_read_gives_no_other_o
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The index said what there is, and could not be read when the checkpoint was looked up in it.
+#[test]
+fn a_checkpoint_that_the_user_has_named_is_the_only_one_whichever_read_of_the_index_fails() {
+    for at in 1.. {
+        let mut world = flushed().set("SCR_CURRENT", "ckpt.1");
+        let files = failing(|path| path.ends_with("index.scr"));
+        files.fail_for(at, 4, ErrorKind::TimedOut);
+        world.files = Arc::new(files.clone());
+        let outcome = world.try_run(|begun| {
+            let mut application = begun.map_err(|error| error.to_string())?;
+            Ok::<_, String>(application.restart(some))
+        });
+        let is_right = |rank: &Result<_, String>| rank.as_ref().map_or(true, |step| *step == Some(1));
+        assert!(outcome.ranks.iter().all(is_right), "read {at}: {:?}", outcome.ranks);
+        if files.first_failed().is_none() {
+            assert!(at > 4, "the index is read that often");
+            break;
+        }
+    }
+}
+
+/// There was no checkpoint then, without an error, and the choice was forgotten.
+#[test]
+fn a_checkpoint_that_the_application_has_named_and_that_cannot_be_read_is_an_error_until_it_can() {
+    let mut world = flushed().set("SCR_FETCH", "1");
+    let files = failing(|path| path.to_string_lossy().contains("prefix/ckpt.1/"));
+    world.files = Arc::new(files.clone());
+    world.run(|application| {
+        application.session().current(b"ckpt.1").unwrap();
+        if application.rank == Rank(0) {
+            files.fail_from(1, ErrorKind::TimedOut);
+        }
+        let why = application.session().have_restart().unwrap_err().to_string();
+        assert!(why.contains("ckpt.1"), "{why}");
+        files.heal();
+        assert_eq!(application.restart(some), Some(1));
+    });
+}
+
+/// It could be read, and could not be written to the cache of one rank: the newest was taken instead.
+#[test]
+fn a_checkpoint_that_the_user_has_named_and_that_does_not_get_into_cache_gives_no_other_one() {
+    let mut world = flushed().set("SCR_CURRENT", "ckpt.1");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::OpenToWrite && path.to_string_lossy().contains("/filemap_"));
+    files.never_pause();
+    files.fail_once(1, ErrorKind::PermissionDenied);
+    world.own_files.insert(Rank(2), Arc::new(files.clone()));
+    let why = refused(&world);
+    assert!(files.first_failed().is_some() && why.contains("SCR_CURRENT=ckpt.1"), "{why}");
+    world.own_files.clear();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 /// The run went back once more, and gave up all that had been written since.
 #[test]
 fn a_run_goes_back_only_where_it_knows_whether_one_has_done_so_before() {
