@@ -22,7 +22,7 @@ use crate::fs::{At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
     staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, Index, Location, Prefix,
-    PrefixError, PrefixFile, Rank2File, Unsynced, DELETION, IN_PLACE,
+    PrefixError, PrefixFile, Rank2File, Seq, Unsynced, DELETION, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
 use std::collections::hash_map::RandomState;
@@ -263,16 +263,30 @@ pub fn drop_name(
 
 /// Rolls back the flushes of a name, however far they are. Gives whether there was any.
 pub(crate) fn abandon_named(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<bool, PrefixError> {
-    let named = || -> Result<Vec<PendingFlush>, FsError> {
+    abandon(files, prefix, |dataset| dataset.name == name)
+}
+
+/// The same for the checkpoints that are newer than the one gone back to, but for output: one that is closed later would be the
+/// current one again.
+pub(crate) fn abandon_newer(files: &dyn Files, prefix: &Prefix, than: Seq) -> Result<bool, PrefixError> {
+    abandon(files, prefix, |dataset| dataset.checkpoint && !dataset.output && dataset.seq() > than)
+}
+
+fn abandon(
+    files: &dyn Files,
+    prefix: &Prefix,
+    is_meant: impl Fn(&DatasetDescriptor) -> bool,
+) -> Result<bool, PrefixError> {
+    let meant = || -> Result<Vec<PendingFlush>, FsError> {
         let found = pending::list(files, prefix)?.into_iter().map(FoundRecord::known);
         let known = found.collect::<Result<Vec<_>, _>>()?;
-        Ok(known.into_iter().flatten().filter(|record| record.dataset.name == name).collect())
+        Ok(known.into_iter().flatten().filter(|record| is_meant(&record.dataset)).collect())
     };
-    if named()?.is_empty() {
+    if meant()?.is_empty() {
         return Ok(false);
     }
     alone(files, prefix, |fence| {
-        for record in named()? {
+        for record in meant()? {
             Closing { files, prefix, record, fence }.take_back()?;
         }
         Ok(true)

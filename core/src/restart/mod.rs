@@ -18,6 +18,7 @@ use crate::comm::Rank;
 use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
 use crate::flush::catalog::Catalog;
+use crate::flush::closing;
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
@@ -91,6 +92,7 @@ impl Restart {
                 current::record_chosen(from, loaded)?;
                 from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
                 let went_back = WentBack::to(&chosen, loaded.seq);
+                went_back.abandon_newer(from.job)?;
                 went_back.pass_over_newer(from.cache);
                 went_back.drop_newer(from.job, from.cache)?;
             }
@@ -120,7 +122,7 @@ impl Restart {
     /// restart from that one. No flush may be under way. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk.
+    /// The ranks cannot talk, or what is on record of newer ones cannot be taken back.
     pub(crate) fn choose(
         &mut self,
         job: &Job,
@@ -131,6 +133,7 @@ impl Restart {
         cache.offer(None);
         let chosen = Chosen { name: name.to_owned(), seq: Some(seq) };
         let went_back = WentBack::to(&chosen, seq);
+        went_back.abandon_newer(job)?;
         if !self.begun {
             self.chosen = Some(chosen);
             went_back.pass_over_newer(cache);
@@ -378,6 +381,17 @@ impl WentBack {
     /// To the checkpoint that was `chosen`. What the index has of its name stays, though cache has given an older one.
     fn to(chosen: &Chosen, loaded: Seq) -> Self {
         Self(chosen.seq.map_or(loaded, |listed| listed.max(loaded)))
+    }
+
+    /// Takes back the flushes of newer checkpoints that have arrived and could not be closed: whoever closes them later would
+    /// list them again, and make one of them current. Collective.
+    fn abandon_newer(&self, job: &Job) -> Result<(), Error> {
+        let abandoned = match job.rank() {
+            Rank(0) => closing::abandon_newer(job.files(), &job.prefix, self.0).map(drop),
+            _ => Ok(()),
+        };
+        job.agree(abandoned)
+            .map_err(|error| error.doing("ending the flushes of checkpoints newer than the chosen one"))
     }
 
     /// Keeps the newer checkpoints from being flushed: they would become the current ones again.

@@ -704,3 +704,30 @@ fn what_is_deleted_or_dropped_does_not_come_back_with_the_nodes_that_were_away()
         assert_eq!(listed(&world).0, [1], "{how}");
     }
 }
+
+/// The flush of the newer one was closed by the next call, and the next run began with it.
+#[test]
+fn a_newer_checkpoint_that_could_not_be_listed_does_not_come_back_once_the_application_has_gone_back() {
+    for drop in ["0", "1"] {
+        let faulty = FaultyFiles::new(RealFiles);
+        let mut world = job().set("SCR_DROP_AFTER_CURRENT", drop);
+        world.files = Arc::new(faulty.clone());
+        let outcome = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            if application.rank == Rank(0) {
+                let is_summary = |path: &str| path.contains("dataset.2") && path.contains("summary");
+                faulty.only(move |_, path| is_summary(&path.to_string_lossy()));
+                faulty.fail_from(1, std::io::ErrorKind::Other);
+            }
+            application.checkpoint(2, some).unwrap();
+            application.session().current(b"ckpt.1").unwrap();
+            if application.rank == Rank(0) {
+                faulty.heal();
+            }
+            application.session().should_exit().unwrap();
+        });
+        assert!(outcome.has_line_with("Flush failed"), "{}", outcome.lines.join("\n"));
+        assert_eq!(listed(&world).1.as_deref(), Some(&b"ckpt.1"[..]), "drop {drop}");
+        assert!(!index(&world).entry(2).is_some_and(|entry| entry.is_valid()), "drop {drop}");
+    }
+}
