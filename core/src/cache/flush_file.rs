@@ -45,10 +45,11 @@ impl Cache {
         Some("the last run has left one in cache that no node of this run has")
     }
 
-    /// Makes the flush file list the datasets that are in cache now. What another allocation has in cache only stays, but for a
-    /// checkpoint that is older than the one to restart from, which is at `newest`, in the same run; and of those that were passed
+    /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use, and that are newer than
+    /// the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. What another allocation
+    /// has in cache only stays, but for a checkpoint that is older than that one in the same run; and of those that were passed
     /// over, the newest stay.
-    pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq) {
+    pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
         let renewed = change_flush_file(job, FlushFile::renew, |flush| {
             let mut passed_over = 0;
             for entry in flush.entries() {
@@ -57,10 +58,15 @@ impl Cache {
                     passed_over += usize::from(is_passed_over);
                     entry.is_still_wanted(newest) || is_passed_over && passed_over <= MOST_PASSED_OVER
                 };
-                if self.dataset(entry.id).is_none() && !is_elsewhere {
+                let is_left = left.seen.contains(&entry.id)
+                    && entry.is_still_wanted(newest)
+                    && !(left.is_withdrawn)(entry.seq());
+                if self.dataset(entry.id).is_none() && !is_elsewhere && !is_left {
                     flush.remove_location(entry.id, Location::Cache);
                 }
-                Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
+                if !left.is_other_job {
+                    Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
+                }
             }
             for cached in &self.datasets {
                 flush.record(&cached.record.dataset, Location::Cache);
@@ -99,6 +105,16 @@ impl Cache {
             update_flush_file(job, |flush| flush.remove_location(cached.id(), Location::Cache));
         }
     }
+}
+
+/// What a run has found that is not its own.
+pub(crate) struct Left<'a> {
+    /// The ids of all datasets that any node has something of.
+    pub(crate) seen: &'a [u64],
+    /// Which of them were dropped.
+    pub(crate) is_withdrawn: &'a dyn Fn(Seq) -> bool,
+    /// Whether another job runs in the prefix directory, whose flushes may be under way.
+    pub(crate) is_other_job: bool,
 }
 
 /// So many checkpoints in the caches of other allocations are remembered that runs have passed over.

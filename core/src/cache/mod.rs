@@ -53,9 +53,10 @@ use crate::error::Error;
 use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Ids, Index, IndexEntry, PrefixError, Seq, Withdrawal};
+use crate::prefix::{Ids, Index, IndexEntry, Location, PrefixError, Seq, Withdrawal};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
+use flush_file::update_flush_file;
 use kept_open::KeptOpen;
 use part::PartDir;
 use record::RankRecord;
@@ -305,7 +306,13 @@ impl Cache {
             record_withdrawn(job, &seqs, job.run.number_alone())
         };
         let recorded = if job.rank() == Rank(0) { record() } else { Ok(()) };
-        job.agree(recorded).map_err(|error| error.doing(RECORDING))
+        job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
+        // Nor are they to be saved.
+        update_flush_file(job, |flush| {
+            let withdrawn = flush.entries().into_iter().filter(|entry| seqs.contains(&entry.seq()));
+            withdrawn.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
+        });
+        Ok(())
     }
 
     fn remove_stale(&self, job: &Job, stale: &[StalePart]) {

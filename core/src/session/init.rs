@@ -6,6 +6,7 @@ use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
+use crate::cache::flush_file::Left;
 use crate::cache::part::MAX_ID;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{any, broadcast};
@@ -67,7 +68,6 @@ impl Session {
         prepare_prefix(&session.job, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
         let (in_prefix, of_other_size) = session.find_datasets(is_shared)?;
-        session.cache.renew_flush_file(&session.job, in_prefix.newest);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
         let unused = in_prefix.unused(&session.cache);
@@ -151,6 +151,10 @@ impl Session {
                  is possible; remove that dataset"
             )));
         }
+        let is_other_job = self.running.is_second();
+        let is_withdrawn = &|seq| in_prefix.withdrawn(seq).is_some();
+        let left = Left { seen: &found.seen, is_withdrawn, is_other_job };
+        self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.count_ids_from(highest);
         self.cache.measure_newest(&self.job)?;
         if let Some(newest) = self.cache.datasets().iter().rev().find(|cached| cached.is_restartable()) {

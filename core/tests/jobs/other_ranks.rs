@@ -19,6 +19,13 @@ fn lose_all(world: &World) {
     (0..4).for_each(|node| world.lose(&format!("n{node}")));
 }
 
+/// The datasets that `scr postrun` looks for in cache.
+fn in_cache(world: &World) -> Vec<u64> {
+    let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    let entries = file.entries().into_iter().filter(|entry| entry.is_at(Location::Cache));
+    entries.map(|entry| entry.id).collect()
+}
+
 fn fails_to_begin(world: &World, why: &str) {
     let outcome = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
     for rank in &outcome.ranks {
@@ -55,6 +62,27 @@ fn a_run_with_another_number_of_ranks_says_that_it_starts_without_a_checkpoint_o
         outcome.line_with(&["restarting from dataset 1 `ckpt.1'"]);
         assert!(!outcome.has_line_with("starts without a checkpoint"));
     }
+}
+
+/// The run took it out of the flush file, and `scr postrun` had nothing to save. It also took a flush of another job out.
+#[test]
+fn what_a_run_with_another_number_of_ranks_leaves_alone_is_still_to_be_saved() {
+    let mut world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let prefix = Prefix::new(world.prefix());
+    FlushFile::update(&RealFiles, &prefix, |flush| flush.add_location(1, Location::Flushing)).unwrap();
+    with_ranks(&mut world, 3);
+    let other_job = std::fs::File::open(world.prefix().join(".scr/running")).unwrap();
+    other_job.lock().unwrap();
+    world.run(|application| application.restart(some)).all_gave(&None);
+    let entry = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap();
+    assert!(entry.is_at(Location::Cache) && entry.is_at(Location::Flushing), "{entry:?}");
+    drop(other_job);
+    world.run(|application| application.restart(some)).all_gave(&None);
+    let entry = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap();
+    assert_eq!(entry.locations, [Location::Cache]);
+    world.run(|application| application.session().drop_dataset(b"ckpt.1").unwrap());
+    assert!(in_cache(&world).is_empty());
 }
 
 #[test]
@@ -169,11 +197,6 @@ fn a_run_in_another_allocation_keeps_the_record_of_output_that_only_the_first_on
         session.complete_output(true).unwrap_err();
         application.checkpoint(2, some).unwrap();
     });
-    let in_cache = |world: &World| {
-        let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
-        let entries = file.entries().into_iter().filter(|entry| entry.is_at(Location::Cache));
-        entries.map(|entry| entry.id).collect::<Vec<_>>()
-    };
     assert_eq!(in_cache(&world), [2, 1]);
     world.put("SCR_JOB_ID", "5132");
     world.run(|application| application.restart(some)).all_gave(&Some(2));
