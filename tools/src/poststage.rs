@@ -11,7 +11,7 @@ use clap::Args;
 use scr_core::env::Env;
 use scr_core::flush::{finalize_arrived, poll_transfers_anew, FlushOutcome, PollResult, Transports};
 use scr_core::prefix::Prefix;
-use scr_core::{describe, find_control_dir, param};
+use scr_core::{describe, find_control_dir};
 use std::path::PathBuf;
 
 /// Text below the help.
@@ -29,9 +29,8 @@ pub(crate) struct PoststageArgs {
 /// `scr poststage`.
 pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
     let env = environment::env()?;
-    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
-    let prefix = given.unwrap_or_else(|| environment::params(&env).get(&param::PREFIX));
-    Ok(Answer::from(finish(&env, &Prefix::at(&*env.files, &prefix))?))
+    let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+    Ok(Answer::from(finish(&env, &prefix)?))
 }
 
 /// Finishes what has arrived below a prefix directory, prints what became of each flush, and returns whether none is left.

@@ -380,3 +380,16 @@ fn an_import_that_would_leave_files_out_or_mix_ranks_up_is_refused() {
     assert!(code == Some(2) && text.contains("--import"), "{text}");
     assert_eq!(listed(prefix.path()), before);
 }
+
+/// It was taken out of the flush file first, and `scr postrun` did not save what stayed listed.
+#[test]
+fn a_dataset_that_cannot_be_dropped_is_still_to_be_saved() {
+    let prefix = sample();
+    let folder = Prefix::new(prefix.path());
+    let output = DatasetDescriptor { id: 9, name: b"plot.9".to_vec(), output: true, ..Default::default() };
+    FlushFile::update(&RealFiles, &folder, |flush| flush.record(&output, Location::Cache)).expect("it can");
+    let before = std::fs::read(folder.flush_file()).expect("it is there");
+    std::fs::write(folder.index_file(), "damaged").expect("it is ours");
+    assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(2));
+    assert_eq!(std::fs::read(folder.flush_file()).expect("it is there"), before);
+}

@@ -129,3 +129,12 @@ fn run_on_nodes_refuses_what_cannot_be_meant() {
     let help = out(&run("--help"));
     assert!(!help.is_empty() && help.lines().all(|line| line.len() <= 80), "{help}");
 }
+
+/// It said that no flush was under way, with exit code 0, and the script of the batch system removed the cache.
+#[test]
+fn poststage_refuses_a_prefix_directory_that_is_not_there() {
+    let scr = Installation::with_system_file("");
+    let output = run(&scr, "poststage --prefix no/such");
+    assert!(code(&output) == 2 && err(&output).contains("there is no prefix directory"), "{}", err(&output));
+    assert_eq!(code(&run(&scr, "poststage")), 0);
+}
