@@ -98,6 +98,10 @@ impl Flushes {
     /// Collective.
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         for id in policy::due_at_start(site.job, site.cache) {
+            if site.cache.dataset(id).is_none() {
+                // It has given its files to one that was flushed before it.
+                continue;
+            }
             let flushed = self.flush(site, id);
             report_only(site.job, flushed)?;
         }
@@ -113,7 +117,7 @@ impl Flushes {
         let wanted = site.job.params.get(&param::FLUSH_POSTSTAGE);
         let mut outcome = Ok(());
         for id in policy::due_at_end(site.job, site.cache) {
-            if left.contains(&id) {
+            if left.contains(&id) || site.cache.dataset(id).is_none() {
                 continue;
             }
             let detaches = wanted && self.is_async(site, id)? && self.transport_of(site, id)?.survives_job;
