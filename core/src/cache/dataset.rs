@@ -19,8 +19,8 @@ pub(crate) struct CachedDataset {
     pub(crate) store: usize,
     /// Its copy in the prefix directory.
     pub(crate) copy: PrefixCopy,
-    /// Whether a newer dataset has its name or one of its files, or it is output that the user has purged. Then it must not be copied to the prefix
-    /// directory, nor be read there.
+    /// Whether a newer dataset has its name or one of its files, or it is output that the user has purged. Then it must not be
+    /// copied to the prefix directory, nor be read there.
     pub(crate) superseded: bool,
     /// Whether the application could not restart from it.
     pub(crate) refused: bool,

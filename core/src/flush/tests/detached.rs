@@ -589,6 +589,24 @@ impl Closers for SlowJob {
     }
 }
 
+/// Before the `at`-th operation of `files` the job of the same flush does something, unless it would wait for the index. Tells
+/// whether that succeeds.
+fn while_stopped_at(
+    files: &FaultyFiles,
+    at: u64,
+    stage: &Arc<Stage>,
+    job: impl FnOnce(&Stage) -> bool + Send + 'static,
+) -> Arc<Mutex<Option<bool>>> {
+    let outcome = Arc::new(Mutex::new(None));
+    let (theirs, tells) = (Arc::clone(stage), Arc::clone(&outcome));
+    files.interrupt_at(at, move || {
+        if !theirs.prefix.scr_file("index.lock").exists() {
+            *tells.lock().unwrap() = Some(job(&theirs));
+        }
+    });
+    outcome
+}
+
 /// A flush is about to be marked as done by its job, and an older dataset has its name and its files.
 fn before_the_mark(stage: &Stage) -> (Cached, Cached) {
     let (older, newer) = (stage.cache(0, "a"), stage.cache(1, "a"));
@@ -619,15 +637,9 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
     for at in 1.. {
         stage.put_back(&kept);
         let files = FaultyFiles::new(RealFiles);
-        let (theirs, names, mut own) = (Arc::clone(&stage), names.clone(), record.clone());
-        let outcome = Arc::new(Mutex::new(None));
-        let tells = Arc::clone(&outcome);
-        files.interrupt_at(at, move || {
+        let (names, mut own) = (names.clone(), record.clone());
+        let outcome = while_stopped_at(&files, at, &stage, move |theirs| {
             let prefix = &theirs.prefix;
-            if prefix.scr_file("index.lock").exists() {
-                // It would wait.
-                return;
-            }
             let staged = names.into_iter();
             let staged =
                 staged.map(|(target, staging, bytes, crc)| Staged { target, staging, bytes, crc }).collect();
@@ -643,7 +655,7 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
                 in_place: false,
                 fence: None,
             };
-            *tells.lock().unwrap() = Some(close(&SlowJob, share, NOW, mark).is_ok());
+            close(&SlowJob, share, NOW, mark).is_ok()
         });
         finalize_pending(&files, &stage.prefix, NOW).unwrap();
         if !files.was_interrupted() {
@@ -686,20 +698,14 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
     for at in 1.. {
         stage.put_back(&kept);
         let files = FaultyFiles::new(RealFiles);
-        let (theirs, record) = (Arc::clone(&stage), record.clone());
-        let outcome = Arc::new(Mutex::new(None));
-        let tells = Arc::clone(&outcome);
-        files.interrupt_at(at, move || {
+        let record = record.clone();
+        let outcome = while_stopped_at(&files, at, &stage, move |theirs| {
             let prefix = &theirs.prefix;
-            if prefix.scr_file("index.lock").exists() {
-                // It would wait.
-                return;
-            }
-            let committed = Catalog { files: &RealFiles, prefix }.commit(&record, "1.x", None, NOW);
-            if committed.is_ok() {
+            let committed = Catalog { files: &RealFiles, prefix }.commit(&record, "1.x", None, NOW).is_ok();
+            if committed {
                 record.forget(&RealFiles, prefix).unwrap();
             }
-            *tells.lock().unwrap() = Some(committed.is_ok());
+            committed
         });
         files.stop_at(at + 1);
         let _ = finalize_arrived(&files, &stage.prefix, NOW);
