@@ -41,6 +41,8 @@ mod restart;
 pub mod scavenge;
 pub mod scrub;
 pub mod session;
+#[cfg(test)]
+mod testing;
 
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));

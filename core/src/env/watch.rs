@@ -101,10 +101,10 @@ const STACK: usize = 256 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::wait_until;
     use std::collections::HashSet;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::ThreadId;
-    use std::time::Instant;
 
     /// The threads that have polled, once for each poll.
     #[derive(Default)]
@@ -136,14 +136,6 @@ mod tests {
 
         fn threads(&self) -> Vec<ThreadId> {
             self.threads.lock().unwrap().clone()
-        }
-    }
-
-    fn wait_until(holds: impl Fn() -> bool) {
-        let began = Instant::now();
-        while !holds() {
-            assert!(began.elapsed() < Duration::from_secs(60), "it has not come so far");
-            std::thread::yield_now();
         }
     }
 

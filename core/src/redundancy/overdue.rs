@@ -198,6 +198,7 @@ mod tests {
     use crate::env::{Env, TestEnv};
     use crate::fs::faulty::FaultyFiles;
     use crate::fs::RealFiles;
+    use crate::testing::wait_until;
     use std::path::Path;
     use std::time::Instant;
 
@@ -315,13 +316,5 @@ mod tests {
         wait_until(|| Arc::strong_count(&files) == 1);
         assert_eq!(test.output().take_errors(), Vec::<String>::new(), "the call has returned");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    fn wait_until(holds: impl Fn() -> bool) {
-        let began = Instant::now();
-        while !holds() {
-            assert!(began.elapsed() < Duration::from_secs(60), "it has not come so far");
-            std::thread::yield_now();
-        }
     }
 }
