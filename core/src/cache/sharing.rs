@@ -6,10 +6,8 @@
 
 use crate::comm::collective::{agree_at, all_gather, any, barrier, broadcast};
 use crate::comm::{Collective, Comm, CommError, Rank};
-use crate::fs::{Files, How, OwnedDir};
+use crate::fs::{unique_number, Files, How, OwnedDir};
 use crate::placement::Placement;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -43,7 +41,7 @@ pub(crate) struct Seen {
 impl<'a> Sharing<'a> {
     /// Collective.
     pub(crate) fn new(comm: &'a dyn Comm, nodes: &'a Placement) -> Result<Self, CommError> {
-        let token = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let token = format!("{:016x}", unique_number());
         let token = broadcast(comm, Rank(0), token.into_bytes())?;
         Ok(Self { comm, nodes, token: String::from_utf8_lossy(&token).into_owned() })
     }

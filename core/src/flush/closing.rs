@@ -18,16 +18,14 @@ use super::pending::{self, FoundRecord, PendingError, PendingFlush};
 use super::step::{Step, StepError};
 use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
-use crate::fs::{At, Files, FsError, How, Updated};
+use crate::fs::{unique_number, At, Files, FsError, How, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
     staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, Index, Location, Prefix,
     PrefixError, PrefixFile, Rank2File, Seq, Unsynced, DELETION, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -406,7 +404,7 @@ pub(super) fn close<C: Closers>(
     let Share { files, prefix, record, staged, folders, in_place, fence } = share;
     let by = if in_place { IN_PLACE.to_owned() } else { record.token.clone() };
     let catalog = Catalog { files, prefix };
-    let closer = fence.map(|_| random());
+    let closer = fence.map(|_| format!("{:x}", unique_number()));
     let closer = closer.as_deref();
     let early = planted(Bug::CommittedBeforeNamed);
     closers.each(Step::MarkingDone, || {
@@ -547,11 +545,7 @@ pub(crate) fn sync_names(
 
 /// A name for a file that is written to get another one. Nobody else writes it.
 pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
-    staging_file(path, &format!("{token}.{}", random()))
-}
-
-fn random() -> String {
-    format!("{:x}", RandomState::new().build_hasher().finish())
+    staging_file(path, &format!("{token}.{:x}", unique_number()))
 }
 
 /// What to do about a flush that has not all arrived.

@@ -580,7 +580,7 @@ fn report_begin(site: &FlushSite<'_>, id: u64) -> Duration {
 
 /// A token for a flush, the same on all ranks.
 fn agreed_token(job: &Job, id: u64) -> Result<String, Error> {
-    let token = broadcast(&*job.comm, Rank(0), new_token(id, &job.env).into_bytes())?;
+    let token = broadcast(&*job.comm, Rank(0), new_token(id, job.env.clock.now()).into_bytes())?;
     Ok(String::from_utf8_lossy(&token).into_owned())
 }
 

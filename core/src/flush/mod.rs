@@ -61,8 +61,7 @@ pub use outcome::FlushOutcome;
 pub use throttle::SharedSlots;
 
 use crate::comm::CommError;
-use crate::env::Env;
-use crate::fs::Files;
+use crate::fs::{unique_number, Files};
 use crate::job::Job;
 use crate::prefix::FileName;
 use crate::redundancy::plugins::TransportInUse;
@@ -70,7 +69,7 @@ use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, T
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Data that a rank needs to flush.
 pub(crate) struct Flush<'a> {
@@ -198,11 +197,10 @@ pub(crate) enum FlushError {
     Comm(#[from] CommError),
 }
 
-/// A token that no other flush has: the dataset's id, the time, and where it was made.
-pub(crate) fn new_token(dataset: u64, env: &Env) -> String {
-    let now = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let place = format!("{}/{}/{:?}", env.host, env.uid, env.clock.elapsed());
-    format!("{dataset}.{now:x}.{:08x}", crc32fast::hash(place.as_bytes()))
+/// A token that no other flush has: the dataset's id, the time, and a random number.
+pub(crate) fn new_token(dataset: u64, now: SystemTime) -> String {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("{dataset}.{now:x}.{:016x}", unique_number())
 }
 
 /// What stands in for a transport where the files are in place already.

@@ -7,11 +7,9 @@
 
 use super::error::At;
 use super::trees::PAUSE;
-use super::{retried, File, Files, FsError, How, Status, Updated};
+use super::{retried, unique_number, File, Files, FsError, How, Status, Updated};
 use crate::planted::{planted, Bug};
-use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
-use std::hash::{BuildHasher, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -179,8 +177,7 @@ impl<'a> Mine<'a> {
     }
 
     fn create_once(files: &'a dyn Files, lock: &'a Path) -> Result<Self, FsError> {
-        let number = RandomState::new().build_hasher().finish();
-        let path = named(lock, &format!("{number:016x}"));
+        let path = named(lock, &format!("{:016x}", unique_number()));
         let file = files.open(&path, How::Create(0o666)).at("create", &path)?;
         // Held as long as the file is open; without locks, only its age shows that the holder is dead.
         let _ = file.try_lock();

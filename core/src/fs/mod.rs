@@ -48,6 +48,8 @@ pub(crate) use retrying::{retried, Retrying};
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -309,4 +311,9 @@ pub trait Files: Send + Sync {
     fn without_retries(&self) -> Option<&dyn Files> {
         None
     }
+}
+
+/// A random number for a name that nobody else gives, in any process.
+pub(crate) fn unique_number() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

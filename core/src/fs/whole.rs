@@ -1,11 +1,9 @@
 //! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
 
 use super::error::At;
-use super::{retried, File, Files, FsError, How};
+use super::{retried, unique_number, File, Files, FsError, How};
 use crate::planted::{planted, Bug};
-use std::collections::hash_map::RandomState;
 use std::ffi::OsString;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -128,8 +126,7 @@ impl dyn Files + '_ {
     fn create_temporary(&self, path: &Path, mode: u32) -> Result<(PathBuf, Box<dyn File>), FsError> {
         let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
         for _ in 0..MAX_TEMPORARIES {
-            let number = RandomState::new().build_hasher().finish();
-            let temporary = temporary(path, number);
+            let temporary = temporary(path, unique_number());
             match self.open(&temporary, How::Create(mode)) {
                 Ok(file) => return Ok((temporary, file)),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,

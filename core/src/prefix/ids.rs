@@ -22,11 +22,9 @@
 
 use super::shared::{self, Shared};
 use super::{Index, Prefix, PrefixError, Seq};
-use crate::fs::{At, Durability, Files, FsError, Kind};
+use crate::fs::{unique_number, At, Durability, Files, FsError, Kind};
 use scr_plugin_api::KvTree;
-use std::collections::hash_map::RandomState;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,8 +34,7 @@ pub struct PrefixId(String);
 
 impl PrefixId {
     fn random() -> Self {
-        let half = || RandomState::new().build_hasher().finish();
-        Self(format!("{:016x}{:016x}", half(), half()))
+        Self(format!("{:016x}{:016x}", unique_number(), unique_number()))
     }
 
     /// From text; `None` for what is no such id.

@@ -664,7 +664,8 @@ impl Model {
             }
         }
         if run.settings.window > 0 {
-            self.saved.slide_window(place, last_flushed);
+            // What a restart hands out may have been flushed before.
+            self.saved.slide_window(place, last_flushed.max(first_handed(ranks)));
         }
     }
 
