@@ -23,6 +23,8 @@ pub(crate) struct FolderOwners {
     pub(crate) sums: BTreeMap<FileName, u32>,
     /// A name under which this rank has another file than the first rank that has it, and which that is.
     pub(crate) differing: Option<(FileName, Rank)>,
+    /// A name under which this rank has a file and another one files in a folder, and which that is.
+    pub(crate) is_folder: Option<(FileName, Rank)>,
     /// The names, of any rank, that other ranks ask this rank about.
     pub(crate) asked: HashSet<Vec<u8>>,
 }
@@ -85,9 +87,10 @@ pub(crate) fn assign_owners<'a>(
                 owners.sums.insert(name(shared)?, crc);
             }
         }
-        for (shared, first) in answer.get(DIFFERS).into_iter().flat_map(KvTree::iter) {
-            owners.differing =
-                first.keys_as().next().map(Rank).zip(Some(name(shared)?)).map(|(first, name)| (name, first));
+        for (key, found) in [(DIFFERS, &mut owners.differing), (IS_FOLDER, &mut owners.is_folder)] {
+            for (file, other) in answer.get(key).into_iter().flat_map(KvTree::iter) {
+                *found = Some(name(file)?).zip(other.keys_as().next().map(Rank));
+            }
         }
     }
     Ok(owners)
@@ -117,6 +120,7 @@ const NAME: &str = "NAME";
 const FILES: &str = "FILES";
 const SUM: &str = "SUM";
 const DIFFERS: &str = "DIFFERS";
+const IS_FOLDER: &str = "IS_FOLDER";
 /// The empty name, the prefix directory itself, stands for itself as a key.
 const FOLDER: &str = "FOLDER";
 
@@ -170,6 +174,11 @@ fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
             } else if first == *from {
                 to.entry(first).or_default().child(FOLDER).child(folder);
             }
+        }
+    }
+    for (name, writer) in &writers {
+        if let Some(other) = folders.get(name) {
+            to.entry(writer.rank).or_default().child(IS_FOLDER).set(name, other);
         }
     }
     for (from, question) in asked {
@@ -265,6 +274,13 @@ mod tests {
             let torn = (rank == Rank(3)).then(|| ("t".parse().unwrap(), Rank(0)));
             assert_eq!(owners.differing, torn, "{rank}");
         }
+    }
+
+    #[test]
+    fn a_file_that_has_the_name_of_a_folder_of_others_is_found() {
+        let all = owners_of(4, |rank| if rank == 2 { vec!["a".into()] } else { vec![format!("a/b/{rank}")] });
+        let found: Vec<_> = all.into_iter().map(|owners| owners.is_folder).collect();
+        assert_eq!(found, [None, None, Some(("a".parse().unwrap(), Rank(0))), None]);
     }
 
     #[test]

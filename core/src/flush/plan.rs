@@ -153,9 +153,10 @@ impl Flush<'_> {
             copy.leads = owners.leads(me, &copy.file.name);
             copy.file.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());
         }
-        let alike = match &owners.differing {
-            Some((name, first)) => Err(StepError::SharedName { name: name.clone(), ranks: [*first, me] }),
-            None => Ok(()),
+        let alike = match (owners.differing.clone(), owners.is_folder.clone()) {
+            (Some((name, first)), _) => Err(StepError::SharedName { name, ranks: [first, me] }),
+            (None, Some((name, other))) => Err(StepError::FolderOfOthers { name, ranks: [me, other] }),
+            (None, None) => Ok(()),
         };
         let mut own = owners.folders.iter().flatten();
         let real = alike

@@ -65,6 +65,14 @@ pub(crate) enum StepError {
         /// The two.
         ranks: [Rank; 2],
     },
+    /// A rank has a file where another one has a folder.
+    #[error("rank {} has a file named {name}, and rank {} files in a folder of that name; give each its own", ranks[0], ranks[1])]
+    FolderOfOthers {
+        /// The name.
+        name: FileName,
+        /// The two.
+        ranks: [Rank; 2],
+    },
     /// A folder lies where a file of the dataset belongs.
     #[error("{} is a folder, and a file of that name is to be written", path.display())]
     InTheWay {

@@ -355,6 +355,23 @@ fn different_files_of_one_name_on_two_ranks_are_reported() {
     assert!(text.contains("ranks 1 and 3 have different files named a/rank_1"), "{text}");
 }
 
+/// The flush took the name of the older dataset, and then could rename neither file nor end.
+#[test]
+fn a_file_that_has_the_name_of_another_ranks_folder_is_reported_and_the_older_dataset_stays() {
+    let stage = Stage::new(3);
+    let older = stage.cache(1, "a");
+    stage.flush_well("1", &older);
+    let mut cached = stage.cache(2, "a");
+    cached.by_rank[1][0].name = "a/d".parse().unwrap();
+    cached.by_rank[2][0].name = "a/d/x".parse().unwrap();
+    let text = failure(stage.flush(&RealFiles, &through(&RealFiles), "2", &cached));
+    assert!(
+        text.contains("rank 1 has a file named a/d, and rank 2 files in a folder of that name"),
+        "{text}"
+    );
+    assert!(stage.is_right(&older) && stage.index().entry(1).unwrap().complete);
+}
+
 #[test]
 fn an_obstacle_is_reported_and_the_next_flush_works() {
     let stage = Stage::new(3);
