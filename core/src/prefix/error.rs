@@ -93,8 +93,8 @@ pub enum PrefixError {
     },
     /// A folder below the prefix directory is a symbolic link.
     #[error(
-        "{} is a symbolic link, and scr writes and removes nothing through one; use the names that the files have under \
-         the prefix directory without it",
+        "{} is a symbolic link, and scr writes and removes nothing through one; put a folder in its place, or use the \
+         names that the files have under the prefix directory without it",
         path.display()
     )]
     Linked {

@@ -159,9 +159,14 @@ impl Prefix {
     /// Makes the hidden folder, where it is not there.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// Where it cannot be made, and [`PrefixError::Linked`].
     pub fn make_scr_dir(&self, files: &dyn Files) -> Result<(), PrefixError> {
-        Ok(files.make_dirs(&self.scr_dir(), DIR_MODE, Durability::Synced)?)
+        let path = self.scr_dir();
+        match files.status(&path) {
+            Ok(status) if status.kind == Kind::Dir => Ok(()),
+            Ok(status) if status.kind == Kind::Link => Err(PrefixError::Linked { path }),
+            _ => Ok(files.make_dirs(&path, DIR_MODE, Durability::Synced)?),
+        }
     }
 
     /// Makes the folder of one dataset, where it is not there.
@@ -258,5 +263,18 @@ mod tests {
         prefix.make_scr_dir(&RealFiles).unwrap();
         prefix.make_dataset_dir(&RealFiles, 7).unwrap();
         assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), [7]);
+    }
+
+    /// A run began, and each of its flushes failed.
+    #[test]
+    fn a_hidden_folder_that_is_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("elsewhere", dir.path().join(".scr")).unwrap();
+        for _ in ["to nothing", "to a folder"] {
+            let refused = Prefix::new(dir.path()).make_scr_dir(&RealFiles);
+            assert!(matches!(refused, Err(PrefixError::Linked { .. })), "{refused:?}");
+            std::fs::create_dir_all(dir.path().join("elsewhere")).unwrap();
+        }
+        assert_eq!(std::fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);
     }
 }
