@@ -82,7 +82,7 @@ pub(crate) fn latest(env: &Env, prefix: &Prefix) -> Result<u64> {
 
 /// The reply, after the warnings that belong to it.
 fn reply(env: &Env, prefix: &Prefix, selection: &Selection, before: Option<u64>) -> Result<Reply> {
-    let file = FlushFile::read_with_index(&*env.files, prefix)
+    let file = FlushFile::read_as_it_is(&*env.files, prefix, selection.of_one())
         .with_context(|| format!("cannot find out what {} has", prefix.dir().display()))?;
     let job_id = current_job_id(env, &environment::params_of(env, prefix), &Manifests::load(env)?)?;
     let reply = selection.ask(&file, before, &job_id);

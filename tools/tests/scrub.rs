@@ -67,6 +67,35 @@ fn a_flipped_bit_is_named_with_what_will_happen_and_the_exit_code_is_1() {
     assert!(text.ends_with("1 of 3 files are wrong; 0 are unverified\n"), "{text}");
 }
 
+/// The advice was to put a good copy in its place, without a word of the one in cache; and no command repaired it.
+#[test]
+fn damage_in_the_prefix_directory_is_repaired_from_cache_with_the_commands_that_the_report_names() {
+    let left = FinishedJob::new();
+    let file = left.prefix().join("ckpt.1/rank_1");
+    flip(&file);
+    let found = out(&scrub(&left, &[]));
+    let advice = "remove the files that are wrong, run `scr copy --id 1' on each node of the job, and then `scr index --build 1'";
+    assert!(found.contains(advice), "{found}");
+    fs::remove_file(&file).unwrap();
+    let scr = |arguments: &[&str], node: u32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.env_clear().current_dir(left.prefix()).args(arguments);
+        command
+            .env("SCR_CACHE_BASE", left.node(node))
+            .env("SCR_PLUGIN_PATH", left.plugins())
+            .env("USER", "user1");
+        let output = command.output().unwrap();
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        out(&output)
+    };
+    for node in [0, 1] {
+        assert!(scr(&["copy", "--id", "1"], node).contains("copied 2 files"));
+    }
+    assert!(scr(&["index", "--build", "1"], 0).contains("nothing was lost"));
+    assert_eq!(fs::read(&file).unwrap(), [b'x'; 1000]);
+    assert_eq!(code(&scrub(&left, &[])), 0);
+}
+
 #[test]
 fn json_has_the_same_findings() {
     let left = FinishedJob::new();

@@ -6,7 +6,7 @@
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Index, IndexEntry, Prefix, PrefixError, Seq};
+use super::{DatasetDescriptor, Index, Prefix, PrefixError, Rank2File, Seq};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
@@ -77,11 +77,11 @@ impl FlushEntry {
         self.checkpoint && !self.is_at(Location::Prefix) && self.seq().run < run
     }
 
-    /// Whether the index has it whole. A cache may have what it has fetched under another id.
-    fn is_in(&self, index: &Index) -> bool {
-        let entry = index.id_of(&self.name).and_then(|id| index.entry(id));
-        let is_this = |entry: &IndexEntry| entry.id == self.id || entry.seq().run == self.seq().run;
-        entry.is_some_and(|entry| entry.is_valid() && is_this(&entry))
+    /// Its number in the index, if that has it whole. A cache may have what it has fetched under another id.
+    fn id_in(&self, index: &Index) -> Option<u64> {
+        let entry = index.id_of(&self.name).and_then(|id| index.entry(id))?;
+        let is_this = entry.id == self.id || entry.seq().run == self.seq().run;
+        (entry.is_valid() && is_this).then_some(entry.id)
     }
 
     /// Whether it is there.
@@ -130,19 +130,31 @@ impl FlushFile {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// The same, without the datasets that were in the prefix directory and that the index does not have any more: they were
-    /// dropped, replaced, or found damaged since.
+    /// The same, without the datasets that were in the prefix directory and are there no more: the index does not have them, as they
+    /// were dropped, replaced, or found damaged since; or files are gone of one that is still in cache, or is `asked` for.
     ///
     /// # Errors
-    /// Where this file or the index is damaged or cannot be read.
-    pub fn read_with_index(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+    /// Where this file, the index or the lists of a dataset cannot be read, or one of the first two is damaged.
+    pub fn read_as_it_is(
+        files: &dyn Files,
+        prefix: &Prefix,
+        asked: Option<u64>,
+    ) -> Result<Self, PrefixError> {
         let mut file = Self::read(files, prefix)?;
         let mut in_prefix = file.entries();
         in_prefix.retain(|entry| entry.is_at(Location::Prefix));
         if !in_prefix.is_empty() {
             let index = Index::read(files, prefix)?;
-            in_prefix.retain(|entry| !entry.is_in(&index));
-            in_prefix.iter().for_each(|gone| file.remove_location(gone.id, Location::Prefix));
+            for entry in in_prefix {
+                let is_looked_at = asked.map_or_else(|| entry.is_at(Location::Cache), |id| id == entry.id);
+                let is_there = match entry.id_in(&index) {
+                    Some(id) => !is_looked_at || Rank2File::loss(files, prefix, id)?.is_none(),
+                    None => false,
+                };
+                if !is_there {
+                    file.remove_location(entry.id, Location::Prefix);
+                }
+            }
         }
         Ok(file)
     }

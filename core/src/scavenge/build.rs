@@ -120,6 +120,9 @@ pub enum BuildError {
     Step(String),
 }
 
+const TO_SAVE_AGAIN: &str =
+    "if nodes have the dataset in cache, save it with `scr copy' on each of them, and build it again";
+
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
@@ -177,10 +180,19 @@ impl<'a> Builder<'a> {
         // A build that died here may have given some files their names.
         closing::finish_earlier(self.files(), self.prefix, &token(id), &self.env.local_time())?;
         let entry = Index::read(self.files(), self.prefix)?.entry(id);
+        let scan = Scan::read(self.files(), self.prefix, id)?;
         if let Some(entry) = &entry {
             let built = |outcome| Built { id, name: entry.name.clone(), outcome, notes: Vec::new() };
             if entry.is_valid() && self.is_described(id) {
-                return Ok(built(Outcome::Already));
+                match (Rank2File::loss(self.files(), self.prefix, id)?, &scan) {
+                    (None, _) => return Ok(built(Outcome::Already)),
+                    (Some(why), None) => {
+                        let why = format!("{why}; {TO_SAVE_AGAIN}");
+                        return Ok(built(Outcome::Incomplete { why }));
+                    }
+                    // What was saved since from cache takes the place of what is lost.
+                    (Some(_), Some(_)) => {}
+                }
             }
             if let Some(time) = &entry.failed {
                 let why = format!(
@@ -190,7 +202,7 @@ impl<'a> Builder<'a> {
                 return Ok(built(Outcome::Incomplete { why }));
             }
         }
-        match Scan::read(self.files(), self.prefix, id)? {
+        match scan {
             Some(scan) => self.complete(&scan),
             None => self.relist(id, entry.as_ref()),
         }

@@ -15,7 +15,7 @@ use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, FsError, How, OwnedDir};
 use crate::parallel::at_a_time;
-use crate::prefix::{FileName, Index, Overwritten, Prefix, PrefixError, PrefixId, DIR_MODE};
+use crate::prefix::{FileName, Index, Overwritten, Prefix, PrefixError, PrefixId, Rank2File, DIR_MODE};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub struct Copier<'a> {
 pub struct Copied {
     /// The dataset's number in the prefix directory and its name, where the node has anything of it.
     pub dataset: Option<(u64, Vec<u8>)>,
-    /// The dataset is complete in the prefix directory, so nothing was copied.
+    /// The dataset is complete in the prefix directory and its files are there, so nothing was copied.
     pub already: bool,
     /// The copied parts.
     pub parts: Vec<CopiedPart>,
@@ -99,7 +99,8 @@ impl Copier<'_> {
         let Some((_, first)) = parts.first() else { return Ok(copied) };
         let (id, name) = (first.record.id_in_prefix, first.record.dataset.name.clone());
         let listed = Index::read(self.files, self.prefix)?.entry(id);
-        copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name);
+        copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name)
+            && Rank2File::loss(self.files, self.prefix, id)?.is_none();
         copied.dataset = Some((id, name));
         if copied.already {
             return Ok(copied);

@@ -9,7 +9,7 @@ use scr_core::env::{Env, TestEnv};
 use scr_core::fs::faulty::{given_up, FaultyFiles, What};
 use scr_core::fs::{Files, OwnedDir, RealFiles};
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
+use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Import, Outcome};
 use scr_core::session::OutputFlags;
 use scr_plugin_api::KvTree;
@@ -282,6 +282,55 @@ fn a_node_that_comes_back_makes_the_refused_dataset_whole() {
     dead.copy_from(&RealFiles, "n2").unwrap();
     assert!(matches!(dead.build().outcome, Outcome::Completed { rebuilt, .. } if rebuilt == [1]));
     dead.assert_whole("with one node back");
+}
+
+/// Every command said that the dataset was complete already, and nothing saved it again.
+#[test]
+fn what_was_flushed_and_removed_since_is_saved_again_from_cache() {
+    let mut flushed = Dead::new(World::new(4, 4).set("SCR_FLUSH", "1"), 4);
+    let again = |dead: &Dead, what: &str| {
+        let is_in_prefix = || {
+            let known = FlushFile::read_as_it_is(&RealFiles, &dead.prefix(), None).unwrap().entry(dead.step);
+            known.unwrap().is_at(Location::Prefix)
+        };
+        assert!(!is_in_prefix(), "{what}");
+        let built = dead.build();
+        assert!(
+            matches!(&built.outcome, Outcome::Incomplete { why } if why.contains("scr copy")),
+            "{what}: {built:?}"
+        );
+        assert!(dead.index().entry(dead.step).unwrap().is_valid(), "nothing is known to be better");
+        let copied = dead.scavenge();
+        assert!(copied.iter().all(|copied| copied.is_whole() && !copied.already), "{what}: {copied:?}");
+        let built = dead.build();
+        assert!(
+            matches!(&built.outcome, Outcome::Completed { rebuilt, .. } if rebuilt.is_empty()),
+            "{what}: {built:?}"
+        );
+        dead.assert_whole(what);
+        assert!(is_in_prefix() && dead.index().entry(dead.step).unwrap().is_valid(), "{what}");
+        assert!(
+            dead.scavenge().iter().all(|copied| copied.already) && dead.build().outcome == Outcome::Already
+        );
+    };
+    let file = flushed.in_prefix(&file_name(1, Rank(2), 0));
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    again(&flushed, "all files removed");
+    // The maps of the last time are there, but nothing that could be built from them.
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(1).unwrap();
+    assert!(!flushed.build().outcome.is_complete());
+    assert!(flushed.scavenge().iter().all(Copied::is_whole));
+    assert!(flushed.build().outcome.is_complete());
+    flushed.assert_whole("a file cut short after that");
+    flushed = Dead::new(World::new(4, 4).set("SCR_FLUSH", "1"), 4);
+    std::fs::File::options()
+        .write(true)
+        .open(flushed.in_prefix(&file_name(1, Rank(2), 0)))
+        .unwrap()
+        .set_len(1)
+        .unwrap();
+    again(&flushed, "a file cut short");
+    flushed.fetched_by_another_job();
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) fn finish(
     log.add_entry(Record::event(Event::PostrunStart));
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
-    let unsaved = Unsaved::of(&FlushFile::read_with_index(&*env.files, &prefix)?, &allocation.job_id);
+    let unsaved = Unsaved::of(&FlushFile::read_as_it_is(&*env.files, &prefix, None)?, &allocation.job_id);
     let saved = unsaved.output.len() + unsaved.checkpoints.len() + usize::from(unsaved.passed_over.is_some());
     let mut safe =
         unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);

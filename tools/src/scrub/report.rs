@@ -32,7 +32,8 @@ impl ScrubReport {
 
     /// A table for each target, what is wrong, and a last line.
     pub(super) fn text(&self) -> String {
-        let text: String = self.0.iter().map(|(target, report)| target_text(target, report)).collect();
+        let mut text: String = self.0.iter().map(|(target, report)| target_text(target, report)).collect();
+        text.extend(self.repairable().map(repair_text));
         let Totals { files, bytes, unverified, wrong } = self.totals();
         let all = format!("{} ({})", count(files, "file"), count(bytes, "byte"));
         text + &match (wrong, unverified) {
@@ -40,6 +41,20 @@ impl ScrubReport {
             (0, _) => format!("nothing is wrong in {all}; {unverified} of them are unverified\n"),
             _ => format!("{wrong} of {} are wrong; {unverified} are unverified\n", count(files, "file")),
         }
+    }
+
+    /// The datasets of prefix directories that are wrong there, and of which this node has intact parts in cache.
+    fn repairable(&self) -> impl Iterator<Item = &Dataset> {
+        let in_places = |kind: &'static str| {
+            let places = self.0.iter().filter(move |(target, _)| target.kind() == kind);
+            places.flat_map(|(_, report)| &report.datasets)
+        };
+        let is_wrong = |dataset: &Dataset| Totals::of(&dataset.items).wrong > 0;
+        let is_intact_in_cache = move |wanted: &Dataset| {
+            let is_it = |cached: &&Dataset| (cached.id, &cached.name) == (wanted.id, &wanted.name);
+            in_places("cache").find(is_it).is_some_and(|cached| !is_wrong(cached))
+        };
+        in_places("prefix").filter(move |dataset| is_wrong(dataset) && is_intact_in_cache(dataset))
     }
 
     pub(super) fn json(&self) -> Value {
@@ -110,6 +125,15 @@ fn wrong_text(dataset: Option<u64>, item: &Item) -> Option<String> {
         (None, _) => String::new(),
     };
     Some(format!("wrong: {owner}{found}; {now}\n"))
+}
+
+fn repair_text(dataset: &Dataset) -> String {
+    format!(
+        "this node has dataset {id} `{}' in cache: to repair it, remove the files that are wrong, run `scr copy --id {id}' on each \
+         node of the job, and then `scr index --build {id}'\n",
+        dataset.name,
+        id = dataset.id
+    )
 }
 
 /// There may be very many unverified files, for the same few reasons.

@@ -20,8 +20,10 @@ pub(crate) use write::FAN_OUT;
 use super::error::Rank2FileFault;
 use super::{FileName, FileNameFault, Prefix, PrefixError, MAX_NAME_BYTES};
 use crate::comm::Rank;
+use crate::fs::verify::{open_whole, FileError};
 use crate::fs::Files;
-use std::collections::HashMap;
+use crate::parallel::at_a_time;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// A file of a dataset, as it lies below the prefix directory.
@@ -88,6 +90,32 @@ impl Rank2File {
         write::write(files, prefix, id, &self.by_rank, write::FAN_OUT)
     }
 
+    /// Why a dataset that counts as complete is not whole in place, if its lists or a file are missing, or a file has another length.
+    /// The index does not say so: anybody may have removed files since. No byte is read.
+    ///
+    /// # Errors
+    /// What is there cannot be looked at.
+    pub(crate) fn loss(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<String>, PrefixError> {
+        let lists = match Self::read(files, prefix, id) {
+            Err(error) if error.is_damage() => return Ok(Some(crate::describe(&error))),
+            lists => lists?,
+        };
+        let all: BTreeMap<_, _> =
+            lists.by_rank.iter().flatten().map(|file| (&file.name, file.bytes)).collect();
+        let all: Vec<_> = all.into_iter().collect();
+        let look = |&(name, bytes): &(&FileName, Option<u64>)| {
+            open_whole(files, &prefix.file(name), bytes).map(drop)
+        };
+        for looked in at_a_time(LOOKS_AT_A_TIME, &all, look) {
+            match looked {
+                Ok(()) => {}
+                Err(FileError::Fs(error)) => return Err(error.into()),
+                Err(error) => return Ok(Some(crate::describe(&error))),
+            }
+        }
+        Ok(None)
+    }
+
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.by_rank.len()
@@ -113,6 +141,9 @@ impl Rank2File {
         self.by_rank.iter().flatten().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes?))
     }
 }
+
+/// More at a time from each of many nodes make a file system no faster.
+const LOOKS_AT_A_TIME: u32 = 8;
 
 fn fault(path: &Path, reason: Rank2FileFault) -> PrefixError {
     PrefixError::Rank2File { path: path.to_owned(), reason }
