@@ -234,7 +234,7 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
 /// # Errors
 /// A flush could not be rolled back, the index cannot be changed, or another run reads files of the name in place, which nobody would
 /// keep for it any more.
-pub fn drop_name(
+pub(crate) fn drop_name(
     files: &dyn Files,
     prefix: &Prefix,
     name: &[u8],

@@ -53,7 +53,7 @@ pub(crate) mod throttle;
 mod worker;
 
 pub(crate) use catalog::MakeCurrent;
-pub use closing::{drop_name, finalize_arrived};
+pub use closing::finalize_arrived;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::resolve_pending_flushes;
 pub(crate) use flushes::{FlushSite, Flushes};

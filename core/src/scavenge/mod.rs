@@ -14,12 +14,14 @@
 //! | `repair` | lost parts are rebuilt by threads |
 //! | `build` | completes a dataset and lists it in the index |
 //! | `unsaved` | which datasets would be lost with a cache directory |
+//! | `dropping` | takes a dataset out of the index |
 //! | `import` | files that were not written through scr become a dataset |
 //! | `inspect` | which datasets in the caches of the nodes can be made whole |
 //! | `relist` | adds a whole dataset to an index that has lost it |
 
 mod build;
 mod copy;
+mod dropping;
 pub(crate) mod filemap;
 mod import;
 mod inspect;
@@ -31,6 +33,7 @@ mod unsaved;
 
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
+pub use dropping::{drop_dataset, Dropped};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 pub use unsaved::{unsaved, Unsaved};

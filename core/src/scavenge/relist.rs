@@ -239,7 +239,7 @@ const BLOCK_BYTES: u64 = 1 << 20;
 mod tests {
     use super::*;
     use crate::env::Env;
-    use crate::flush::drop_name;
+    use crate::flush::closing::drop_name;
     use crate::flush::tests::stage::{through, Stage, OPTIONS};
     use crate::flush::Options;
     use crate::fs::RealFiles;

@@ -3,10 +3,10 @@
 
 use super::world::{path_of, Application, World};
 use scr_core::comm::Rank;
-use scr_core::flush::drop_name;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
+use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
 use std::io::{ErrorKind, Write};
 use std::sync::Arc;
@@ -251,7 +251,7 @@ fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_h
     type Leave = fn(&World);
     let ways: [(&str, Leave); 4] = [
         ("scr index --drop", |world| {
-            drop_name(&RealFiles, &Prefix::new(world.prefix()), b"other", 0).unwrap();
+            drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"other").unwrap();
         }),
         ("SCR_Drop", |world| {
             world.run(|application| application.session().drop_dataset(b"other").unwrap());

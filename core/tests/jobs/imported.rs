@@ -3,12 +3,11 @@
 use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, World};
 use scr_core::comm::Rank;
-use scr_core::flush::drop_name;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{Builder, Import, ImportError, Imported, Outcome};
+use scr_core::scavenge::{drop_dataset, Builder, Import, ImportError, Imported, Outcome};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -323,7 +322,7 @@ fn a_file_that_could_not_be_synced_is_listed_only_once_it_is_replaced() {
         replace(&world);
         import(&world, "ckpt.5", true, &files).unwrap();
         let prefix = Prefix::at(&RealFiles, &world.prefix());
-        drop_name(&RealFiles, &prefix, b"ckpt.5", 0).unwrap();
+        drop_dataset(&RealFiles, &prefix, b"ckpt.5").unwrap();
         let add = |world: &World| with_builder(world, |builder| builder.add(b"ckpt.5"));
         failing(&mut world, what, name, |world| add(world).unwrap_err());
         let Outcome::Incomplete { why } = add(&world).unwrap().outcome else { panic!("{name} was listed") };
@@ -344,7 +343,7 @@ fn a_mark_of_an_import_that_cannot_be_removed_goes_before_the_dataset_is_dropped
     failing(&mut world, What::RemoveFile, mark, import);
     let prefix = Prefix::at(&RealFiles, &world.prefix());
     let dropped =
-        |world: &World| drop_name(&*world.files, &prefix, b"ckpt.5", 0).map(|dropped| dropped.value);
+        |world: &World| drop_dataset(&*world.files, &prefix, b"ckpt.5").map(|dropped| dropped.found);
     failing(&mut world, What::RemoveFile, mark, dropped).unwrap_err();
     assert!(lists(&world, "ckpt.5"));
     assert!(dropped(&world).unwrap() && !lists(&world, "ckpt.5"));

@@ -5,7 +5,9 @@ use super::world::{contents, file_name, files_below, path_of, Application, World
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
+use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
+use scr_core::scavenge::{drop_dataset, Builder, Dropped};
 use scr_core::session::OutputFlags;
 use std::sync::Arc;
 
@@ -642,6 +644,25 @@ fn a_job_that_went_back_never_goes_on_from_what_was_written_before_it_did() {
         });
         assert_eq!(listed(&world).0, [1, 2, 3], "nothing is dropped");
     }
+}
+
+/// `scr index --drop` took the entry, and the next run restarted from the copy in cache, and listed it again, without a word.
+#[test]
+fn what_the_command_drops_does_not_come_back_from_cache_unless_it_is_listed_again() {
+    let world = job();
+    checkpoints(&world, 1..=3);
+    let prefix = Prefix::new(world.prefix());
+    let drop_it = |name: &str| drop_dataset(&RealFiles, &prefix, name.as_bytes()).unwrap();
+    let dropped = drop_it("ckpt.3");
+    assert!(dropped.found && dropped.in_cache == [3], "{dropped:?}");
+    assert_eq!(drop_it("ckpt.3"), Dropped::default());
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    assert_eq!(listed(&world).0, [1, 2]);
+    assert!(drop_it("ckpt.2").found);
+    let env = world.env_of(Rank(0)).env();
+    let host = PluginHost::new(&env, None);
+    assert!(Builder::new(&env, &prefix, &host, 0).add(b"ckpt.2").unwrap().outcome.is_complete());
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
 /// Only the copies that a run had in reach were marked. When the nodes came back, so did what was deleted.

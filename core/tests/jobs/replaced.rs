@@ -2,10 +2,11 @@
 
 use super::world::{contents, file_name, mode, path_of, Application, World};
 use scr_core::comm::Rank;
-use scr_core::flush::{drop_name, finalize_arrived, FlushOutcome};
+use scr_core::flush::{finalize_arrived, FlushOutcome};
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::Prefix;
+use scr_core::scavenge::drop_dataset;
 use scr_core::session::{Error, OutputFlags, Session};
 use std::io::ErrorKind;
 use std::sync::mpsc::channel;
@@ -228,7 +229,7 @@ fn what_a_run_reads_in_place_is_not_purged_deleted_or_dropped_by_another_one() {
     world.lose("n0");
     world.lose("n1");
     let prefix = Prefix::new(world.prefix());
-    let drop = || drop_name(&RealFiles, &prefix, b"ckpt.1", 0);
+    let drop = || drop_dataset(&RealFiles, &prefix, b"ckpt.1");
     let purge = |is_wanted: u8| {
         std::fs::write(world.prefix().join(".scrconf"), format!("SCR_PREFIX_PURGE={is_wanted}\n")).unwrap();
     };
@@ -262,7 +263,7 @@ fn what_a_run_reads_in_place_is_not_purged_deleted_or_dropped_by_another_one() {
     purge(0);
     // The run has ended, and its own hold is in nobody's way.
     world.run(|application| application.session().delete(b"ckpt.1").unwrap());
-    assert!(!drop().unwrap().value && !world.prefix().join("ckpt.1").exists());
+    assert!(!drop().unwrap().found && !world.prefix().join("ckpt.1").exists());
 }
 
 /// A process of the run before was still there, and no checkpoint of the new one became complete.

@@ -17,11 +17,9 @@ use anyhow::{bail, Context, Result};
 use building::BuildReport;
 use clap::Args;
 use scr_core::env::Env;
-use scr_core::flush::drop_name;
-use scr_core::fs::Updated;
 use scr_core::param;
-use scr_core::prefix::{FlushFile, Index, Prefix, PrefixError};
-use scr_core::scavenge::{BuildError, Builder, Import, Imported};
+use scr_core::prefix::{Index, Prefix, PrefixError};
+use scr_core::scavenge::{drop_dataset, BuildError, Builder, Import, Imported};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -64,8 +62,8 @@ struct Action {
     /// Choose the checkpoint to restart from
     #[arg(long, value_name = "NAME")]
     current: Option<OsString>,
-    /// Remove a dataset from the index; its files stay. Of one that exists only in cache, or is lost with it, the record goes that
-    /// makes `scr postrun` look for it
+    /// Remove a dataset from the index; its files in the prefix directory stay. No job restarts from a copy in cache either, and
+    /// `scr postrun` does not look for it
     #[arg(long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
     /// Add a complete dataset to the index again, by its name or its folder
@@ -94,19 +92,19 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
-            let set = || Index::change(&*env.files, &prefix, |index| index.set_current(name.as_bytes()));
+            let set = || {
+                let set = Index::change(&*env.files, &prefix, |index| index.set_current(name.as_bytes()))?;
+                Ok((set.value, set.caution()))
+            };
             let answer = change(&prefix, name, args.json, set)?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
-        Action { drop: Some(name), .. } => {
-            let dropped = || {
-                let mut dropped = drop_name(&*env.files, &prefix, name.as_bytes(), 0)?;
-                dropped.value |= drop_unsaved(&env, &prefix, name)?;
-                Ok(dropped)
-            };
-            change(&prefix, name, args.json, dropped)
-        }
+        Action { drop: Some(name), .. } => change(&prefix, name, args.json, || {
+            let dropped = drop_dataset(&*env.files, &prefix, name.as_bytes())?;
+            dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
+            Ok((dropped.found, dropped.caution))
+        }),
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             report.add(builder.add(&named(&env, &prefix, name)))
         }),
@@ -141,17 +139,15 @@ fn change(
     prefix: &Prefix,
     name: &OsStr,
     as_json: bool,
-    change: impl FnOnce() -> Result<Updated<bool>, PrefixError>,
+    change: impl FnOnce() -> Result<(bool, Option<&'static str>), PrefixError>,
 ) -> Result<Answer> {
     let mut found = false;
     // Where no job has been there is no index, nor a place for its lock.
     if prefix.scr_dir().is_dir() {
-        let changed =
+        let (known, caution) =
             change().with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
-        if let Some(caution) = changed.caution() {
-            warn(caution);
-        }
-        found = changed.value;
+        caution.iter().for_each(warn);
+        found = known;
     }
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
     if !found {
@@ -163,13 +159,13 @@ fn change(
     Ok(Answer::from(found))
 }
 
-/// Takes a dataset out of the flush file, so that `scr postrun` does not save it any more. Gives whether it never got to the
-/// prefix directory.
-fn drop_unsaved(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<bool, PrefixError> {
-    if !prefix.flush_file().exists() {
-        return Ok(false);
-    }
-    FlushFile::update(&*env.files, prefix, |flush| flush.drop_name(name.as_bytes()))
+/// What becomes of the copy in cache of a dataset that was dropped.
+fn also_in_cache(id: u64, name: &OsStr) -> String {
+    format!(
+        "dataset {id} `{}' is in cache as well: no run restarts from that copy, and the next run removes it; to keep the dataset, run \
+         `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",
+        name.to_string_lossy()
+    )
 }
 
 /// Warns where a job does not restart from the dataset that is the current one now.
