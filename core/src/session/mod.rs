@@ -32,7 +32,7 @@ use crate::flush::{FlushSite, Flushes};
 use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
-use crate::prefix::Running;
+use crate::prefix::{FileName, Running};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
@@ -80,7 +80,10 @@ enum Phase {
     /// Between `SCR_Start_output` and `SCR_Complete_output`.
     Output(Box<Output>),
     /// Between `SCR_Start_restart` and `SCR_Complete_restart`.
-    Restart,
+    Restart {
+        /// The names of the files of all ranks, once this rank has asked for a file of another one.
+        listed: Option<BTreeSet<FileName>>,
+    },
 }
 
 /// The purpose of a dataset.
@@ -176,7 +179,7 @@ impl Session {
     fn wrong_phase(&self, call: &'static str) -> Error {
         let (now, hint) = match (&self.phase, call) {
             (Phase::Output(_), _) => ("in an output phase", "call SCR_Complete_output first"),
-            (Phase::Restart, _) => ("in a restart phase", "call SCR_Complete_restart first"),
+            (Phase::Restart { .. }, _) => ("in a restart phase", "call SCR_Complete_restart first"),
             (Phase::Refused, _) => ("after a failed SCR_Start_output", "look at what that call has returned"),
             (Phase::Idle, "SCR_Complete_output") => {
                 ("outside an output phase", "call SCR_Start_output first")

@@ -40,7 +40,7 @@ impl Session {
         let checkpoint = cached.checkpoint();
         self.job.report.notice(&format!("restarting from {}", cached.record.label()));
         self.restart.begin(&self.job, &self.cache);
-        self.phase = Phase::Restart;
+        self.phase = Phase::Restart { listed: None };
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
     }
@@ -50,7 +50,7 @@ impl Session {
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
-        if !matches!(self.phase, Phase::Restart) {
+        if !matches!(self.phase, Phase::Restart { .. }) {
             return Err(self.no_phase_to_end("SCR_Complete_restart"));
         }
         self.phase = Phase::Idle;

@@ -8,7 +8,8 @@ use crate::cache::CachedDataset;
 use crate::fs::How;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{real, FileName};
+use crate::prefix::{real, FileName, Rank2File};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -36,11 +37,11 @@ impl Session {
                 output.record_routed(absolute(&self.job, name), failure);
                 routed
             }
-            Phase::Restart => {
+            Phase::Restart { listed } => {
                 let checkpoint = self.restart.checkpoint(&self.cache);
                 let checkpoint =
                     checkpoint.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
-                route_restart(&self.job, checkpoint, name)
+                route_restart(&self.job, checkpoint, name, listed)
             }
         }
     }
@@ -54,42 +55,30 @@ impl Session {
     }
 }
 
-/// Where this rank reads a file of a checkpoint. The application may have another current folder than when it wrote the file, or
-/// name it otherwise: then the name is the recorded one of the one file that it fits.
-fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u8>, Error> {
+/// Where this rank reads a file of a checkpoint: one that it wrote, or, in the prefix directory, one that another rank wrote, as the
+/// ranks may share the files of a dataset. `listed` are the names of all ranks, once they are known.
+fn route_restart(
+    job: &Job,
+    cached: &CachedDataset,
+    name: &[u8],
+    listed: &mut Option<BTreeSet<FileName>>,
+) -> Result<Vec<u8>, Error> {
     let record = &cached.record;
-    let below = |links| below_prefix(job, name, links);
-    let named = |below: &FileName| record.files.iter().find(|file| file.name == *below);
-    let exact = |links| below(links).ok().and_then(|below| named(&below));
-    // The name as if the current folder were the prefix directory, and its end that no folder can change.
-    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))));
-    let given = given.and_then(|given| FileName::parse(given.as_os_str().as_bytes()).ok());
-    let as_given = || given.as_ref().and_then(named);
-    // Never the base name alone where folders are given: it may belong to another rank's file.
-    let ending = || {
-        let given = given.as_ref().filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
-        let given = OsStr::from_bytes(given.as_bytes());
-        let fits = |name: &FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
-        let mut fitting = record.files.iter().filter(|file| fits(&file.name));
-        fitting.next().filter(|_| fitting.next().is_none())
-    };
     // Whether the application reads the checkpoint where it lies in the prefix directory.
     let is_there = cached.is_flushed() && !cached.superseded;
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
-    let own = exact(false).or_else(|| exact(true)).or_else(as_given).or_else(ending);
-    if let Some(file) = own {
-        let path = if in_prefix { record.prefix_path(file) } else { cached.part.file(&file.name) };
-        job.files().open(&path, How::Read).map_err(|error| Error::Argument {
-            what: format!("{} cannot be read: {error}", path.display()),
-        })?;
-        return path_bytes(&path);
+    if let Some(own) = stands_for(job, name, &record.files.iter().map(|file| &file.name)) {
+        let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
+        return readable(job, &path);
     }
-    let below = below(true)?;
-    if in_prefix {
-        // If all ranks share the files of a dataset, a rank may read what another one has routed.
-        let shared = std::iter::once(&below).chain(&given).map(|below| job.prefix.file(below));
-        if let Some(path) = shared.into_iter().find(|path| job.files().status(path).is_ok()) {
-            return path_bytes(&path);
+    let below = below_prefix(job, name, true)?;
+    if in_prefix && is_there {
+        let listed = match listed {
+            Some(listed) => listed,
+            None => listed.insert(names_of_all(job, record.id_in_prefix)?),
+        };
+        if let Some(other) = stands_for(job, name, &listed.iter()) {
+            return readable(job, &job.prefix.file(other));
         }
     }
     let resolved =
@@ -102,6 +91,45 @@ fn route_restart(job: &Job, cached: &CachedDataset, name: &[u8]) -> Result<Vec<u
             record.label()
         ),
     })
+}
+
+/// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the
+/// file, or name it otherwise: then it is that of the one file that `name` fits.
+fn stands_for<'a>(
+    job: &Job,
+    name: &[u8],
+    recorded: &(impl Iterator<Item = &'a FileName> + Clone),
+) -> Option<&'a FileName> {
+    let named = |below: &FileName| recorded.clone().find(|recorded| *recorded == below);
+    let exact = |links| below_prefix(job, name, links).ok().and_then(|below| named(&below));
+    // The name as if the current folder were the prefix directory, and its end that no folder can change.
+    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))));
+    let given = given.and_then(|given| FileName::parse(given.as_os_str().as_bytes()).ok());
+    let as_given = || given.as_ref().and_then(named);
+    // Never the base name alone where folders are given: it may belong to another rank's file.
+    let ending = || {
+        let given = given.as_ref().filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
+        let given = OsStr::from_bytes(given.as_bytes());
+        let fits = |name: &&FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
+        let mut fitting = recorded.clone().filter(fits);
+        fitting.next().filter(|_| fitting.next().is_none())
+    };
+    exact(false).or_else(|| exact(true)).or_else(as_given).or_else(ending)
+}
+
+/// The names of the files of all ranks of a dataset in the prefix directory.
+fn names_of_all(job: &Job, id: u64) -> Result<BTreeSet<FileName>, Error> {
+    let lists = Rank2File::read(job.files(), &job.prefix, id);
+    let lists = lists.map_err(|error| Error::Argument { what: crate::describe(&error) })?;
+    Ok(lists.by_rank().iter().flatten().map(|file| file.name.clone()).collect())
+}
+
+/// The path of a file that this process can read.
+fn readable(job: &Job, path: &Path) -> Result<Vec<u8>, Error> {
+    job.files()
+        .open(path, How::Read)
+        .map_err(|error| Error::Argument { what: format!("{} cannot be read: {error}", path.display()) })?;
+    path_bytes(path)
 }
 
 /// A path as the application gets it.

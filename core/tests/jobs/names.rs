@@ -85,6 +85,45 @@ fn a_job_that_starts_in_a_subfolder_reads_what_another_rank_wrote_in_the_prefix_
     });
 }
 
+/// It got a file of another run, which lay where the name led from this folder or from the prefix directory.
+#[test]
+fn a_rank_that_reads_what_another_rank_wrote_gets_no_file_of_another_dataset() {
+    for (bypass, global) in [("1", "0"), ("0", "1")] {
+        for others in ["", "run2"] {
+            let world = world(bypass).set("SCR_GLOBAL_RESTART", global);
+            let folder = |name: &str| world.prefix().join(name);
+            ["run1", "run2"].iter().for_each(|name| std::fs::create_dir(folder(name)).unwrap());
+            let bytes = contents(1, Rank(0), 0, BYTES);
+            world.run(|application| {
+                let rank = application.rank;
+                let session = application.session();
+                session.work_in(folder("run1"));
+                session.start_output(Some(b"one"), CHECKPOINT).unwrap();
+                if rank == Rank(0) {
+                    std::fs::write(path_of(&session.route_file(b"shared").unwrap()), &bytes).unwrap();
+                }
+                session.complete_output(true).unwrap();
+            });
+            for name in ["shared", "unknown"] {
+                std::fs::write(folder(others).join(name), "of another run").unwrap();
+            }
+            world.run(|application| {
+                let session = application.session();
+                session.work_in(folder("run2"));
+                session.start_restart().unwrap();
+                for _ in 0..2 {
+                    let path = session.route_file(b"shared").unwrap();
+                    assert_eq!(path_of(&path), folder("run1/shared"));
+                    assert!(std::fs::read(path_of(&path)).unwrap() == bytes, "other bytes");
+                }
+                let error = session.route_file(b"unknown").unwrap_err().to_string();
+                assert!(error.contains("is not a file that rank"), "{error}");
+                session.complete_restart(true).unwrap();
+            });
+        }
+    }
+}
+
 /// It may be another file. The message named the file as if the rank had not written it.
 #[test]
 fn a_file_of_another_folder_with_the_same_base_name_is_not_handed_out() {
