@@ -13,6 +13,20 @@ pub struct Seq {
     pub id: u64,
 }
 
+/// The places after one and before another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Between {
+    pub(crate) after: Seq,
+    pub(crate) before: Seq,
+}
+
+impl Between {
+    /// Whether this place is one of them.
+    pub(crate) fn has(self, seq: Seq) -> bool {
+        self.after < seq && seq < self.before
+    }
+}
+
 /// The descriptor of a dataset. Empty texts are not written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DatasetDescriptor {

@@ -46,6 +46,7 @@ mod tidy;
 mod unsynced;
 
 pub(crate) use attempts::Attempts;
+pub(crate) use descriptor::Between;
 pub use descriptor::{DatasetDescriptor, Seq};
 pub use error::{PrefixError, Rank2FileFault};
 pub(crate) use fields::{crc, set_crc};

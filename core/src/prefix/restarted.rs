@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>  RUN/<number of the run>
+//! CHOSEN/RUN/<number of the run that wrote it>  CHOSEN/ID/<its id>
 //! ```
 //!
 //! The setting often stays in a job's script while the job is restarted several times in its allocation. Checkpoints that it has
@@ -20,6 +21,8 @@ pub(crate) struct Restarted {
     pub(crate) job_id: String,
     /// From which checkpoint.
     pub(crate) name: Vec<u8>,
+    /// Its place, if that was recorded: the name may stand for another one by now, or for none.
+    pub(crate) chosen: Option<Seq>,
     /// The place of the first dataset written since.
     pub(crate) next: Seq,
 }
@@ -43,9 +46,12 @@ impl Restarted {
     /// From a tree; `path` is for the error.
     pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, FsError> {
         let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
+        let seq = |chosen: &KvTree| Ok(Seq { run: chosen.require("RUN")?, id: chosen.require("ID")? });
+        let chosen: Result<_, FieldError> = tree.get("CHOSEN").map(seq).transpose();
         Ok(Self {
             job_id: tree.require("JOBID").at("use", path)?,
             name: name.at("use", path)?.to_vec(),
+            chosen: chosen.at("use", path)?,
             next: Seq {
                 id: tree.require("NEXT").at("use", path)?,
                 run: tree.parse("RUN").at("use", path)?.unwrap_or(0),
@@ -53,14 +59,23 @@ impl Restarted {
         })
     }
 
-    /// Makes it the last one.
-    pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+    /// To be written, or sent to other ranks.
+    pub(crate) fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.set("JOBID", &self.job_id);
         tree.set_bytes("NAME", &self.name);
         tree.set("NEXT", self.next.id);
         tree.set("RUN", self.next.run);
-        Ok(files.write_tree(&prefix.scr_file(FILE), &tree, FILE_MODE, Durability::Synced)?)
+        if let Some(chosen) = self.chosen {
+            tree.child("CHOSEN").set("RUN", chosen.run);
+            tree.child("CHOSEN").set("ID", chosen.id);
+        }
+        tree
+    }
+
+    /// Makes it the last one.
+    pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        Ok(files.write_tree(&prefix.scr_file(FILE), &self.to_tree(), FILE_MODE, Durability::Synced)?)
     }
 }
 
@@ -78,10 +93,12 @@ mod tests {
     fn it_comes_back_as_it_was_and_damage_is_an_error() {
         let (_dir, prefix) = scratch();
         assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), None);
-        let next = Seq { run: 2, id: 7 };
-        let last = Restarted { job_id: "5132".to_owned(), name: b"a b\xff".to_vec(), next };
-        last.write(&RealFiles, &prefix).unwrap();
-        assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), Some(last));
+        for chosen in [None, Some(Seq { run: 1, id: 3 })] {
+            let next = Seq { run: 2, id: 7 };
+            let last = Restarted { job_id: "5132".to_owned(), name: b"a b\xff".to_vec(), chosen, next };
+            last.write(&RealFiles, &prefix).unwrap();
+            assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), Some(last));
+        }
         std::fs::write(prefix.scr_file(FILE), "x").unwrap();
         assert!(Restarted::read(&RealFiles, &prefix).unwrap_err().is_damage());
     }

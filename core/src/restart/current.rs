@@ -1,6 +1,6 @@
 //! `SCR_CURRENT`: the user names the checkpoint to restart from.
 
-use super::{newest_cached, PrefixState};
+use super::{newest_cached, PrefixState, WentBack};
 use crate::cache::CheckpointId;
 use crate::comm::collective::broadcast_tree;
 use crate::comm::Rank;
@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{Index, PrefixError, Restarted, Seq};
-use scr_plugin_api::KvTree;
+use crate::prefix::{Between, Index, PrefixError, Restarted, Seq};
+use std::path::Path;
 
 /// A checkpoint that the user or the application has named.
 pub(crate) struct Chosen {
@@ -50,11 +50,11 @@ pub(super) enum Wish {
 
 /// The datasets between a checkpoint that the user has gone back to and the first one that was written since.
 #[derive(Clone, Copy, Default)]
-pub(super) struct GivenUp(Option<(Seq, Seq)>);
+pub(super) struct GivenUp(pub(super) Option<Between>);
 
 impl GivenUp {
     pub(super) fn has(self, seq: Seq) -> bool {
-        self.0.is_some_and(|(chosen, next)| chosen < seq && seq < next)
+        self.0.is_some_and(|between| between.has(seq))
     }
 }
 
@@ -66,7 +66,8 @@ impl GivenUp {
 pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, Error> {
     let job = from.job;
     let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(Wish::None) };
-    let since = restarted_from(job, &name)?;
+    let last = restarted_from(job, &name)?;
+    let since = last.as_ref().map(|last| last.next);
     let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.name_text()));
     let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));
     let newest = cached.max(listed.map(|first| (first.seq, first.name_text())));
@@ -75,48 +76,40 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
             "SCR_CURRENT={} was restarted from before in this allocation: going on from `{newer}', which is newer",
             String::from_utf8_lossy(&name)
         ));
-        let cached = newest_cached(job, from.cache, |cached| cached.record.dataset.name == name);
-        let chosen = in_prefix.place_of(&name).max(cached.map(|cached| cached.seq));
-        return Ok(Wish::GoOn(GivenUp(chosen.zip(since))));
+        let cached = || newest_cached(job, from.cache, |cached| cached.record.dataset.name == name);
+        let named = || in_prefix.place_of(&name).max(cached().map(|cached| cached.seq));
+        let chosen = last.and_then(|last| last.chosen).or_else(named);
+        let given_up = chosen.zip(since).map(|(after, before)| Between { after, before });
+        return Ok(Wish::GoOn(GivenUp(given_up)));
     }
     Ok(Wish::Restart(Chosen { seq: in_prefix.place_of(&name), name }))
 }
 
-/// Records that the job has restarted from the checkpoint that the user has named, and makes it the current one. Collective.
+/// Records that the job has restarted from the checkpoint of this name, which the user has given, and makes it the current one.
+/// Collective.
 ///
 /// # Errors
 /// It cannot be recorded: the next run would go back once more, and give up what this one writes.
-pub(super) fn record_chosen(from: &Fetcher<'_>, chosen: &CheckpointId) -> Result<(), Error> {
-    let job = from.job;
-    let recorded = if job.rank() == Rank(0) { record(from, chosen) } else { Ok(()) };
+pub(super) fn record_chosen(job: &Job, name: &[u8], went_back: &WentBack) -> Result<(), Error> {
+    let recorded = if job.rank() == Rank(0) { record(job, name, went_back) } else { Ok(()) };
     job.agree(recorded).map_err(|error| error.doing("recording the restart from what SCR_CURRENT names"))
 }
 
-fn record(from: &Fetcher<'_>, chosen: &CheckpointId) -> Result<(), PrefixError> {
-    let job = from.job;
+fn record(job: &Job, name: &[u8], &WentBack(over): &WentBack) -> Result<(), PrefixError> {
     let job_id = job.params.get(&param::JOB_ID);
-    let last = Restarted {
-        job_id,
-        name: chosen.name.clone(),
-        next: Seq { run: job.run.number, id: from.cache.next_id() },
-    };
+    let last = Restarted { job_id, name: name.to_owned(), chosen: Some(over.after), next: over.before };
     last.write(job.files(), &job.prefix)?;
-    Index::update(job.files(), &job.prefix, |index| _ = index.set_current(&chosen.name))
+    Index::update(job.files(), &job.prefix, |index| _ = index.set_current(name))
 }
 
-/// The place of the first dataset that could be written after the last restart from this name in this allocation, if there was one.
-fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Seq>, Error> {
+/// The last restart from this name in this allocation, if there was one.
+fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Restarted>, Error> {
     let last = if job.rank() == Rank(0) { Restarted::read(job.files(), &job.prefix) } else { Ok(None) };
     let last = job
         .agree(last)
         .map_err(|error| error.doing("reading whether SCR_CURRENT was restarted from before"))?;
-    let mut tree = KvTree::new();
-    if let Some(last) = last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID))
-    {
-        tree.set("NEXT", last.next.id);
-        tree.set("RUN", last.next.run);
-    }
+    let last = last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID));
+    let tree = last.map(|last| last.to_tree()).unwrap_or_default();
     let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
-    let number = |key| tree.parse(key).ok().flatten();
-    Ok(number("NEXT").zip(number("RUN")).map(|(id, run)| Seq { run, id }))
+    Ok(Restarted::from_tree(&tree, Path::new("what rank 0 has read")).ok())
 }

@@ -22,7 +22,7 @@ use crate::flush::closing;
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Ids, Index, IndexEntry, Seq, Withdrawal};
+use crate::prefix::{Between, Ids, Index, IndexEntry, Seq, Withdrawal};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Restart {
     /// Whether [`find_first`](Self::find_first) has been called.
     found: bool,
     loaded: Option<CheckpointId>,
-    /// What an earlier run has gone back beyond.
+    /// What this run or an earlier one has gone back beyond.
     given_up: GivenUp,
     /// The checkpoint that the application has chosen and that is not loaded yet.
     chosen: Option<Chosen>,
@@ -80,22 +80,10 @@ impl Restart {
         in_prefix: &PrefixState,
     ) -> Result<(), Error> {
         self.found = true;
-        let wish = current::find(from, in_prefix)?;
-        if let Wish::GoOn(given_up) = &wish {
-            self.given_up = *given_up;
-            let unwanted = from.cache.datasets_mut().iter_mut().filter(|cached| given_up.has(cached.seq()));
-            unwanted.for_each(|cached| cached.passed_over |= cached.record.dataset.checkpoint);
-        }
-        if let Wish::Restart(chosen) = wish {
-            self.loaded = chosen.load(from, true)?;
-            if let Some(loaded) = &self.loaded {
-                current::record_chosen(from, loaded)?;
-                from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
-                let went_back = WentBack::to(&chosen, loaded.seq);
-                went_back.abandon_newer(from.job)?;
-                went_back.pass_over_newer(from.cache);
-                went_back.drop_newer(from.job, from.cache)?;
-            }
+        match current::find(from, in_prefix)? {
+            Wish::None => (),
+            Wish::GoOn(given_up) => self.give_up(from.cache, given_up),
+            Wish::Restart(chosen) => self.go_back(from, &chosen)?,
         }
         if self.loaded.is_none() {
             self.loaded = find_newer_than_cache(from, in_prefix, self.given_up)?;
@@ -113,6 +101,29 @@ impl Restart {
         Ok(())
     }
 
+    /// Goes back to the checkpoint that the user has named, if it can be loaded.
+    fn go_back(&mut self, from: &mut Fetcher<'_>, chosen: &Chosen) -> Result<(), Error> {
+        self.loaded = chosen.load(from, true)?;
+        let Some(loaded) = &self.loaded else { return Ok(()) };
+        // What the index has of its name stays, though cache has given an older one.
+        let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
+        current::record_chosen(from.job, &loaded.name, &went_back)?;
+        from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
+        went_back.abandon_newer(from.job)?;
+        self.give_up(from.cache, GivenUp(Some(went_back.0)));
+        went_back.drop_newer(from.job, from.cache)
+    }
+
+    /// No checkpoint that is given up is restarted from, nor flushed from cache: it would become the current one again.
+    fn give_up(&mut self, cache: &mut Cache, given_up: GivenUp) {
+        self.given_up = given_up;
+        if planted(Bug::PassedOverIsFlushed) {
+            return;
+        }
+        let unwanted = cache.datasets_mut().iter_mut().filter(|cached| given_up.has(cached.seq()));
+        unwanted.for_each(|cached| cached.passed_over |= cached.record.dataset.checkpoint);
+    }
+
     /// Whether it has been decided what the run begins with.
     pub(crate) fn is_found(&self) -> bool {
         self.found
@@ -123,22 +134,15 @@ impl Restart {
     ///
     /// # Errors
     /// The ranks cannot talk, or what is on record of newer ones cannot be taken back.
-    pub(crate) fn choose(
-        &mut self,
-        job: &Job,
-        cache: &mut Cache,
-        name: &[u8],
-        seq: Seq,
-    ) -> Result<(), Error> {
-        cache.offer(None);
-        let chosen = Chosen { name: name.to_owned(), seq: Some(seq) };
-        let went_back = WentBack::to(&chosen, seq);
-        went_back.abandon_newer(job)?;
+    pub(crate) fn choose(&mut self, from: &mut Fetcher<'_>, name: &[u8], seq: Seq) -> Result<(), Error> {
+        from.cache.offer(None);
+        let went_back = WentBack::to(seq, from);
+        went_back.abandon_newer(from.job)?;
         if !self.begun {
-            self.chosen = Some(chosen);
-            went_back.pass_over_newer(cache);
+            self.chosen = Some(Chosen { name: name.to_owned(), seq: Some(seq) });
+            self.give_up(from.cache, GivenUp(Some(went_back.0)));
         }
-        went_back.drop_newer(job, cache)
+        went_back.drop_newer(from.job, from.cache)
     }
 
     /// Whether the application has chosen a checkpoint that is still to be loaded.
@@ -220,19 +224,26 @@ impl Restart {
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }
 
-    /// Where the checkpoint has been dropped or deleted, the next older one takes its place. Once the application has begun, nothing
-    /// is fetched for that. Collective.
+    /// Where the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes its
+    /// place. Once the application has begun, nothing is fetched for that. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn leave_dropped(&mut self, from: &mut Fetcher<'_>) -> Result<bool, Error> {
+    pub(crate) fn leave_dropped(&mut self, from: &mut Fetcher<'_>, name: &[u8]) -> Result<bool, Error> {
+        let has_left = |loaded: &CheckpointId| from.cache.dataset(loaded.id).is_none();
+        let left = self.loaded.as_ref().filter(|loaded| has_left(loaded)).map(|left| left.seq);
         if self.begun {
             self.leave_lost(from.job, from.cache);
             return Ok(false);
         }
-        let has_left = |loaded: &mut CheckpointId| from.cache.dataset(loaded.id).is_none();
-        let Some(left) = self.loaded.take_if(has_left) else { return Ok(false) };
-        self.loaded = find_older(from, Some(left.seq), self.given_up)?;
+        self.loaded = self.loaded.take().filter(|_| left.is_none());
+        let unchosen = self.chosen.take_if(|chosen| chosen.name == name).and_then(|chosen| chosen.seq);
+        if self.chosen.is_some() {
+            // It is loaded in any case.
+            return Ok(false);
+        }
+        let Some(left) = unchosen.or(left) else { return Ok(false) };
+        self.loaded = find_older(from, Some(left), self.given_up)?;
         Ok(true)
     }
 
@@ -324,7 +335,7 @@ fn find_newest(
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
 /// reads in the prefix directory.
 fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
-    let all = cache.datasets().iter().filter(|cached| cached.is_restartable());
+    let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && !cached.passed_over);
     let newest = all.max_by_key(|cached| cached.seq());
     let Some(newest) = newest.filter(|newest| loaded.is_none_or(|loaded| newest.seq() > loaded.seq)) else {
         return;
@@ -368,46 +379,37 @@ fn fetch_at_start(
     let fetched = from.first(&Search { at_start: true, wanted: None, is_eligible })?;
     let chosen = in_prefix.first.as_ref().filter(|_| in_prefix.is_chosen);
     if let Some(chosen) = chosen.filter(|chosen| fetched.as_ref().is_some_and(|one| one.seq == chosen.seq)) {
-        WentBack(chosen.seq).drop_newer(from.job, from.cache)?;
+        WentBack::to(chosen.seq, from).drop_newer(from.job, from.cache)?;
     }
     Ok(fetched)
 }
 
-/// The user or the application has gone back to the checkpoint at this place, and newer ones are given up. Only a choice makes
-/// one: a run that cannot read the newest checkpoint takes nothing away.
-struct WentBack(Seq);
+/// The user or the application has gone back over the checkpoints at these places, which are given up. Only a choice makes one: a
+/// run that cannot read the newest checkpoint takes nothing away.
+struct WentBack(Between);
 
 impl WentBack {
-    /// To the checkpoint that was `chosen`. What the index has of its name stays, though cache has given an older one.
-    fn to(chosen: &Chosen, loaded: Seq) -> Self {
-        Self(chosen.seq.map_or(loaded, |listed| listed.max(loaded)))
+    /// To the checkpoint at this place, over all that were written before now.
+    fn to(chosen: Seq, from: &Fetcher<'_>) -> Self {
+        let next = Seq { run: from.job.run.number, id: from.cache.next_id() };
+        Self(Between { after: chosen, before: next })
     }
 
     /// Takes back the flushes of newer checkpoints that have arrived and could not be closed: whoever closes them later would
     /// list them again, and make one of them current. Collective.
     fn abandon_newer(&self, job: &Job) -> Result<(), Error> {
         let abandoned = match job.rank() {
-            Rank(0) => closing::abandon_newer(job.files(), &job.prefix, self.0).map(drop),
+            Rank(0) => closing::abandon_newer(job.files(), &job.prefix, self.0.after).map(drop),
             _ => Ok(()),
         };
         job.agree(abandoned)
             .map_err(|error| error.doing("ending the flushes of checkpoints newer than the chosen one"))
     }
 
-    /// Keeps the newer checkpoints from being flushed: they would become the current ones again.
-    fn pass_over_newer(&self, cache: &mut Cache) {
-        if planted(Bug::PassedOverIsFlushed) {
-            return;
-        }
-        for cached in cache.datasets_mut() {
-            cached.passed_over |= cached.record.dataset.checkpoint && cached.seq() > self.0;
-        }
-    }
-
     /// Drops the newer checkpoints if the user wants that: `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or
     /// the next run would flush and list them again. No flush may be copying one of them. Collective.
     fn drop_newer(&self, job: &Job, cache: &mut Cache) -> Result<(), Error> {
-        let &Self(seq) = self;
+        let seq = self.0.after;
         if !job.params.get(&param::DROP_AFTER_CURRENT) {
             return Ok(());
         }

@@ -36,7 +36,7 @@ impl Session {
             index.set_current(name);
             Some(Listed::Checkpoint(seq, known.unwrap_or(0)))
         })?;
-        let Self { job, cache, schemes, .. } = self;
+        let Self { job, cache, schemes, restart, .. } = self;
         let (seq, checkpoint) = match changed {
             Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
             Some(Listed::Output(wanted)) => {
@@ -50,7 +50,7 @@ impl Session {
             }
         };
         self.last_checkpoint = checkpoint;
-        self.restart.choose(&self.job, &mut self.cache, name, seq)
+        restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq)
     }
 
     /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.
@@ -72,7 +72,7 @@ impl Session {
         // In cache it would be restarted from, and flushed and listed again by the next run.
         if !planted(Bug::DroppedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
-            self.leave_dropped()?;
+            self.leave_dropped(name)?;
         }
         dropped.map_err(|error| error.doing(format!("dropping `{}'", String::from_utf8_lossy(name))))
     }
@@ -90,7 +90,7 @@ impl Session {
         let was_listed = delete::named(&self.job, name)?;
         if !planted(Bug::DeletedStaysInCache) {
             self.cache.withdraw(&self.job, &in_cache)?;
-            self.leave_dropped()?;
+            self.leave_dropped(name)?;
         }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
@@ -116,9 +116,9 @@ impl Session {
     }
 
     /// What was dropped or deleted may be what the application was about to restart from.
-    fn leave_dropped(&mut self) -> Result<(), Error> {
+    fn leave_dropped(&mut self, name: &[u8]) -> Result<(), Error> {
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
-        if self.restart.leave_dropped(&mut from)? {
+        if self.restart.leave_dropped(&mut from, name)? {
             from.report_left_alone();
             self.count_from_restart();
         }

@@ -9,7 +9,7 @@ use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
 use std::io::{ErrorKind, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
 const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
@@ -277,6 +277,84 @@ fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_h
         let run = world.run(refuse_all);
         assert!(run.ranks.iter().all(|names| *names == ["ckpt.2"]), "{way}: {:?}", run.ranks);
         run.line_with(&["ERROR", "`ckpt.1' cannot be fetched", "ckpt.1/rank_1.0"]);
+    }
+}
+
+/// The run went on from what was written before it went back, once the checkpoint that it had gone back to had left.
+#[test]
+fn what_the_user_has_gone_back_over_stays_given_up_when_the_chosen_checkpoint_has_left() {
+    let mut world = job();
+    checkpoints(&world, 3..=5);
+    world.put("SCR_CURRENT", "ckpt.3");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(3));
+        application.checkpoint(6, some).unwrap();
+    });
+    lose_all(&world);
+    drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.3").unwrap();
+    world.run(|application| assert_eq!(refuse_all(application), ["ckpt.6"]));
+}
+
+/// One that the application had gone back over was handed out.
+#[test]
+fn a_chosen_checkpoint_that_is_replaced_before_it_is_read_is_followed_by_an_older_one() {
+    for by_user in [true, false] {
+        let mut world = job().set("SCR_GLOBAL_RESTART", "1");
+        checkpoints(&world, 1..=3);
+        if by_user {
+            world.put("SCR_CURRENT", "ckpt.2");
+        }
+        let turns = Barrier::new(4);
+        world.run(|application| {
+            if !by_user {
+                application.session().current(b"ckpt.2").unwrap();
+            }
+            if turns.wait().is_leader() {
+                drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.2").unwrap();
+            }
+            turns.wait();
+            assert_eq!(application.restart(some), Some(1), "by user: {by_user}");
+        });
+    }
+}
+
+/// The message blamed `SCR_GLOBAL_RESTART`, which was not set.
+#[test]
+fn no_message_advises_to_restart_from_what_the_user_has_gone_back_over() {
+    let mut world = job();
+    checkpoints(&world, 1..=3);
+    let nodes = world.nodes.clone();
+    world.nodes = ["n2", "n2", "n3", "n3"].map(str::to_owned).to_vec();
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(4, some).unwrap();
+    });
+    std::fs::write(world.prefix().join("ckpt.4/rank_1.0"), "damaged").unwrap();
+    world.nodes = nodes;
+    let run = world.run(|application| application.restart(some));
+    run.all_gave(&Some(1));
+    assert!(!run.has_line_with("SCR_GLOBAL_RESTART"), "{:?}", run.lines);
+}
+
+/// There was none then, though others were whole; or the next older one than what had been loaded became the current one.
+#[test]
+fn what_is_dropped_after_a_choice_makes_way_for_the_chosen_or_for_an_older_one() {
+    for (dropped, left, current) in
+        [("ckpt.2", 1, "ckpt.1"), ("ckpt.4", 2, "ckpt.2"), ("ckpt.1", 2, "ckpt.2")]
+    {
+        for restarts in [false, true] {
+            let world = job().set("SCR_CACHE_SIZE", "1");
+            checkpoints(&world, 1..=4);
+            world.run(|application| {
+                application.session().current(b"ckpt.2").unwrap();
+                application.session().delete(dropped.as_bytes()).unwrap();
+                if restarts {
+                    assert_eq!(application.restart(some), Some(left), "dropped: {dropped}");
+                }
+            });
+            assert_eq!(listed(&world).1.as_deref(), Some(current.as_bytes()), "dropped: {dropped}");
+        }
     }
 }
 
