@@ -60,7 +60,7 @@ impl Cache {
                 };
                 let is_left = left.seen.contains(&entry.id)
                     && entry.is_still_wanted(newest)
-                    && !(left.is_withdrawn)(entry.seq());
+                    && !(left.is_withdrawn)(&entry);
                 if self.dataset(entry.id).is_none() && !is_elsewhere && !is_left {
                     flush.remove_location(entry.id, Location::Cache);
                 }
@@ -112,7 +112,7 @@ pub(crate) struct Left<'a> {
     /// The ids of all datasets that any node has something of.
     pub(crate) seen: &'a [u64],
     /// Which of them were dropped.
-    pub(crate) is_withdrawn: &'a dyn Fn(Seq) -> bool,
+    pub(crate) is_withdrawn: &'a dyn Fn(&FlushEntry) -> bool,
     /// Whether another job runs in the prefix directory, whose flushes may be under way.
     pub(crate) is_other_job: bool,
 }

@@ -53,7 +53,7 @@ use crate::error::Error;
 use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Ids, Index, IndexEntry, Location, PrefixError, Seq, Withdrawal};
+use crate::prefix::{Between, FlushEntry, Ids, Index, IndexEntry, Location, PrefixError, Seq, Withdrawal};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
 use flush_file::update_flush_file;
@@ -271,8 +271,9 @@ impl Cache {
     }
 
     /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes that
-    /// are away may have whole copies. They are those of these ids in cache, and those that are `unwanted` of what this run could
-    /// not bring back and of what the index lists. Whoever gives up datasets calls this before they leave the index. Collective.
+    /// are away may have whole copies. They are those of these ids in cache, those that are `unwanted` of what this run could not
+    /// bring back and of what the index lists, and all checkpoints that somebody has gone back `over`. Whoever gives up datasets
+    /// calls this before they leave the index. Collective.
     ///
     /// # Errors
     /// That could not be recorded, or the index cannot be read.
@@ -282,6 +283,7 @@ impl Cache {
         in_cache: &[u64],
         is_unwanted: impl Fn(&UnusableDataset) -> bool,
         is_unlisted: impl Fn(&IndexEntry) -> bool,
+        over: Option<Between>,
     ) -> Result<(), Error> {
         let mut own = KvTree::new();
         for (place, left) in self.left.iter().filter(|left| is_unwanted(left)).enumerate() {
@@ -303,13 +305,18 @@ impl Cache {
                 read => read?,
             };
             seqs.extend(index.entries().iter().filter(|entry| is_unlisted(entry)).map(IndexEntry::seq));
+            over.map_or(Ok(()), |over| Ids::record_gone_back(job.files(), &job.prefix, over))?;
             record_withdrawn(job, &seqs, job.run.number_alone())
         };
         let recorded = if job.rank() == Rank(0) { record() } else { Ok(()) };
         job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
         // Nor are they to be saved.
         update_flush_file(job, |flush| {
-            let withdrawn = flush.entries().into_iter().filter(|entry| seqs.contains(&entry.seq()));
+            let is_over = |entry: &FlushEntry| {
+                entry.checkpoint && !entry.output && over.is_some_and(|over| over.has(entry.seq()))
+            };
+            let is_withdrawn = |entry: &FlushEntry| seqs.contains(&entry.seq()) || is_over(entry);
+            let withdrawn = flush.entries().into_iter().filter(is_withdrawn);
             withdrawn.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
         });
         Ok(())

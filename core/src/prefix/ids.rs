@@ -8,6 +8,8 @@
 //! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
 //! WITHDRAWN/<number of a run>/ID/<id of a dataset that was dropped or deleted> ...
 //! WITHDRAWN/<number of a run>/REFUSED/<id of a dataset that the application has refused> ...
+//! WITHDRAWN/BETWEEN/<n>/{RUN, ID}/<place of a checkpoint that somebody has gone back to>
+//! WITHDRAWN/BETWEEN/<n>/{NEXT_RUN, NEXT_ID}/<place of the first dataset written since; no checkpoint in between counts>
 //! WITHDRAWN/UP_TO/RUN/<number of a run>
 //! WITHDRAWN/UP_TO/ID/<id of a dataset; no older one counts that the index does not list>
 //! ```
@@ -21,7 +23,7 @@
 //! lost.
 
 use super::shared::{self, Shared};
-use super::{Index, Prefix, PrefixError, Seq};
+use super::{Between, Index, Prefix, PrefixError, Seq};
 use crate::fs::{unique_number, At, Durability, Files, FsError, Kind};
 use scr_plugin_api::KvTree;
 use std::fmt;
@@ -293,12 +295,36 @@ impl Ids {
             for seq in withdrawn.iter().filter(|seq| Some(seq.run) != alone) {
                 why.record(ids.tree.child(WITHDRAWN), *seq);
             }
-            if let Some(mut tree) = ids.tree.remove(WITHDRAWN) {
-                Withdrawn::limit(&mut tree);
-                ids.tree.put(WITHDRAWN, tree);
-            }
+            ids.limit_withdrawn();
         })?;
         Ok(())
+    }
+
+    /// Records that no run may restart from a checkpoint between these places any more, whatever any cache has of them.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub(crate) fn record_gone_back(
+        files: &dyn Files,
+        prefix: &Prefix,
+        over: Between,
+    ) -> Result<(), PrefixError> {
+        shared::update(files, prefix, false, |ids: &mut Self| {
+            let tree = ids.tree.child(WITHDRAWN);
+            let mut all = Withdrawn::between(tree);
+            all.retain(|earlier| earlier.after < over.after || over.before < earlier.before);
+            all.push(over);
+            Withdrawn::put_between(tree, &all);
+            ids.limit_withdrawn();
+        })?;
+        Ok(())
+    }
+
+    fn limit_withdrawn(&mut self) {
+        if let Some(mut tree) = self.tree.remove(WITHDRAWN) {
+            Withdrawn::limit(&mut tree);
+            self.tree.put(WITHDRAWN, tree);
+        }
     }
 
     /// The datasets that were withdrawn.
@@ -346,13 +372,40 @@ impl Withdrawal {
 pub(crate) struct Withdrawn(pub(crate) KvTree);
 
 impl Withdrawn {
-    /// Whether the dataset at this place is one, and why.
-    pub(crate) fn why(&self, seq: Seq) -> Option<Withdrawal> {
+    /// Whether the dataset at this place is one, and why. Output is not given up where somebody goes back.
+    pub(crate) fn why(&self, seq: Seq, is_output: bool) -> Option<Withdrawal> {
         let Self(tree) = self;
         let of_run = tree.get(seq.run.to_string());
         let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
         let named = [Withdrawal::Removed, Withdrawal::Refused].into_iter().find(has);
+        let is_between = || !is_output && Self::between(tree).iter().any(|between| between.has(seq));
+        let named = named.or_else(|| is_between().then_some(Withdrawal::Removed));
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
+    }
+
+    /// What somebody has gone back over, in the order of time.
+    fn between(tree: &KvTree) -> Vec<Between> {
+        let all = tree.get(BETWEEN).into_iter().flat_map(KvTree::iter);
+        let mut all: Vec<Between> = all
+            .filter_map(|(_, between)| {
+                let seq =
+                    |run, id| Some(Seq { run: between.require(run).ok()?, id: between.require(id).ok()? });
+                Some(Between { after: seq("RUN", "ID")?, before: seq("NEXT_RUN", "NEXT_ID")? })
+            })
+            .collect();
+        all.sort_unstable_by_key(|between| between.before);
+        all
+    }
+
+    fn put_between(tree: &mut KvTree, all: &[Between]) {
+        tree.remove(BETWEEN);
+        for (place, &Between { after, before }) in all.iter().enumerate() {
+            let between = tree.entry(BETWEEN, place);
+            between.set("RUN", after.run);
+            between.set("ID", after.id);
+            between.set("NEXT_RUN", before.run);
+            between.set("NEXT_ID", before.id);
+        }
     }
 
     fn up_to(tree: &KvTree) -> Option<Seq> {
@@ -376,16 +429,22 @@ impl Withdrawn {
     /// Of too many, the older half is forgotten by place. From then on no dataset that is as old counts unless the index lists it:
     /// to lose one is not as bad as to restart from a wrong one.
     fn limit(tree: &mut KvTree) {
-        let mut older = Self::named(tree);
-        if older.len() <= MOST_WITHDRAWN {
+        let (mut named, mut between) = (Self::named(tree), Self::between(tree));
+        if named.len() <= MOST_WITHDRAWN && between.len() <= MOST_BETWEEN {
             return;
         }
-        let newer = older.split_off(older.len() / 2);
-        let last = older.last().map(|(seq, _)| *seq).max(Self::up_to(tree)).unwrap_or_default();
+        let forgotten = |len, most| if len > most { len / 2 } else { 0 };
+        let newer_named = named.split_off(forgotten(named.len(), MOST_WITHDRAWN));
+        let newer_between = between.split_off(forgotten(between.len(), MOST_BETWEEN));
+        let last_of = |Between { before, .. }: &Between| Seq { id: before.id.saturating_sub(1), ..*before };
+        let last_between = between.last().map(last_of);
+        let last = named.last().map(|(seq, _)| *seq).max(last_between).max(Self::up_to(tree));
+        let last = last.unwrap_or_default();
         *tree = KvTree::new();
         tree.child(UP_TO).set("RUN", last.run);
         tree.child(UP_TO).set("ID", last.id);
-        newer.into_iter().for_each(|(seq, why)| why.record(tree, seq));
+        newer_named.into_iter().for_each(|(seq, why)| why.record(tree, seq));
+        Self::put_between(tree, &newer_between);
     }
 }
 
@@ -405,8 +464,11 @@ const NEXT: &str = "NEXT";
 const PURGED: &str = "PURGED";
 const WITHDRAWN: &str = "WITHDRAWN";
 const UP_TO: &str = "UP_TO";
+const BETWEEN: &str = "BETWEEN";
 /// As many withdrawn datasets are known by their place.
 const MOST_WITHDRAWN: usize = 1000;
+/// It is known of as many times that somebody has gone back.
+const MOST_BETWEEN: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -500,26 +562,53 @@ mod tests {
             Ids::record_withdrawn(&RealFiles, &prefix, seqs, why, alone).unwrap();
         };
         let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
+        let why = |seq| withdrawn().why(seq, false);
         let (own, earlier) = (Seq { run: 2, id: 1 }, Seq { run: 1, id: 1 });
         record(&[own, earlier], Withdrawal::Refused, Some(2));
-        assert_eq!((withdrawn().why(own), withdrawn().why(earlier)), (None, Some(Withdrawal::Refused)));
+        assert_eq!((why(own), why(earlier)), (None, Some(Withdrawal::Refused)));
         record(&[earlier], Withdrawal::Removed, Some(2));
-        assert_eq!(withdrawn().why(earlier), Some(Withdrawal::Removed));
+        assert_eq!(why(earlier), Some(Withdrawal::Removed));
         begin(&prefix, 0);
         record(&[own], Withdrawal::Removed, Some(2));
-        assert_eq!(withdrawn().why(own), Some(Withdrawal::Removed), "another run may have a copy");
+        assert_eq!(why(own), Some(Withdrawal::Removed), "another run may have a copy");
         let many: Vec<Seq> = (0..5000).map(|place| Seq { run: 3 + place / 100, id: 2 * place }).collect();
         many.chunks(500).for_each(|some| record(some, Withdrawal::Removed, None));
         let all = withdrawn();
         assert!(Withdrawn::named(&all.0).len() <= MOST_WITHDRAWN);
-        assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq).is_some()));
+        assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, false).is_some()));
         let newest = Seq { run: 52, id: 9997 };
-        assert_eq!(all.why(newest), None, "it was not withdrawn, and few are newer");
+        assert_eq!(all.why(newest, false), None, "it was not withdrawn, and few are newer");
         assert_eq!(
-            all.why(Seq { run: 3, id: 7 }),
+            all.why(Seq { run: 3, id: 7 }, false),
             Some(Withdrawal::Refused),
             "it is older than what is forgotten"
         );
+    }
+
+    #[test]
+    fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limited_room() {
+        let (_dir, prefix) = scratch();
+        begin(&prefix, 1);
+        let seq = |run, id| Seq { run, id };
+        let go_back = |after, before| {
+            Ids::record_gone_back(&RealFiles, &prefix, Between { after, before }).unwrap();
+        };
+        let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
+        let why = |seq| withdrawn().why(seq, false);
+        go_back(seq(1, 2), seq(2, 5));
+        assert_eq!([seq(1, 2), seq(2, 5)].map(why), [None; 2], "the one gone back to, and the next one");
+        assert_eq!([seq(1, 3), seq(2, 4)].map(why), [Some(Withdrawal::Removed); 2]);
+        assert_eq!(withdrawn().why(seq(1, 3), true), None, "output is not given up");
+        go_back(seq(1, 2), seq(4, 9));
+        go_back(seq(1, 1), seq(3, 7));
+        assert_eq!(Withdrawn::between(&withdrawn().0).len(), 2, "one of them was more than the first");
+        assert_eq!([seq(1, 2), seq(4, 8)].map(why), [Some(Withdrawal::Removed); 2]);
+        (5..1000).for_each(|run| go_back(seq(run, 3), seq(run, 5)));
+        assert!(Withdrawn::between(&withdrawn().0).len() <= MOST_BETWEEN);
+        assert!((5..1000).all(|run| why(seq(run, 4)).is_some()));
+        assert_eq!([seq(999, 3), seq(999, 5)].map(why), [None; 2]);
+        let named = Ids::record_withdrawn(&RealFiles, &prefix, &[seq(2000, 1)], Withdrawal::Refused, None);
+        assert!(named.is_ok() && why(seq(999, 4)) == Some(Withdrawal::Removed));
     }
 
     #[test]

@@ -422,7 +422,7 @@ impl WentBack {
             |left: &UnusableDataset| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
         let is_unlisted = |entry: &IndexEntry| entry.seq() > seq && entry.is_checkpoint();
         if !planted(Bug::NewerStayAfterCurrent) {
-            cache.give_up(job, &newer, is_left, is_unlisted)?;
+            cache.give_up(job, &newer, is_left, is_unlisted, Some(self.0))?;
             cache.withdraw(job, &newer)?;
         }
         if job.rank() != Rank(0) {

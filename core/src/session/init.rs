@@ -20,7 +20,9 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, Index, Nodes, PrefixError, Running, Seq, Withdrawal};
+use crate::prefix::{
+    tidy, DatasetDescriptor, FlushEntry, Index, Nodes, PrefixError, Running, Seq, Withdrawal,
+};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -125,7 +127,8 @@ impl Session {
         }
         let mut removed = Vec::new();
         for cached in self.cache.datasets_mut() {
-            match in_prefix.withdrawn(cached.seq()) {
+            let DatasetDescriptor { checkpoint, output, .. } = cached.record.dataset;
+            match in_prefix.withdrawn(cached.seq(), output || !checkpoint) {
                 Some(Withdrawal::Removed) => removed.push(cached.id()),
                 Some(Withdrawal::Refused) => cached.refused |= cached.record.dataset.checkpoint,
                 None => (),
@@ -152,7 +155,10 @@ impl Session {
             )));
         }
         let is_other_job = self.running.is_second();
-        let is_withdrawn = &|seq| in_prefix.withdrawn(seq).is_some();
+        let is_withdrawn = &|entry: &FlushEntry| {
+            let is_output = entry.output || !entry.checkpoint;
+            in_prefix.withdrawn(entry.seq(), is_output).is_some()
+        };
         let left = Left { seen: &found.seen, is_withdrawn, is_other_job };
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.count_ids_from(highest);

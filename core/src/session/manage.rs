@@ -128,7 +128,7 @@ impl Session {
     /// No later run brings back a dataset of this name that there is now.
     fn give_up(&self, name: &[u8], in_cache: &[u64]) -> Result<(), Error> {
         let is_left = |left: &UnusableDataset| left.dataset.name == name;
-        self.cache.give_up(&self.job, in_cache, is_left, |entry| entry.name == name)
+        self.cache.give_up(&self.job, in_cache, is_left, |entry| entry.name == name, None)
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {

@@ -280,6 +280,34 @@ fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_h
     }
 }
 
+/// The next run on their nodes restarted from one of them.
+#[test]
+fn with_drop_after_current_newer_checkpoints_on_nodes_that_are_away_do_not_come_back() {
+    let on = |world: &mut World, nodes: [&str; 2]| {
+        world.nodes = nodes.iter().flat_map(|node| [(*node).to_owned(), (*node).to_owned()]).collect();
+    };
+    for by_user in [true, false] {
+        let mut world = job().set("SCR_FLUSH", "2").set("SCR_DROP_AFTER_CURRENT", "1");
+        checkpoints(&world, 1..=3);
+        on(&mut world, ["n2", "n3"]);
+        if by_user {
+            world.put("SCR_CURRENT", "ckpt.2");
+        }
+        world.run(|application| {
+            if !by_user {
+                application.session().current(b"ckpt.2").unwrap();
+            }
+            assert_eq!(application.restart(some), Some(2));
+        });
+        world.put("SCR_CURRENT", "");
+        on(&mut world, ["n0", "n1"]);
+        world.run(|application| assert_eq!(refuse_all(application), ["ckpt.2", "ckpt.1"]));
+        // What is written since is newer.
+        checkpoints(&world, 4..=4);
+        world.run(|application| application.restart(some)).all_gave(&Some(4));
+    }
+}
+
 /// The run went on from what was written before it went back, once the checkpoint that it had gone back to had left.
 #[test]
 fn what_the_user_has_gone_back_over_stays_given_up_when_the_chosen_checkpoint_has_left() {
