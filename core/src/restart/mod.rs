@@ -32,6 +32,8 @@ pub(crate) struct Restart {
     loaded: Option<CheckpointId>,
     /// What this run or an earlier one has gone back beyond.
     given_up: GivenUp,
+    /// Whether there was a checkpoint to restart from, and the application has neither taken it away nor begun to write since.
+    owes_one: bool,
     /// The checkpoint that the application has chosen and that is not loaded yet.
     chosen: Option<Chosen>,
     /// Whether the application has begun to restart, or has written a checkpoint.
@@ -98,6 +100,7 @@ impl Restart {
             }
             self.refuse(from)?;
         }
+        self.owes_one = self.loaded.is_some();
         Ok(())
     }
 
@@ -122,6 +125,17 @@ impl Restart {
         }
         let unwanted = cache.datasets_mut().iter_mut().filter(|cached| given_up.has(cached.seq()));
         unwanted.for_each(|cached| cached.passed_over |= cached.record.dataset.checkpoint);
+    }
+
+    /// Whether the run had a checkpoint to restart from and has none any more, though the application has neither taken it away nor
+    /// begun to write.
+    pub(crate) fn has_lost_all(&self, cache: &Cache) -> bool {
+        self.owes_one && self.checkpoint(cache).is_none()
+    }
+
+    /// The application begins to write, and so needs no checkpoint to begin with any more.
+    pub(crate) fn begin_writing(&mut self) {
+        self.owes_one = false;
     }
 
     /// Whether it has been decided what the run begins with.
@@ -234,6 +248,7 @@ impl Restart {
         let left = self.loaded.as_ref().filter(|loaded| has_left(loaded)).map(|left| left.seq);
         if self.begun {
             self.leave_lost(from.job, from.cache);
+            self.owes_one &= left.is_none() || self.loaded.is_some();
             return Ok(false);
         }
         self.loaded = self.loaded.take().filter(|_| left.is_none());
@@ -244,6 +259,7 @@ impl Restart {
         }
         let Some(left) = unchosen.or(left) else { return Ok(false) };
         self.loaded = find_older(from, Some(left), self.given_up)?;
+        self.owes_one &= self.loaded.is_some();
         Ok(true)
     }
 

@@ -58,7 +58,6 @@ impl Session {
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),
-            must_restart: false,
             is_redundancy_unread: false,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());

@@ -62,8 +62,6 @@ pub struct Session {
     computing_since: Duration,
     /// The names of the checkpoints that earlier runs have left in the prefix directory.
     earlier: BTreeSet<Vec<u8>>,
-    /// Whether the application has refused all checkpoints, and the user wants no run without one.
-    must_restart: bool,
     /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
     is_redundancy_unread: bool,
 }

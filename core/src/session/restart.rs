@@ -13,14 +13,15 @@ impl Session {
     /// The name of the checkpoint to restart from, if there is one; the same on all ranks.
     ///
     /// # Errors
-    /// [`Error::State`] within a phase; [`Error::Refused`] if the application has refused all checkpoints and the user wants no
-    /// run without one.
+    /// [`Error::State`] within a phase; [`Error::Refused`] if the application has refused all checkpoints, or the last one was lost,
+    /// and the user wants no run without one.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
         self.expect_idle("SCR_Have_restart")?;
         self.prepare_checkpoint()?;
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
-        if name.is_none() && self.must_restart {
-            starts_without(&self.job, "the application could not restart from any of them", "")?;
+        let must_restart = self.job.params.get(&param::REQUIRE_RESTART);
+        if must_restart && self.restart.has_lost_all(&self.cache) {
+            starts_without(&self.job, "none is left that the application can restart from", "")?;
         }
         Ok(name)
     }
@@ -80,7 +81,6 @@ impl Session {
         from.report_left_alone();
         self.count_from_restart();
         let next = self.restart.checkpoint(&self.cache);
-        self.must_restart = next.is_none() && self.job.params.get(&param::REQUIRE_RESTART);
         let next = next.map_or("there is no older one".to_owned(), |next| {
             format!("the next older one is `{}'", next.checkpoint().name_text())
         });

@@ -1,10 +1,11 @@
 //! A run that cannot restart from what is there says so, fails where the user wants no such run, and takes nothing away from the
 //! run with the right number of ranks.
 
-use super::world::{files_below, path_of, World};
+use super::world::{files_below, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, Location, Prefix};
+use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
 
 fn some(rank: Rank) -> Vec<usize> {
@@ -246,8 +247,59 @@ fn no_message_claims_that_refused_checkpoints_do_not_exist() {
     refuse("0").all_gave(&Ok(None));
     for rank in refuse("1").ranks {
         let error = rank.unwrap_err();
-        assert!(error.contains("could not restart from any of them"), "{error}");
+        assert!(error.contains("none is left that the application can restart from"), "{error}");
     }
+}
+
+/// `SCR_Have_restart` said that there was none, and the application began with the first step.
+#[test]
+fn a_run_that_has_lost_its_checkpoint_after_the_start_does_not_begin_without_one_if_a_restart_is_required() {
+    type Lose = fn(&World, &mut Application);
+    let ways: [(&str, Lose); 2] = [
+        ("the chosen one is damaged", |_, application| application.session().current(b"ckpt.1").unwrap()),
+        ("another process has dropped all", |world, application| {
+            if application.rank == Rank(0) {
+                for name in ["ckpt.1", "ckpt.2"] {
+                    drop_dataset(&RealFiles, &Prefix::new(world.prefix()), name.as_bytes()).unwrap();
+                }
+            }
+            application.session().need_checkpoint().unwrap();
+        }),
+    ];
+    for (way, lose) in ways {
+        for require in ["1", "0"] {
+            let world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_REQUIRE_RESTART", require);
+            let world = world.set("SCR_CACHE_SIZE", "1").set("SCR_GLOBAL_RESTART", "1");
+            world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+            std::fs::write(world.prefix().join("ckpt.1/rank_1.0"), "damaged").unwrap();
+            world.run(|application| {
+                lose(&world, application);
+                for _ in 0..2 {
+                    let found = application.session().have_restart();
+                    match found.map_err(|error| error.to_string()) {
+                        Ok(found) => assert!(require == "0" && found.is_none(), "{way}: {found:?}"),
+                        Err(error) => assert!(require == "1" && error.contains("none is left"), "{error}"),
+                    }
+                }
+                // It has begun by its own wish.
+                application.checkpoint(3, some).unwrap();
+                application.session().drop_dataset(b"ckpt.3").unwrap();
+                application.session().have_restart().unwrap();
+            });
+        }
+    }
+}
+
+#[test]
+fn an_application_that_drops_all_checkpoints_begins_without_one_though_a_restart_is_required() {
+    let world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_REQUIRE_RESTART", "1");
+    world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+    world.run(|application| {
+        application.session().current(b"ckpt.1").unwrap();
+        application.session().drop_dataset(b"ckpt.2").unwrap();
+        application.session().delete(b"ckpt.1").unwrap();
+        assert_eq!(application.session().have_restart().unwrap(), None);
+    });
 }
 
 #[test]

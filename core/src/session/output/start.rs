@@ -66,6 +66,7 @@ impl Session {
         if flags.checkpoint {
             self.last_checkpoint = wanted.checkpoint;
         }
+        self.restart.begin_writing();
         let ready = self.job.elapsed();
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(record, part, journal, &self.cache);
