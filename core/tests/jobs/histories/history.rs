@@ -342,13 +342,12 @@ fn read(application: &mut Application, name: &str, known: &[(u64, String)]) -> R
     }
     let is = |version: u64| {
         let sizes = sizes(version, rank);
-        // Other files may lie beside them, where the application reads in the prefix directory.
         let same = |number: usize| {
             files
                 .iter()
                 .any(|(at, bytes)| *at == number && *bytes == contents(version, rank, number, sizes[number]))
         };
-        !sizes.is_empty() && (0..sizes.len()).all(same)
+        files.len() == sizes.len() && (0..sizes.len()).all(same)
     };
     let found = known.iter().find(|(version, named)| named == name && is(*version));
     let none = || {

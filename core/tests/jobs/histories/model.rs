@@ -527,14 +527,15 @@ impl Model {
                 return Err(format!("{version:?} must never be restarted from"));
             }
             for (rank, (named, read)) in &reads {
-                // Where files are read in the prefix directory, a rank without any finds those of an older version.
-                let has_files = !sizes(*number, Rank(*rank as u32)).is_empty();
-                if let (Read::Wrong(why), true) = (read, has_files) {
+                if let Read::Wrong(why) = read {
                     return Err(why.clone());
                 }
-                if named != name
-                    || has_files && *read != Read::Version(*number) && (healthy || *read != Read::Nothing)
-                {
+                let has_files = !sizes(*number, Rank(*rank as u32)).is_empty();
+                let is_right = match read {
+                    Read::Nothing => !has_files || !healthy,
+                    read => has_files && *read == Read::Version(*number),
+                };
+                if named != name || !is_right {
                     return Err(format!(
                         "a mix: rank 0 has version {number} of {name}, rank {rank} {read:?} of {named}"
                     ));
