@@ -63,7 +63,7 @@ impl Schemes {
     /// protected. Collective.
     ///
     /// # Errors
-    /// [`Error`]: a rank has no value for a failure group. The same on all ranks.
+    /// [`Error`]: a rank has no value for a failure group, or `RS` could not protect a single dataset. The same on all ranks.
     pub(crate) fn place_ranks(&mut self, job: &Job, cache: &Cache) -> Result<(), Error> {
         let mut warned = BTreeSet::new();
         for descriptor in job.descriptors.redundancy.all() {
@@ -74,6 +74,7 @@ impl Schemes {
                     .map_err(|error| error.doing(format!("finding the group {group}")))?;
                 self.placements.insert(group.clone(), job.placement_in(group, &value)?);
             }
+            expect_groups(descriptor, self.placements[group].count())?;
             if warned.insert((group.clone(), size)) {
                 let placement = &self.placements[group];
                 // As small as they can be for any scheme.
@@ -172,6 +173,22 @@ impl Schemes {
         let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
         (members, nodes)
     }
+}
+
+/// A set takes its members from different failure groups, and `RS` needs more of them than may fail. Ranks that are all in one group
+/// are not protected by any scheme, which is reported.
+fn expect_groups(descriptor: &Redundancy, groups: usize) -> Result<(), Error> {
+    let Redundancy { scheme, set_failures, group, .. } = descriptor;
+    if scheme != "RS" || groups == 1 || groups > *set_failures as usize {
+        return Ok(());
+    }
+    let why = format!(
+        "RS survives {set_failures} failures (SCR_SET_FAILURES) in sets of at least {} failure groups ({group}), and this job has \
+         {groups}: set SCR_SET_FAILURES={}, choose XOR, or run on more nodes",
+        u64::from(*set_failures) + 1,
+        groups - 1
+    );
+    Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
 }
 
 /// Reports where redundancy costs time and room and gains little.
