@@ -42,17 +42,19 @@ impl Job {
     /// [`Error`]: the settings cannot be used, or SCR is disabled. The same on all ranks.
     pub(crate) fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
         let raw = load_settings(&*comm, &env, app)?;
-        let (params, problems) = Params::resolve(&raw, &env);
+        let (params, mut problems) = Params::resolve(&raw, &env);
+        let is_used = params.get(&param::ENABLE) || passes_through(&params);
+        let built = is_used.then(|| Descriptors::build(&params, &mut problems));
         let node = params.get(&param::NODE_NAME);
         let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
-        for problem in problems {
+        param::sort(&mut problems);
+        problems.iter().for_each(|problem| report.warn(&problem.to_string()));
+        let Some(built) = built else { return Err(Error::Disabled) };
+        warn_other_requests(&*comm, app, &report)?;
+        let descriptors = agreed_descriptors(&*comm, &node, built)?;
+        if let Some(problem) = check_cache_in_use(&params, &descriptors) {
             report.warn(&problem.to_string());
         }
-        if !params.get(&param::ENABLE) && !passes_through(&params) {
-            return Err(Error::Disabled);
-        }
-        warn_other_requests(&*comm, app, &report)?;
-        let descriptors = agreed_descriptors(&*comm, &node, &params, &report)?;
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
@@ -272,14 +274,8 @@ pub fn job_folder(params: &Params) -> PathBuf {
 fn agreed_descriptors(
     comm: &dyn Comm,
     node: &str,
-    params: &Params,
-    report: &Reporter,
+    built: Result<Descriptors, ConfigError>,
 ) -> Result<Descriptors, Error> {
-    let mut problems = Vec::new();
-    let built = Descriptors::build(params, &mut problems);
-    for problem in problems {
-        report.warn(&problem.to_string());
-    }
     let descriptors = agree_at(comm, node, built).map_err(|error| match error {
         CollectiveError::Ranks(why) => {
             Error::Config { why: format!("reading the descriptors failed: {why}") }
@@ -287,9 +283,6 @@ fn agreed_descriptors(
         CollectiveError::Comm(error) => error.into(),
     })?;
     same_descriptors(comm, &descriptors)?;
-    if let Some(problem) = check_cache_in_use(params, &descriptors) {
-        report.warn(&problem.to_string());
-    }
     Ok(descriptors)
 }
 

@@ -50,7 +50,8 @@ impl Groups {
         let mut values = IndexMap::new();
         for item in &line.items {
             if item.key == NODE || item.key == WORLD {
-                problems.push(at(&line.origin, Cause::BuiltInGroup { group: item.key.clone() }));
+                problems
+                    .push(at(&line.origin_of(&item.key), Cause::BuiltInGroup { group: item.key.clone() }));
                 continue;
             }
             self.names.insert(item.key.clone());

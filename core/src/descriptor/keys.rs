@@ -16,6 +16,11 @@ impl Keys<'_> {
         self.problems.push(Problem { origin: self.line.origin.clone(), cause });
     }
 
+    /// Records a problem with a key of it.
+    pub(super) fn warn_of(&mut self, key: &str, cause: Cause) {
+        self.problems.push(Problem { origin: self.line.origin_of(key), cause });
+    }
+
     /// The value of a key as it is written there.
     pub(super) fn text(&self, key: &str) -> Option<String> {
         self.line.item(key).map(|item| item.value.clone()).filter(|value| !value.is_empty())
@@ -27,7 +32,7 @@ impl Keys<'_> {
         match kind.read(&text, Path::new("/")) {
             Ok(value) => T::from_value(&value).unwrap_or(default),
             Err(rejected) => {
-                self.warn(Cause::rejected(rejected, self.line.title(key), text));
+                self.warn_of(key, Cause::rejected(rejected, self.line.title(key), text));
                 default
             }
         }
@@ -41,7 +46,7 @@ impl Keys<'_> {
         }
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         let expected = format!("one of {}", words.join(", "));
-        self.warn(Cause::Malformed { name: self.line.title(key), found: text, expected });
+        self.warn_of(key, Cause::Malformed { name: self.line.title(key), found: text, expected });
         default
     }
 
@@ -51,13 +56,13 @@ impl Keys<'_> {
         let mut options = BTreeMap::new();
         for item in line.items.iter().filter(|item| !known.contains(&item.key.as_str())) {
             if let Some(advice) = crate::param::retired(&item.key) {
-                self.warn(Cause::Retired { name: line.title(&item.key), advice });
+                self.warn_of(&item.key, Cause::Retired { name: line.title(&item.key), advice });
                 continue;
             }
             let nearest = nearest(&item.key, known.iter().copied());
             if nearest.is_some() {
                 let title = format!("{}={}", line.name, line.value);
-                self.warn(Cause::UnknownKey { line: title, key: item.key.clone(), nearest });
+                self.warn_of(&item.key, Cause::UnknownKey { line: title, key: item.key.clone(), nearest });
             }
             options.insert(item.key.clone(), item.value.clone());
         }

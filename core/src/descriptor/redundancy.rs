@@ -301,7 +301,8 @@ impl<'a> Builder<'a> {
         };
         if !self.groups.has(&group) {
             let name = if group_is_own { line.title("GROUP") } else { param::GROUP.info().name.to_string() };
-            self.fatal.push(at(&line.origin, self.groups.unknown(&name, &group)));
+            let origin = if group_is_own { line.origin_of("GROUP") } else { line.origin.clone() };
+            self.fatal.push(at(&origin, self.groups.unknown(&name, &group)));
         }
         let scheme = scheme(&mut keys);
         let mut redundancy = Redundancy {
@@ -323,7 +324,7 @@ impl<'a> Builder<'a> {
         };
         let name = format!("CKPT={index}");
         let explicit = line.item("SET_FAILURES").is_some();
-        self.check_failures(&mut redundancy, &name, explicit, &line.origin);
+        self.check_failures(&mut redundancy, &name, explicit, &line.origin_of("SET_FAILURES"));
         self.check_room(&mut redundancy, store, &name, &line.origin);
         Some(redundancy)
     }
@@ -341,12 +342,12 @@ impl<'a> Builder<'a> {
             let known: Vec<_> = stores.iter().map(|store| store.path.display().to_string()).collect();
             let nearest = nearest(&shown, known.iter().map(String::as_str));
             let cause = Cause::UnknownStore { index, store: shown, known: known.join(", "), nearest };
-            self.fatal.push(at(&line.origin, cause));
+            self.fatal.push(at(&line.origin_of("STORE"), cause));
             return None;
         };
         if !store.enabled {
             let cause = Cause::StoreDisabled { name: format!("CKPT={index}"), store: shown };
-            self.problems.push(at(&line.origin, cause));
+            self.problems.push(at(&line.origin_of("STORE"), cause));
         }
         Some(store)
     }
@@ -404,11 +405,11 @@ fn scheme(keys: &mut Keys<'_>) -> String {
     let title = keys.line.title("TYPE");
     let (scheme, renamed) = scheme_name(&title, keys.read("TYPE", info.kind, default.clone()));
     if let Some(cause) = renamed {
-        keys.warn(cause);
+        keys.warn_of("TYPE", cause);
     }
     if scheme == param::FROM_LINES {
         let expected = "the name of a scheme".to_string();
-        keys.warn(Cause::Malformed { name: title, found: scheme, expected });
+        keys.warn_of("TYPE", Cause::Malformed { name: title, found: scheme, expected });
         return default;
     }
     scheme

@@ -158,7 +158,7 @@ pub(super) fn build(
         let store = described(params, line, path, problems);
         if store.enabled && !groups.has(&store.group) {
             let cause = groups.unknown(&line.title("GROUP"), &store.group);
-            fatal.push(Problem { origin: line.origin.clone(), cause });
+            fatal.push(Problem { origin: line.origin_of("GROUP"), cause });
         }
         stores.push(store);
     }

@@ -57,6 +57,7 @@ impl Setting {
             self.clone_from(later);
             return changed;
         }
+        let line = later.origin.place().map_or(0, |place| place.line);
         for item in &later.items {
             let has_room = self.items.len() < MOST_KEYS;
             match self.items.iter_mut().find(|own| own.key == item.key) {
@@ -64,8 +65,9 @@ impl Setting {
                 Some(own) => {
                     changed.push(format!("{}={} {}", self.name, self.value, item.key));
                     own.value.clone_from(&item.value);
+                    own.line = line;
                 }
-                None if has_room => self.items.push(item.clone()),
+                None if has_room => self.items.push(Pair { line, ..item.clone() }),
                 None => (),
             }
         }
@@ -279,6 +281,8 @@ fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Optio
             pairs.map(|pair| format!("{}={}", pair.key, pair.value)).chain(words.rest).collect();
         if !rest.is_empty() {
             problems.push(Cause::AfterValue { name: first.key, rest: rest.join(" ") });
+            // What was meant may be another value than its first word.
+            return None;
         }
     }
     Some(setting)
@@ -373,6 +377,16 @@ mod tests {
         assert_eq!((settings[0].items.len(), problems.len()), (MOST_KEYS, 1));
         assert!(problems[0].to_string().contains("CKPT=0 has more than 256 keys"), "{}", problems[0]);
         assert_eq!(parsed("x\n".repeat(2 * MOST_PROBLEMS).as_bytes()).1.len(), MOST_PROBLEMS);
+    }
+
+    /// `SCR_HALT_SECONDS=1 hour` set one second.
+    #[test]
+    fn of_a_value_with_blanks_that_is_not_quoted_no_word_counts() {
+        for text in ["SCR_HALT_SECONDS=1 hour", "SCR_PREFIX=/pfs/my runs", "SCR_FLUSH=1 SCR_DEBUG=1"] {
+            let (settings, problems) = parsed(text.as_bytes());
+            assert!(settings.is_empty() && problems.len() == 1, "{text}: {settings:?}");
+            assert!(problems[0].to_string().contains("the whole line is ignored"), "{}", problems[0]);
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@
 pub(crate) struct Pair {
     pub(crate) key: String,
     pub(crate) value: String,
+    /// The line it stands on, where that is not the first one of its descriptor; otherwise 0.
+    pub(crate) line: u32,
 }
 
 /// The contents of a line.
@@ -42,7 +44,7 @@ pub(crate) fn words(line: &str) -> Result<Words, LineFault> {
             return Err(LineFault::NoKey);
         }
         let (value, tail) = value_after(tail)?;
-        words.pairs.push(Pair { key: key.to_string(), value });
+        words.pairs.push(Pair { key: key.to_string(), value, line: 0 });
         rest = tail.trim_start();
     }
     Ok(words)

@@ -36,6 +36,7 @@ pub use file::unknown;
 pub use origin::{FileLine, Origin};
 pub(crate) use params::Line;
 pub use params::Params;
+pub(crate) use problem::sort;
 pub use problem::{Cause, ConfigError, Problem};
 pub use quote::nearest;
 pub(crate) use resolve::scheme_name;

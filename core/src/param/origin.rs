@@ -39,6 +39,15 @@ impl Origin {
         !matches!(self, Origin::Build | Origin::Default)
     }
 
+    /// The same file at another line; 0 stands for this one.
+    pub(crate) fn at_line(&self, line: u32) -> Self {
+        let mut origin = self.clone();
+        if let (Self::UserFile(place) | Self::SystemFile(place), 1..) = (&mut origin, line) {
+            place.line = line;
+        }
+        origin
+    }
+
     /// The line of the file, where it comes from one.
     pub fn place(&self) -> Option<&FileLine> {
         match self {

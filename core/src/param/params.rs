@@ -124,15 +124,15 @@ fn lines(
 
 impl Line {
     fn of(setting: &Setting, env: &Env, problems: &mut Vec<Problem>) -> Self {
-        let mut expand = |title: &str, text: &str| {
+        let mut expand = |title: &str, text: &str, line: u32| {
             let (expanded, missing) = Variables::of(env).expand_path(text);
-            problems.extend(undefined(title, missing, &setting.origin));
+            problems.extend(undefined(title, missing, &setting.origin.at_line(line)));
             expanded
         };
-        let value = expand(&setting.name, &setting.value);
+        let value = expand(&setting.name, &setting.value, 0);
         let items = setting.items.iter().map(|pair| {
             let title = format!("{}={} {}", setting.name, setting.value, pair.key);
-            Pair { key: pair.key.clone(), value: expand(&title, &pair.value) }
+            Pair { value: expand(&title, &pair.value, pair.line), ..pair.clone() }
         });
         let items = items.collect();
         let (name, shared, origin) = (setting.name.clone(), setting.value.clone(), setting.origin.clone());
@@ -142,6 +142,11 @@ impl Line {
     /// The value of a key.
     pub(crate) fn item(&self, key: &str) -> Option<&Pair> {
         self.items.iter().find(|item| item.key == key)
+    }
+
+    /// Where a key was set. A descriptor may be described on several lines.
+    pub(crate) fn origin_of(&self, key: &str) -> Origin {
+        self.origin.at_line(self.item(key).map_or(0, |item| item.line))
     }
 
     /// The line and one of its keys, for messages.

@@ -19,6 +19,11 @@ pub struct Problem {
     pub cause: Cause,
 }
 
+/// Puts problems into the order in which people look for them: first those of no file, then file by file and line by line.
+pub(crate) fn sort(problems: &mut [Problem]) {
+    problems.sort_by_key(|problem| problem.origin.place().map(|place| (place.file.clone(), place.line)));
+}
+
 /// What is wrong with the configuration, so that the run cannot continue.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{}", list(.0))]
@@ -157,7 +162,7 @@ pub enum Cause {
         text: String,
     },
     /// Something follows the value.
-    #[error("`{}' after the value of {} is ignored; put a value with blanks in quotes, and each parameter on a line of its own", quote(rest), quote(name))]
+    #[error("`{}' after the value of {}: the whole line is ignored; put a value with blanks in quotes, and each parameter on a line of its own", quote(rest), quote(name))]
     AfterValue {
         /// The parameter.
         name: String,

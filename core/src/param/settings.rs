@@ -136,6 +136,7 @@ impl Settings {
                 let entry = entry.entry("ITEM", number);
                 entry.set("KEY", &item.key);
                 entry.set("VALUE", &item.value);
+                entry.set("LINE", item.line);
             }
         }
         tree
@@ -159,7 +160,8 @@ impl Settings {
             let (name, value): (String, String) = (entry.require("NAME")?, entry.require("VALUE")?);
             let mut setting = Setting::new(&name, &value, origin_from_tree(entry)?);
             for item in children(entry, "ITEM") {
-                setting.items.push(Pair { key: item.require("KEY")?, value: item.require("VALUE")? });
+                let (key, value) = (item.require("KEY")?, item.require("VALUE")?);
+                setting.items.push(Pair { key, value, line: item.require("LINE")? });
             }
             settings.push(setting);
         }

@@ -30,7 +30,6 @@ fn problems(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {
     // A problem of the system file cannot be fixed in a user's file.
     findings
         .retain(|finding| whose == FileOf::Site || !matches!(finding.problem.origin, Origin::SystemFile(_)));
-    findings.sort_by_key(|finding| finding.place().map(|(_, line)| line));
     findings
 }
 
